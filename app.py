@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hyperpod_ray import core
 from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.project_files import ProjectFileError
 
 PROJECT = Path(__file__).resolve().parent
 
@@ -37,7 +38,7 @@ def main(*, outdir: str | None = None, context: dict[str, str] | None = None) ->
     try:
         names = [wanted] if wanted else core.environment_names(folder=folder)
         files = [core.load_any(name, folder=folder) for name in names]
-    except core.EnvironmentFileError as error:
+    except (core.EnvironmentFileError, ProjectFileError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     try:
@@ -45,7 +46,7 @@ def main(*, outdir: str | None = None, context: dict[str, str] | None = None) ->
             for warning in file.warnings:
                 sys.stderr.write(f"warning: {warning}\n")
             EnvironmentStage(app, plan=file.plan, project=PROJECT)
-    except ChartError as error:
+    except (ChartError, ProjectFileError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     app.synth()

@@ -20,6 +20,7 @@ from hyperpod_ray.charts import archive, executable, store
 from hyperpod_ray.charts.errors import ChartError
 from hyperpod_ray.charts.lock import Lock, LockedChart, write_atomically
 from hyperpod_ray.core.images import ChartImage, contents_file
+from hyperpod_ray.core.project_files import read_mapping
 from hyperpod_ray.core.service_limits import platform
 
 HEADER = (
@@ -127,7 +128,7 @@ def unknown_values(values: Mapping[str, Any], known: Sequence[str]) -> list[str]
 
 def _read(lock: Lock) -> dict[str, Any]:
     path = contents_file(lock.path)
-    return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}
+    return read_mapping(path) if path.is_file() else {}
 
 
 def _keys(tree: Mapping[str, bytes], prefix: str = "") -> Iterator[str]:

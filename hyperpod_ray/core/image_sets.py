@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hyperpod_ray.core.project import PACKAGE
+from hyperpod_ray.core.project_files import ProjectFileError, read_mapping
 
 FOLDER = "image"
 """What `image.folder` says for the product's own image; any other folder is built as it is."""
@@ -43,8 +42,20 @@ def fields_of(sets: dict[str, Any], name: str) -> dict[str, Any]:
 
 @functools.cache
 def _data() -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load((SETS / "versions.yaml").read_text(encoding="utf-8"))
+    file = SETS / "versions.yaml"
+    data = read_mapping(file)
+    sets = data.get("sets")
+    if not isinstance(sets, dict) or data.get("default") not in sets or not all(map(_is_set, sets.values())):
+        raise ProjectFileError(
+            f"{file.name}: its sets cannot be read",
+            expected="ray, default and sets, each a mapping",
+            fix=f"git checkout HEAD -- {file}",
+        )
     return data
+
+
+def _is_set(entry: Any) -> bool:
+    return isinstance(entry, dict)
 
 
 def set_names() -> list[str]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hyperpod_ray.core.project import SOURCE
+from hyperpod_ray.core.project_files import ProjectFileError, read_mapping
 
 _ECR = re.compile(r"^(\d{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.(amazonaws\.com(?:\.cn)?)$")
 
@@ -71,9 +70,10 @@ class ChartImage:
     levers: Mapping[str, str] = field(default_factory=dict)
     """Paths of the values that change it: `repository` and `tag`, or `image` for both; empty: it cannot be changed."""
 
-    def at(self, region: str) -> Reference:
-        """The image that the chart names by itself in a region."""
-        return Reference.parse(self.image or self.images[region])
+    def at(self, region: str) -> Reference | None:
+        """The image that the chart names by itself in a region; None in a region that it does not know."""
+        name = self.image or self.images.get(region)
+        return Reference.parse(name) if name else None
 
     def as_data(self) -> dict[str, Any]:
         """For the file."""
@@ -88,13 +88,19 @@ def contents_file(lock: Path) -> Path:
 
 @functools.cache
 def _contents(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
+    return read_mapping(path) if path.is_file() else {}
 
 
 def chart_images(lock_file: str, chart: str) -> tuple[ChartImage, ...]:
     """Images of a locked chart, by the record beside its lock; none where there is no record."""
-    entry = _contents(contents_file(SOURCE / lock_file)).get(chart) or {}
-    return tuple(ChartImage(**image) for image in entry.get("images", []))
+    record = contents_file(SOURCE / lock_file)
+    try:
+        entry = _contents(record).get(chart) or {}
+        return tuple(ChartImage(**image) for image in entry.get("images", []))
+    except (TypeError, AttributeError) as error:
+        raise ProjectFileError(
+            f"{record.name}: {chart}: {error}", expected="what `make charts` writes", fix="make charts"
+        ) from error
 
 
 def chart_values(lock_file: str, chart: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from hyperpod_ray.core.findings import Finding, meant
 from hyperpod_ray.core.model import NAME, Environment, Ground
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.project import OWN_ENVIRONMENTS
+from hyperpod_ray.core.secret_words import masked
 from hyperpod_ray.core.slurm_model import SlurmEnvironment
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.core.yaml_source import MAX_BYTES, Node, YamlError, read
@@ -430,17 +431,22 @@ def located_flaw(flaw: YamlError, *, file: str) -> Problem:
     """What is wrong with a file, with its place."""
     said = flaw.message
     return Problem(
-        path=dotted(flaw.path), what=said.what, expected=said.expected, fix=said.fix, file=file, line=flaw.line
+        path=masked(dotted(flaw.path)),
+        what=masked(said.what),
+        expected=masked(said.expected),
+        fix=masked(said.fix),
+        file=file,
+        line=flaw.line,
     )
 
 
 def located_finding(finding: Finding, *, file: str, line: int) -> Problem:
     """What a check found, with its place."""
     return Problem(
-        path=dotted(finding.path),
-        what=finding.what,
-        expected=finding.expected,
-        fix=finding.fix,
+        path=masked(dotted(finding.path)),
+        what=masked(finding.what),
+        expected=masked(finding.expected),
+        fix=masked(finding.fix),
         file=file,
         line=line,
         severity="error" if finding.severity == "error" else "warning",

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from hyperpod_ray.core import model, shapes, slurm_model
 from hyperpod_ray.core.errors import Message
 from hyperpod_ray.core.findings import meant
+from hyperpod_ray.core.secret_words import masked
 from hyperpod_ray.core.service_limits import platform
 from hyperpod_ray.core.yaml_source import Node, Path
 
@@ -23,6 +24,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
+        value = masked(value)
         return repr(value if len(value) <= 60 else value[:57] + "…")
     if isinstance(value, dict):
         return "a section" if value else "an empty section"

@@ -87,8 +87,10 @@ def _no_step(plan: Plan, minutes: int) -> str:
 
 def gpus(plan: Plan) -> bool:
     """Whether workers have GPUs whose use Ray reports: NVIDIA's."""
-    groups = [plan.group(worker.instance_group) for worker in plan.settings.ray.workers]
-    return any(plan.type_spec(group.type).accelerator == "nvidia" for group in groups)
+    types = {group.name: group.type for group in plan.groups}
+    used = [types.get(worker.instance_group) for worker in plan.settings.ray.workers]
+    # of a group or a type that is refused elsewhere nothing is known
+    return any(name is None or not plan.known(name) or plan.type_spec(name).accelerator == "nvidia" for name in used)
 
 
 def rules(plan: Plan) -> str:

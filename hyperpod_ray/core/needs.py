@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
-
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.image_sets import default_image
@@ -25,6 +23,7 @@ from hyperpod_ray.core.model import DynamicStorage
 from hyperpod_ray.core.names import CHARTS
 from hyperpod_ray.core.plan import Plan, read_data
 from hyperpod_ray.core.project import SOURCE
+from hyperpod_ray.core.project_files import read_mapping
 from hyperpod_ray.core.service_limits import partition_of
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray_rules import data as rules_data
@@ -106,8 +105,9 @@ def images(plan: Plan) -> list[ImageNeed]:
     found: list[ImageNeed] = []
     for chart in CHARTS:
         for image in chart_images(settings.helm.lock_file, chart):
-            if enabled(plan, image.component):
-                found.append(_of_chart(plan, chart, image))
+            # a region that a chart does not know is refused by a check, or has no cluster
+            if enabled(plan, image.component) and (source := image.at(settings.region)) is not None:
+                found.append(_of_chart(plan, chart, image, source))
     region = settings.region
     registry = f"{eks_registry(region).replace('*', '0' * 12)}.dkr.ecr.{region}.{_suffix(region)}"
     for addon, repositories in {**catalogue()["addons"], "every pod": catalogue()["node_images"]}.items():
@@ -200,8 +200,7 @@ def eks_registry(region: str) -> str:
     return str(data["default"] if region in data["default_regions"] else data["others"].get(region, "*"))
 
 
-def _of_chart(plan: Plan, chart: str, image: ChartImage) -> ImageNeed:
-    source = image.at(plan.settings.region)
+def _of_chart(plan: Plan, chart: str, image: ChartImage, source: Reference) -> ImageNeed:
     need = ImageNeed(
         workload=image.component or chart, source=source, pulled=source, chart=chart, levers=dict(image.levers)
     )
@@ -253,8 +252,9 @@ def _locked_digest(reference: Reference) -> str:
 @functools.cache
 def image_lock() -> Mapping[str, str | None]:
     """`images.lock.yaml`: image by tag, then its digest."""
-    data = yaml.safe_load(IMAGE_LOCK.read_text(encoding="utf-8")) if IMAGE_LOCK.is_file() else {}
-    return dict((data or {}).get("images") or {})
+    data = read_mapping(IMAGE_LOCK) if IMAGE_LOCK.is_file() else {}
+    images = data.get("images")
+    return dict(images) if isinstance(images, dict) else {}
 
 
 def api_endpoint(plan: Plan, prefix: str) -> str:

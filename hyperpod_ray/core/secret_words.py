@@ -25,6 +25,15 @@ _VALUE = re.compile(
 )
 
 
+_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s'\"]*@")
+"""What stands before the host of an address: a user, a password, or a token."""
+
+
+def masked(text: str) -> str:
+    """A text without what has the form of a secret: messages reach logs and pull requests."""
+    return _VALUE.sub("(a secret, not shown)", _USER.sub(r"\1…@", text))
+
+
 def name_of_secret(name: str) -> bool:
     """Whether a variable of this name usually contains a secret."""
     return bool(_NAME.search(name)) and not _ABOUT.search(name)

@@ -10,6 +10,7 @@ import yaml
 from hyperpod_ray.core.images import Reference, chart_images
 from hyperpod_ray.core.names import CHARTS
 from hyperpod_ray.core.needs import IMAGE_LOCK
+from hyperpod_ray.core.project_files import read_mapping
 from hyperpod_ray.core.today import today
 from hyperpod_ray.image.registry import digest
 from hyperpod_ray.image.versions import ImageError
@@ -47,7 +48,7 @@ def pin(ask: Ask, *, update: bool = False, file: Path = IMAGE_LOCK) -> list[str]
     Raises:
         ImageError: No answer, or another digest than the recorded one.
     """
-    whole = yaml.safe_load(file.read_text(encoding="utf-8")) or {} if file.is_file() else {}
+    whole = read_mapping(file) if file.is_file() else {}
     there = whole.get("images") or {}
     made: dict[str, str] = {}
     lines = []

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hyperpod_ray.core.errors import ProjectError
 from hyperpod_ray.core.image_build import PYPI
 from hyperpod_ray.core.image_sets import fields_of
+from hyperpod_ray.core.project_files import read_mapping
 
 FILE = Path(__file__).with_name("versions.yaml")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -84,7 +83,7 @@ class ImageSet:
 
 def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:
     """The default set's name and all sets. ImageError with file and key where the file is wrong."""
-    content: Any = yaml.safe_load(file.read_text())
+    content: Any = read_mapping(file)
     try:
         sets = {
             name: ImageSet(

@@ -78,6 +78,14 @@ BURST = {"name": "burst", "type": "ml.p5.48xlarge", "count": 0}
 PLAN_ARN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/x"
 PUBLIC = {"public": True, "public_cidrs": ["20.0.0.0/24"]}
 CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
+TEAM_IMAGES = "123456789012.dkr.ecr.us-west-2.amazonaws.com/team"
+MAILS = {"hyperpod/alarm_emails": ["oncall@example.com"]}
+GRAFANA = {
+    "workspace_name": "research",
+    "workspace_arn": "arn:aws:grafana:eu-west-1:123456789012:/workspaces/g-0123456789",
+}
+TRAINING = {"model": "llama-3.1-8b", "tokens": "1T", "sequence": 8192, "batch_tokens": "4M"}
+SCRIPTS = "sagemaker-test-123456789012-us-west-2"
 SCHEDULE = {"cron": "cron(0 6 ? * SUN *)"}
 
 
@@ -96,6 +104,34 @@ def teams(*found: dict[str, Any]) -> dict[str, Any]:
 
 
 CASES = [
+    # --- lists
+    Case("secrets_are_mounted_once", {"ray/secrets": ["a", "b", "a"]}, "ray.secrets[2]", "'a' is already entry 0", {"ray/secrets": ["a", "b"]}),
+    Case("secrets_are_mounted_once", {"ray/access": {"secret_arns": [SECRET, SECRET]}}, "ray.access.secret_arns[1]", "already entry 0", {"ray/access": {"secret_arns": [SECRET]}}),
+    Case("secrets_are_mounted_once", {"ray/access": {"s3": [{"bucket": "datasets"}], "kms_key_arns": [KEY_ARN, KEY_ARN]}}, "ray.access.kms_key_arns[1]", "already entry 0", {"ray/access": {"s3": [{"bucket": "datasets"}], "kms_key_arns": [KEY_ARN]}}),
+    Case("secrets_are_mounted_once", {"ray/observability": {"scrape_namespaces": ["a", "a"]}}, "ray.observability.scrape_namespaces[1]", "already entry 0", {"ray/observability": {"scrape_namespaces": ["a"]}}),
+    Case("registries_are_named_once", {"registries": {"pull_from": [TEAM_IMAGES, TEAM_IMAGES]}}, "registries.pull_from[1]", "already entry 0", {"registries": {"pull_from": [TEAM_IMAGES]}}),
+    Case("registries_are_named_once", {"registries": {"pull_through_caches": ["quay", "quay"]}}, "registries.pull_through_caches[1]", "already entry 0", {"registries": {"pull_through_caches": ["quay"]}}),
+    Case("alert_percents_differ", {"budget": {"usd_per_month": 900000, "alert_percent": [80, 80]}, **MAILS}, "budget.alert_percent[1]", "'80' is already entry 0", {"budget": {"usd_per_month": 900000, "alert_percent": [80, 90]}, **MAILS}),
+    Case("rollback_alarms_differ", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"rollback_alarm_names": ["a", "a"]}}}, "hyperpod.instance_groups[1].update_schedule.rolling.rollback_alarm_names[1]", "already entry 0", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"rollback_alarm_names": ["a", "b"]}}}),
+    Case("public_ranges_differ", {"eks/endpoint": {"public": True, "public_cidrs": ["20.0.0.0/24", "20.0.0.0/24"]}}, "eks.endpoint.public_cidrs[1]", "already entry 0", {"eks/endpoint": PUBLIC}),
+    # --- mails
+    Case("somebody_gets_the_budgets_mails", {"budget": {"usd_per_month": 900000}}, "budget", "its mails go to nobody", {"budget": {"usd_per_month": 900000}, **MAILS}, "warning"),
+    Case("somebody_gets_the_alerts", {"observability": {}}, "observability", "its alerts go to nobody", {"observability": {}, **MAILS}, "warning"),
+    Case("grafana_is_in_the_region", {"observability": {"grafana": GRAFANA}, **MAILS}, "observability.grafana.workspace_arn", "is in eu-west-1", {"observability": {"grafana": {**GRAFANA, "workspace_arn": GRAFANA["workspace_arn"].replace("eu-west-1", "us-west-2")}}, **MAILS}, "warning"),
+    # --- training
+    Case("a_gpu_reaches_the_tokens", {"training": {**TRAINING, "tokens_per_second": 1e9}}, "training.tokens_per_second", "1,000,000,000 tokens per second", {"training": {**TRAINING, "tokens_per_second": 10000}}),
+    Case("a_gpu_reaches_the_tokens", {"training": {"parameters": "70B", "tokens": "1T", "tokens_per_second": 30000.0}}, "training.tokens_per_second", "with 70B parameters", {"training": {"parameters": "70B", "tokens": "1T", "tokens_per_second": 20000.0}}),
+    Case("a_step_has_a_sequence", {"training": {**TRAINING, "batch_tokens": "8191"}}, "training.batch_tokens", "one sequence has 8,192", {"training": TRAINING}),
+    Case("every_gpu_has_a_sequence", {"training": {**TRAINING, "batch_tokens": "262143"}}, "training.batch_tokens", "31 sequences, and there are 32 GPUs", {"training": {**TRAINING, "batch_tokens": "262144"}}, "warning"),
+    # --- scripts, links, registries, plans, quotas
+    Case("scripts_of_nodes_stay_ours", {"ray/access": {"s3": [{"bucket": SCRIPTS, "mode": "write"}]}}, "ray.access.s3[0].mode", "every node runs as root", {"ray/access": {"s3": [{"bucket": SCRIPTS, "mode": "read"}]}}),
+    Case("scripts_of_nodes_stay_ours", {"ray/access": {"s3": [{"bucket": "cdk-hnb659fds-assets-123456789012-us-west-2", "mode": "write"}]}}, "ray.access.s3[0].mode", "what the CDK deploys", {"ray/access": {"s3": [{"bucket": "assets", "mode": "write"}]}}),
+    Case("linked_folders_lie_apart", {LINKS: [{**DATA, "path": "/fsx/data"}]}, f"{LINKS.replace('/', '.')}[0].path", "is /fsx/fsx/data in Ray's pods", {LINKS: [{**DATA, "path": "/fsxdata"}]}),
+    Case("repositories_are_reachable", {**CLOSED, "registries": {"mirror": True, "pull_from": [TEAM_IMAGES.replace("us-west-2", "us-east-1")]}}, "registries.pull_from[0]", "is in us-east-1", {**CLOSED, "registries": {"mirror": True, "pull_from": [TEAM_IMAGES]}}),
+    Case("a_training_plan_is_of_one_zone", {f"{WORKERS}/training_plan_arn": PLAN_ARN, f"{GROUPS}/2": {**MORE_P5, "training_plan_arn": PLAN_ARN, "availability_zone_id": "usw2-az2"}, "ray/workers/1": worker(instance_group="more"), "storage": {"mode": "static"}}, "hyperpod.instance_groups[2].availability_zone_id", "of the same training plan in usw2-az1", {f"{WORKERS}/training_plan_arn": PLAN_ARN, f"{GROUPS}/2": {**MORE_P5, "training_plan_arn": PLAN_ARN}, "ray/workers/1": worker(instance_group="more")}, "warning", ("ray.workers[1].instance_group",)),
+    Case("quotas_are_there", {**teams(team("a", {"type": "ml.p5.48xlarge", "instances": 4})), "ray/autoscaling": True, f"{WORKER}/max_replicas": 2}, "teams[0].quota[1].instances", "of which the standing RayCluster has 2", {**teams(team("a", {"type": "ml.p5.48xlarge", "instances": 2})), "ray/autoscaling": True, f"{WORKER}/max_replicas": 2}),
+    Case("a_worker_of_the_team_fits", teams(team("a", {"type": "ml.p5.48xlarge", "accelerators": 4}, sharing="lend")), "teams[0].quota[1]", "0.5 instances of ml.p5.48xlarge, and one worker of 'gpu' takes 1", teams(team("a", {"type": "ml.p5.48xlarge", "accelerators": 8}, sharing="lend"))),
+    Case("a_worker_of_the_team_fits", teams(team("a", {"type": "ml.p5.48xlarge", "accelerators": 4})), "teams[0].quota[1]", "with what it borrows 0.75", teams(team("a", {"type": "ml.p5.48xlarge", "accelerators": 4}, borrow_limit_percent=100))),
     # --- instance groups
     Case("group_names_differ", {f"{GROUPS}/2": {**CPU_GROUP, "name": "HEAD"}}, "hyperpod.instance_groups[2].name", "already the name of instance_groups[0]", {f"{GROUPS}/2": {**CPU_GROUP, "name": "head2"}}),
     Case("type_is_known", {f"{WORKERS}/type": "ml.p5.48xlrge"}, "hyperpod.instance_groups[1].type", "did you mean 'ml.p5.48xlarge'?", {f"{WORKERS}/type": "ml.p5e.48xlarge"}),
@@ -261,9 +297,9 @@ CASES = [
     Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "http://1.2.3.4:99999", "prometheus_host": "http://p:9090"}}, "ray.observability.grafana_host", "Expected a port from 1 to 65535", {"ray/observability": {"grafana_host": "http://1.2.3.4:9999", "prometheus_host": "http://p:9090"}}),
     Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "http://g:0", "prometheus_host": "http://p:9090"}}, "ray.observability.grafana_host", "Expected a port from 1 to 65535", {"ray/observability": {"grafana_host": "http://g:1", "prometheus_host": "http://p:9090"}}),
     Case("hosts_are_addresses", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "https://:9090"}}, "ray.observability.prometheus_host", "Expected the name of a host", {"ray/observability": {"grafana_host": "http://g:80", "prometheus_host": "https://p:9090"}}),
-    Case("alerts_have_their_source", {"image": {"uri": "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/ray@sha256:" + "a" * 64}, "hyperpod/instance_groups/1/type": "ml.trn1.32xlarge", "observability": {"gpus_idle_minutes": 30}}, "observability.gpus_idle_minutes", "no NVIDIA GPU", {"image": {"uri": "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/ray@sha256:" + "a" * 64}, "hyperpod/instance_groups/1/type": "ml.trn1.32xlarge", "observability": {}}),
+    Case("alerts_have_their_source", {"image": {"uri": "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/ray@sha256:" + "a" * 64}, "hyperpod/instance_groups/1/type": "ml.trn1.32xlarge", "observability": {"gpus_idle_minutes": 30}, **MAILS}, "observability.gpus_idle_minutes", "no NVIDIA GPU", {"image": {"uri": "123456789012.dkr.ecr.us-west-2.amazonaws.com/team/ray@sha256:" + "a" * 64}, "hyperpod/instance_groups/1/type": "ml.trn1.32xlarge", "observability": {}}),
     Case("the_add_on_is_installed_by_somebody", {"ray/observability": {"scrape_namespaces": ["hyperpod-observability"]}}, "ray.observability.scrape_namespaces", "nothing here installs", {"observability": {}, "ray/observability": {"scrape_namespaces": ["hyperpod-observability"]}}, "warning"),
-    Case("the_add_ons_images_are_within_reach", {**CLOSED, "observability": {}}, "observability", "does not publish where the add-on's images are", {"observability": {}}, "warning"),
+    Case("the_add_ons_images_are_within_reach", {**CLOSED, "observability": {}, **MAILS}, "observability", "does not publish where the add-on's images are", {"observability": {}, **MAILS}, "warning"),
     # --- hung jobs
     Case("a_tracker_is_named", {"ray/tracking": {}}, "ray.tracking", "no tracker", {"ray/tracking": {}, "ray/access": {"mlflow_arn": MLFLOW}}),
     Case("a_tracker_is_named", {"ray/tracking": {"mlflow": "https://mlflow.example.com"}, "ray/access": {"mlflow_arn": MLFLOW}}, "ray.tracking.mlflow", "a second MLflow server", {"ray/tracking": {"mlflow": "https://mlflow.example.com/base"}}),

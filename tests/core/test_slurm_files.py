@@ -53,6 +53,8 @@ CASES = [
     Case("one_controller", {f"{CONTROLLER}/count": 2}, "hyperpod.instance_groups[0].count", "2 nodes of the controller"),
     Case("something_runs_jobs", {WORKERS: {"name": "w", "type": "ml.m5.2xlarge", "count": 1, "slurm": {"role": "login"}}},
          "hyperpod.instance_groups", "no group runs jobs"),
+    Case("partitions_have_names_of_their_own", {f"{WORKERS}/slurm/partitions": ["default"]}, "hyperpod.instance_groups[2].slurm.partitions[0]", "reserved word", {f"{WORKERS}/slurm/partitions": ["train"]}),
+    Case("something_runs_jobs", {f"{WORKERS}/count": 0, f"{WORKERS}/min_count": GONE}, "hyperpod.instance_groups[2].count", "no job ever starts", {f"{WORKERS}/count": 1, f"{WORKERS}/min_count": GONE}, "warning"),
     Case("partitions_are_of_compute", {f"{WORKERS}/slurm/partitions": []}, "hyperpod.instance_groups[2].slurm", "without a partition"),
     Case("partitions_are_of_compute", {f"{LOGIN}/slurm/partitions": ["x"]}, "hyperpod.instance_groups[1].slurm.partitions",
          "role login is in no partition", {f"{LOGIN}/slurm/partitions": []}),

@@ -15,6 +15,8 @@ from hyperpod_ray.core.checks import (
     hangs,
     image,
     image_build,
+    lists,
+    mails,
     metrics,
     names,
     network,
@@ -29,8 +31,10 @@ from hyperpod_ray.core.checks import (
     storage,
     teams,
     tracking,
+    training,
 )
 from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.core.errors import ProjectError
 from hyperpod_ray.core.evidence import Evidence
 from hyperpod_ray.core.findings import RULES, Finding
 
@@ -42,6 +46,8 @@ __all__ = [
     "hangs",
     "image",
     "image_build",
+    "lists",
+    "mails",
     "metrics",
     "names",
     "network",
@@ -57,12 +63,34 @@ __all__ = [
     "storage",
     "teams",
     "tracking",
+    "training",
 ]
 
 
 def run(plan: CommonPlan, *, valid: frozenset[str], evidence: Evidence | None = None) -> list[Finding]:
-    """Findings of every rule of stage `load` whose sections are all in `valid` and whose evidence is at hand."""
+    """Findings of every rule of stage `load` whose sections are all in `valid` and whose evidence is at hand.
+
+    A rule may presuppose what another one refuses. Where it then fails, the other one has said what is wrong.
+    """
     at_hand = evidence or Evidence()
     concerned = (rule for rule in RULES if rule.stage == "load" and rule.concerns(plan))
     runnable = [rule for rule in concerned if rule.reads(plan.settings.orchestrator) <= valid and rule.runs(at_hand)]
-    return [finding for rule in runnable for finding in rule(plan, at_hand)]
+    findings: list[Finding] = []
+    failures: list[Exception] = []
+    for rule in runnable:
+        try:
+            findings += rule(plan, at_hand)
+        except ProjectError:
+            raise
+        except Exception as failure:
+            failures.append(failure)
+    refused = (
+        any(finding.severity == "error" for finding in findings) or not set(type(plan.settings).model_fields) <= valid
+    )
+    if failures and not (refused and FORGIVING):
+        raise failures[0]
+    return findings
+
+
+FORGIVING = True
+"""Whether a file that is refused anyway hides the failure of a rule; tests look for such failures without it."""

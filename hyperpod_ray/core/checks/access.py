@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hyperpod_ray.core.access import refusals
@@ -9,6 +10,8 @@ from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.names import TRACKING_VARIABLE
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.service_limits import partition_of
+
+_ASSETS = re.compile(r"cdk-[a-z0-9]+-assets-")
 
 
 @rule("ray", "hyperpod")
@@ -145,6 +148,34 @@ def access_says_something_once(plan: Plan) -> Iterator[Finding]:
                 fix="keep one",
             )
         seen.setdefault(place, index)
+
+
+@rule("ray", "hyperpod", "account", "region")
+def scripts_of_nodes_stay_ours(plan: Plan) -> Iterator[Finding]:
+    """Whoever writes into the bucket of the lifecycle scripts, or of the CDK's uploads, decides what runs as root.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-eks.html
+    """
+    access = plan.settings.ray.access
+    for index, entry in enumerate(access.s3 if access else []):
+        if entry.mode != "write":
+            continue
+        if entry.bucket == plan.lifecycle_bucket_name:
+            holds = "the scripts that every node runs as root"
+        elif _ASSETS.match(entry.bucket):
+            holds = "what the CDK deploys: templates, functions and scripts"
+        else:
+            continue
+        yield error(
+            "ray",
+            "access",
+            "s3",
+            index,
+            "mode",
+            what=f"'write' on {entry.bucket}, which holds {holds}",
+            expected="a bucket of your own",
+            fix="set mode: read, or name another bucket",
+        )
 
 
 @rule("hyperpod", orchestrator="eks")

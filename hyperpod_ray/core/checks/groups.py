@@ -127,7 +127,7 @@ def specs_are_used(plan: CommonPlan) -> Iterator[Finding]:
                 name,
                 what="no instance group is of this type",
                 expected="specifications of types that groups have",
-                fix=meant(name, used) or "remove the entry",
+                fix=f"rename the entry to {' or '.join(sorted(used))}, or remove it",
             )
 
 
@@ -293,7 +293,7 @@ def karpenter_has_groups(plan: Plan) -> Iterator[Finding]:
             "managed_autoscaling",
             what="scales nothing: no group has a count of 0, from which Karpenter scales",
             expected="a group with count 0",
-            fix="set count: 0 on the groups that it scales, or remove the setting",
+            fix="give the groups that it scales a count of 0, or remove the setting",
         )
     driver = ray.gcs_fault_tolerance.driver_instance_group if ray.gcs_fault_tolerance else None
     for index, group in groups(plan):
@@ -406,6 +406,29 @@ def keys_of_others_are_granted(plan: CommonPlan) -> Iterator[Finding]:
                 what=f"is of account {owner}",
                 expected=f"a key policy that lets {settings.account} use the key and create grants",
                 fix="make sure of both, or name a key of this account",
+            )
+
+
+@rule("hyperpod", "network")
+def a_training_plan_is_of_one_zone(plan: CommonPlan) -> Iterator[Finding]:
+    """A training plan's instances are in one Availability Zone.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/reserve-capacity-with-training-plans.html
+    """
+    zones: dict[str, tuple[str, str]] = {}
+    for index, group in groups(plan):
+        if group.training_plan_arn is None:
+            continue
+        zone = plan.zone(group)
+        first, there = zones.setdefault(group.training_plan_arn, (group.name, zone))
+        if there != zone:
+            yield warning(
+                *GROUPS,
+                index,
+                "availability_zone_id",
+                what=f"'{group.name}' is in {zone}, and '{first}' of the same training plan in {there}",
+                expected="one zone for the groups of a plan, unless it has parts in several",
+                fix=f"set {there}, or name another training plan",
             )
 
 
@@ -547,8 +570,8 @@ def patches_find_idle_nodes(plan: Plan) -> Iterator[Finding]:
                 what=f"the standing RayCluster keeps pods on '{group.name}', so its nodes are never idle. A patch "
                 "cordons them for up to 24 hours, and a lost pod finds no node in that time",
                 expected="auto_patch on groups whose pods end with their job",
-                fix="remove auto_patch and set update_schedule, or set replicas: 0 and submit jobs with clusters of "
-                "their own",
+                fix="remove auto_patch and set update_schedule, or give its workers no replicas and submit jobs with "
+                "clusters of their own",
             )
 
 
@@ -569,7 +592,7 @@ def groups_are_used(plan: Plan) -> Iterator[Finding]:
                 "name",
                 what=f"no part of Ray is bound to '{group.name}', so its {group.count} nodes stand idle",
                 expected="Ray workers on each accelerated group",
-                fix="name it as instance_group of a worker group, or remove it",
+                fix="name it as instance_group of a worker group, or remove the group",
             )
 
 

@@ -28,6 +28,12 @@ def find(plan: CommonPlan, name: str) -> NodeGroup | None:
     return found if found and plan.known(found.type) else None
 
 
+def place_of_group(plan: CommonPlan, name: str) -> str:
+    """Path of a group in the file, as messages write it."""
+    index = next(place for place, group in groups(plan) if group.name == name)
+    return f"{'.'.join(GROUPS)}[{index}]"
+
+
 def workers(plan: Plan) -> Iterator[tuple[int, RayWorkerGroup, NodeGroup]]:
     """Worker groups with their index and instance group, where that exists and its specification is known."""
     for index, worker in enumerate(plan.settings.ray.workers):

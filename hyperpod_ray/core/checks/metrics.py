@@ -29,6 +29,27 @@ def alerts_have_their_source(plan: Plan) -> Iterator[Finding]:
         )
 
 
+@rule("observability", "region")
+def grafana_is_in_the_region(plan: Plan) -> Iterator[Finding]:
+    """AWS describes a workspace of the cluster's own Region; of another one it says nothing.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/hyperpod-observability-addon-setup.html
+    """
+    section = plan.settings.observability
+    if section is None or section.grafana is None:
+        return
+    region = section.grafana.workspace_arn.split(":")[3]
+    if region != plan.settings.region:
+        yield warning(
+            "observability",
+            "grafana",
+            "workspace_arn",
+            what=f"the workspace is in {region}",
+            expected=f"one of {plan.settings.region}, the environment's Region",
+            fix="name a workspace of that Region, or make sure that yours reaches Prometheus here",
+        )
+
+
 @rule("ray", "observability")
 def the_add_on_is_installed_by_somebody(plan: Plan) -> Iterator[Finding]:
     """The way for the add-on's collector is of no use where nothing here installs the add-on."""

@@ -178,7 +178,7 @@ def existing_subnets_are_described(plan: CommonPlan) -> Iterator[Finding]:
                 zone,
                 what="is not one of network.availability_zone_ids",
                 expected=f"one of {', '.join(network.availability_zone_ids)}",
-                fix=meant(zone, network.availability_zone_ids) or "correct the zone, or add it there",
+                fix="correct the zone of the subnet, or add it there",
             )
     for zone, subnet in ids.items():
         if list(ids.values()).count(subnet) > 1:
@@ -267,6 +267,8 @@ def zones_belong_to_the_region(plan: CommonPlan) -> Iterator[Finding]:
     https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
     """
     region = plan.settings.region
+    if region not in platform().regions:
+        return  # the region is what is wrong
     prefix = zone_prefix_of(region)
     for index, zone in enumerate(plan.settings.network.availability_zone_ids):
         if zone.rpartition("-")[0] != prefix:

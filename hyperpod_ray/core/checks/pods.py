@@ -271,7 +271,7 @@ def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
                     "node stand idle"
                 ),
                 expected=f"a number that divides {spec.accelerators}",
-                fix=f"set gpus: {spec.accelerators}, or another divisor",
+                fix=f"set gpus: {_divisor(spec.accelerators, pod.gpus)}, or another divisor",
             )
         elif spec.efa > 1 and worker.efa == 0 and worker.replicas > 1:
             yield warning(
@@ -283,6 +283,11 @@ def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
                 expected=f"{spec.efa} EFA interfaces for a pod that has the whole node",
                 fix="remove the setting",
             )
+
+
+def _divisor(accelerators: int, most: int) -> int:
+    """The largest number of accelerators up to some number that leaves none of a node idle."""
+    return max(number for number in range(1, most + 1) if accelerators % number == 0)
 
 
 def _leaves_idle(plan: Plan, index: int, accelerators: int, gpus: int) -> bool:

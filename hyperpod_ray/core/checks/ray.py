@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.checks.lookup import find, workers
+from hyperpod_ray.core.checks.lookup import find, place_of_group, workers
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.yaml_source import Path
@@ -259,7 +259,7 @@ def head_is_off_accelerators(plan: Plan) -> Iterator[Finding]:
             "instance_group",
             what=f"'{name}' is spot capacity; an interruption ends the head and the job with it",
             expected="on-demand capacity for the head",
-            fix="set capacity: on-demand on this group, or name another",
+            fix=f"set {place_of_group(plan, name)}.capacity: on-demand, or name another group",
         )
 
 
@@ -368,7 +368,7 @@ def driver_is_off_the_head(plan: Plan) -> Iterator[Finding]:
             *path,
             what=f"'{group.name}' also carries the head and has {group.count} node",
             expected="a second node for the driver",
-            fix="set count: 2 on the group, or name another",
+            fix=f"set {place_of_group(plan, group.name)}.count: 2, or name another group",
         )
 
 

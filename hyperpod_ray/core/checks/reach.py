@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from hyperpod_ray.core import names, needs
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, rule, warning
-from hyperpod_ray.core.images import chart_images
+from hyperpod_ray.core.images import Reference, chart_images
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.service_limits import platform
 
 SECTIONS = ("account", "region", "network", "hyperpod", "image", "ray", "helm", "registries", "instance_types")
 
@@ -19,7 +20,7 @@ def images_are_reachable(plan: Plan, _repository: Repository) -> Iterator[Findin
 
     https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html
     """
-    if not plan.settings.network.closed:
+    if not plan.settings.network.closed or plan.settings.region not in platform().regions:
         return
     helm = plan.settings.helm
     if not any(chart_images(helm.lock_file, chart) for chart in names.CHARTS):
@@ -66,6 +67,26 @@ def images_are_reachable(plan: Plan, _repository: Repository) -> Iterator[Findin
             expected="images in Amazon ECR",
             fix="set registries.mirror: true",
         )
+
+
+@rule("registries", "network", "region")
+def repositories_are_reachable(plan: Plan) -> Iterator[Finding]:
+    """... nor Amazon ECR of another Region.
+
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html
+    """
+    settings = plan.settings
+    for index, text in enumerate(settings.registries.pull_from if settings.network.closed else []):
+        ecr = Reference.parse(text).ecr
+        if ecr is not None and ecr[1] != settings.region:
+            yield error(
+                "registries",
+                "pull_from",
+                index,
+                what=f"'{text}' is in {ecr[1]}, and a closed network reaches Amazon ECR of {settings.region} only",
+                expected=f"a repository of {settings.region}",
+                fix=f"replicate it to {settings.region} and name the replica, or set network.egress: nat",
+            )
 
 
 @rule(*SECTIONS)

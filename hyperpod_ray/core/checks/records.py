@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import yaml
-
 from hyperpod_ray.core import needs
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.project_files import read_mapping
 
 LIGHT = "a light installation, which deploys nothing"
 
@@ -36,7 +35,7 @@ def charts_are_fetched(plan: Plan, repository: Repository) -> Iterator[Finding]:
             *path, what=f"{name} does not exist", expected="a lock file of charts", fix="correct helm.lock_file"
         )
         return
-    content = yaml.safe_load(lock.read_text(encoding="utf-8")) or {}
+    content = read_mapping(lock)
     fetch = f"hyperpod-ray charts fetch --lock {name}"
     for chart in (content.get("charts") or {}).values():
         label = f"{chart['chart']} {chart['version']}"

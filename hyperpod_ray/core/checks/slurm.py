@@ -62,6 +62,38 @@ def something_runs_jobs(plan: SlurmPlan) -> Iterator[Finding]:
             expected="one or more groups with role compute",
             fix="add a group with slurm: {role: compute, partitions: [train]}",
         )
+    elif not any(group.count for group in plan.compute):
+        index = next(place for place, group in enumerate(plan.groups) if group.slurm.role == "compute")
+        yield warning(
+            *GROUPS,
+            index,
+            "count",
+            what="no group of compute has a node, so no job ever starts",
+            expected="1 or more",
+            fix="set count: 1",
+        )
+
+
+@rule("hyperpod", orchestrator="slurm")
+def partitions_have_names_of_their_own(plan: SlurmPlan) -> Iterator[Finding]:
+    """Slurm reads a partition called DEFAULT as the defaults of the lines after it: nothing is in such a partition.
+
+    https://slurm.schedmd.com/slurm.conf.html#SECTION_PARTITION-CONFIGURATION (PartitionName)
+    """
+    for index, group in enumerate(plan.groups):
+        for place, name in enumerate(group.slurm.partitions):
+            if name.upper() == "DEFAULT":
+                yield error(
+                    *GROUPS,
+                    index,
+                    "slurm",
+                    "partitions",
+                    place,
+                    what=f"'{name}' is a reserved word of slurm.conf",
+                    expected="a name of your own",
+                    fix="set hyperpod.instance_groups"
+                    f"[{index}].slurm.partitions[{place}]: train, or another name that no group has",
+                )
 
 
 @rule(*SECTIONS, orchestrator="slurm")

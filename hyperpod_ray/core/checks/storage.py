@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hyperpod_ray.core import names
 from hyperpod_ray.core.checks.lookup import find, known_groups, workers
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
@@ -254,6 +255,15 @@ def linked_folders_lie_apart(plan: CommonPlan) -> Iterator[Finding]:
                 expected="another folder",
                 fix="choose another folder",
             )
+        if link.path == names.MOUNT_PATH or link.path.startswith(f"{names.MOUNT_PATH}/"):
+            inside = link.path.removeprefix(names.MOUNT_PATH) or "/"
+            yield error(
+                *path,
+                "path",
+                what=f"'{link.path}' is {names.MOUNT_PATH}{link.path} in Ray's pods: a path begins at the file system",
+                expected=f"a path without {names.MOUNT_PATH}",
+                fix=f"set {dotted_link(index)}.path: {inside}",
+            )
         if link.path == "/" and "DELETED" in link.auto_import:
             yield warning(
                 *path,
@@ -262,6 +272,11 @@ def linked_folders_lie_apart(plan: CommonPlan) -> Iterator[Finding]:
                 expected="a link of a folder, not of '/'",
                 fix="link a folder such as /data, or remove DELETED",
             )
+
+
+def dotted_link(index: int) -> str:
+    """The path of a link in the file, as messages write it."""
+    return f"storage.data_repositories[{index}]"
 
 
 def _overlap(one: str, other: str) -> bool:

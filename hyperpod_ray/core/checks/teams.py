@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.checks.lookup import find, groups, known_groups, workers
+from hyperpod_ray.core.checks.lookup import find, groups, known_groups, max_replicas, workers
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
 from hyperpod_ray.core.model import Team, TeamQuota
 from hyperpod_ray.core.plan import Plan, PodResources
@@ -47,6 +48,11 @@ def quotas(plan: Plan) -> Iterator[tuple[int, Team, int, TeamQuota]]:
     for index, team in enumerate(plan.settings.teams):
         for place, entry in enumerate(team.quota):
             yield index, team, place, entry
+
+
+def _says(entry: TeamQuota) -> bool:
+    """Whether it gives an amount; another rule refuses one without."""
+    return any(amount is not None for amount in (entry.instances, entry.accelerators, entry.vcpus, entry.memory_gib))
 
 
 def _known(plan: Plan, entry: TeamQuota) -> bool:
@@ -139,13 +145,16 @@ def _standing(plan: Plan, instance_type: str) -> tuple[float, list[str]]:
     """Instances of a type that the standing RayCluster's workers take, and the worker groups."""
     taken, who = 0.0, []
     for _, worker, group in workers(plan):
-        if group.type == instance_type and worker.replicas:
+        # what Karpenter may add is counted by what the standing workers may ask for: it is there for jobs as well
+        grows = plan.settings.ray.autoscaling and group not in plan.scaled_groups
+        most = max_replicas(worker) if grows else worker.replicas
+        if group.type == instance_type and most:
             # a worker that leaves no room for another takes its node
             room, pod = plan.allocatable(group), plan.worker_resources(worker)
             amounts = ((pod.gpus, room.gpus), (pod.cpu, room.cpu), (pod.memory_gib, room.memory_gib))
             each = max(1, min(has // wants for wants, has in amounts if wants))
-            taken += worker.replicas / each
-            who.append(f"{worker.replicas} of '{worker.name}'")
+            taken += most / each
+            who.append(f"{most} of '{worker.name}'")
     head = find(plan, plan.settings.ray.head.instance_group)
     if head is not None and head.type == instance_type:
         taken += _part(plan, instance_type, plan.head_resources)
@@ -174,7 +183,8 @@ def quotas_are_there(plan: Plan) -> Iterator[Finding]:
         told = ", ".join(f"{team.name} {amount(share(plan, entry).instances)}" for _, team, _, entry in entries)
         path = ("teams", index, "quota", place, "instances" if last.instances is not None else "type")
         beside = f", of which the standing RayCluster has {amount(taken)}" if taken else ""
-        free = f", or set replicas: 0 in ray.workers ({', '.join(who)})" if who else ", or add nodes"
+        words = "lower max_replicas" if plan.settings.ray.autoscaling else "set replicas: 0"
+        free = f", or {words} in ray.workers ({', '.join(who)})" if who else ", or add nodes"
         yield error(
             *path,
             what=f"the teams' quotas of {kind} come to {amount(wanted)} instances ({told}), and there are "
@@ -222,6 +232,38 @@ def a_job_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
                 what="has no quota of a type that carries Ray's workers",
                 expected=f"one of {', '.join(sorted(worker_types))}",
                 fix="add quota of the workers' type",
+            )
+
+
+@rule("teams", "hyperpod", "ray", "instance_types")
+def a_worker_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
+    """A worker pod that is larger than what the team can have is never admitted: its jobs wait without an end."""
+    for index, team in enumerate(plan.settings.teams):
+        entries = [(place, entry) for place, entry in enumerate(team.quota) if _known(plan, entry) and _says(entry)]
+        mine = {entry.type: (place, share(plan, entry)) for place, entry in entries}
+        for kind, (place, own) in mine.items():
+            pods = [
+                (worker.name, _part(plan, kind, plan.worker_resources(worker)), plan.worker_resources(worker))
+                for _, worker, group in workers(plan)
+                if group.type == kind
+            ]
+            if not pods:
+                continue
+            name, least, pod = min(pods, key=lambda entry: entry[1])
+            borrows = team.borrow_limit_percent / 100 if team.sharing == "lend-and-borrow" else 0.0
+            if own.instances * (1 + borrows) + SLACK >= least:
+                continue
+            yield error(
+                "teams",
+                index,
+                "quota",
+                place,
+                what=f"{amount(own.instances)} instances of {kind}"
+                + (f", with what it borrows {amount(own.instances * (1 + borrows))}" if borrows else "")
+                + f", and one worker of '{name}' takes {amount(least)}",
+                expected=f"{amount(least)} or more: a queue never admits a pod that is larger",
+                fix=f"set teams[{index}].quota[{place}]: {{type: {kind}, instances: {math.ceil(least)}}}, or lower "
+                f"gpus of ray.workers ('{name}' has {pod.gpus} for each pod)",
             )
 
 
