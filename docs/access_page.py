@@ -33,6 +33,7 @@ ROLES = {
 PREFIXES = {"amp": "aps", "service-quotas": "servicequotas"}
 ACTIONS = {
     "s3:HeadBucket": "s3:ListBucket",
+    "s3:ListObjectVersions": "s3:ListBucketVersions",
     "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
     "s3:GetBucketNotificationConfiguration": "s3:GetBucketNotification",
     "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",

@@ -39,8 +39,10 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
 
 
 REGIONS = ("us-west-3", "eu-west-4", "us-iso-east-1", "us-isob-east-1", "cn-north-1", "us-gov-west-1", "me-central-1")
-ODD = (None, True, 0, -1, 10**9, 0.5, "", "x", "no-such-name", "ml.p9.48xlarge", "ml.g5.8xlarge", "ml.trn1.32xlarge",
-       "arn:aws:iam::1:role/x", [], {}, ["x"], [0], {"x": 1}, "\x1b[2Jx")  # fmt: skip
+ODD: tuple[Any, ...] = (
+    *(None, True, 0, -1, 10**9, 0.5, "", "x", "no-such-name", "ml.p9.48xlarge", "ml.g5.8xlarge", "ml.trn1.32xlarge"),
+    *("arn:aws:iam::1:role/x", [], {}, ["x"], [0], {"x": 1}, "\x1b[2Jx"),
+)
 
 
 def changed(base: dict[str, Any], path: tuple[str | int, ...], value: Any) -> dict[str, Any]:

@@ -190,6 +190,7 @@ GOOD: Json = {
     },
     "key_policies": {},
     "secrets": {},
+    "grafana": {},
     "repositories": [],
     "repository_settings": {},
     "projects": [],

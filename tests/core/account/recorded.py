@@ -351,6 +351,31 @@ class RecordedAccount:
             raise ClientError({"Error": {"Code": "403", "Message": "Forbidden"}}, "HeadBucket")
         return {"BucketRegion": region}
 
+    def _s3_list_object_versions(self, asked: Json) -> Json:
+        objects = self.data.get("objects", {}).get(asked["Bucket"], [])
+        if objects == "forbidden":
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectVersions")
+        return {
+            "Versions": [{"Key": key} for key in objects[: asked["MaxKeys"]]],
+            "IsTruncated": len(objects) > asked["MaxKeys"],
+        }
+
+    def _grafana_describe_workspace(self, asked: Json) -> Json:
+        state = self._one("grafana", asked["workspaceId"], "ResourceNotFoundException")
+        if state == "forbidden":
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "DescribeWorkspace")
+        made = {"created": datetime(2026, 1, 1), "modified": datetime(2026, 1, 1), "id": asked["workspaceId"]}
+        return {
+            "workspace": {
+                **made,
+                "status": state,
+                "dataSources": [],
+                "endpoint": "x",
+                "grafanaVersion": "10.4",
+                "authentication": {"providers": ["SAML"]},
+            }
+        }
+
     def _s3_get_bucket_lifecycle_configuration(self, asked: Json) -> Json:
         return {"Rules": self._one("lifecycles", asked["Bucket"], "NoSuchLifecycleConfiguration")}
 
@@ -385,6 +410,8 @@ class RecordedAccount:
         return {"images": [{"imageManifest": json.dumps(manifest)}] if manifest else []}
 
     def _ecr_describe_repositories(self, asked: Json) -> Json:
+        if "repositoryNames" not in asked:
+            return {"repositories": [{"repositoryName": name} for name in self.data["repositories"]]}
         (name,) = asked["repositoryNames"]
         if name not in self.data["repositories"]:
             raise ClientError({"Error": {"Code": "RepositoryNotFoundException", "Message": name}}, "ecr")
@@ -392,7 +419,12 @@ class RecordedAccount:
         return {"repositories": [{"repositoryName": name, "imageTagMutability": tags}]}
 
     def _ecr_describe_images(self, asked: Json) -> Json:
+        if "imageIds" not in asked:
+            tags = self.data.get("image_tags", {}).get(asked["repositoryName"], [])
+            return {"imageDetails": [{"imageDigest": f"sha256:{n}", "imageTags": [tag]} for n, tag in enumerate(tags)]}
         images = self._one("images", asked["repositoryName"], "RepositoryNotFoundException")
+        if self.data.get("empty_answers"):
+            return {"imageDetails": []}
         digest = asked["imageIds"][0]["imageDigest"]
         if digest not in images:
             raise ClientError({"Error": {"Code": "ImageNotFoundException", "Message": digest}}, "ecr")

@@ -55,6 +55,16 @@ BY_ARTIFACT = {**NEW, "image": {"index": {"codeartifact_arn": PACKAGES}}}
 BY_ADDRESS = {**NEW, "image": {"index": {"url": "https://pypi.example.com/simple", "secret_arn": LOGIN}}}
 TIERED = {"hyperpod/tiered_storage": {"memory_percent": 20}}
 METRICS: Json = {"observability": {}}
+GRAFANA = {
+    **NEW,
+    "hyperpod/alarm_emails": ["oncall@example.com"],
+    "observability": {
+        "grafana": {
+            "workspace_name": "research",
+            "workspace_arn": f"arn:aws:grafana:{REGION}:{ACCOUNT}:/workspaces/g-0123456789",
+        }
+    },
+}
 CLOSED = {"network/egress": "closed", "registries": {"mirror": True}}
 TEAMS = {
     "teams": [
@@ -150,7 +160,19 @@ CASES = [
     # --- names that are taken
     Sabotage("bucket of another account", {"buckets": {BUCKET: "forbidden"}}, (("bucket names", "error", "another account"),), file=NEW),
     Sabotage("bucket of another stack", {"buckets": {BUCKET: REGION}, "stacks > theirs-Eks": {"status": "CREATE_COMPLETE", "resources": [BUCKET]}}, (("bucket names", "error", "belongs to stack theirs-Eks"),), file=NEW),
-    Sabotage("bucket left behind", {"buckets": {BUCKET: REGION}}, (("bucket names", "error", f"aws s3 rb --force s3://{BUCKET}"),), file=NEW),
+    Sabotage("bucket left behind, empty", {"buckets": {BUCKET: REGION}}, (("bucket names", "error", f"aws s3 rb s3://{BUCKET}, which is empty"),), file=NEW),
+    Sabotage("bucket left behind, with somebody's file", {"buckets": {BUCKET: REGION}, "objects": {BUCKET: ["on_create.sh", "thesis.pdf"]}}, (("bucket names", "error", "it holds on_create.sh, thesis.pdf: look at them"),), file=NEW),
+    Sabotage("bucket left behind, with many files", {"buckets": {BUCKET: REGION}, "objects": {BUCKET: [f"{n}.pt" for n in range(9)]}}, (("bucket names", "error", "4.pt and more: look"),), file=NEW),
+    Sabotage("bucket left behind, closed to a look", {"buckets": {BUCKET: REGION}, "objects": {BUCKET: "forbidden"}}, (("bucket names", "error", "with a role that may list it"),), file=NEW),
+    Sabotage("ECR answers with no image", {"empty_answers": True}, (("image", "error", "is not in ECR"),)),
+    Sabotage("secret of a job is not there", {}, (("secrets of jobs", "error", "no such secret in us-west-2"),), file={**NEW, "ray/access": {"secret_arns": [LOGIN]}}),
+    Sabotage("secret of a job is going", {"secrets > " + LOGIN: {"DeletedDate": datetime(2026, 12, 1, tzinfo=UTC)}}, (("secrets of jobs", "error", "is scheduled for deletion"),), file={**NEW, "ray/access": {"secret_arns": [LOGIN]}}),
+    Sabotage("repository of jobs is not there", {}, (("repositories of jobs", "error", "team/jobs: no such repository"),), file={**NEW, "registries/pull_from": [f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/jobs"]}),
+    Sabotage("no repository of a pattern", {"repositories": ["team"]}, (("repositories of jobs", "warning", "team/*: no such repository"),), file={**NEW, "registries/pull_from": [f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/*"]}),
+    Sabotage("Grafana workspace is not there", {}, (("Grafana workspace", "error", "g-0123456789: no such Grafana workspace"),), file=GRAFANA),
+    Sabotage("Grafana workspace is being made", {"grafana": {"g-0123456789": "CREATING"}}, (("Grafana workspace", "error", "is CREATING"),), file=GRAFANA),
+    Sabotage("Grafana may not be asked", {"grafana": {"g-0123456789": "forbidden"}}, (("Grafana workspace", "unknown", "may not describe it"),), file=GRAFANA),
+    Sabotage("AMI release that nobody knows", {}, (("AMI releases", "unknown", "99.99.99"),), file={**NEW, "hyperpod/instance_groups/1/image_release_version": "99.99.99"}),
     Sabotage("tier bucket left behind", {"buckets": {TIER: REGION}}, (("bucket names", "error", f"set hyperpod.tiered_storage.bucket: {TIER}"),), file=TIERED),
     Sabotage("MLflow bucket left behind", {"buckets": {RUNS: REGION}}, (("bucket names", "error", "name the app that uses it in ray.access.mlflow_arn"),), file=RECORDED),
     Sabotage("MLflow app left behind", {"mlflow_apps": {APP: ("test", "Created")}}, (("MLflow", "warning", f"set ray.access.mlflow_arn: {APP}"),), file=RECORDED),
@@ -366,6 +388,21 @@ def test_a_mirror_repository_that_is_taken() -> None:
     name = made[0].message.removesuffix(" is free")
     taken = judged(CLOSED, {"repositories": [name]})["mirror repositories"]
     assert [one.severity for one in taken].count("error") == 1
+    assert any("which is empty" in one.message for one in taken)
+    full = judged(CLOSED, {"repositories": [name], "image_tags": {name: ["1.0", "mine"]}})["mirror repositories"]
+    assert any("it holds 2 images (1.0, mine): look at them" in one.message for one in full)
+
+
+def test_no_fix_forces_a_deletion() -> None:
+    edits = {
+        "buckets": {BUCKET: REGION, RUNS: REGION},
+        "repositories": ["ray-test"],
+        "objects": {BUCKET: ["a"]},
+        **THERE,
+    }
+    for file in (RECORDED, CLOSED, NEW):
+        for _, one in bad(judged(file, edits)):
+            assert "--force" not in one.fix, one.message
 
 
 def test_what_the_environment_has_made_itself_is_fine() -> None:

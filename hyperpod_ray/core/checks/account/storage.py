@@ -254,7 +254,8 @@ def images_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             repositoryName=reference.repository,
             imageIds=[{"imageDigest": reference.digest}],
         )
-        if answer is None:
+        details = (answer or {}).get("imageDetails") or []
+        if not any(image.get("imageDigest") == reference.digest for image in details):
             yield error(
                 *path,
                 what=f"{uri} is not in ECR",

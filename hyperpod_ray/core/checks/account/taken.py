@@ -91,7 +91,7 @@ def _stack(plan: CommonPlan, stack: Json) -> Finding:
         return error(
             what=f"stack {name} {whose}",
             expected=f"{names.ENVIRONMENT_TAG}={plan.name}",
-            fix=f"rename {plan.name}.yaml, or delete that stack",
+            fix=f"rename {plan.name}.yaml, and its names with it",
         )
     if status in ("UPDATE_ROLLBACK_FAILED", "ROLLBACK_FAILED", "DELETE_FAILED"):
         fix = f"aws cloudformation continue-update-rollback --stack-name {name}"
@@ -120,15 +120,14 @@ def buckets_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
     """
     scripts = plan.lifecycle_bucket_name
-    take_up = f"aws s3 rb --force s3://{scripts}: it holds nothing but copies of lifecycle/"
-    wanted = [(scripts, take_up)] if plan.uploads_scripts else []
+    wanted = [(scripts, "")] if plan.uploads_scripts else []
     if isinstance(plan, Plan):
         tiered = plan.settings.hyperpod.tiered_storage
         if tiered is not None and tiered.bucket is None and plan.tier_bucket_name:
             wanted.append((plan.tier_bucket_name, f"set hyperpod.tiered_storage.bucket: {plan.tier_bucket_name}"))
         if plan.mlflow_app is not None:
             take = "name the app that uses it in ray.access.mlflow_arn and remove ray.tracking.mlflow_app"
-            wanted.append((plan.mlflow_bucket_name, f"{take}; with no such app, aws s3 rb --force deletes the bucket"))
+            wanted.append((plan.mlflow_bucket_name, f"{take}, or {OTHER_NAME}"))
     if not wanted:
         yield skipped("the stacks create no bucket")
     for bucket, take_up in wanted:
@@ -145,9 +144,29 @@ def buckets_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
                 CLUSTER_NAME,
                 f"bucket {bucket}",
                 identifiers=(bucket,),
-                take_up=take_up,
+                take_up=take_up or _emptied(account, bucket),
                 choose=OTHER_NAME,
             )
+
+
+_LOOKED_AT = 5
+
+
+def _emptied(account: Account, bucket: str) -> str:
+    """How to get a bucket out of the way, by what is in it: nothing is deleted that nobody looked at."""
+    try:
+        answer = account.call("s3", "list_object_versions", Bucket=bucket, MaxKeys=_LOOKED_AT + 1)
+    except Exception as bad:
+        if code(bad) not in ("AccessDenied", "403") and not absent(bad):
+            raise
+        return f"look into it with a role that may list it: aws s3 ls s3://{bucket} --recursive, or {OTHER_NAME}"
+    keys = [entry["Key"] for name in ("Versions", "DeleteMarkers") for entry in answer.get(name) or []]
+    if not keys:
+        return f"aws s3 rb s3://{bucket}, which is empty, or {OTHER_NAME}"
+    shown = ", ".join(dict.fromkeys(keys[:_LOOKED_AT]))
+    more = " and more" if len(keys) > _LOOKED_AT or answer.get("IsTruncated") else ""
+    look = f"aws s3 ls s3://{bucket} --recursive"
+    return f"it holds {shown}{more}: look at them ({look}), keep what is yours, or {OTHER_NAME}"
 
 
 @rule("hyperpod", eks=("eks",), needs="account", title="cluster names")
@@ -169,7 +188,8 @@ def clusters_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         )
     else:
         identifiers = tuple(one for one in (answer.get("ClusterArn", ""), name) if one)
-        take_up = f"aws sagemaker delete-cluster --cluster-name {name}, or {OTHER_NAME}"
+        count = sum(int(group.get("CurrentCount") or 0) for group in answer.get("InstanceGroups") or [])
+        take_up = f"{OTHER_NAME}; the cluster has {count} nodes, and deleting it ends them"
         label = f"HyperPod cluster {name}"
         yield judged(plan, account, CLUSTER_NAME, label, identifiers=identifiers, take_up=take_up, choose=OTHER_NAME)
     if not isinstance(plan, Plan) or plan.existing_eks is not None:
@@ -211,8 +231,22 @@ def mirror_repositories_are_free(plan: Plan, account: Account) -> Iterator[Findi
         if not _repository(account, repository):
             yield fine(*path, what=f"{repository} is free")
             continue
-        take_up = f"aws ecr delete-repository --force --repository-name {repository}: its images are copies"
+        take_up = _repository_emptied(account, repository)
         yield judged(plan, account, path, repository, identifiers=(repository,), take_up=take_up, choose=OTHER_NAME)
+
+
+def _repository_emptied(account: Account, repository: str) -> str:
+    """How to get a repository out of the way, by what is in it."""
+    images = account.pages("ecr", "describe_images", "imageDetails", repositoryName=repository)
+    if not images:
+        return f"aws ecr delete-repository --repository-name {repository}, which is empty"
+    tags = [str(tag) for image in images for tag in image.get("imageTags") or ["without a tag"]]
+    shown = ", ".join(tags[:_LOOKED_AT]) + (" and more" if len(tags) > _LOOKED_AT else "")
+    look = f"aws ecr describe-images --repository-name {repository}"
+    return (
+        f"it holds {len(images)} images ({shown}): look at them ({look}) and delete those that you do not need, or "
+        "rename the environment"
+    )
 
 
 def _repository(account: Account, name: str) -> bool:
