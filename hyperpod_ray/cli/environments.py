@@ -52,7 +52,7 @@ def check(
         missing: dict[str, str] = {}
         try:
             file = core.load_any(name, folder=where)
-            problems = sorted([*file.warnings, *_planned(file)], key=lambda problem: problem.line)
+            problems = sorted([*file.warnings, *_planned(file), *_paid(file)], key=lambda problem: problem.line)
             missing = needs.without_digest(file.plan)
             good = all(problem.severity == "warning" for problem in problems)
         except core.EnvironmentFileError as error:
@@ -73,6 +73,21 @@ def check(
     if form == "json":
         output.write_json("check", {"environments": results, "skipped": skipped})
     return OK if all(result["ok"] for result in results) else BAD_USE
+
+
+def _paid(file: AnyFile) -> list[Problem]:
+    """What the prices on file say of the budget; nothing without one."""
+    if file.settings.budget is None:
+        return []
+    from hyperpod_ray.core.loader import located
+    from hyperpod_ray.pricing import budget, price_file
+    from hyperpod_ray.pricing.prices import cost
+
+    try:
+        known = price_file.recorded(foreign_folder())
+    except price_file.PriceFileError as error:
+        raise OpsError.of(error, code=BAD_USE, fix="correct the file, or delete it") from error
+    return located(file, budget.findings(file.plan, cost(file.plan, known, day=output.now().date())))
 
 
 def _planned(file: AnyFile) -> list[Problem]:

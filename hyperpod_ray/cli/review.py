@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
         examples=[
             "review --base origin/main",
             "review prod --base origin/main --output markdown --out report.md --fail-on loses-nodes",
-            "review prod --deployed --fail-on interrupts",
+            "review prod --deployed --fail-on interrupts --fail-on costs=10%",
             "review --base-assembly before/cdk.out --head-assembly cdk.out",
         ],
     )
@@ -65,11 +65,12 @@ def register(app: typer.Typer) -> None:
         form: Output = Format.table,
         out: Out = None,
         fail_on: Annotated[
-            list[Limit] | None,
+            list[str] | None,
             typer.Option(
                 metavar="VERDICT",
-                help=f"Exit code 3 when the verdict is this or worse; repeatable. One of {', '.join(Limit)}. "
-                "any-rejected, any-weakened: some part is refused, or is less secure or recoverable.",
+                help=f"Exit code 3 when the verdict is this or worse; repeatable. One of {', '.join(Limit)}, "
+                "costs=10%, costs=5000. any-rejected, any-weakened: some part is refused, or is less secure or "
+                "recoverable. costs: it costs more dollars per month, or more percent, than this.",
             ),
         ] = None,
     ) -> int:
@@ -80,6 +81,7 @@ def register(app: typer.Typer) -> None:
         from hyperpod_ray.review.errors import ReviewError
 
         current.environment = env or "ENV"
+        limits = [_limit(text) for text in fail_on or []]
         try:
             if deployed:
                 made = _against_deployed(env, head_assembly, others=bool(base or head or base_assembly))
@@ -97,7 +99,21 @@ def register(app: typer.Typer) -> None:
         output.log(f"compared in {made.seconds:.1f} s")
         from hyperpod_ray.review.review import fails
 
-        return CONDITION_FALSE if any(fails(made, limit.value) for limit in fail_on or []) else OK
+        return CONDITION_FALSE if any(fails(made, limit) for limit in limits) else OK
+
+
+def _limit(text: str) -> str:
+    """What ends the review; refused where it is none."""
+    from hyperpod_ray.review.review import CostLimit
+
+    if text in set(Limit) or CostLimit.parse(text) is not None:
+        return text
+    raise OpsError(
+        f"--fail-on: '{text}'",
+        expected=f"one of {', '.join(Limit)}, or costs= with an amount of dollars per month or a percentage",
+        fix=f"{PROGRAM} review --base origin/main --fail-on costs=10%",
+        code=BAD_USE,
+    )
 
 
 def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Review:

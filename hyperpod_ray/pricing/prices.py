@@ -189,6 +189,17 @@ class Line:
     estimate: str = ""
     """What the price is taken from where it is not the price of exactly this; see `Price.estimate`."""
     note: str = ""
+    most_usd_per_hour: float | None = None
+    """What it costs at most, where autoscaling adds and removes nodes. None: never more than `usd_per_hour`."""
+    unbounded: bool = False
+    """Whether autoscaling has no limit: then nobody knows what it costs at most."""
+
+    @property
+    def most(self) -> float | None:
+        """Dollars per hour at most; None where the price or the limit is unknown."""
+        if self.unbounded or self.usd_per_hour is None:
+            return None
+        return self.usd_per_hour if self.most_usd_per_hour is None else self.most_usd_per_hour
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,12 +229,28 @@ class Cost:
         """Of what is known."""
         return sum(line.usd_per_month or 0.0 for line in self.lines)
 
+    @property
+    def most_usd_per_hour(self) -> float:
+        """Of what is known, with every node that autoscaling may add."""
+        return sum(line.most or line.usd_per_hour or 0.0 for line in self.lines)
+
+    @property
+    def unbounded(self) -> list[Line]:
+        """Lines that autoscaling may make as long as quota and capacity allow."""
+        return [line for line in self.lines if line.unbounded]
+
 
 def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
     """Cost at full count on a day: instance groups, the shared file system, and what is always paid."""
     region = plan.settings.region
     lines = []
     for group in plan.groups:
+        if group in plan.scaled_groups:
+            price = prices.instance(region, group.type)
+            lines.append(
+                autoscaled(name=group.name, instance_type=group.type, most=plan.most_nodes(group), price=price)
+            )
+            continue
         note = "paid with the training plan, not by the hour" if group.training_plan_arn else ""
         lines.append(
             line(
@@ -267,6 +294,34 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
 
 def _observed(plan: CommonPlan) -> bool:
     return isinstance(plan, Plan) and plan.settings.observability is not None
+
+
+def autoscaled(*, name: str, instance_type: str, most: int | None, price: Price | None) -> Line:
+    """The line of a group that managed Karpenter scales: from nothing to its limit.
+
+    Args:
+        name: What the report calls it.
+        instance_type: Of its nodes.
+        most: Nodes at its limit; 0 or None where it has no limit.
+        price: Of one node; None where unknown.
+    """
+    each = f"{price.usd:,.2f} $ per node and hour" if price else "price unknown"
+    usd = None if price is None else 0.0
+    return Line(
+        name=name,
+        what=f"0 to {most} × {instance_type}" if most else f"0 × {instance_type} and more",
+        quantity=0,
+        unit="hour",
+        usd_per_unit=price.usd if price else None,
+        usd_per_hour=usd,
+        usd_per_month=usd,
+        as_of=price.as_of if price else None,
+        source=price.source if price else "",
+        estimate=price.estimate if price else "",
+        note=f"autoscaled: {each}" + ("" if most else ", without a limit"),
+        most_usd_per_hour=price.usd * most if price and most else None,
+        unbounded=not most,
+    )
 
 
 def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING
 
 from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.changes import Changes
-from hyperpod_ray.review.effects.groups import Group, count, groups, instance_type
+from hyperpod_ray.review.effects import karpenter
+from hyperpod_ray.review.effects.groups import Group, count, groups, instance_type, scaled
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.kubernetes import Cluster, ObjectName
 from hyperpod_ray.review.references import Reader
+
+HOURS_PER_MONTH = 730
+"""As `hyperpod_ray.pricing.prices` counts, which is imported only when something changes."""
 
 if TYPE_CHECKING:
     from hyperpod_ray.pricing.prices import HourlyCharge, Prices
@@ -37,6 +41,9 @@ class Line:
     source: str = ""
     estimate: str = ""
     """What a price is taken from where it is not the price of exactly this (`as in us-east-1`)."""
+    before_most: float | None = None
+    """Dollars per hour at most, with what autoscaling may add; None where the price or the limit is unknown."""
+    after_most: float | None = None
 
     @property
     def difference(self) -> float | None:
@@ -53,6 +60,31 @@ class Money:
     lines: list[Line]
     region: str
     not_counted: list[str]
+    budget: float | None = None
+    """Dollars per month that the environment's budget has afterwards; None without one."""
+
+    @property
+    def per_month(self) -> float:
+        """Dollars per month more than before, of what is known, without what autoscaling may add."""
+        return (self.after - self.before) * HOURS_PER_MONTH
+
+    @property
+    def month_after(self) -> float:
+        """Dollars per month afterwards, of what is known."""
+        return self.after * HOURS_PER_MONTH
+
+    @property
+    def most_per_month(self) -> float | None:
+        """Dollars per month more than before at most, with what autoscaling may add; None where nobody knows."""
+        lines = [line for line in self.lines if line.before != line.after]
+        if any(line.before_most is None or line.after_most is None for line in lines):
+            return None
+        return sum((line.after_most or 0.0) - (line.before_most or 0.0) for line in lines) * HOURS_PER_MONTH
+
+    @property
+    def above_budget(self) -> bool:
+        """Whether it costs more than its budget afterwards."""
+        return self.budget is not None and self.month_after > self.budget
 
     @property
     def changed(self) -> bool:
@@ -87,12 +119,7 @@ class Money:
 
 def hourly(assembly: EnvironmentAssembly, day: date) -> str:
     """What an environment costs, in words: `~604.09 $ per hour`."""
-    from hyperpod_ray.pricing import price_file  # only when something changes
-
-    try:
-        known = price_file.recorded()
-    except price_file.PriceFileError as error:
-        raise ReviewError.together([str(error)]) from error
+    known = _known()
     items = _items(assembly, Cluster(assembly, Reader(assembly)), known, day)
     unknown = [name for name, item in items.items() if item.usd_per_hour is None]
     total = sum(item.usd_per_hour or 0.0 for item in items.values())
@@ -100,16 +127,31 @@ def hourly(assembly: EnvironmentAssembly, day: date) -> str:
     return f"{mark}{total:,.2f} $ per hour" + (f", without {', '.join(unknown)}" if unknown else "")
 
 
+def of_new(head: EnvironmentAssembly, *, day: date) -> Money:
+    """Cost of an environment that was not there before."""
+    return _money({}, head, Cluster(head, Reader(head)), day)
+
+
 def money(changes: Changes, *, day: date) -> Money:
     """Cost before and after, both at the prices of one day: what EKS asks depends on it."""
-    from hyperpod_ray.pricing import price_file, prices  # only when something changes
+    before = _items(changes.base, changes.base_cluster, _known(), day)
+    return _money(before, changes.head, changes.head_cluster, day)
+
+
+def _known() -> Prices:
+    from hyperpod_ray.pricing import price_file  # only when something changes
 
     try:
-        known = price_file.recorded()
+        return price_file.recorded()
     except price_file.PriceFileError as error:
         raise ReviewError.together([str(error)]) from error
-    before = _items(changes.base, changes.base_cluster, known, day)
-    after = _items(changes.head, changes.head_cluster, known, day)
+
+
+def _money(before: dict[str, PriceLine], head: EnvironmentAssembly, cluster: Cluster, day: date) -> Money:
+    from hyperpod_ray.pricing import prices
+
+    known = _known()
+    after = _items(head, cluster, known, day)
     lines = []
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
@@ -124,10 +166,22 @@ def money(changes: Changes, *, day: date) -> Money:
                 as_of=one.as_of if one else None,
                 source=one.source if one else "",
                 estimate=next((side.estimate for side in (new, old) if side and side.estimate), ""),
+                before_most=old.most if old else 0.0,
+                after_most=new.most if new else 0.0,
             )
         )
-    region = _region(changes.head)
-    return Money(lines=lines, region=region, not_counted=prices.not_counted(known, region))
+    region = _region(head)
+    return Money(lines=lines, region=region, not_counted=prices.not_counted(known, region), budget=_budget(head))
+
+
+def _budget(assembly: EnvironmentAssembly) -> float | None:
+    """Dollars per month of the environment's budget."""
+    for _, resource in assembly.of_type("AWS::Budgets::Budget"):
+        budget = resource.get("Properties", {}).get("Budget") or {}
+        amount = (budget.get("BudgetLimit") or {}).get("Amount")
+        if isinstance(amount, int | float) and budget.get("TimeUnit") == "MONTHLY":
+            return float(amount)
+    return None
 
 
 def _words(line: PriceLine | None) -> str:
@@ -143,7 +197,17 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, known: Prices, day: 
     region = _region(assembly)
     volumes = 0
     for _, resource in assembly.of_type("AWS::SageMaker::Cluster"):
+        autoscaled = scaled(resource)
         for name, group in groups(resource).items():
+            if name in autoscaled:
+                kind = instance_type(group)
+                found[f"group {name}"] = prices.autoscaled(
+                    name=f"group {name}",
+                    instance_type=kind,
+                    most=karpenter.most_nodes(cluster, name, kind),
+                    price=known.instance(region, kind),
+                )
+                continue
             plan = bool(group.get("TrainingPlanArn"))
             found[f"group {name}"] = prices.line(
                 name=f"group {name}",

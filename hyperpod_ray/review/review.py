@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from hyperpod_ray.review.changes import Changes, compare
 from hyperpod_ray.review.effects import RULES
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
-from hyperpod_ray.review.money import Money, hourly, money
+from hyperpod_ray.review.money import HOURS_PER_MONTH, Money, hourly, money, of_new
 from hyperpod_ray.review.renames import copies, moved
 from hyperpod_ray.review.schedule import Schedule, first_deploy, schedule
 from hyperpod_ray.review.security import remarks
@@ -188,7 +189,13 @@ def _new_or_left(
             consequence=f"{len(head.stacks)} stacks are created; nothing runs there yet. It costs {hourly(head, day)}.",
         )
         return EnvironmentReview(
-            name=name, changes=None, rows=[row], notes=_refusals(head), schedule=first_deploy(head), head=head
+            name=name,
+            changes=None,
+            rows=[row],
+            notes=_refusals(head),
+            money=of_new(head, day=day),
+            schedule=first_deploy(head),
+            head=head,
         )
     assert base is not None  # noqa: S101  (one of the two has it)
     row = Row(
@@ -232,13 +239,43 @@ def refusals(head: EnvironmentAssembly) -> list[tuple[str, str]]:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class CostLimit:
+    """How much more a change may cost per month: an amount, or a part of what the environments cost before."""
+
+    usd: float | None = None
+    percent: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> CostLimit | None:
+        """The limit in `costs=10%` or `costs=5000`; None for another text."""
+        match = re.fullmatch(r"costs=(\d+(?:\.\d+)?)(%?)", text)
+        if match is None:
+            return None
+        number = float(match.group(1))
+        return cls(percent=number) if match.group(2) else cls(usd=number)
+
+    def exceeded(self, made: Review) -> bool:
+        """Whether the review's environments cost more; what nobody knows counts as more."""
+        paid = [one.money for one in made.environments if one.money is not None and one.money.changed]
+        if not paid:
+            return False
+        differences = [one.per_month if one.most_per_month is None else one.most_per_month for one in paid]
+        unknown = any(line.difference is None and line.before != line.after for one in paid for line in one.lines)
+        more, before = sum(differences), sum(one.before for one in paid) * HOURS_PER_MONTH
+        limit = self.usd if self.usd is not None else before * (self.percent or 0.0) / 100
+        return unknown or any(one.most_per_month is None for one in paid) or more > limit
+
+
 def fails(made: Review, limit: str) -> bool:
     """Whether a review is what a limit names, or worse.
 
     Args:
         made: The review.
-        limit: An effect's code, `any-weakened`, `any-rejected`, `any-change` or `never`.
+        limit: An effect's code, `any-weakened`, `any-rejected`, `any-change`, `never`, `costs=10%` or `costs=5000`.
     """
+    if (costs := CostLimit.parse(limit)) is not None:
+        return costs.exceeded(made)
     match limit:
         case "never":
             return False

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core import load
+from hyperpod_ray.core.loader import parse
 from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.review.money import Money
 from hyperpod_ray.review.report import figures
-from hyperpod_ray.review.review import review
-from tests.review.scenario import Assemble, Side
+from hyperpod_ray.review.report.markdown import render
+from hyperpod_ray.review.report.verdict import verdict
+from hyperpod_ray.review.review import Review, fails, review
+from tests.review.scenario import Assemble, Side, settings_text
 from tests.review.small import resources, write
 
 REGION = "us-west-2"
@@ -129,3 +132,110 @@ def test_volumes_of_nodes_are_counted(tmp_path: Path) -> None:
     assert lines["volumes of nodes"].after_usd == pytest.approx(1000 * price.usd / prices.HOURS_PER_MONTH)
     assert lines["volumes of nodes"].estimate.startswith("as EBS gp3")
     assert any(text.startswith("traffic between zones (~0.01 $") for text in found.not_counted)
+
+
+# --- the headline, and what ends a review -----------------------------------------------------------------------------
+
+
+def of_scenario(assemble: Assemble, base: Side, head: Side) -> Review:
+    return review(assemble("prod", base), assemble("prod", head), only="prod", day=DAY)
+
+
+MORE = Side(set={"hyperpod.instance_groups[workers].count": 16, "ray.workers[gpu].replicas": 16})
+
+
+def karpenter(most: int) -> Side:
+    return Side(
+        set={
+            "hyperpod.managed_autoscaling": True,
+            "ray.autoscaling": True,
+            "hyperpod.instance_groups.[+]": {"name": "burst", "type": "ml.p5.48xlarge", "count": 0},
+            "ray.workers.[+]": {"name": "burst", "instance_group": "burst", "replicas": 0, "max_replicas": most},
+        }
+    )
+
+
+def node(instance_type: str) -> float:
+    price = price_file.recorded().instance(REGION, instance_type)
+    assert price is not None
+    return price.usd
+
+
+def test_the_headline_has_the_difference_per_month_and_the_budget(assemble: Assemble) -> None:
+    made = of_scenario(assemble, Side(), MORE)
+    (one,) = made.environments
+    assert one.money is not None
+    volumes = one.money.per_month - 8 * node("ml.p5.48xlarge") * prices.HOURS_PER_MONTH
+    assert 0 < volumes < 8 * 500 * 0.2, "eight nodes more, with their volumes"
+    plan = load("prod").plan
+    known = prices.cost(plan, price_file.recorded(), day=DAY).usd_per_month
+    assert one.money.month_after - one.money.per_month == pytest.approx(known)
+    words = (
+        f"~{one.money.per_month:+,.0f} $ per month, ~{one.money.month_after:,.0f} in all: above the budget of 450,000"
+    )
+    assert verdict(made) == f"safe; {words}"
+    assert words in render(made).splitlines()[1]
+
+
+def test_less_is_said_and_a_budget_that_holds_is_not(assemble: Assemble) -> None:
+    words = verdict(of_scenario(assemble, MORE, Side()))
+    assert "-386,0" in words
+    assert "budget" not in words
+
+
+@pytest.mark.parametrize(
+    ("limit", "ends"),
+    [("costs=10%", True), ("costs=99%", True), ("costs=100%", False), ("costs=386000", True), ("costs=400000", False)],
+)
+def test_costs_end_a_review(limit: str, ends: bool, assemble: Assemble) -> None:
+    assert fails(of_scenario(assemble, Side(), MORE), limit) is ends
+
+
+def test_less_cost_never_ends_a_review(assemble: Assemble) -> None:
+    assert not fails(of_scenario(assemble, MORE, Side()), "costs=0")
+    assert not fails(of_scenario(assemble, Side(), Side(set={"tags.a": "b"})), "costs=0%")
+
+
+def test_what_nobody_knows_counts_as_more(tmp_path: Path) -> None:
+    made = review(
+        write(tmp_path / "base", {"A": resources(Cluster=cluster("ml.unknown.48xlarge", 1))}),
+        write(tmp_path / "head", {"A": resources(Cluster=cluster("ml.unknown.48xlarge", 2))}),
+        day=DAY,
+    )
+    assert fails(made, "costs=1000000")
+
+
+def test_a_new_environment_costs_all_that_it_costs(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "manifest.json").write_text('{"artifacts": {}}')
+    made = review(empty, write(tmp_path / "head", {"A": resources(Cluster=cluster("ml.p5.48xlarge", 1))}), day=DAY)
+    assert fails(made, "costs=1000%")
+    assert fails(made, "costs=40000")
+    assert not fails(made, "costs=60000")
+
+
+def test_what_autoscaling_may_add_is_a_range(assemble: Assemble) -> None:
+    made = of_scenario(assemble, karpenter(4), karpenter(8))
+    (one,) = made.environments
+    assert one.money is not None
+    more = 4 * node("ml.p5.48xlarge") * prices.HOURS_PER_MONTH
+    assert one.money.per_month == pytest.approx(0)
+    assert one.money.most_per_month == pytest.approx(more)
+    assert f"with autoscaling up to {more:+,.0f}" in verdict(made)
+    (line,) = [line for line in one.money.lines if line.name == "group burst"]
+    assert (line.before, line.before_most) == (
+        "0 to 4 × ml.p5.48xlarge, autoscaled: 66.05 $ per node and hour",
+        pytest.approx(4 * node("ml.p5.48xlarge")),
+    )
+    assert "0.00 to" in figures.change(line)
+    assert fails(made, "costs=1000"), "it may cost that"
+
+
+def test_the_template_and_the_file_agree_on_what_autoscaling_may_add(assemble: Assemble) -> None:
+    (one,) = of_scenario(assemble, Side(), karpenter(3)).environments
+    assert one.money is not None
+    (line,) = [line for line in one.money.lines if line.name == "group burst"]
+    plan = parse(settings_text("prod", karpenter(3)), name="prod", path=Path("environments/prod.yaml")).plan
+    (same,) = [line for line in prices.cost(plan, price_file.recorded(), day=DAY).lines if line.name == "burst"]
+    assert (line.after_most, line.after_usd) == (same.most, 0.0)

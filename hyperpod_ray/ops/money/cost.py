@@ -15,6 +15,7 @@ from hyperpod_ray.ops.money import spending
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget, Target
 from hyperpod_ray.pricing import price_file, price_list, prices
+from hyperpod_ray.pricing.budget import findings as budget_findings
 from hyperpod_ray.pricing.price_file import PriceFileError
 from hyperpod_ray.pricing.prices import Cost, Line, Price, Prices
 
@@ -73,6 +74,8 @@ def run(
             "lines": [{**output.plain(line), "as_of": str(line.as_of) if line.as_of else None} for line in found.lines],
             "usd_per_hour": round(found.usd_per_hour, 4),
             "usd_per_month": round(found.usd_per_month, 2),
+            "most_usd_per_hour": None if found.unbounded else round(found.most_usd_per_hour, 4),
+            "budget_usd_per_month": budget.usd_per_month if (budget := target.plan.settings.budget) else None,
             "complete": not found.unknown,
             "estimated": [line.name for line in found.estimated],
             "not_counted": found.not_counted,
@@ -160,19 +163,29 @@ def _show(target: AnyTarget, found: Cost, form: Format) -> None:
     table = output.table("Group", "What", ">$ per hour", ">$ per month", "Price of")
     for line in found.lines:
         mark = "~" if line.estimate else ""
-        amounts = (_dollars(value, mark=mark) for value in (line.usd_per_hour, line.usd_per_month))
+        amounts = (
+            _ranged(value, line, mark=mark, hours=hours)
+            for value, hours in ((line.usd_per_hour, 1), (line.usd_per_month, prices.HOURS_PER_MONTH))
+        )
         table.add_row(line.name, line.what, *amounts, _origin(line))
     table.add_section()
     some = len(found.unknown) < len(found.lines)
     sums = (found.usd_per_hour, found.usd_per_month) if some else (None, None)
     mark = "~" if found.estimated else ""
-    table.add_row("known sum" if found.unknown else "sum", "", *(_dollars(value, mark=mark) for value in sums), "")
+    grows = found.unbounded or found.most_usd_per_hour > found.usd_per_hour
+    name = "known sum" if found.unknown else "sum"
+    table.add_row(f"{name}, without autoscaling" if grows else name, "", *(_dollars(v, mark=mark) for v in sums), "")
+    if grows and not found.unbounded:
+        most = (found.most_usd_per_hour, found.most_usd_per_hour * prices.HOURS_PER_MONTH)
+        table.add_row(f"{name}, at most", "", *(_dollars(v, mark=mark) for v in most), "")
     output.console(form).print(table)
     settings = target.plan.settings
     output.log(
         f"on-demand in {settings.region}, {prices.HOURS_PER_MONTH} hours a month; "
         f"not counted: {', '.join(found.not_counted)}"
     )
+    for finding in budget_findings(target.plan, found):
+        output.log(f"{finding.what}. Fix: {finding.fix}")
     for line in found.estimated:
         output.log(f"~ {line.name}: an estimate, {line.estimate} ({line.source})")
     unknown = [line.name for line in found.unknown if line.usd_per_unit is None]
@@ -182,6 +195,15 @@ def _show(target: AnyTarget, found: Cost, form: Format) -> None:
         output.log(
             f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"
         )
+
+
+def _ranged(value: float | None, line: Line, *, mark: str, hours: int) -> str:
+    """A price; of what autoscaling adds, from none to the most."""
+    if line.unbounded:
+        return "unknown: no limit"
+    if value is None or line.most_usd_per_hour is None:
+        return _dollars(value, mark=mark)
+    return f"{value:,.2f} to {_dollars(line.most_usd_per_hour * hours, mark=mark)}"
 
 
 def _dollars(value: float | None, *, mark: str = "") -> str:

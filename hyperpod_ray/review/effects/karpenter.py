@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hyperpod_ray.core.names import INSTANCE_TYPE_LABEL
+from hyperpod_ray.core.names import GPU_RESOURCE, INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL, NEURON_RESOURCE
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.effects.groups import UNCOUNTED
 from hyperpod_ray.review.effects.words import moved
 from hyperpod_ray.review.facts import source
 from hyperpod_ray.review.findings import Effect, Findings, Row
-from hyperpod_ray.review.kubernetes import KubernetesObject
+from hyperpod_ray.review.kubernetes import Cluster, KubernetesObject
 
 POOL, NODE_CLASS = "NodePool", "HyperpodNodeClass"
 
@@ -143,6 +143,27 @@ def _types(item: KubernetesObject) -> list[str]:
         if requirement.get("key") == INSTANCE_TYPE_LABEL
         for name in requirement.get("values") or []
     ]
+
+
+def most_nodes(cluster: Cluster, group: str, instance_type: str) -> int | None:
+    """Nodes that Karpenter may add to a group, by the limits of its NodePool; None where there is no limit."""
+    from hyperpod_ray.core.common_plan import catalogue  # only for an environment that autoscales
+
+    spec = catalogue().get(instance_type)
+    for item in cluster.objects.values():
+        if item.id.kind != POOL:
+            continue
+        pool = item.data.get("spec") or {}
+        labels = ((pool.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        if labels.get(INSTANCE_GROUP_LABEL) != group:
+            continue
+        limits = pool.get("limits") or {}
+        if spec is None or not limits:
+            return None
+        each = {"cpu": spec.vcpus, GPU_RESOURCE: spec.accelerators, NEURON_RESOURCE: spec.accelerators}
+        counts = [int(float(value) // each[name]) for name, value in limits.items() if each.get(name)]
+        return min(counts, default=None)
+    return None
 
 
 def _lower(old: dict[str, Any], new: dict[str, Any]) -> bool:

@@ -56,6 +56,11 @@ def _money(one: EnvironmentReview) -> dict[str, Any] | None:
         "unit": "hour",
         "region": one.money.region,
         "prices_read": [str(day) for day in one.money.dates],
+        "usd_per_month": round(one.money.per_month, 2),
+        "most_usd_per_month": None if one.money.most_per_month is None else round(one.money.most_per_month, 2),
+        "usd_per_month_after": round(one.money.month_after, 2),
+        "budget_usd_per_month": one.money.budget,
+        "above_budget": one.money.above_budget,
         "unknown": one.money.unknown,
         "estimated": [line.name for line in one.money.estimated],
         "lines": [

@@ -8,11 +8,23 @@ from hyperpod_ray.review.schedule import Schedule
 
 
 def change(line: Line) -> str:
-    """`12.30 → 24.60 (+12.30)`, with `~` where it is an estimate, or what is unknown."""
+    """`12.30 → 24.60 (+12.30)`, with `~` where it is an estimate, or what is unknown; of autoscaling a range."""
+    most = [_most(usd, top) for usd, top in ((line.before_usd, line.before_most), (line.after_usd, line.after_most))]
+    if any(most):
+        sides = [text or _dollars(usd, "") for text, usd in zip(most, (line.before_usd, line.after_usd), strict=True)]
+        return " → ".join(sides)
     mark = "~" if line.estimate else ""
-    sides = (_dollars(line.before_usd, mark), _dollars(line.after_usd, mark))
-    text = " → ".join(sides)
+    text = " → ".join((_dollars(line.before_usd, mark), _dollars(line.after_usd, mark)))
     return text if line.difference is None else f"{text} ({line.difference:+,.2f})"
+
+
+def _most(usd: float | None, most: float | None) -> str:
+    """What autoscaling may add; empty where it adds nothing."""
+    if usd is None:
+        return ""
+    if most is None:
+        return f"{usd:,.2f} and more, without a limit"
+    return f"{usd:,.2f} to {most:,.2f}" if most > usd else ""
 
 
 def _dollars(usd: float | None, mark: str) -> str:
@@ -40,8 +52,19 @@ def sums(paid: Money) -> str:
     if len(paid.unknown) == len(paid.lines):
         return "unknown: no price is on file"
     mark = "~" if paid.estimated else ""
-    text = f"{_dollars(paid.before, mark)} → {_dollars(paid.after, mark)} $ per hour ({paid.after - paid.before:+,.2f})"
+    text = (
+        f"{_dollars(paid.before, mark)} → {_dollars(paid.after, mark)} $ per hour ({paid.after - paid.before:+,.2f}); "
+        + _month(paid)
+    )
     return text + (f", without {', '.join(paid.unknown)}: price unknown" if paid.unknown else "")
+
+
+def _month(paid: Money) -> str:
+    """The same per month, beside the budget."""
+    text = f"{paid.per_month:+,.0f} $ per month, {paid.month_after:,.0f} in all"
+    if paid.budget is None:
+        return text
+    return text + f", {'above' if paid.above_budget else 'within'} the budget of {paid.budget:,.0f}"
 
 
 def _estimates(paid: Money) -> str:

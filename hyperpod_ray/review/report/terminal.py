@@ -58,7 +58,7 @@ def _money(one: EnvironmentReview) -> list[str]:
         for line in one.money.lines
         if line.before != line.after
     ]
-    return [*lines, figures.price_note(one.money)]
+    return [*lines, figures.sums(one.money), figures.price_note(one.money)]
 
 
 def _time(one: EnvironmentReview) -> list[str]:
