@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hyperpod_ray.cli.options import Out, Output, command, current, folder, names
+from hyperpod_ray.core.errors import ProjectError
 from hyperpod_ray.core.names import PROGRAM
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
@@ -87,19 +88,49 @@ def register(app: typer.Typer) -> None:
                 made = _against_deployed(env, head_assembly, others=bool(base or head or base_assembly))
             else:
                 made = _review(env, base=base, head=head, base_assembly=base_assembly, head_assembly=head_assembly)
-        except ReviewError as error:
-            raise OpsError.of(error, code=BAD_USE) from error
+        except (ReviewError, OpsError) as error:
+            if form is Format.markdown:
+                from hyperpod_ray.review.report import failure
+
+                _write(failure.markdown(error, base=base or "base", head=head or "working tree"), out)
+            raise _plain(error) from error
         from hyperpod_ray.review.report import FORMATS
 
-        text = FORMATS[form.value](made).rstrip("\n") + "\n"
-        if out is not None:
-            out.write_text(text, encoding="utf-8")
+        if form is Format.json:
+            from hyperpod_ray.review.report import as_json
+
+            text = output.json_text("review", as_json.data(made))
         else:
-            output.write_text(text)
+            text = FORMATS[form.value](made).rstrip("\n") + "\n"
+        _write(text, out)
         output.log(f"compared in {made.seconds:.1f} s")
         from hyperpod_ray.review.review import fails
 
         return CONDITION_FALSE if any(fails(made, limit) for limit in limits) else OK
+
+
+def _write(text: str, out: Path | None) -> None:
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
+    else:
+        output.write_text(text)
+
+
+def _plain(error: ProjectError) -> OpsError:
+    """A failure with the paths of the repository, and without what a synth says besides."""
+    if isinstance(error, OpsError):
+        return error
+    from hyperpod_ray.review.report import failure
+
+    listed = failure.messages(error)
+    if str(error) == "\n".join(listed):
+        return OpsError.of(error, code=BAD_USE)
+    return OpsError(
+        "the review could not be made:\n" + "\n".join(listed),
+        expected="" if listed else error.expected,
+        fix="correct what the messages name" if listed else error.fix,
+        code=BAD_USE,
+    )
 
 
 def _limit(text: str) -> str:

@@ -54,6 +54,12 @@ class EnvironmentReview:
         return {row.effect for row in self.rows} | weakens
 
     @property
+    def only_tags(self) -> bool:
+        """Whether nothing but tags changes: one row says it all."""
+        paid = self.money is not None and self.money.changed
+        return [row.code for row in self.rows] == ["retagged"] and not self.remarks and not paid
+
+    @property
     def empty(self) -> bool:
         """Whether there is nothing to report."""
         return not self.rows and not self.remarks and (self.changes is None or self.changes.empty)

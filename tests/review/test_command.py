@@ -14,7 +14,8 @@ from hyperpod_ray.cli.main import main as cli
 from hyperpod_ray.core import project
 from hyperpod_ray.planner.data import node_durations
 from hyperpod_ray.review.errors import ReviewError
-from hyperpod_ray.review.report.markdown import LIMIT, MARKER, render
+from hyperpod_ray.review.report.failure import MARKER
+from hyperpod_ray.review.report.markdown import LIMIT, render
 from hyperpod_ray.review.review import review
 from hyperpod_ray.review.worktrees import assemblies
 from tests.core.environment_files import changed

@@ -224,10 +224,8 @@ def test_what_autoscaling_may_add_is_a_range(assemble: Assemble) -> None:
     assert one.money.most_per_month == pytest.approx(more)
     assert f"with autoscaling up to {more:+,.0f}" in verdict(made)
     (line,) = [line for line in one.money.lines if line.name == "group burst"]
-    assert (line.before, line.before_most) == (
-        "0 to 4 × ml.p5.48xlarge, autoscaled: 66.05 $ per node and hour",
-        pytest.approx(4 * node("ml.p5.48xlarge")),
-    )
+    assert line.before == "0 to 4 × ml.p5.48xlarge, autoscaled: 66.05 $ per node and hour"
+    assert line.before_most == pytest.approx(4 * node("ml.p5.48xlarge"))
     assert "0.00 to" in figures.change(line)
     assert fails(made, "costs=1000"), "it may cost that"
 

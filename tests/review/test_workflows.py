@@ -17,7 +17,7 @@ import yaml
 from hyperpod_ray.cli.deploy import Verdict
 from hyperpod_ray.cli.review import Limit
 from hyperpod_ray.core import environment_names
-from hyperpod_ray.review.report.markdown import MARKER
+from hyperpod_ray.review.report.failure import MARKER
 
 FOLDER = Path(__file__).parents[2] / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))
@@ -72,11 +72,14 @@ def test_deploy_asks_for_approval_and_offers_the_shipped_environments() -> None:
     assert offered <= set(environment_names())
 
 
-def run(script: str, folder: Path, ended: int, **variables: str) -> tuple[int, list[str], dict[str, str]]:
+def run(
+    script: str, folder: Path, ended: int, *, reports: bool = True, **variables: str
+) -> tuple[int, list[str], dict[str, str]]:
     """Run a step's script with a program in the command's place: exit code, its calls, the step's outputs."""
     program = folder / ".venv" / "bin" / "hyperpod-ray"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\necho "$*" >> calls\necho "## ⛔ loses data" > report.md\nexit {ended}\n')
+    report = 'echo "## ⛔ loses data" > report.md' if reports else ":"
+    program.write_text(f'#!/bin/sh\necho "$*" >> calls\n{report}\nexit {ended}\n')
     program.chmod(0o755)
     files = {"GITHUB_OUTPUT": str(folder / "output"), "GITHUB_STEP_SUMMARY": str(folder / "summary")}
     done = subprocess.run(
@@ -93,7 +96,7 @@ def script_of(file: str, job: str, word: str) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize(("ended", "status"), [(0, "0"), (3, "3")])
+@pytest.mark.parametrize(("ended", "status"), [(0, "0"), (2, "2"), (3, "3")])
 def test_a_review_that_fails_still_comments_and_then_fails(tmp_path: Path, ended: int, status: str) -> None:
     made = script_of("review.yml", "review", "hyperpod-ray review")
     code, calls, outputs = run(made, tmp_path, ended, BASE="abc", FAIL_ON="loses-nodes")
@@ -106,7 +109,8 @@ def test_a_review_that_fails_still_comments_and_then_fails(tmp_path: Path, ended
 
 def test_a_review_that_cannot_be_made_fails_at_once(tmp_path: Path) -> None:
     made = script_of("review.yml", "review", "hyperpod-ray review")
-    assert run(made, tmp_path, 2, BASE="abc", FAIL_ON="never")[0] == 2
+    assert run(made, tmp_path / "one", 2, reports=False, BASE="abc", FAIL_ON="never")[0] != 0
+    assert run(made, tmp_path / "two", 1, BASE="abc", FAIL_ON="never")[0] == 1
 
 
 @pytest.mark.parametrize(

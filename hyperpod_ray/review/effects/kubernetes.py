@@ -332,7 +332,7 @@ def _release(before: Release | None, now: Release | None, findings: Findings) ->
                 effect=Effect.SAFE,
                 code="release-added",
                 what=str(now),
-                change=f"new: {now.chart} {now.version}",
+                change=f"new: {_chart(now)}",
                 consequence="Installed.",
                 where=now.where,
             )
@@ -343,7 +343,7 @@ def _release(before: Release | None, now: Release | None, findings: Findings) ->
                 effect=Effect.INTERRUPTS,
                 code="release-removed",
                 what=str(before),
-                change=f"{before.chart} {before.version} removed",
+                change=f"{_chart(before)} removed",
                 consequence="Uninstalled with everything it created, but not its CRDs nor the objects of those kinds.",
                 unavailable=f"what {before.name} does",
                 source=source("helm-crds"),
@@ -354,16 +354,17 @@ def _release(before: Release | None, now: Release | None, findings: Findings) ->
         _upgraded(before, now, findings)
 
 
+def _chart(release: Release) -> str:
+    """Chart and version; a side whose chart was not fetched has neither."""
+    return "a chart that was not fetched" if release.chart == "?" else f"{release.chart} {release.version}"
+
+
 def _upgraded(before: Release, now: Release, findings: Findings) -> None:
     version = before.version != now.version or before.chart != now.chart
     values, content = before.values != now.values, before.content != now.content and not version
     if not (version or values or content):
         return
-    parts = (
-        [f"{before.chart} {before.version} → {now.chart if before.chart != now.chart else ''}{now.version}"]
-        if version
-        else []
-    )
+    parts = [f"{_chart(before)} → {_chart(now) if before.chart != now.chart else now.version}"] if version else []
     parts += [f"values: {', '.join(_parts(before.values, now.values))}"] if values else []
     parts += [f"content of chart {now.chart} {now.version}"] if content else []
     crds = ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hyperpod_ray.review.changes import Kind, ResourceChange
+from hyperpod_ray.review.effects.general import only_tags
 from hyperpod_ray.review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE, pairs, yaml_diff
 from hyperpod_ray.review.review import EnvironmentReview
 
@@ -43,9 +44,19 @@ def cloudformation(one: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
     if one.changes is None:
         return
     for change in one.changes.resources.values():
-        if change.kind is Kind.ASSET_ONLY or change.type in {MANIFEST_TYPE, RELEASE_TYPE}:
-            continue
+        if change.kind is Kind.ASSET_ONLY or change.type in {MANIFEST_TYPE, RELEASE_TYPE} or only_tags(change):
+            continue  # a row says which tags change, of how many resources
         yield f"{_SIGNS[change.kind]} {change.type} {change.title}", _lines(change, one)
+
+
+def together(blocks: Iterable[tuple[str, list[str]]]) -> Iterator[tuple[str, list[str]]]:
+    """Differences of which many are equal, each once with the titles of all."""
+    titles: dict[tuple[str, ...], list[str]] = {}
+    for title, lines in blocks:
+        titles.setdefault(tuple(line for line in lines if not line.startswith("@@")), []).append(title)
+    for lines_, named in titles.items():
+        more = f" and {len(named) - 1} more: {', '.join(named[1:4])}{'…' if len(named) > 4 else ''}"
+        yield named[0] + (more if len(named) > 1 else ""), list(lines_)
 
 
 def _lines(change: ResourceChange, one: EnvironmentReview) -> list[str]:

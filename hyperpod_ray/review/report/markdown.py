@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hyperpod_ray.core import names
 from hyperpod_ray.review.findings import Effect, Row
 from hyperpod_ray.review.report import differences, figures, grouping
+from hyperpod_ray.review.report.failure import MARKER
 from hyperpod_ray.review.report.verdict import mark, verdict
 from hyperpod_ray.review.review import EnvironmentReview, Review
 
-MARKER = f"<!-- {names.PROJECT} review -->"
-"""First line of the comment; the workflow finds its own comment by it."""
 LIMIT = 65_536
 """Characters of a GitHub comment; counted in bytes here, which is never fewer and also fits an environment variable."""
 
@@ -99,6 +97,11 @@ def _sections(review: Review, changed: list[tuple[EnvironmentReview, Differences
 
 def _environment(one: EnvironmentReview, found: Differences, most: int) -> Iterator[Section]:
     name = one.name or "(app)"
+    if one.only_tags:
+        (row,) = one.rows
+        text = f"**{name}**: {_plain(row.what)}: {_plain(row.change)}. {row.consequence}"
+        yield Section(title=f"impact on {name}", text=text, weight=0)
+        return
     yield Section(title=f"impact on {name}", text=f"### {name}\n\n{_impact(one)}", weight=0)
     yield Section(title=f"security of {name}", text=_security(one), weight=0)
     yield Section(title=f"money of {name}", text=_money(one), weight=0)
@@ -111,9 +114,9 @@ def _environment(one: EnvironmentReview, found: Differences, most: int) -> Itera
 def _differences(one: EnvironmentReview) -> Differences:
     """Everything below the tables, in the order in which it is kept when something must go."""
     return {
-        "Kubernetes objects": list(differences.kubernetes(one)),
-        "Helm values": list(differences.helm(one)),
-        "CloudFormation": list(differences.cloudformation(one)),
+        "Kubernetes objects": list(differences.together(differences.kubernetes(one))),
+        "Helm values": list(differences.together(differences.helm(one))),
+        "CloudFormation": list(differences.together(differences.cloudformation(one))),
     }
 
 

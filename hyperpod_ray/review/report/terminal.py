@@ -26,6 +26,8 @@ def _environment(one: EnvironmentReview, width: int) -> Iterator[str]:
     for row in grouping.rows(one.rows):
         yield f"{mark(row.effect)} {row.effect.words}: {row.what}: {row.change}"
         yield from textwrap.wrap(row.consequence, width, initial_indent="     ", subsequent_indent="     ")
+    if one.only_tags:
+        return
     for title, lines in (
         ("Security", _security(one)),
         ("Money", _money(one)),
