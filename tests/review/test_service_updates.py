@@ -150,3 +150,66 @@ def test_the_table_has_no_call_that_the_service_lacks() -> None:
             service, _, operation = call.partition(".")
             assert service in services
             assert operation in model(service).operation_names, call
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def values(value: Any, pointer: Pointer = ()) -> Iterator[tuple[Pointer, Any]]:
+    """Every literal value with its pointer; lists too, as their length has a limit."""
+    if isinstance(value, dict):
+        if not any(key == "Ref" or key.startswith("Fn::") for key in value):
+            for key, inner in value.items():
+                yield from values(inner, (*pointer, key))
+    elif isinstance(value, list):
+        yield pointer, value
+        for inner in value:
+            yield from values(inner, pointer)
+    else:
+        yield pointer, value
+
+
+def shape_at(shape: Shape, pointer: Pointer) -> Shape | None:
+    """The shape of a member; None where there is none, or where it is a document as text."""
+    if isinstance(shape, ListShape) and pointer:
+        return shape_at(shape.member, pointer)
+    if not pointer:
+        return shape
+    if not isinstance(shape, StructureShape):
+        return None
+    for name, member in shape.members.items():
+        if name.lower() == pointer[0].lower():
+            return shape_at(member, pointer[1:])
+    return None
+
+
+def refused(value: Any, shape: Shape) -> str:
+    """Why the service's model refuses a value; empty where it takes it."""
+    if isinstance(shape, ListShape) and not isinstance(value, list):
+        shape = shape.member
+    limits = dict(shape.metadata)
+    size = len(value) if isinstance(value, str | list) else value
+    if isinstance(size, int | float) and not isinstance(value, bool):
+        if "max" in limits and size > limits["max"]:
+            return f"{size} above {limits['max']}"
+        if "min" in limits and size < limits["min"]:
+            return f"{size} below {limits['min']}"
+    if isinstance(value, str) and value not in limits.get("enum", [value]):
+        return f"{value} is none of {limits['enum']}"
+    return ""
+
+
+def test_every_value_of_the_templates_is_one_that_the_service_takes(assemble: Assemble) -> None:
+    wrong, judged = [], 0
+    for name, side in SIDES.items():
+        for environment in assembly.read(assemble(name, side)).values():
+            for _, resource in environment.all():
+                for call in CALLS.get(resource["Type"], {}).get("calls", []):
+                    for pointer, value in values(resource.get("Properties", {})):
+                        shape = shape_at(_input(call), pointer) if pointer else None
+                        if shape is not None and shape.metadata:
+                            judged += 1
+                            if why := refused(value, shape):
+                                wrong.append(f"{resource['Type']} {'/'.join(pointer)}: {why}")
+    assert not wrong, "\n".join(wrong)
+    assert judged > 500
