@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -99,7 +100,8 @@ def register(app: typer.Typer) -> None:
         if form is Format.json:
             from hyperpod_ray.review.report import as_json
 
-            text = output.json_text("review", as_json.data(made))
+            document = json.loads(output.json_text("review", as_json.data(made)))
+            text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         else:
             text = FORMATS[form.value](made).rstrip("\n") + "\n"
         _write(text, out)

@@ -136,8 +136,11 @@ def test_safe_rows_are_folded_beneath_the_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [300, 1500])
 def test_a_comment_never_exceeds_githubs_limit(tmp_path: Path, count: int) -> None:
     def many(word: str) -> dict[str, Any]:
-        properties = {"Description": word * 200, "Tags": [{"Key": f"k{index}", "Value": word} for index in range(20)]}
-        return resources(**{f"K{index}": {"Type": "AWS::KMS::Key", "Properties": properties} for index in range(count)})
+        tags = [{"Key": f"k{index}", "Value": word} for index in range(20)]
+        keys = ({"Description": f"{word * 200} {index}", "Tags": tags} for index in range(count))
+        return resources(
+            **{f"K{index}": {"Type": "AWS::KMS::Key", "Properties": key} for index, key in enumerate(keys)}
+        )
 
     text = render(review(write(tmp_path / "b", {"A": many("ä")}), write(tmp_path / "h", {"A": many("ö")})))
     assert len(text.encode()) <= LIMIT
