@@ -95,7 +95,7 @@ def limits_of_setting(section: type[BaseModel], name: str) -> tuple[float, float
         if type(part).__name__ in {"UnionType", "_UnionGenericAlias"}:
             pending += part.__args__
         if isinstance(part, annotated_types.Ge | annotated_types.Gt):
-            least = max(least, float(getattr(part, "ge", getattr(part, "gt", 0))))  # type: ignore[arg-type]
+            least = max(least, float(getattr(part, "ge", getattr(part, "gt", 0))))
         elif isinstance(part, annotated_types.MinLen):
             least = max(least, part.min_length)
         elif isinstance(part, annotated_types.Le):
