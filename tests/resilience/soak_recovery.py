@@ -41,7 +41,7 @@ POINTS = (
 `pair`: with it, the rank that keeps its copy; `all`: every rank; `warming`: the newest spare, that imports or
 rehearses; `coordinator`: the coordinator; `evaluating`: none, but a survivor computes outside any collective;
 the others: a moment inside the recovery, in which a rank ends itself."""
-EVERY = 5
+EVERY, STEPS_EACH = 5, 60
 STACKS_AFTER_S = 12.0
 
 
@@ -53,10 +53,10 @@ class Recovery(Soak):
         self.dice, self.folder, self.limit_s = random.Random(seed), folder, limit_s
         self.points = [POINTS[number % len(POINTS)] for number in range(trials)]
         self.dice.shuffle(self.points)
-        self.steps = 40 * trials
+        self.steps = STEPS_EACH * trials
         self.address_file = folder / "address"
         self.party = Party(
-            forker, folder, "soak", every=EVERY, active=self.active, spares=self.spares, steps=self.steps, step_s=0.02,
+            forker, folder, "soak", every=EVERY, active=self.active, spares=self.spares, steps=self.steps, step_s=0.1,
             gates=[self.steps - 5], limits=Limits.of(Settings()), settings={"silence_s": Settings().silence_s,
             "hang_s": Settings().hang_s, "process_group_timeout_s": Settings().process_group_timeout_s},
             address_file=str(self.address_file), product_limits=True,
@@ -186,8 +186,12 @@ class Recovery(Soak):
     def run(self) -> dict[str, Any]:
         """All trials, and what came of them."""
         self.refill()
+        trials = 0
         for number, point in enumerate(self.points, start=1):
+            if self.newest() > self.steps - STEPS_EACH:
+                break  # the machine is slow to start spares, and the run has come to its end
             self.trial(point)
+            trials = number
             if number % 10 == 0:
                 sys.stdout.write(f"{number} trials, {len(self.stood)} stand\n")
                 sys.stdout.flush()
@@ -199,9 +203,9 @@ class Recovery(Soak):
         losses = self.party.losses()
         times = sorted(second for each in self.seconds.values() for second in each)
         return {
-            "trials": len(self.points), "stood_still": self.stood, "restores": dict(paths),
+            "trials": trials, "stood_still": self.stood, "restores": dict(paths),
             "fallbacks": len(events("fallback")), "points_reached": sum(self.reached.values()),
-            "points_inside": sum(not self.outside(point) for point in self.points),
+            "points_inside": sum(not self.outside(point) for point in self.points[:trials]),
             "seconds_median": round(statistics.median(times), 2), "seconds_90": round(times[int(0.9 * len(times))], 2),
             "seconds_most": round(times[-1], 2),
             "seconds_most_by_point": {key: round(max(each), 1) for key, each in sorted(self.seconds.items()) if each},

@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from datetime import timedelta
@@ -90,7 +91,39 @@ def evaluate(step: int) -> None:
         Path(GIVEN["storage"], f"evaluates-{os.getpid()}").touch()
         until = time.monotonic() + GIVEN.get("evaluate_s", 60)
         while time.monotonic() < until:
-            torch.randn(64, 64).sum()
+            torch.ones(64, 64).sum()
+
+
+class Slow(torch.utils.data.Dataset[int]):
+    """Takes its time to read."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(GIVEN["alone_s"])
+        return index
+
+
+def alone(step: int) -> None:
+    """What rank 0 does alone before a step, once in the run."""
+    task = GIVEN.get("alone", {}).get(str(step))
+    done = Path(GIVEN["storage"], f"alone-{step}")
+    if task is None or dist.get_rank() != 0 or done.exists():
+        return
+    done.touch()
+    until = time.monotonic() + GIVEN["alone_s"]
+    if task == "compute":
+        while time.monotonic() < until:
+            torch.ones(64, 64).sum()
+    elif task == "sleep":
+        time.sleep(GIVEN["alone_s"])
+    elif task == "read":
+        list(torch.utils.data.DataLoader(Slow(), num_workers=1, generator=torch.Generator()))
+    elif task == "lock":
+        lock = threading.Lock()
+        with lock:
+            lock.acquire()
 
 
 def hold_lock() -> None:
@@ -127,6 +160,7 @@ def train(config: dict[str, Any]) -> None:
         for step in training.steps(GIVEN["steps"]):
             phase("step")
             evaluate(step)
+            alone(step)
             if step == GIVEN.get("hold_lock_at") and dist.get_rank() == 1:
                 hold_lock()
             generator = torch.Generator().manual_seed(step * 100 + dist.get_rank())

@@ -167,6 +167,8 @@ class Party:
             others = [table.members[uid] for other, uid in table.ranks.items() if other != rank]
             if table.running and hung.uid in table.members and all(hung.seq < other.seq for other in others):
                 table._progress.since -= AGES_S
+                hung.still += AGES_S
+                self.coordinator._send(table.tick(time.monotonic()))  # before a beat says how long it stands really
 
         self.until(lambda: self.in_loop(age) or len(self.events("generation")) >= generations)
 
@@ -393,6 +395,32 @@ def test_a_frozen_rank_is_fenced_and_cannot_come_back(party: Any, truth: Any) ->
     run.until(lambda: not alive(frozen))  # though it stands still: the process beside it obeys
     run.until_done()
     check(run, truth(2), redone=1)
+
+
+def test_what_one_rank_does_alone_is_no_hang(party: Any, truth: Any) -> None:
+    """An evaluation of the master only, a wait, a slow loader: each takes four times as long as a rank may hang."""
+    run = party(spares=0, settings={"hang_s": 1.0}, alone={"12": "compute", "15": "sleep", "18": "read"}, alone_s=4)
+    run.start(2)
+    run.until_done()
+    assert all((run.folder / f"alone-{step}").exists() for step in (12, 15, 18))
+    assert not run.events("lost")
+    assert len(run.events("generation")) == 1
+    check(run, truth(2), redone=0)
+
+
+def test_a_rank_that_stands_in_a_lock_is_replaced(party: Any, truth: Any) -> None:
+    """No clock is put on: the limit is the run's own."""
+    run = party(settings={"hang_s": 1.0}, alone={"16": "lock"}, alone_s=0, gates=[8])
+    run.start(3)
+    run.until_warm(1)
+    run.until_gate()
+    (run.folder / "go-8").touch()
+    run.until_done()
+    (lost,) = (event["message"] for event in run.events("lost") if event["rank"] == 0)
+    assert lost.startswith("hangs for 1.0 s at spare_worker.py:")
+    assert "in alone (lock) while others wait for it" in lost
+    assert [event["path"] for event in run.events("restore")] == ["memory"]
+    check(run, truth(2), redone=2)
 
 
 def test_one_long_call_that_holds_python_s_lock_is_no_loss(party: Any, truth: Any) -> None:
