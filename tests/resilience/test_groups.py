@@ -5,6 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from hyperpod_ray_training.ranks import _limit_of as limit_of
 from hyperpod_ray_training.spares import warm_up
 from hyperpod_ray_training.spares.groups import Groups, forget_meshes
 from hyperpod_ray_training.spares.loop import is_network
@@ -21,8 +25,6 @@ NODE = "127.0.0.1"
 
 def waits_for_a_dead_peer(rank: int, pipe: Any) -> None:
     """Rank 1 stops; rank 0 waits for it in a collective until its sockets are cut from another thread."""
-    import threading
-
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     opened = Groups(node=NODE, timeout_s=1800, backend="gloo")
     pipe.send(opened.store.port)
@@ -74,6 +76,57 @@ def test_a_generation_that_ended_before_its_store_was_reached_is_not_waited_for(
     # the group that failed has counted, and a newcomer's first group has the name "0"
     assert distributed_c10d._get_default_group().group_name == "0"
     opening.let_go()
+
+
+def test_each_generation_is_cut_though_the_last_one_is_still_being_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, done = threading.Event(), threading.Event()
+    opened = Groups(node=NODE, timeout_s=1800, backend="gloo")
+    real = Groups._cut_on
+    try:
+        monkeypatch.setattr(Groups, "_cut_on", lambda *_: slow.set() or done.wait(600))
+        opened.open(gen=1, rank=0, world=1, host=NODE, port=opened.store.port)
+        opened.cut()
+        assert slow.wait(60)
+        opened.let_go()
+        monkeypatch.setattr(Groups, "_cut_on", real)
+        opened.open(gen=2, rank=0, world=1, host=NODE, port=opened.store.port)
+        store = distributed_c10d._get_default_store()
+        opened.cut()
+        with pytest.raises(dist.DistNetworkError):
+            for _ in range(600):
+                store.set("key", "value")
+                time.sleep(0.1)
+    finally:
+        done.set()
+        opened.let_go()
+
+
+def test_who_has_met_is_waited_for_a_few_seconds_and_then_as_long_as_asked() -> None:
+    opened, asked = Groups(node=NODE, timeout_s=1800, backend="gloo"), []
+    store = dist.HashStore()
+    store.add("name/come", 1)  # the other has come
+
+    def real(*_: Any, **options: Any) -> tuple[None, None]:
+        asked.append(options["timeout"])
+        return None, None
+
+    opened._real = real
+    opened._open_group(2, 0, [], "gloo", store, "name", timeout=timedelta(seconds=1800))
+    assert asked[0].total_seconds() < 3, "gloo waits five times as long"
+    opened.open(gen=1, rank=0, world=1, host=NODE, port=opened.store.port)
+    assert limit_of(dist.new_group(backend="gloo", timeout=timedelta(seconds=77))) == timedelta(seconds=77)
+    assert limit_of(distributed_c10d._get_default_group()) == timedelta(seconds=1800)
+    opened.let_go()
+
+
+def test_a_wait_for_those_who_never_come_is_cut() -> None:
+    opened = Groups(node=NODE, timeout_s=1800, backend="gloo")
+    ended: list[bool] = []
+    threading.Timer(0.5, lambda: (ended.append(True), opened.cut())).start()
+    with pytest.raises((dist.DistNetworkError, ConnectionError)):
+        opened.open(gen=1, rank=0, world=2, host=NODE, port=opened.store.port, over=lambda: bool(ended))
+    opened.let_go()
+    assert not dist.is_initialized()
 
 
 @pytest.mark.parametrize(
