@@ -8,7 +8,7 @@ user's.
 
 from __future__ import annotations
 
-from hyperpod_ray_training.errors import MARK
+from hyperpod_ray_training.errors import MARK, in_three_parts
 
 SIGNS: dict[str, str] = {
     # https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html: texts of `cudaGetErrorString`
@@ -30,10 +30,14 @@ SIGNS: dict[str, str] = {
 }
 """What an error's text contains, and its source."""
 _CHECK_SIZE = 64
+_FIX = "nothing here: this process ends, and HyperPod's health agent looks at the node"
 
 
 class DeviceBrokenError(RuntimeError):
     """The device of this process computes something wrong, or nothing."""
+
+    def __init__(self, what: str, *, expected: str, fix: str) -> None:
+        super().__init__(in_three_parts(f"the GPU failed a check: {what}", expected=expected, fix=fix))
 
 
 def sign_of(error: BaseException) -> str | None:
@@ -70,6 +74,7 @@ def check_device() -> None:
         total = float((ones @ ones).sum())
         torch.cuda.synchronize()
     except RuntimeError as error:
-        raise DeviceBrokenError(f"the GPU failed a check: {str(error).partition(chr(10))[0]}") from error
+        what = str(error).partition(chr(10))[0]
+        raise DeviceBrokenError(what, expected="a product of two matrices", fix=_FIX) from error
     if total != _CHECK_SIZE**3:
-        raise DeviceBrokenError(f"the GPU failed a check: {total:g} instead of {_CHECK_SIZE**3}")
+        raise DeviceBrokenError(f"a sum of {total:g}", expected=f"{_CHECK_SIZE**3}", fix=_FIX)

@@ -94,7 +94,7 @@ def evaluate(step: int) -> None:
             torch.ones(64, 64).sum()
 
 
-class Slow(torch.utils.data.Dataset[int]):
+class Slow(torch.utils.data.Dataset[int]):  # type: ignore[misc]
     """Takes its time to read."""
 
     def __len__(self) -> int:

@@ -82,8 +82,13 @@ def test_each_generation_is_cut_though_the_last_one_is_still_being_cut(monkeypat
     slow, done = threading.Event(), threading.Event()
     opened = Groups(node=NODE, timeout_s=1800, backend="gloo")
     real = Groups._cut_on
+
+    def cut_slowly(*_: Any) -> None:
+        slow.set()
+        done.wait(600)
+
     try:
-        monkeypatch.setattr(Groups, "_cut_on", lambda *_: slow.set() or done.wait(600))
+        monkeypatch.setattr(Groups, "_cut_on", cut_slowly)
         opened.open(gen=1, rank=0, world=1, host=NODE, port=opened.store.port)
         opened.cut()
         assert slow.wait(60)
@@ -121,10 +126,15 @@ def test_who_has_met_is_waited_for_a_few_seconds_and_then_as_long_as_asked() -> 
 
 def test_a_wait_for_those_who_never_come_is_cut() -> None:
     opened = Groups(node=NODE, timeout_s=1800, backend="gloo")
-    ended: list[bool] = []
-    threading.Timer(0.5, lambda: (ended.append(True), opened.cut())).start()
+    ended = threading.Event()
+
+    def end() -> None:
+        ended.set()
+        opened.cut()
+
+    threading.Timer(0.5, end).start()
     with pytest.raises((dist.DistNetworkError, ConnectionError)):
-        opened.open(gen=1, rank=0, world=2, host=NODE, port=opened.store.port, over=lambda: bool(ended))
+        opened.open(gen=1, rank=0, world=2, host=NODE, port=opened.store.port, over=ended.is_set)
     opened.let_go()
     assert not dist.is_initialized()
 

@@ -168,6 +168,7 @@ class Party:
             if table.running and hung.uid in table.members and all(hung.seq < other.seq for other in others):
                 table._progress.since -= AGES_S
                 hung.still += AGES_S
+                assert self.coordinator is not None
                 self.coordinator._send(table.tick(time.monotonic()))  # before a beat says how long it stands really
 
         self.until(lambda: self.in_loop(age) or len(self.events("generation")) >= generations)
