@@ -36,9 +36,6 @@ _FIX = "nothing here: this process ends, and HyperPod's health agent looks at th
 class DeviceBrokenError(RuntimeError):
     """The device of this process computes something wrong, or nothing."""
 
-    def __init__(self, what: str, *, expected: str, fix: str) -> None:
-        super().__init__(in_three_parts(f"the GPU failed a check: {what}", expected=expected, fix=fix))
-
 
 def sign_of(error: BaseException) -> str | None:
     """The sign of a device's or node's failure in an error, or in what caused it; None for any other error.
@@ -74,7 +71,8 @@ def check_device() -> None:
         total = float((ones @ ones).sum())
         torch.cuda.synchronize()
     except RuntimeError as error:
-        what = str(error).partition(chr(10))[0]
-        raise DeviceBrokenError(what, expected="a product of two matrices", fix=_FIX) from error
+        what = f"the GPU failed a check: {str(error).partition(chr(10))[0]}"
+        raise DeviceBrokenError(in_three_parts(what, expected="a product of two matrices", fix=_FIX)) from error
     if total != _CHECK_SIZE**3:
-        raise DeviceBrokenError(f"a sum of {total:g}", expected=f"{_CHECK_SIZE**3}", fix=_FIX)
+        what = f"the GPU failed a check: a sum of {total:g}"
+        raise DeviceBrokenError(in_three_parts(what, expected=f"{_CHECK_SIZE**3}", fix=_FIX))

@@ -26,7 +26,7 @@ Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
         (RuntimeError("CUDA error: uncorrectable NVLink error detected during the execution"), "NVLink"),
         (RuntimeError("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error"), "device handle"),
         (RuntimeError("DataLoader worker (pid 12) is killed by signal: Bus error. It is possible that"), "Bus error"),
-        (DeviceBrokenError("a sum of 3", expected="5", fix="another"), "failed a check"),
+        (DeviceBrokenError("the GPU failed a check: a sum of 3"), "failed a check"),
         # of the user's code, of a peer, or of memory that is too small
         (RuntimeError("CUDA error: device-side assert triggered"), None),
         (RuntimeError("CUDA error: an illegal memory access was encountered"), None),
