@@ -121,6 +121,8 @@ class Table:
         if member is not None:
             if ticks - member.ticks >= _LEAST_TICKS:
                 member.ticks, member.computed = ticks, now
+            if uid in self.ranks.values() and member.state:
+                self._remember_gap(now, now - member.pulse)
             member.pulse, member.state = now, state
         return []
 

@@ -196,6 +196,16 @@ def test_a_node_that_stands_still_silences_both() -> None:
     assert world.holder(1) != mute
 
 
+def test_a_machine_on_which_pulses_come_late_is_given_more_time_too() -> None:
+    world = World()
+    world.run(2)
+    slow = world.holder(1)
+    for _ in range(3):
+        world.take(world.table.pulse(world.t, slow, state="S", ticks=0))
+        world.run(1.0)
+    assert world.table.silence_limit_s(world.t) == pytest.approx(3.0, abs=0.3)
+
+
 def test_a_pulse_of_nobody_is_no_news() -> None:
     world = World()
     assert world.table.pulse(world.t, "stranger", state="R", ticks=5) == []
