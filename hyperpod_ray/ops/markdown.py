@@ -9,6 +9,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
+from hyperpod_ray.ops.output import printable
+
 WIDTH = 100_000
 """Characters of a line: Markdown wraps by itself."""
 
@@ -46,9 +48,9 @@ class MarkdownConsole(Console):
 
     def _text(self, item: Any) -> str:
         if isinstance(item, str):
-            return item
+            return printable(item)
         if isinstance(item, Text):
-            return item.plain
+            return printable(item.plain)
         return "".join(segment.text for segment in self.render(item) if not segment.control)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -57,12 +58,42 @@ def console(form: Format = Format.table, *, stderr: bool = False, stream: TextIO
     width = None if seen or os.environ.get("COLUMNS") else 160
     if seen and stream is not terminal:  # what is written into a text first is for the terminal all the same
         width = Console(file=terminal).width
-    return Console(file=stream, theme=Theme(STYLES), highlight=False, markup=False, width=width, soft_wrap=False)
+
+    class Printable(Console):
+        """A console whose plain strings cannot steer the terminal."""
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(*map(_printable_cell, objects), **options)
+
+    return Printable(file=stream, theme=Theme(STYLES), highlight=False, markup=False, width=width, soft_wrap=False)
+
+
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a terminal obeys or cannot show: controls but tab and newline, and those that turn text around."""
+COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
+"""What a log may tell a terminal besides carriage return: colours, and to erase the rest of the line."""
+
+
+def printable(text: str) -> str:
+    """Text of others as a terminal may get it: what would steer the terminal is written as its code.
+
+    A run's name, its errors and its metrics are what somebody's job wrote into its folder.
+    """
+    return STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def _printable_cell(cell: Any) -> Any:
+    """A string or a styled text that cannot steer the terminal; any other renderable as it is."""
+    from rich.text import Text
+
+    if isinstance(cell, Text) and STEERING.search(cell.plain):
+        return Text(printable(cell.plain), style=cell.style)
+    return printable(cell) if isinstance(cell, str) else cell
 
 
 def log(text: str) -> None:
     """A line of progress or advice, on stderr."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 
 
@@ -74,12 +105,18 @@ def table(*columns: str, title: str = "") -> Table:
     from rich import box
     from rich.table import Table
 
-    made = Table(
+    class Printable(Table):
+        """A table whose cells cannot steer the terminal."""
+
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*map(_printable_cell, cells), **options)
+
+    made = Printable(
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
         padding=(0, 2, 0, 0),
-        title=title or None,
+        title=printable(title) or None,
         title_justify="left",
         title_style="bold",
         header_style="bold",
@@ -87,7 +124,7 @@ def table(*columns: str, title: str = "") -> Table:
     for name in columns:
         whole = name[0] in ">=" if name else False
         justify: Literal["right", "left"] = "right" if name.startswith(">") else "left"
-        title_ = name.lstrip(">=")
+        title_ = printable(name.lstrip(">="))
         longest = max((len(word) for word in title_.split()), default=0)
         made.add_column(title_, overflow="fold", justify=justify, no_wrap=whole, min_width=longest)
     return made
@@ -120,12 +157,17 @@ def json_text(kind: str, data: Mapping[str, Any]) -> str:
 
 def write_line(text: str) -> None:
     """One line of data on stdout."""
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{printable(text)}\n")
     sys.stdout.flush()
 
 
 def write_text(text: str) -> None:
-    """Text of others (a job's log) on stdout as it is."""
+    """Text of others (a job's log) on stdout as it is; on a terminal without what steers it, but colours."""
+    if sys.stdout.isatty():
+        text = "".join(
+            part if COLOUR.fullmatch(part) else "\r".join(map(printable, part.split("\r")))
+            for part in re.split(f"({COLOUR.pattern})", text)
+        )
     sys.stdout.write(text)
     sys.stdout.flush()
 

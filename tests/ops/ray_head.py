@@ -121,7 +121,7 @@ def ray_head(home: Path, *, token: str, **variables: str) -> Iterator[Head]:
         *("--num-cpus=1", '--resources={"driver": 1}'),
     ]
     mark, log = f"ray-head-{gcs}", home / "log"
-    given, variables = variables, {**variables, in_ray.FOLDER_VARIABLE: str(home / OWN_RUN)}
+    given, variables = variables, {**variables, in_ray.RUN_FOLDER_VARIABLE: str(home / OWN_RUN)}
     jobs = Jobs(f"http://127.0.0.1:{port}", token=token)
 
     def started() -> bool:

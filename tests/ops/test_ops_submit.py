@@ -237,7 +237,7 @@ def test_a_job_file_with_options_and_secrets(
     job = environment / "job.yaml"
     job.write_text(
         "name: with-secret\ncommand: python train.py\nworking_dir: .\npy_modules: [../lib/helper]\n"
-        f"env: {{{with_secrets.FOLDER_VARIABLE}: {mounted}}}\n"
+        f"env: {{HYPERPOD_RAY_SECRETS_FOLDER: {mounted}}}\n"
     )
     here = ("--address", dashboard, "--secret", "HF_TOKEN=hugging-face/token", "--submission-id", "secret-run")
     assert main(["submit", "demo", "-f", str(job), *here]) == 0
@@ -340,7 +340,9 @@ def test_the_estimate_of_a_job(environment: Path, capfd: pytest.CaptureFixture[s
 
 def test_both_sides_call_the_variable_alike() -> None:
     assert in_ray.SECRETS_VARIABLE == with_secrets.VARIABLE
-    assert with_secrets.FOLDER == names.SECRETS_PATH
+    assert with_secrets.SECRETS_FOLDER == names.SECRETS_PATH
+    assert in_ray.RUN_FOLDER_VARIABLE == with_secrets.RUN_FOLDER_VARIABLE
+    assert in_ray.COMMAND_VARIABLE == with_secrets.COMMAND_VARIABLE
 
 
 @pytest.mark.rehearsal

@@ -119,9 +119,9 @@ def target(rules: list[Json], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (folder,) = [
         one["value"]
         for one in made[0]["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
-        if one["name"] == in_ray.FOLDER_VARIABLE
+        if one["name"] == in_ray.RUN_FOLDER_VARIABLE
     ]
-    done = wrapped(package(tmp_path / "code"), "echo one; echo two", **{in_ray.FOLDER_VARIABLE: folder})
+    done = wrapped(package(tmp_path / "code"), "echo one; echo two", **{in_ray.RUN_FOLDER_VARIABLE: folder})
     log, _ = done.communicate(timeout=600)
     assert done.returncode == 0
     monkeypatch.setattr(found.aws, "require_account", lambda: "")
@@ -220,7 +220,7 @@ def test_an_id_goes_before_a_name_and_the_newest_of_a_name_is_meant() -> None:
 def test_the_commands_own_end_comes_through(tmp_path: Path, command: str, code: int) -> None:
     folder = package(tmp_path)
     (tmp_path / "progress.json").write_text('{"last_step": 3}')
-    process = wrapped(folder, command, **{in_ray.FOLDER_VARIABLE: str(tmp_path)})
+    process = wrapped(folder, command, **{in_ray.RUN_FOLDER_VARIABLE: str(tmp_path)})
     out, _ = process.communicate(timeout=600)
     assert process.returncode == code
     assert out.count(reader.MARK) == 1, "the last report comes after the command's end"
@@ -230,7 +230,7 @@ def test_a_notice_reaches_the_command_and_its_end_is_waited_for(tmp_path: Path) 
     """Ray signals each process of a job: the command saves and ends, and what runs it reports that."""
     folder, mark = package(tmp_path), tmp_path / "progress.json"
     save = f"trap 'echo {{}} > {mark}; exit 5' TERM; echo ready; while true; do sleep 0.05; done"
-    process = wrapped(folder, save, **{in_ray.FOLDER_VARIABLE: str(tmp_path)})
+    process = wrapped(folder, save, **{in_ray.RUN_FOLDER_VARIABLE: str(tmp_path)})
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

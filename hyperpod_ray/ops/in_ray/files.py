@@ -23,11 +23,33 @@ KEPT_SECONDS = 86_400
 CHUNK_BYTES = 8 << 20
 
 
+class DamagedError(ValueError):
+    """What training noted of its files cannot be read, so that nothing says whether they are whole."""
+
+
+def checksums(name: str, content: bytes) -> dict[str, int]:
+    """CRC-32 by file name, as training noted them in a file.
+
+    Raises:
+        DamagedError: The file has something else.
+    """
+    try:
+        noted = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{name} is damaged: {type(error).__name__}") from None
+    if not isinstance(noted, dict):
+        raise DamagedError(f"{name} is damaged: {type(noted).__name__} in place of an object")
+    for file, crc in noted.items():
+        if isinstance(crc, bool) or not isinstance(crc, int) or not 0 <= crc < 1 << 32:
+            raise DamagedError(f"{name} is damaged: the checksum of {file[:80]!r} is no CRC-32")
+    return noted
+
+
 def listing(folder: Path, patterns: list[str]) -> list[dict[str, Any]]:
     """The files below a folder, by name: all, or those that one of the patterns fits."""
     noted: dict[str, int] = {}
     for note in sorted(folder.glob("checksums-*.json")):
-        noted.update(json.loads(note.read_text(encoding="utf-8")))
+        noted.update(checksums(note.name, note.read_bytes()))
     found = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -65,7 +87,10 @@ def main(arguments: list[str]) -> int:
     logs = Path("/proc/self/fd/1").readlink().parent
     content: dict[str, Any] = {"found": folder.is_dir(), "files": [], "link": ""}
     if folder.is_dir():
-        content |= {"files": listing(folder, patterns), "link": link(logs, folder, key)}
+        try:
+            content |= {"files": listing(folder, patterns), "link": link(logs, folder, key)}
+        except DamagedError as error:
+            content["damaged"] = str(error)
     sys.stdout.write(f"{MARK}{json.dumps(content)}\n")
     sys.stdout.flush()
     return 0

@@ -16,10 +16,11 @@ import sys
 from pathlib import Path
 
 VARIABLE = "HYPERPOD_RAY_SECRETS"
-FOLDER_VARIABLE = "HYPERPOD_RAY_SECRETS_FOLDER"
+SECRETS_FOLDER_VARIABLE = "HYPERPOD_RAY_SECRETS_FOLDER"
+"""Where the pods mount their Secrets, in place of `SECRETS_FOLDER`."""
+SECRETS_FOLDER = "/etc/ray-secrets"
 COMMAND_VARIABLE = "HYPERPOD_RAY_COMMAND"
-FOLDER_VARIABLE = "HYPERPOD_RAY_RUN_FOLDER"
-FOLDER = "/etc/ray-secrets"
+RUN_FOLDER_VARIABLE = "HYPERPOD_RAY_RUN_FOLDER"
 
 
 class SecretError(Exception):
@@ -36,7 +37,7 @@ def value_of(reference: str) -> str:
     """The secret that a reference names."""
     if reference.startswith("arn:"):
         return _from_secrets_manager(reference)
-    path = Path(os.environ.get(FOLDER_VARIABLE) or FOLDER, *reference.split("/"))
+    path = Path(os.environ.get(SECRETS_FOLDER_VARIABLE) or SECRETS_FOLDER, *reference.split("/"))
     try:
         return path.read_text(encoding="utf-8").rstrip("\r\n")
     except FileNotFoundError:
@@ -79,7 +80,7 @@ def main(arguments: list[str]) -> None:
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(2) from None
     sys.stdout.flush()
-    if not given and (folder := os.environ.get(FOLDER_VARIABLE)):
+    if not given and (folder := os.environ.get(RUN_FOLDER_VARIABLE)):
         from . import reports
 
         reports.run(words, folder)

@@ -206,7 +206,7 @@ def _variables(job: Job) -> Iterator[Json]:
         yield {"name": key, "value": value.replace("$(", "$$(")}
     yield {"name": in_ray.COMMAND_VARIABLE, "value": job.command.replace("$(", "$$(")}
     if job.folder:
-        yield {"name": in_ray.FOLDER_VARIABLE, "value": job.folder}
+        yield {"name": in_ray.RUN_FOLDER_VARIABLE, "value": job.folder}
     elsewhere = {key: value for key, value in job.secrets.items() if value.startswith("arn:")}
     if elsewhere:
         yield {"name": in_ray.SECRETS_VARIABLE, "value": json.dumps(elsewhere, sort_keys=True)}

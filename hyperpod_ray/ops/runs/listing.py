@@ -235,7 +235,7 @@ def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
     if lines:
         console.print(f"\nthe last {len(lines)} lines of its log" if len(lines) > 1 else "\nthe last line of its log")
         for line in lines:
-            console.print(line)
+            console.print(output.COLOUR.sub("", line))
     if run.state not in ENDED and not source.here and isinstance(target, Target):
         output.log(f"next: hyperpod-ray runs logs {target.name} {run.id} --follow")
     return OK

@@ -159,7 +159,9 @@ def _checkpoint(state: State, wanted: Wanted) -> str:
 def _opened(target: Target, folder: str, *, patterns: Sequence[str], source: runs.Source) -> Iterator[Opened]:
     if source.here:
         place = Path(folder)
-        yield _files(reader.listing(place, list(patterns))), lambda name: _local(place / name)
+        with _whole(folder):
+            listed = reader.listing(place, list(patterns))
+        yield _files(listed), lambda name: _local(place / name)
     elif folder.startswith("s3://"):
         yield _in_s3(target, folder, patterns=patterns)
     elif "://" in folder:
@@ -182,6 +184,20 @@ def _opened(target: Target, folder: str, *, patterns: Sequence[str], source: run
 
 
 @contextlib.contextmanager
+def _whole(folder: str) -> Iterator[None]:
+    """Refuse a folder whose checksums are damaged: nothing says that its files are those that training wrote."""
+    try:
+        yield
+    except reader.DamagedError as error:
+        raise OpsError(
+            f"{folder}: {error}",
+            expected="the CRC-32 of each file, as training wrote them",
+            fix="pull another checkpoint: `runs show -o json` lists them, --step names one",
+            code=CONDITION_FALSE,
+        ) from None
+
+
+@contextlib.contextmanager
 def _local(path: Path) -> Iterator[Iterator[bytes]]:
     with path.open("rb") as stream:
         yield iter(lambda: stream.read(CHUNK_BYTES), b"")
@@ -191,6 +207,9 @@ def _through_ray(jobs: Jobs, folder: str, *, patterns: Sequence[str]) -> Opened:
     """Files of the file system that the head's pod mounts."""
     words = [secrets.token_hex(8), folder, *patterns]
     answer, node = run_state.asked(jobs, f"{in_ray.PACKAGE}.files", words, limit_s=LIST_SECONDS)
+    with _whole(folder):
+        if answer.get("damaged"):
+            raise reader.DamagedError(answer["damaged"])
 
     def read(name: str) -> AbstractContextManager[Iterator[bytes]]:
         query = {"node_id": node, "filename": f"{answer['link']}/{name}", "lines": -1, "timeout": STREAM_SECONDS}
@@ -212,7 +231,9 @@ def _in_s3(target: Target, folder: str, *, patterns: Sequence[str]) -> Opened:
     sizes = {item["Key"].removeprefix(prefix): int(item["Size"]) for item in listed if not item["Key"].endswith("/")}
     noted: dict[str, int] = {}
     for name in sorted(fnmatch.filter(sizes, "checksums-*.json")):
-        noted.update(json.loads(s3.get_object(Bucket=bucket, Key=prefix + name)["Body"].read()))
+        content = s3.get_object(Bucket=bucket, Key=prefix + name)["Body"].read()
+        with _whole(folder):
+            noted.update(reader.checksums(name, content))
 
     @contextlib.contextmanager
     def read(name: str) -> Iterator[Iterator[bytes]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from hyperpod_ray.ops.output import printable
 from hyperpod_ray.ops.runs.run_state import State
 
 WIDTH, HEIGHT = 860, 420
@@ -91,7 +92,7 @@ def text(found: Sequence[State], *, width: int, height: int = 16) -> str:
         rows.append(f"{label} │{''.join(cells).rstrip()}")
     rows.append(f"{'':9} └{'─' * columns}")
     rows.append(f"{'':11}{left:<.6g}{f'step {right:.6g}':>{columns - len(f'{left:.6g}')}}")
-    rows += [f"{'':11}{MARKS[index % len(MARKS)]} {one.training.name}" for index, one in enumerate(found)]
+    rows += [f"{'':11}{MARKS[index % len(MARKS)]} {printable(one.training.name)}" for index, one in enumerate(found)]
     return "\n".join(rows) + "\n"
 
 
