@@ -107,10 +107,19 @@ def test_a_review_that_fails_still_comments_and_then_fails(tmp_path: Path, ended
     assert ended_with == (1 if ended else 0)
 
 
-def test_a_review_that_cannot_be_made_fails_at_once(tmp_path: Path) -> None:
+def test_a_review_that_cannot_be_made_fails_at_once_and_so_does_the_required_check(tmp_path: Path) -> None:
+    """A required job that is skipped counts as a success, and one that a path filter skips stays pending.
+
+    https://docs.github.com/en/actions/how-tos/write-workflows/choose-when-workflows-run/control-jobs-with-conditions
+    """
     made = script_of("review.yml", "review", "hyperpod-ray review")
     assert run(made, tmp_path / "one", 2, reports=False, BASE="abc", FAIL_ON="never")[0] != 0
     assert run(made, tmp_path / "two", 1, BASE="abc", FAIL_ON="never")[0] == 1
+    workflow = yaml.safe_load((FOLDER / "review.yml").read_text())
+    assert workflow["jobs"]["verdict"]["if"] == "${{ always() }}"
+    assert not workflow[True]["pull_request"], "no path filter"
+    verdict = script_of("review.yml", "verdict", "STATUS")
+    assert run(verdict, tmp_path / "verdict", 0, STATUS="", VERDICT="")[0] == 1, "the review ended without outputs"
 
 
 @pytest.mark.parametrize(
@@ -168,6 +177,36 @@ def test_a_deploy_is_compared_with_what_is_deployed_by_a_role_that_reads() -> No
     assert review["environment"] == "${{ inputs.environment }}-read"
     (role,) = (step["with"]["role-to-assume"] for step in review["steps"] if "role-to-assume" in step.get("with", {}))
     assert role == "${{ vars.DRIFT_ROLE_ARN }}"
+
+
+def test_the_owners_approve_the_last_push(tmp_path: Path) -> None:
+    """The script runs; what reaches GitHub is what its API documents for branch protection.
+
+    https://docs.github.com/en/rest/branches/branch-protection#update-branch-protection
+    """
+    program = tmp_path / "gh"
+    program.write_text('#!/bin/sh\necho "$*" >> "$CALLS"\ncase "$*" in *"--input -"*) cat > "$CALLS.body";; esac\n')
+    program.chmod(0o755)
+    calls = tmp_path / "calls"
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(calls)}
+    script = FOLDER.parent / "protect.sh"
+    subprocess.run(["bash", str(script), "owner/repository"], env=environ, check=True)
+    assert "PUT repos/owner/repository/branches/main/protection" in calls.read_text()
+    body = json.loads(Path(f"{calls}.body").read_text())
+    reviews = body["required_pull_request_reviews"]
+    assert reviews["required_approving_review_count"] >= 1
+    for setting in ("require_code_owner_reviews", "dismiss_stale_reviews", "require_last_push_approval"):
+        assert reviews[setting] is True, setting
+    assert body["enforce_admins"] is True and body["required_status_checks"]["strict"] is True
+
+
+def test_what_computes_the_verdict_has_owners() -> None:
+    rules = [line.split() for line in (FOLDER.parent / "CODEOWNERS").read_text().splitlines() if line[:1] in "*/"]
+    owners = {words[0]: set(words[1:]) for words in rules if words}
+    assert next(iter(owners)) == "*", "every file has an owner"
+    security = "@your-organization/security"
+    for place in ("/.github/", "/review/", "/cli/", "/Makefile", "/constructs/", "/stacks/", "/k8s/"):
+        assert security in owners[place], place
 
 
 def test_protect_covers_every_environment_and_every_check() -> None:
