@@ -213,20 +213,17 @@ def conformance(
 ) -> int:
     """Compare a Kubernetes API server with the embedded one. Sends a list of requests and compares the answers.
 
-    Creates the namespaces `bad…` and deletes them at the end. Exit code 3 on a disagreement.
+    Creates the namespaces `bad…`, StorageClasses, roles and, where they are missing, KubeRay's definitions. Deletes
+    what it created, and nothing else. Exit code 3 on a disagreement.
     """
     from hyperpod_ray.ops import output
+    from hyperpod_ray_sandbox.errors import SandboxError
     from hyperpod_ray_sandbox.kubernetes.conformance import compare
 
     try:
         wrong = compare.compare(kubeconfig=kubeconfig, only=only, show=output.write_line)
-    except compare.NoServerError as error:
-        raise OpsError(
-            str(error),
-            expected="a cluster that answers",
-            fix="hyperpod-ray local conformance --kubeconfig FILE",
-            code=BAD_USE,
-        ) from error
+    except SandboxError as error:
+        raise OpsError.of(error, code=BAD_USE) from error
     return CONDITION_FALSE if wrong else OK
 
 

@@ -15,6 +15,7 @@ import base64
 import json
 import ssl
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from typing import Any
 import yaml
 
 from hyperpod_ray_rules import names
+from hyperpod_ray_sandbox.errors import SandboxError
 from hyperpod_ray_sandbox.kubernetes.discovery import GIT_VERSION
 from hyperpod_ray_sandbox.kubernetes.resources import Resource, builtin_resources
 
@@ -34,6 +36,8 @@ FOLDER = Path(__file__).parent
 KUBERAY_CRDS = FOLDER.parents[1] / "charts" / names.OPERATOR_CHART / "crds"
 NAMESPACE = "bad"
 _PATIENCE_SECONDS = 60.0
+CLEAN_SECONDS = 300.0
+"""A namespace goes when its controllers have ended what is in it."""
 _RAY = (
     Resource(names.RAY_API_GROUP, "v1", "RayCluster", "rayclusters", namespaced=True),
     Resource(names.RAY_API_GROUP, "v1", "RayJob", "rayjobs", namespaced=True),
@@ -63,6 +67,12 @@ class Case:
     reason: str = ""
     message: str = ""
     controllers: bool = False
+    alone: bool = False
+    """It changes what other people's objects get: only a server that nobody else uses may have it."""
+
+
+class InUseError(SandboxError):
+    """The server has an object that the requests would change."""
 
 
 class Client:
@@ -72,6 +82,8 @@ class Client:
         self.url = url
         self.context = context
         self.token = token
+        self.created: list[str] = []
+        """Paths of the objects that a request of this client created, oldest first."""
 
     @classmethod
     def of(cls, kubeconfig: Path) -> Client:
@@ -96,16 +108,28 @@ class Client:
                 context.load_cert_chain(certificate, file(user, "client-key"))
         return cls(cluster["server"], context, str(user.get("token", "")))
 
+    @property
+    def embedded(self) -> bool:
+        """Whether this is the embedded API, which has nobody else's objects."""
+        code, answer = self.send(Step("GET", "/version", ""))
+        return code == 200 and answer["gitVersion"] == GIT_VERSION
+
     def server(self) -> str:
         """Which server this is: what its `/version` says, and where."""
         code, answer = self.send(Step("GET", "/version", ""))
         if code != 200:
             return f"a server of unknown version at {self.url}"
-        kind = "the embedded API" if answer["gitVersion"] == GIT_VERSION else "an API server"
+        kind = "the embedded API" if self.embedded else "an API server"
         return f"{kind} {answer['gitVersion']} at {self.url}"
 
     def send(self, step: Step) -> tuple[int, Any]:
-        """The code and the body of the answer."""
+        """The code and the body of the answer. Notes what the request created."""
+        code, answer = self._sent(step)
+        if code == 201 and (path := _created(step, answer)):
+            self.created.append(path)
+        return code, answer
+
+    def _sent(self, step: Step) -> tuple[int, Any]:
         headers = {"Content-Type": step.type, "Accept": "application/json", **step.headers}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -188,6 +212,7 @@ def _case(entry: Json, name: str, where: str) -> Case:
         expect.get("reason", ""),
         expect.get("message", ""),
         bool(entry.get("controllers")),
+        bool(entry.get("alone")),
     )
 
 
@@ -200,13 +225,44 @@ def cases() -> Iterator[Case]:
             yield _case(entry, f"{file.stem}-{index}".replace("_", "-"), file.stem)
 
 
+def _created(step: Step, answer: Any) -> str:
+    """Path of the object that a request created; empty for a dry run, and for what is no object of its own."""
+    path, _, query = step.path.partition("?")
+    metadata = answer.get("metadata") if isinstance(answer, dict) else None
+    name = (metadata or {}).get("name")
+    if not name or "dryRun=" in query:
+        return ""
+    if step.method != "POST":
+        return path  # an apply, or a PUT that creates
+    words = path.strip("/").split("/")
+    inside = words[2:] if words[0] == "api" else words[3:]
+    if inside[0] == "namespaces" and len(inside) > 2:
+        inside = inside[2:]
+    # to post to an object is to use a subresource of it: an eviction, a binding, a token
+    return f"{path}/{name}" if len(inside) == 1 else ""
+
+
 def prepare(client: Client) -> None:
-    """What the cases need to be there: namespaces, roles, a quota, KubeRay's definitions."""
+    """What the cases need to be there: namespaces, roles, a quota, KubeRay's definitions.
+
+    Raises:
+        InUseError: An object of the same name is there already. It is somebody's, and stays.
+    """
+    setup = list(yaml.safe_load_all((FOLDER / "setup.yaml").read_text()))
+    for obj in setup:
+        path = f"{_collection(_KINDS[obj['apiVersion'], obj['kind']], obj)}/{obj['metadata']['name']}"
+        if client.send(Step("GET", path, ""))[0] == 200:
+            kind, name = obj["kind"], obj["metadata"]["name"]
+            raise InUseError(
+                f"{kind} {name} is there already",
+                expected="a cluster without it: the requests change it, and it is deleted at the end",
+                fix=f"where it is of an earlier run, kubectl delete {kind.lower()} {name}; else name another cluster",
+            )
     for file in sorted(KUBERAY_CRDS.glob("*.yaml")):
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         _must(client, Step("POST", path, json.dumps(yaml.load(file.read_text(), Loader=loader))))  # noqa: S506
-    for obj in yaml.safe_load_all((FOLDER / "setup.yaml").read_text()):
+    for obj in setup:
         _must(client, create(obj))
 
 
@@ -216,11 +272,25 @@ def _must(client: Client, step: Step) -> None:
         raise SystemExit(f"{step.method} {step.path}: {code} {answer.get('message')}")
 
 
-def clean(client: Client) -> None:
-    """Delete what `prepare` made, but KubeRay's definitions."""
-    for obj in reversed(list(yaml.safe_load_all((FOLDER / "setup.yaml").read_text()))):
-        resource = _KINDS[obj["apiVersion"], obj["kind"]]
-        client.send(Step("DELETE", f"{_collection(resource, obj)}/{obj['metadata']['name']}", ""))
+def clean(client: Client, *, limit_s: float = CLEAN_SECONDS) -> list[str]:
+    """Delete what the client's requests created, the newest first, and wait until it is gone.
+
+    Nothing else is deleted: what was there before stays, KubeRay's definitions too. An object goes before its
+    namespace, so that the controllers that it needs for its end still may write there.
+
+    Returns:
+        Paths of what is still there after `limit_s` seconds.
+    """
+    left = list(dict.fromkeys(reversed(client.created)))
+    for path in left:
+        client.send(Step("DELETE", path, json.dumps({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})))
+    end = time.monotonic() + limit_s
+    while left := [path for path in left if client.send(Step("GET", path, ""))[0] != 404]:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.2)
+    client.created = list(reversed(left))
+    return left
 
 
 def run(client: Client, case: Case) -> str:
@@ -228,6 +298,8 @@ def run(client: Client, case: Case) -> str:
     code, answer = 0, None
     for step in case.steps:
         code, answer = client.send(step)
+        if code == 409 and step.method == "POST" and step is not case.steps[-1]:
+            return f"{step.path} has an object of this name, which is left as it is"
     got = answer if isinstance(answer, dict) else {}
     if code != case.code:
         return f"expected {case.code} {case.message}, got {code} {got.get('message', '')}"[:600]
