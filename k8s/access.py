@@ -47,8 +47,12 @@ def access(plan: Plan) -> Manifest:
     return build("Access", define)
 
 
-def of_namespace(chart: cdk8s.Chart, plan: Plan, namespace: str, *, used: bool) -> None:
-    """The service account of one namespace, and the role of its users where it has some."""
+def of_namespace(chart: cdk8s.Chart, plan: Plan, namespace: str, *, used: bool, team: bool = False) -> None:
+    """The service account of one namespace, and the role of its users where it has some.
+
+    In a team's namespace users change RayJobs, which the queue admits. They read RayClusters, which the operator makes
+    of them at the size that was admitted.
+    """
     k8s.KubeServiceAccount(
         chart,
         f"ServiceAccount-{namespace}",
@@ -56,7 +60,7 @@ def of_namespace(chart: cdk8s.Chart, plan: Plan, namespace: str, *, used: bool) 
         automount_service_account_token=False,
     )
     if used:
-        _user_role(chart, namespace, cluster_name=plan.settings.ray.cluster_name)
+        _user_role(chart, namespace, cluster_name=plan.settings.ray.cluster_name, team=team)
 
 
 def _template_role(chart: cdk8s.Chart, plan: Plan, teams: list[str]) -> None:
@@ -90,15 +94,18 @@ def _of_teams(
     )
 
 
-def _user_role(chart: cdk8s.Chart, namespace: str, *, cluster_name: str) -> None:
+def _user_role(chart: cdk8s.Chart, namespace: str, *, cluster_name: str, team: bool) -> None:
     metadata = k8s.ObjectMeta(name=USER_ROLE, namespace=namespace, labels=PART_OF)
     kinds = ["rayclusters", "rayjobs", "raycronjobs"]
+    changed = ["rayjobs"] if team else kinds
+    read = [kind for kind in kinds if kind not in changed]
     k8s.KubeRole(
         chart,
         f"Role-{namespace}",
         metadata=metadata,
         rules=[
-            k8s.PolicyRule(api_groups=[RAY_API_GROUP], resources=kinds, verbs=EDIT),
+            k8s.PolicyRule(api_groups=[RAY_API_GROUP], resources=changed, verbs=EDIT),
+            *([k8s.PolicyRule(api_groups=[RAY_API_GROUP], resources=read, verbs=READ)] if read else []),
             k8s.PolicyRule(api_groups=[RAY_API_GROUP], resources=[f"{kind}/status" for kind in kinds], verbs=READ),
             k8s.PolicyRule(api_groups=[""], resources=["configmaps"], verbs=EDIT),
             k8s.PolicyRule(

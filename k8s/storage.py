@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import cdk8s
 from cdk8s_plus_28 import k8s
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.model import DynamicStorage
-from hyperpod_ray.core.names import CLAIM, CSI_DRIVER, ENVIRONMENT_TAG, MOUNT_PATH, RAY_GID, RAY_UID, STORAGE_NAMESPACE
+from hyperpod_ray.core.model import DynamicStorage, Team
+from hyperpod_ray.core.names import (
+    CLAIM,
+    CSI_DRIVER,
+    ENVIRONMENT_TAG,
+    MOUNT_PATH,
+    RAY_GID,
+    RAY_UID,
+    SHARED_FOLDER,
+    STORAGE_NAMESPACE,
+    TEAMS_FOLDER,
+)
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import owner_volume, storage_class, volume
+from hyperpod_ray.core.team_files import Mount, mounts, uid
 from hyperpod_ray.k8s.bindings import Bindings
 from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
 from hyperpod_ray.k8s.pods import group_tolerations, node_affinity, node_selector, resources
@@ -79,7 +91,14 @@ def _persistent_volumes(chart: cdk8s.Chart, plan: Plan, bindings: Bindings) -> N
     _persistent_volume(chart, plan, bindings, name=owner_volume(plan), namespace=STORAGE_NAMESPACE)
 
 
-def _persistent_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, name: str, namespace: str) -> None:
+def _persistent_volume(
+    chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, name: str, namespace: str, mount: Mount | None = None
+) -> None:
+    """A volume of the whole file system, or of the folder that `mount` names: Lustre mounts a folder like a root.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-from-fileset.html
+    """
+    claim_name, folder = (mount.claim, f"/{mount.folder}") if mount else (CLAIM, "")
     k8s.KubePersistentVolume(
         chart,
         f"PersistentVolume-{name}",
@@ -87,19 +106,20 @@ def _persistent_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, na
         spec=k8s.PersistentVolumeSpec(
             capacity={"storage": _capacity(plan, new=False)},
             access_modes=["ReadWriteMany"],
-            mount_options=["flock"],
+            mount_options=["flock", *(["ro"] if mount and mount.read_only else [])],
             # the stack owns the file system; deleting the claim must not touch the data
             persistent_volume_reclaim_policy="Retain",
             storage_class_name="",
             claim_ref=k8s.ObjectReference(
-                api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=CLAIM
+                api_version="v1", kind="PersistentVolumeClaim", namespace=namespace, name=claim_name
             ),
             csi=k8s.CsiPersistentVolumeSource(
                 driver=CSI_DRIVER,
-                volume_handle=bindings.file_system_id,
+                # volumes of one pod differ in their handles; the driver asks FSx by it for volumes that it made
+                volume_handle=f"{bindings.file_system_id}{folder}",
                 volume_attributes={
                     "dnsname": bindings.file_system_dns_name,
-                    "mountname": bindings.file_system_mount_name,
+                    "mountname": f"{bindings.file_system_mount_name}{folder}",
                 },
             ),
         ),
@@ -132,12 +152,12 @@ def owner_storage(plan: Plan, bindings: Bindings) -> Manifest:
     return build("OwnerStorage", define)
 
 
-def _claim(chart: cdk8s.Chart, plan: Plan, *, namespace: str, bound: str | None) -> None:
+def _claim(chart: cdk8s.Chart, plan: Plan, *, namespace: str, bound: str | None, name: str = CLAIM) -> None:
     """A claim of the volume `bound`, or of a new one of the StorageClass."""
     k8s.KubePersistentVolumeClaim(
         chart,
-        f"Claim-{namespace}",
-        metadata=k8s.ObjectMeta(name=CLAIM, namespace=namespace, labels=PART_OF),
+        f"Claim-{namespace}" if name == CLAIM else f"Claim-{namespace}-{name}",
+        metadata=k8s.ObjectMeta(name=name, namespace=namespace, labels=PART_OF),
         spec=k8s.PersistentVolumeClaimSpec(
             access_modes=["ReadWriteMany"],
             storage_class_name=storage_class(plan) if bound is None else "",
@@ -158,11 +178,13 @@ def _capacity(plan: Plan, *, new: bool) -> k8s.Quantity:
     return k8s.Quantity.from_string(f"{gib}Gi")
 
 
-def team_volume(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, *, namespace: str) -> None:
-    """Volume and claim of one more namespace, of the file system that the environment has."""
-    name = names.volume(plan.settings.hyperpod.cluster_name, namespace)
-    _persistent_volume(chart, plan, bindings, name=name, namespace=namespace)
-    _claim(chart, plan, namespace=namespace, bound=name)
+def team_volumes(chart: cdk8s.Chart, plan: Plan, bindings: Bindings, team: Team) -> None:
+    """Volumes and claims of what a team has of the file system, in its namespace."""
+    namespace = names.team_namespace(team.name)
+    for mount in mounts(plan, team):
+        name = names.team_volume(plan.settings.hyperpod.cluster_name, namespace, mount.claim)
+        _persistent_volume(chart, plan, bindings, name=name, namespace=namespace, mount=mount)
+        _claim(chart, plan, namespace=namespace, bound=name, name=mount.claim)
 
 
 def _exported(plan: Plan) -> list[str]:
@@ -170,11 +192,59 @@ def _exported(plan: Plan) -> list[str]:
     return [link.path.strip("/") for link in plan.data_repositories if link.auto_export and link.path != "/"]
 
 
-OWNER_SCRIPT = 'for folder in "$@"; do install -d -o {uid} -g {gid} -m 0775 "{mount}/$folder"; done'
+OWNER_SCRIPT = """
+cd "$1"; shift
+while [ "$1" != -- ]; do install -d -o {uid} -g {gid} -m {mode} "$1"; shift; done; shift
+[ "$#" -gt 0 ] || exit 0
+install -d -o 0 -g 0 -m 0755 {teams}
+install -d -o 0 -g 0 -m 1777 {shared}
+fail() {{ echo "error: $*" >&2; exit 1; }}
+while [ "$#" -gt 0 ]; do
+  own={teams}/$1 uid=$2; shift 2
+  [ ! -L "$own" ] || fail "$own is a link. Expected a folder"
+  [ -d "$own" ] || mkdir -m 0700 "$own"
+  owner=$(stat -c %u "$own")
+  if [ "$owner" = 0 ]; then
+    # nobody but root gets in until it is handed over
+    chown 0:0 "$own"; chmod 0700 "$own"
+  elif [ "$owner" != "$uid" ]; then
+    fail "$own belongs to user $owner. Expected $uid. Fix: uid: $owner for this team, or another name"
+  fi
+  while [ "$1" != -- ]; do
+    from=$1; shift
+    [ -e "$from" ] || [ -L "$from" ] || continue
+    [ "$owner" = 0 ] || fail "$from was not moved: $own is the team's already. Fix: remove it from moves"
+    [ ! -e "$own/$from" ] || fail "$from was not moved: $own/$from is there"
+    mkdir -p "$(dirname "$own/$from")"
+    mv -n -T "$from" "$own/$from"
+    echo "moved $from to $own/$from"
+  done; shift
+  places=$1; shift
+  if [ "$owner" = 0 ]; then
+    for place in $places; do mkdir -p "$own/$place"; done
+    chown -R -h -P "$uid:$uid" "$own"
+    chmod 0700 "$own"
+  fi
+done
+""".strip()
+"""Makes folders and hands them over. Arguments: the mount, folders for uid 1000, `--`, and for each team its name, its
+user, what moves to it, `--`, and where other folders are mounted in its own.
+
+A team writes in its folder and root does not: what it may have put there, links above all, leads nowhere.
+"""
+
+
+def _of_teams(plan: Plan) -> Iterator[str]:
+    for team in plan.settings.teams:
+        yield from (team.name, str(uid(team)), *team.moves, "--")
+        yield " ".join(mount.folder for mount in mounts(plan, team) if mount.path != MOUNT_PATH)
 
 
 def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
     """The Job that makes `FOLDERS` and the folders exported to S3, and gives them to uid 1000, group 100.
+
+    Each team gets a folder of its own (mode 0700), with what moves to it. It is handed over once and never touched
+    again. All teams share one (mode 1777: nobody removes another's file).
 
     A Lustre volume's root stays root's (the driver's fsGroupPolicy ignores ReadWriteMany), and Ray does not run as
     root. The Job runs as root with CHOWN, FOWNER and DAC_OVERRIDE only, touches the named folders and not what is in
@@ -183,11 +253,14 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
     not part of the hash; `Bindings.image_content` stands for the image.
     """
     group = plan.settings.ray.head.instance_group
+    # teams' pods are in the image's group too, which must not write here
+    mode = "0755" if plan.settings.teams else "0775"
+    script = OWNER_SCRIPT.format(uid=RAY_UID, gid=RAY_GID, mode=mode, teams=TEAMS_FOLDER, shared=SHARED_FOLDER)
     container = {
         "name": "owner",
         "image": bindings.image_uri,
-        "command": ["/bin/sh", "-euc", OWNER_SCRIPT.format(uid=RAY_UID, gid=RAY_GID, mount=MOUNT_PATH), "owner"],
-        "args": [*FOLDERS, *_exported(plan)],
+        "command": ["/bin/sh", "-euc", script, "owner"],
+        "args": [MOUNT_PATH, *FOLDERS, *_exported(plan), "--", *_of_teams(plan)],
         "resources": resources(cpu="100m", memory="128Mi"),
         "securityContext": {
             "allowPrivilegeEscalation": False,

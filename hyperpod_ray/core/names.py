@@ -92,6 +92,14 @@ SECRETS_PATH = "/etc/ray-secrets"
 """Where head and workers see the Kubernetes Secrets of `ray.secrets`: `/etc/ray-secrets/NAME/KEY`."""
 SERVICE_ACCOUNT = "ray"
 """Service account of head and workers, without permissions in Kubernetes; EKS Pod Identity or IRSA may be put on it."""
+TEAMS_FOLDER = "teams"
+"""Folder of the file system with one folder per team, which is all of the file system that the team's pods mount."""
+SHARED_FOLDER = "shared"
+"""Folder of the file system that every team's pods mount and write."""
+DATA_FOLDER = "data"
+"""Folder of the file system that every team's pods mount and read."""
+TEAM_CLAIM = "team-files"
+"""The PersistentVolumeClaim of a team's own folder, in its namespace."""
 RAY_UID = 1000
 """User `ray` of the Ray images."""
 RAY_GID = 100
@@ -168,6 +176,11 @@ def storage_class(cluster_name: str) -> str:
 def volume(cluster_name: str, namespace: str) -> str:
     """The PersistentVolume of a namespace in storage modes `static` and `existing`; cluster-scoped likewise."""
     return f"{cluster_name.lower()}-{namespace}-{CLAIM}"
+
+
+def team_volume(cluster_name: str, namespace: str, claim: str) -> str:
+    """The PersistentVolume of a claim in a team's namespace."""
+    return f"{cluster_name.lower()}-{namespace}-{claim}"
 
 
 def users_group(namespace: str) -> str:

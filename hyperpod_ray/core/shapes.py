@@ -133,6 +133,12 @@ TEAM = _shape(
     "vision",
     "lower case letters, digits and hyphens, at most 40, beginning and ending with a letter or digit",
 )
+TEAM_FOLDER = _shape(
+    r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$",
+    "a folder below the file system's root",
+    "runs/first",
+    "no slash at its ends; each name begins with a letter, a digit or _",
+)
 EKS_NAME = _shape(
     r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$",
     "an EKS cluster name",

@@ -110,8 +110,10 @@ def test_what_the_namespace_needs_is_there() -> None:
             for item in objects
             if item["kind"] == "PersistentVolume" and item["spec"]["claimRef"]["namespace"] == space
         ]
-        assert len(volumes) == 1, "a volume binds one claim"
-        assert volumes[0]["spec"]["csi"]["volumeHandle"] == BINDINGS.file_system_id
+        assert {item["spec"]["claimRef"]["name"] for item in volumes} == claims, "a volume binds one claim"
+        handles = {item["spec"]["csi"]["volumeHandle"] for item in volumes}
+        assert len(handles) == len(volumes), "kubelet takes volumes of one handle in one pod for the same one"
+        assert {handle.partition("/")[0] for handle in handles} == {BINDINGS.file_system_id}
     (operator,) = [one for one in k8s.helm_releases(plan()) if one.name == "kuberay-operator"]
     assert set(operator.values["watchNamespace"]) == {"ray", "hyperpod-ns-vision", "hyperpod-ns-speech"}
 

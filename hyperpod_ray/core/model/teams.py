@@ -45,6 +45,13 @@ class Team(Settings):
     """`PreemptTeamTasks`: a job with a higher priority takes the place of one of the same team with a lower."""
     role_arns: list[RoleArn] = []
     """IAM roles of the team's members: each becomes a Ray user of the team's namespace, and of nothing else."""
+    uid: Annotated[int, Field(ge=2000, le=1_000_000_000)] | None = None
+    """User and group number of the team's pods and files. Admission refuses a pod of the team with another one.
+    Default: a number between 20000 and 59999 that follows from the name."""
+    moves: list[Annotated[str, shapes.TEAM_FOLDER.field(max_length=200)]] = []
+    """Folders of the file system that become the team's: `runs/first` moves to `teams/NAME/runs/first`, which is
+    `/fsx/runs/first` in the team's pods, with the team as owner. They move before the team gets its folder, and never
+    later. Default: none."""
 
 
 class PriorityClass(Settings):

@@ -16,7 +16,9 @@ from io import BytesIO
 from hyperpod_ray.core import job_checks, names
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.job_file import JobFile
+from hyperpod_ray.core.model import Team
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.team_files import mounts, team_of, uid
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.reach.clients import Json
@@ -78,6 +80,9 @@ def ray_job(plan: Plan, live: Json, job: Job, *, name: str, code: str = "") -> J
     if plan.settings.ray.gcs_fault_tolerance:
         made["entrypointResources"] = json.dumps({names.DRIVER_GROUP: 1})
     queue, priority = job.local_queue, job.priority_class
+    if job.team and (team := team_of(plan, job.team)) is not None:
+        for template in _templates(made):
+            _as_team(plan, template, team)
     if queue is not None:
         # as Kueue's webhook leaves it: suspended until it is admitted
         made |= {"suspend": True, "shutdownAfterJobFinishes": True}
@@ -129,6 +134,43 @@ def _templates(spec: Json) -> Iterator[Json]:
     yield cluster["headGroupSpec"]["template"]
     yield from (group["template"] for group in cluster["workerGroupSpecs"])
     yield spec["submitterPodTemplate"]
+
+
+def _as_team(plan: Plan, template: Json, team: Team) -> None:
+    """The team's user and the team's folders: admission takes a pod of the team with no others.
+
+    The image's files are readable for group 100. Its user's home is not the team's to write, and the team's user has
+    no name in the image: libraries take both from the variables.
+    """
+    pod = template["spec"]
+    number = uid(team)
+    pod["securityContext"] = {
+        **(pod.get("securityContext") or {}),
+        "runAsUser": number,
+        "runAsGroup": number,
+        "supplementalGroups": [names.RAY_GID],
+    }
+    places = list(mounts(plan, team))
+    for container in pod["containers"]:
+        listed = list(container.get("volumeMounts") or [])
+        if any(mount["name"] == names.CLAIM for mount in listed):
+            container["volumeMounts"] = [
+                *(
+                    {"name": place.claim, "mountPath": place.path} | ({"readOnly": True} if place.read_only else {})
+                    for place in places
+                ),
+                *(mount for mount in listed if mount["name"] != names.CLAIM),
+            ]
+        own = {"HOME": "/tmp", "USER": team.name, "LOGNAME": team.name}  # noqa: S108 (of the pod alone)
+        env = container.get("env") or []
+        named = {variable["name"] for variable in env}
+        container["env"] = [*({"name": key, "value": value} for key, value in own.items() if key not in named), *env]
+    volumes = list(pod.get("volumes") or [])
+    if any(volume["name"] == names.CLAIM for volume in volumes):
+        pod["volumes"] = [
+            *({"name": place.claim, "persistentVolumeClaim": {"claimName": place.claim}} for place in places),
+            *(volume for volume in volumes if volume["name"] != names.CLAIM),
+        ]
 
 
 def _placed(plan: Plan, template: Json, job: Job) -> None:

@@ -12,7 +12,9 @@ import importlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from hyperpod_ray_rules import names
 from hyperpod_ray_sandbox.kubernetes import selectors
+from hyperpod_ray_sandbox.kubernetes.authorization.users import Identity
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
@@ -33,8 +35,8 @@ def _environment() -> Any:
     cel = importlib.import_module("cel_expr_python.cel")
     parts = ("ext_strings", "ExtStrings"), ("ext_optional", "ExtOptional")
     extensions = [getattr(importlib.import_module(f"cel_expr_python.ext.{m}"), name)() for m, name in parts]
-    names = ("object", "oldObject", "request")
-    return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN), extensions=extensions)
+    variables = ("object", "oldObject", "request")
+    return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)
 
 
 @lru_cache(maxsize=256)
@@ -45,8 +47,9 @@ def _compiled(expression: str) -> Any:
 def review(api: Api, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
     """Refuse what a bound policy refuses; raises 422."""
     bindings = api.store.objects(f"{_GROUP}/validatingadmissionpolicybindings")
-    if not bindings or options.user is None or resource.group == _GROUP:
-        return  # the control plane's own components are not asked, and no policy is about policies
+    user = options.user or _controller(resource, obj, old)
+    if not bindings or user is None or resource.group == _GROUP:
+        return  # no policy is about policies, nor about what the control plane changes here
     for binding in bindings:
         spec = binding["spec"]
         policy = api.store.get((f"{_GROUP}/validatingadmissionpolicies", "", spec.get("policyName", "")))
@@ -54,7 +57,7 @@ def review(api: Api, resource: Resource, obj: Json, old: Json | None, options: O
             continue
         if not _selected(api, policy["spec"], resource, obj):
             continue
-        why = _refusal(policy["spec"], spec, _data(resource, obj, old, options))
+        why = _refusal(policy["spec"], spec, _data(resource, obj, old, options, user))
         if not why:
             continue
         said = (
@@ -93,9 +96,20 @@ def _selected(api: Api, policy: Json, resource: Resource, obj: Json) -> bool:
     return selectors.matches(selector, (namespace.get("metadata") or {}).get("labels") or {})
 
 
-def _data(resource: Resource, obj: Json, old: Json | None, options: Options) -> Json:
-    user = options.user
-    assert user is not None  # noqa: S101  (narrowing only)
+def _controller(resource: Resource, obj: Json, old: Json | None) -> Identity | None:
+    """The service account of the controller that creates a pod or a RayCluster, by the owner of what it creates."""
+    owner = next((one for one in obj["metadata"].get("ownerReferences") or [] if one.get("controller")), None)
+    if old is not None or owner is None or resource.kind not in ("Pod", "RayCluster"):
+        return None
+    if owner["apiVersion"].startswith(f"{names.RAY_API_GROUP}/"):
+        namespace = account = names.OPERATOR_CHART  # where the chart's own guide installs it
+    else:
+        namespace, account = names.KUBE_SYSTEM, f"{owner['kind'].lower()}-controller"
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return Identity(f"system:serviceaccount:{namespace}:{account}", groups)
+
+
+def _data(resource: Resource, obj: Json, old: Json | None, options: Options, user: Identity) -> Json:
     request = {
         "operation": "UPDATE" if old else "CREATE",
         "name": obj["metadata"]["name"],

@@ -20,7 +20,7 @@ import yaml
 from hyperpod_ray import k8s
 from hyperpod_ray.core import load, names
 from hyperpod_ray.core.loader import FOLDER
-from hyperpod_ray.k8s.teams import QUEUED
+from hyperpod_ray.k8s.team_policies import QUEUED
 from hyperpod_ray_sandbox.kubernetes.controllers.governance import definition
 from tests.k8s.conftest import BINDINGS
 

@@ -1,0 +1,241 @@
+"""Admission policies of the teams' namespaces: what a queue admits is what runs, as the team's user, on its own quota.
+
+They judge what a member asks for and what the operator makes of it. A right in RBAC says who may ask; these say what
+nobody may have there, members' rights of other sources included.
+https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import cdk8s
+
+from hyperpod_ray.core import names
+from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import team_namespaces
+from hyperpod_ray.core.team_files import mounts, uid
+from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
+from hyperpod_ray.k8s.pods import group_tolerations
+
+QUEUED = "team-queues"
+"""What takes nodes in a team's namespace does so by the team's queue, and as the queue admitted it."""
+PODS = "team-pods"
+"""Pods of a team have the team's user, its folders and the quota that was counted."""
+CRON_JOBS = "raycronjobs"
+ADMISSION = "admissionregistration.k8s.io/v1"
+OPERATOR = f"system:serviceaccount:{names.OPERATOR_NAMESPACE}:{names.OPERATOR_CHART}"
+"""The KubeRay operator's user. Its chart calls the service account as itself."""
+KUEUE_GROUP = f"system:serviceaccounts:{names.KUEUE_NAMESPACE}"
+"""Kueue's controllers: the group of the service accounts of its namespace."""
+DEVICES = "NVIDIA_VISIBLE_DEVICES"
+"""Variable by which NVIDIA's container runtime gives a container GPUs that its pod did not ask for.
+https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
+
+
+def policies(plan: Plan) -> Manifest:
+    """Both policies with their bindings."""
+    spaces = team_namespaces(plan)
+
+    def define(chart: cdk8s.Chart) -> None:
+        for name, spec in ((QUEUED, _queued(spaces)), (PODS, _pods(plan, spaces))):
+            bound = {"policyName": name, "validationActions": ["Deny"]}
+            for kind, content in (("ValidatingAdmissionPolicy", spec), ("ValidatingAdmissionPolicyBinding", bound)):
+                added = cdk8s.ApiObject(
+                    chart,
+                    kind if name == QUEUED else f"{kind}-{name}",
+                    api_version=ADMISSION,
+                    kind=kind,
+                    metadata=cdk8s.ApiObjectMetadata(name=name, labels=PART_OF),
+                )
+                added.add_json_patch(cdk8s.JsonPatch.add("/spec", content))
+
+    return build("TeamQueues", define)
+
+
+def _policy(
+    spaces: list[str], rules: list[dict[str, Any]], checks: Iterable[tuple[str, str]], *conditions: dict[str, str]
+) -> dict[str, Any]:
+    """A policy of some namespaces. Each check is an expression, and what is said where it is false."""
+    named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": spaces}
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"namespaceSelector": {"matchExpressions": [named]}, "resourceRules": rules},
+        "matchConditions": [{"name": "lives", "expression": "!has(object.metadata.deletionTimestamp)"}, *conditions],
+        "validations": [{"expression": expression, "message": message} for expression, message in checks],
+    }
+
+
+def _queued(spaces: list[str]) -> dict[str, Any]:
+    """In the teams' namespaces, nothing that takes nodes without the team's queue, or other nodes than it admitted.
+
+    Kueue leaves what has no queue alone: such a cluster would take nodes that another team's quota counts. It reads the
+    label and nothing else. KubeRay gives a RayJob's labels to its RayCluster, and a RayService's to its own. The runs
+    of a RayCronJob get none of its labels, and `jobTemplate` has no place for any: each would be refused, so that the
+    RayCronJob itself is. One that is there may still be suspended.
+
+    Kueue counts a RayJob and takes its RayCluster as counted, by the owner that the RayCluster names: one that a member
+    made with such an owner, or to which they added workers, would run beyond every quota. So only the operator creates
+    and changes those. What a member writes into a RayJob that runs would be in its next cluster. So it does not change.
+    https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/raycronjob_controller.go
+    https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobframework/reconciler.go
+    """
+    label = f"object.metadata.?labels[?'{names.QUEUE_LABEL}'].orValue('')"
+    kind = "request.resource.resource"
+    cron, job, cluster = (f"{kind} == '{resource}'" for resource in (CRON_JOBS, "rayjobs", "rayclusters"))
+    update = "request.operation == 'UPDATE'"
+    operator = f"request.userInfo.username == '{OPERATOR}'"
+    owned = "object.metadata.?ownerReferences.orValue([]).size() > 0"
+    kueue = f"request.userInfo.groups.exists(group, group == '{KUEUE_GROUP}')"
+    same = " && ".join(
+        f"object.spec.?{field}.orValue({{}}) == oldObject.spec.?{field}.orValue({{}})"
+        for field in ("rayClusterSpec", "submitterPodTemplate", "clusterSelector")
+    )
+    was, stays = (f"{state}.spec.?suspend.orValue(false)" for state in ("oldObject", "object"))
+    checks = [
+        (
+            f"!({cron})",
+            "a RayCronJob of a team has no queue: KubeRay gives its runs no labels. Create RayJobs on a schedule "
+            "instead",
+        ),
+        (
+            f"{cron} || {label} == request.namespace + '{names.TEAM_QUEUE_SUFFIX}'",
+            "a RayJob, RayCluster or RayService of a team names the team's queue: label " + names.QUEUE_LABEL,
+        ),
+        (
+            f"!({cluster}) || !({owned}) || {operator} || ({update} && object.spec == oldObject.spec && "
+            "object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([]))",
+            "only the KubeRay operator creates or changes the RayCluster of a RayJob: the queue admitted it at its "
+            "size. Submit another job for another size",
+        ),
+        (
+            f"{cluster} || {cron} || !({owned})",
+            "a RayJob or RayService of a team has no owner: Kueue would not count it. Remove ownerReferences",
+        ),
+        (
+            f"!({job}) || {update} || {stays}",
+            "a RayJob of a team is created suspended, and the queue starts it: set suspend: true",
+        ),
+        (
+            f"!({job}) || !({update}) || !{was} || {stays} || {kueue}",
+            "only the queue starts a RayJob of a team: leave suspend as it is",
+        ),
+        (
+            f"!({job}) || !({update}) || {was} || {stays} || ({same})",
+            "what the queue admitted does not change while it runs: rayClusterSpec, submitterPodTemplate, "
+            "clusterSelector. Submit another job",
+        ),
+    ]
+    rule = {"apiGroups": [names.RAY_API_GROUP], "apiVersions": ["v1"]}
+    rules = [
+        {**rule, "operations": ["CREATE", "UPDATE"], "resources": ["rayjobs", "rayclusters", "rayservices"]},
+        {**rule, "operations": ["CREATE"], "resources": [CRON_JOBS]},
+    ]
+    return _policy(spaces, rules, checks)
+
+
+def _literal(value: Any) -> str:
+    """A value in the expressions' language."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_literal(key)}: {_literal(entry)}" for key, entry in sorted(value.items())) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
+    """What a new pod in a team's namespace may be.
+
+    The pod security level `restricted` is enforced there too: no host paths, no host network, no privilege, no root.
+    This adds what that level leaves open, and what Kueue does not count: a scheduler that is passed by, a priority that
+    preempts other teams' pods, nodes that taints keep free, more CPU and memory than was requested, GPUs that were not
+    requested, claims of other storage.
+    """
+    users = {names.team_namespace(team.name): uid(team) for team in plan.settings.teams}
+    claims = {
+        names.team_namespace(team.name): sorted(mount.claim for mount in mounts(plan, team))
+        for team in plan.settings.teams
+    }
+    groups = plan.settings.hyperpod.instance_groups
+    tolerated = {entry["key"] for group in groups for entry in group_tolerations(plan, group.name)}
+    # the last two are the API server's own, of ExtendedResourceToleration
+    tolerated |= {names.NOT_READY, names.UNREACHABLE, names.EFA_RESOURCE, names.GPU_RESOURCE, names.NEURON_RESOURCE}
+    types = sorted({group.type for group in groups})
+    devices = {
+        kind: {"nvidia": names.GPU_RESOURCE, "neuron": names.NEURON_RESOURCE}[accelerator]
+        for kind in types
+        if (accelerator := plan.type_spec(kind).accelerator) in ("nvidia", "neuron")
+    }
+    own = f"{_literal(users)}[request.namespace]"
+    every = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
+    selected = f"object.spec.?nodeSelector[?'{names.INSTANCE_TYPE_LABEL}'].orValue('')"
+    kinds = ("configMap", "downwardAPI", "emptyDir", "persistentVolumeClaim", "projected", "secret")
+    volume = " || ".join(f"has(volume.{kind})" for kind in kinds)
+    checks = [
+        (
+            f"object.spec.?securityContext.?runAsUser.orValue(0) == {own} && "
+            f"object.spec.?securityContext.?runAsGroup.orValue(0) == {own}",
+            "a pod of a team has the team's user and group: runAsUser and runAsGroup of its security context. "
+            "`hyperpod-ray submit --team` sets them",
+        ),
+        (
+            f"object.spec.?securityContext.?supplementalGroups.orValue([]).all(group, group == {names.RAY_GID}) && "
+            f"object.spec.?securityContext.?fsGroup.orValue({names.RAY_GID}) in [{names.RAY_GID}, {own}]",
+            f"a pod of a team is in the team's group and in {names.RAY_GID}, that of the image's files, and no other",
+        ),
+        (
+            f"{every}.all(container, container.?securityContext.?runAsUser.orValue({own}) == {own} && "
+            f"container.?securityContext.?runAsGroup.orValue({own}) == {own})",
+            "no container of a team has another user or group than the team's",
+        ),
+        (
+            "object.spec.?priority.orValue(0) <= 0 && "
+            "!object.spec.?priorityClassName.orValue('').startsWith('system-')",
+            "a pod of a team preempts no other pod: remove priorityClassName. Name a priority class of the queue "
+            "instead: `hyperpod-ray submit --priority`",
+        ),
+        (
+            "object.spec.?nodeName.orValue('') == '' && "
+            "object.spec.?schedulerName.orValue('default-scheduler') == 'default-scheduler'",
+            "a pod of a team is placed by the scheduler: remove nodeName and schedulerName",
+        ),
+        (
+            f"{selected} in {_literal(types)}",
+            f"a pod of a team names the instance type whose quota it takes: node selector {names.INSTANCE_TYPE_LABEL}",
+        ),
+        (
+            f"object.spec.?tolerations.orValue([]).all(entry, entry.?key.orValue('') in {_literal(sorted(tolerated))})",
+            "a pod of a team tolerates no other taints than those of the environment's instance groups",
+        ),
+        (
+            f"{every}.all(container, ['cpu', 'memory'].all(name, "
+            "has(container.resources) && has(container.resources.limits) && has(container.resources.requests) && "
+            "name in container.resources.limits && name in container.resources.requests && "
+            "container.resources.limits[name] == container.resources.requests[name]))",
+            "each container of a team requests the CPU and memory that it may use: requests equal to limits, which the "
+            "queue counts",
+        ),
+        (
+            f"!({selected} in {_literal(devices)}) || object.spec.containers.exists(container, "
+            f"container.?resources.?limits[?{_literal(devices)}[?{selected}].orValue('')].orValue('0') != '0')",
+            "a pod on nodes with accelerators requests some: without a request it would see those of other pods",
+        ),
+        (
+            f"{every}.all(container, container.?env.orValue([]).all(variable, variable.name != '{DEVICES}') && "
+            "!has(container.envFrom))",
+            f"a container of a team sets neither {DEVICES}, which shows GPUs that the pod did not request, nor "
+            "envFrom, which can have it",
+        ),
+        (
+            f"object.spec.?volumes.orValue([]).all(volume, ({volume}) && (!has(volume.persistentVolumeClaim) || "
+            f"volume.persistentVolumeClaim.claimName in {_literal(claims)}[request.namespace]))",
+            "a pod of a team mounts ConfigMaps, Secrets, empty folders and the team's claims, and nothing else",
+        ),
+        (
+            "!has(object.spec.resourceClaims) && !has(object.spec.ephemeralContainers)",
+            "a pod of a team has no resource claims and no ephemeral containers: the queue does not count them",
+        ),
+    ]
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+    return _policy(spaces, rules, checks)

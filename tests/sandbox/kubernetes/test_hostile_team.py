@@ -1,0 +1,478 @@
+"""Two teams on one cluster: a member of one tries to reach the other and to take more than the quota.
+
+The API server decides by the rendered roles, pod security labels and admission policies. The operator's stand-in makes
+pods of what was admitted; Kueue's part, to start a RayJob, is played by Kueue's own service account. Who is hostile has
+every right of a member of team `speech`, and the operator's hands by what they write into a RayJob. The friendly team
+`vision` trains meanwhile.
+"""
+
+from __future__ import annotations
+
+import copy
+import http.client
+import json
+import ssl
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from hyperpod_ray import k8s
+from hyperpod_ray.core import load, names
+from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.loader import FOLDER
+from hyperpod_ray.core.team_files import uid
+from hyperpod_ray.ops.jobs import job_object
+from hyperpod_ray_sandbox.kubernetes.controllers import raypods
+from hyperpod_ray_sandbox.kubernetes.controllers.governance import KINDS, definition
+from tests.k8s.conftest import BINDINGS
+from tests.sandbox.kubernetes.test_controllers import OPERATOR
+from tests.sandbox.kubernetes.test_team_queues import crd
+
+pytestmark = [pytest.mark.emulator, pytest.mark.slow]
+
+Json = dict[str, Any]
+FRIENDLY, HOSTILE, STANDING = "hyperpod-ns-vision", "hyperpod-ns-speech", "ray"
+TYPE, GROUP = "node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance-group-name"
+MEMBERS = {space: {"Impersonate-User": f"{space}-member", "Impersonate-Group": f"ray-users:{space}"}
+           for space in (FRIENDLY, HOSTILE)}  # fmt: skip
+KUEUE = {
+    "Impersonate-User": "system:serviceaccount:kueue-system:kueue-controller-manager",
+    "Impersonate-Group": "system:masters,system:serviceaccounts:kueue-system",
+}
+CONTROLLER = {
+    "Impersonate-User": "system:serviceaccount:kuberay-operator:kuberay-operator",
+    "Impersonate-Group": "system:masters,system:serviceaccounts:kuberay-operator",
+}
+ADMINISTRATOR: dict[str, str] = {}
+PATCHES = {"PATCH": "application/merge-patch+json"}
+
+
+@dataclass
+class World:
+    """The server, and a request to it as somebody."""
+
+    cluster: Any
+    live: Json
+    plan: Any
+
+    def ask(self, who: dict[str, str], method: str, path: str, body: Any = None, *, sort: str = "") -> tuple[int, Any]:
+        url = urllib.parse.urlsplit(self.cluster.server["url"])
+        context = ssl.create_default_context(cafile=self.cluster.server["ca_file"])
+        connection = http.client.HTTPSConnection(url.netloc, context=context, timeout=600)
+        text = json.dumps(body).encode() if body is not None else b""
+        connection.putrequest(method, path)
+        connection.putheader("Authorization", f"Bearer {self.cluster.server['token']}")
+        connection.putheader("Content-Type", sort or PATCHES.get(method, "application/json"))
+        connection.putheader("Content-Length", str(len(text)))
+        for key, values in who.items():
+            for value in values.split(","):
+                connection.putheader(key, value)
+        connection.endheaders(text)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        try:
+            return answer.status, json.loads(content or b"null")
+        except ValueError:
+            return answer.status, {"message": content.decode(errors="replace")}
+
+    def job(self, team: str, name: str, **fields: Any) -> Json:
+        """What `submit --team` makes."""
+        job = Job(**{"command": "python main.py", "team": team, "workers": 1, **fields})
+        return job_object.ray_job(self.plan, copy.deepcopy(self.live), job, name=name, code=f"{name}-code")
+
+
+def jobs(space: str, name: str = "") -> str:
+    return f"/apis/ray.io/v1/namespaces/{space}/rayjobs{'/' if name else ''}{name}"
+
+
+def core_path(space: str, kind: str, name: str = "") -> str:
+    return f"/api/v1/namespaces/{space}/{kind}{'/' if name else ''}{name}"
+
+
+def node(name: str, group: str, kind: str, gpus: int) -> Json:
+    devices = {"nvidia.com/gpu": str(gpus), "vpc.amazonaws.com/efa": "1"} if gpus else {}
+    room = {"cpu": "32", "memory": "160Gi", "pods": "29", **devices}
+    labels = {GROUP: group, TYPE: kind, "sagemaker.amazonaws.com/node-health-status": "Schedulable"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": room, "capacity": room}}  # fmt: skip
+
+
+def start(world: World, space: str, name: str) -> None:
+    """What Kueue does when it admits a RayJob."""
+    assert world.ask(KUEUE, "PATCH", jobs(space, name), {"spec": {"suspend": False}})[0] == 200
+
+
+@pytest.fixture(scope="module")
+def world(tools: None, make_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The example with two teams as it is deployed, and a job of the friendly team that runs."""
+    cluster = make_cluster(tmp_path_factory.mktemp("teams"), ["--time-scale", "0.02"])
+    cluster.start()
+    plan = load("teams", folder=FOLDER / "examples").plan
+    ray = [item for one in k8s.ray_manifests(plan, BINDINGS) for item in one.objects]
+    (live,) = [item for item in ray if item["kind"] == "RayCluster"]
+    made = World(cluster, live, plan)
+    kueue = [definition(plural, *about) for plural, about in KINDS.items()]
+    cluster.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(
+        [*map(crd, ("RayCluster", "RayJob", "RayService", "RayCronJob")), *kueue]))  # fmt: skip
+    nodes = [node(f"head-{i}", "head", "ml.m5.2xlarge", 0) for i in range(3)]
+    nodes.append(node("cpu-1", "cpu", "ml.m5.xlarge", 0))  # the operator's
+    nodes += [node(f"gpu-{i}", "workers", "ml.g5.8xlarge", 1) for i in range(4)]
+    cluster.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(nodes))
+    first = [item for one in k8s.namespace_manifests(plan) for item in one.objects]
+    later = [item for item in ray if item["kind"] not in ("Job", "RayCluster", "DaemonSet")]
+    spaces = [item for item in (*first, *later) if item["kind"] == "Namespace"]
+    cluster.apply(*spaces)
+    cluster.apply(*(item for item in (*first, *later) if item["kind"] != "Namespace"))
+    cluster.apply({**live, "spec": {**live["spec"], "suspend": True}})
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ours", "namespace": FRIENDLY},
+              "stringData": {"token": "friendly-secret"}}  # fmt: skip
+    cluster.apply(OPERATOR, secret)
+    for space, team in ((FRIENDLY, "vision"), (HOSTILE, "speech")):
+        code, answer = made.ask(MEMBERS[space], "POST", jobs(space), made.job(team, "train"))
+        assert code == 201, answer
+        start(made, space, "train")
+        cluster.until(lambda space=space: state_of(made, space) == "Running", f"the job in {space} runs")
+    yield made
+    if cluster.process is not None and cluster.process.poll() is None:
+        cluster.stop()
+
+
+def state_of(world: World, space: str) -> str:
+    return str((world.cluster.get("-n", space, "rayjob", "train").get("status") or {}).get("jobDeploymentStatus", ""))
+
+
+def own_cluster(world: World, space: str) -> str:
+    return str(world.cluster.get("-n", space, "rayjob", "train")["status"]["rayClusterName"])
+
+
+def running(world: World, space: str) -> dict[str, str]:
+    """Pods of a namespace by name, with their UIDs."""
+    found = world.cluster.get("-n", space, "pods")["items"]
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in found if pod["status"]["phase"] == "Running"}
+
+
+def test_the_friendly_team_trains_as_its_own_user(world: World) -> None:
+    pods = world.cluster.get("-n", FRIENDLY, "pods")["items"]
+    workers = [pod for pod in pods if pod["metadata"]["labels"].get("ray.io/node-type")]
+    assert len(workers) == 2, "a head and a worker, made by the operator and let in by the policies"
+    for pod in workers:
+        context = pod["spec"]["securityContext"]
+        team = next(team for team in world.plan.settings.teams if team.name == "vision")
+        assert (context["runAsUser"], context["runAsGroup"]) == (uid(team), uid(team))
+        mounted = {entry["name"]: entry["mountPath"] for entry in pod["spec"]["containers"][0]["volumeMounts"]}
+        assert mounted["team-files"] == "/fsx"
+
+
+# --- what a member may ask for ---------------------------------------------------------------------------------------
+
+POD: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+             "spec": {"containers": [{"name": "c", "image": "b:1"}]}}  # fmt: skip
+FORBIDDEN: dict[str, tuple[str, str, Any]] = {
+    **{
+        f"read {kind} of the other team": ("GET", core_path(FRIENDLY, kind), None)
+        for kind in ("pods", "secrets", "configmaps", "events", "services", "persistentvolumeclaims", "serviceaccounts")
+    },
+    **{
+        f"read {kind} of the other team": ("GET", f"/apis/{group}/namespaces/{FRIENDLY}/{kind}", None)
+        for group, kind in (
+            ("ray.io/v1", "rayjobs"), ("ray.io/v1", "rayclusters"), ("kueue.x-k8s.io/v1beta2", "workloads"),
+            ("kueue.x-k8s.io/v1beta2", "localqueues"), ("batch/v1", "jobs"),
+            ("networking.k8s.io/v1", "networkpolicies"),
+        )
+    },
+    "read the other team's secret by name": ("GET", core_path(FRIENDLY, "secrets", "ours"), None),
+    "read a log of the other team": ("GET", core_path(FRIENDLY, "pods", "any/log"), None),
+    "reach a dashboard of the other team": ("POST", core_path(FRIENDLY, "pods", "any/portforward"), {}),
+    "run something in a pod of the other team": ("POST", core_path(FRIENDLY, "pods", "any/exec"), {}),
+    "submit to the other team's queue": ("POST", jobs(FRIENDLY), {}),
+    "stop a job of the other team": ("DELETE", jobs(FRIENDLY, "train"), None),
+    "change a job of the other team": ("PATCH", jobs(FRIENDLY, "train"), {"spec": {"suspend": True}}),
+    "reach the standing cluster": ("POST", core_path(STANDING, "pods", "any/portforward"), {}),
+    "read the standing cluster's token": ("GET", core_path(STANDING, "secrets", "ray"), None),
+    "list secrets of its own namespace": ("GET", core_path(HOSTILE, "secrets"), None),
+    "create a pod": ("POST", core_path(HOSTILE, "pods"), POD),
+    "run something in its own pod": ("POST", core_path(HOSTILE, "pods", "any/exec"), {}),
+    "add an ephemeral container": ("PATCH", core_path(HOSTILE, "pods", "any/ephemeralcontainers"), {}),
+    "change a pod": ("PATCH", core_path(HOSTILE, "pods", "any"), {"spec": {"tolerations": [{"operator": "Exists"}]}}),
+    "make a claim": ("POST", core_path(HOSTILE, "persistentvolumeclaims"), {}),
+    "make a token of a service account": ("POST", core_path(HOSTILE, "serviceaccounts", "ray/token"), {}),
+    "open its network": ("POST", f"/apis/networking.k8s.io/v1/namespaces/{HOSTILE}/networkpolicies", {}),
+    "give itself a role": ("POST", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{HOSTILE}/rolebindings", {}),
+    "enlarge its RayCluster": ("PATCH", f"/apis/ray.io/v1/namespaces/{HOSTILE}/rayclusters/any", {}),
+    "create a RayCluster": ("POST", f"/apis/ray.io/v1/namespaces/{HOSTILE}/rayclusters", {}),
+    "create a RayService": ("POST", f"/apis/ray.io/v1/namespaces/{HOSTILE}/rayservices", {}),
+    "create a RayCronJob": ("POST", f"/apis/ray.io/v1/namespaces/{HOSTILE}/raycronjobs", {}),
+    "create a Job": ("POST", f"/apis/batch/v1/namespaces/{HOSTILE}/jobs", {}),
+    "admit itself": ("PATCH", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{HOSTILE}/workloads/any/status", {}),
+    "change its queue": ("PATCH", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{HOSTILE}/localqueues/any", {}),
+    "change a quota": ("PATCH", f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{FRIENDLY}-clusterqueue", {}),
+    "change a flavor": ("PATCH", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors/ml.g5.8xlarge", {}),
+    "create a priority": ("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {}),
+    "create a queue's priority": ("POST", "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses", {}),
+    "change a node": ("PATCH", "/api/v1/nodes/gpu-0", {"metadata": {"labels": {TYPE: "ml.m5.2xlarge"}}}),
+    "read volumes": ("GET", "/api/v1/persistentvolumes", None),
+    "make a volume of the whole file system": ("POST", "/api/v1/persistentvolumes", {}),
+    "change its namespace": ("PATCH", f"/api/v1/namespaces/{HOSTILE}", {"metadata": {"labels": {}}}),
+    "remove the policy": (
+        "DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/team-pods", None,
+    ),
+    "change Kueue's configuration": ("PATCH", core_path("kueue-system", "configmaps", "kueue-manager-config"), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_a_member_may_not(world: World, name: str) -> None:
+    method, path, body = FORBIDDEN[name]
+    code, answer = world.ask(MEMBERS[HOSTILE], method, path, body)
+    assert code == 403, (code, answer)
+    assert "is forbidden: User" in answer["message"], "refused by rights, and not for its form"
+
+
+# --- what a member may write into a RayJob ---------------------------------------------------------------------------
+
+
+def changed(**spec: Any) -> Callable[[Json], None]:
+    return lambda job: job["spec"].update(spec)
+
+
+def owned(job: Json) -> None:
+    job["metadata"]["ownerReferences"] = [
+        {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "train", "uid": "1", "controller": True}
+    ]
+
+
+JOBS: dict[str, tuple[Callable[[Json], Any], str]] = {
+    "no queue": (lambda job: job["metadata"]["labels"].pop(names.QUEUE_LABEL), "names the team's queue"),
+    "the other team's queue": (
+        lambda job: job["metadata"]["labels"].update({names.QUEUE_LABEL: f"{FRIENDLY}-localqueue"}),
+        "names the team's queue",
+    ),
+    "it starts itself": (changed(suspend=False), "created suspended"),
+    "an owner that Kueue has counted": (owned, "has no owner"),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_that_is_refused(world: World, name: str) -> None:
+    change, said = JOBS[name]
+    job = world.job("speech", "refused")
+    change(job)
+    code, answer = world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), job)
+    assert (code, said in answer["message"]) == (422, True), answer
+
+
+def test_what_the_queue_admitted_stays(world: World) -> None:
+    """The quota's bypass: two workers more, in the RayCluster or in the RayJob of which the next one is made."""
+    name = own_cluster(world, HOSTILE)
+    path = f"/apis/ray.io/v1/namespaces/{HOSTILE}/rayclusters/{name}"
+    more = [{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": 4},
+            {"op": "replace", "path": "/spec/workerGroupSpecs/0/maxReplicas", "value": 4}]  # fmt: skip
+    patch = "application/json-patch+json"
+    code, _ = world.ask(MEMBERS[HOSTILE], "PATCH", path, more, sort=patch)
+    assert code == 403
+    # not even with rights that somebody else gave them
+    code, answer = world.ask(ADMINISTRATOR, "PATCH", path, more, sort=patch)
+    assert (code, "only the KubeRay operator" in answer["message"]) == (422, True), answer
+    code, answer = world.ask(ADMINISTRATOR, "PATCH", path, {"metadata": {"annotations": {"seen": "yes"}}})
+    assert code == 200, "what is not its size may change"
+    code, answer = world.ask(CONTROLLER, "PATCH", path, {"spec": {"suspend": False}})
+    assert code == 200, answer
+    in_job = [{**one, "path": one["path"].replace("/spec/", "/spec/rayClusterSpec/")} for one in more]
+    for who in (MEMBERS[HOSTILE], ADMINISTRATOR):
+        code, answer = world.ask(who, "PATCH", jobs(HOSTILE, "train"), in_job, sort=patch)
+        assert (code, "does not change while it runs" in answer["message"]) == (422, True), answer
+    forged = copy.deepcopy(world.cluster.get("-n", HOSTILE, "raycluster", name))
+    forged["metadata"] = {
+        "name": "forged", "namespace": HOSTILE, "labels": forged["metadata"]["labels"],
+        "ownerReferences": forged["metadata"]["ownerReferences"],
+    }  # fmt: skip
+    code, answer = world.ask(
+        ADMINISTRATOR, "POST", f"/apis/ray.io/v1/namespaces/{HOSTILE}/rayclusters", {**forged, "status": None}
+    )
+    assert (code, "only the KubeRay operator" in answer["message"]) == (422, True), answer
+    workers = [pod for pod in running(world, HOSTILE) if "-worker-" in pod]
+    assert len(workers) == 1
+
+
+def test_only_the_queue_starts_a_job(world: World) -> None:
+    waiting = world.job("speech", "waits")
+    assert world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), waiting)[0] == 201
+    code, answer = world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "waits"), {"spec": {"suspend": False}})
+    assert (code, "only the queue starts" in answer["message"]) == (422, True), answer
+    # what waits may change, and go: the queue counts it anew
+    code, _ = world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "waits"), {"spec": {"backoffLimit": 1}})
+    assert code == 200
+    assert world.ask(MEMBERS[HOSTILE], "DELETE", jobs(HOSTILE, "waits"))[0] == 200
+
+
+# --- what the operator makes of it -----------------------------------------------------------------------------------
+
+
+def pod_of(world: World, space: str, team: str) -> Json:
+    """A worker's pod as the operator makes it of a job of the team."""
+    job = world.job(team, "x")
+    group = job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]
+    cluster = {"metadata": {"name": "x-00000", "namespace": space, "uid": "u"}, "spec": job["spec"]["rayClusterSpec"]}
+    pod: Json = {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "probe", "namespace": space, "labels": dict(group["template"]["metadata"]["labels"])},
+        "spec": copy.deepcopy(group["template"]["spec"]),
+    }  # fmt: skip
+    raypods.build(cluster, pod, node_type="worker", start_params={})
+    return pod
+
+
+def spec(**fields: Any) -> Callable[[Json], None]:
+    return lambda pod: pod["spec"].update(fields)
+
+
+def main(**fields: Any) -> Callable[[Json], None]:
+    return lambda pod: pod["spec"]["containers"][0].update(fields)
+
+
+def volume(**source: Any) -> Callable[[Json], None]:
+    return lambda pod: pod["spec"]["volumes"].append({"name": "more", **source})
+
+
+def variable(**entry: Any) -> Callable[[Json], None]:
+    return lambda pod: pod["spec"]["containers"][0]["env"].append(entry)
+
+
+def user(**fields: Any) -> Callable[[Json], None]:
+    return lambda pod: pod["spec"]["securityContext"].update(fields)
+
+
+def container_user(**fields: Any) -> Callable[[Json], None]:
+    return lambda pod: pod["spec"]["containers"][0]["securityContext"].update(fields)
+
+
+def limits(**amounts: Any) -> Callable[[Json], None]:
+    return lambda pod: pod["spec"]["containers"][0]["resources"]["limits"].update(amounts)
+
+
+def without_gpu(pod: Json) -> None:
+    for amounts in pod["spec"]["containers"][0]["resources"].values():
+        amounts.pop("nvidia.com/gpu")
+
+
+def sidecar(pod: Json) -> None:
+    pod["spec"]["containers"].append(
+        {"name": "more", "image": "b:1", "securityContext": pod["spec"]["containers"][0]["securityContext"]}
+    )
+
+
+VICTIM = uid(load("teams", folder=FOLDER / "examples").plan.settings.teams[0])
+PODS: dict[str, tuple[Callable[[Json], Any], str]] = {
+    "the other team's user": (user(runAsUser=VICTIM), "the team's user and group"),
+    "the standing cluster's user": (user(runAsUser=1000), "the team's user and group"),
+    "the other team's group": (user(runAsGroup=VICTIM), "the team's user and group"),
+    "no user": (lambda pod: pod["spec"]["securityContext"].pop("runAsUser"), "the team's user and group"),
+    "the other team's group beside its own": (user(supplementalGroups=[100, VICTIM]), "in no other|and no other"),
+    "the other team's file group": (user(fsGroup=VICTIM), "and no other"),
+    "a container as the other team": (container_user(runAsUser=VICTIM), "no container of a team"),
+    "a container in the other team's group": (container_user(runAsGroup=VICTIM), "no container of a team"),
+    "an init container as the other team": (
+        lambda pod: pod["spec"]["initContainers"][0]["securityContext"].update(runAsUser=VICTIM), "no container",
+    ),
+    "root": (user(runAsUser=0, runAsNonRoot=False), "PodSecurity|the team's user"),
+    "a folder of the node": (volume(hostPath={"path": "/"}), "PodSecurity|mounts ConfigMaps"),
+    "the node's network": (spec(hostNetwork=True), "PodSecurity"),
+    "privilege": (container_user(privileged=True, allowPrivilegeEscalation=True), "PodSecurity"),
+    "the standing cluster's claim": (volume(persistentVolumeClaim={"claimName": "fsx"}), "mounts ConfigMaps"),
+    "a claim of its own making": (
+        volume(ephemeral={"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteMany"], "resources": {
+            "requests": {"storage": "1200Gi"}}}}}), "mounts ConfigMaps",
+    ),
+    "the driver inside the pod": (volume(csi={"driver": "fsx.csi.aws.com"}), "mounts ConfigMaps"),
+    "a priority that preempts": (spec(priorityClassName="system-node-critical"), "preempts no other pod"),
+    "the cluster's priority": (spec(priorityClassName="system-cluster-critical"), "preempts no other pod"),
+    "a priority of somebody's class": (spec(priorityClassName="fast"), "preempts no other pod"),
+    "a node of its choice": (spec(nodeName="gpu-0"), "placed by the scheduler"),
+    "another scheduler": (spec(schedulerName="mine"), "placed by the scheduler"),
+    "any node": (lambda pod: pod["spec"]["nodeSelector"].pop(TYPE), "names the instance type"),
+    "a type of no group": (
+        lambda pod: pod["spec"]["nodeSelector"].update({TYPE: "ml.p5.48xlarge"}), "names the instance type",
+    ),
+    "every taint": (spec(tolerations=[{"operator": "Exists"}]), "tolerates no other taints"),
+    "nodes under repair": (
+        spec(tolerations=[{"key": "sagemaker.amazonaws.com/node-health-status", "operator": "Exists"}]),
+        "tolerates no other taints",
+    ),
+    "more CPU than requested": (limits(cpu="32"), "requests equal to limits"),
+    "memory without a limit": (
+        lambda pod: pod["spec"]["containers"][0]["resources"]["limits"].pop("memory"), "requests equal to limits",
+    ),
+    "no requests": (main(resources={}), "requests equal to limits"),
+    "a sidecar that nobody counts": (sidecar, "requests equal to limits"),
+    "GPUs that were not requested": (variable(name="NVIDIA_VISIBLE_DEVICES", value="all"), "NVIDIA_VISIBLE_DEVICES"),
+    "the same, from a ConfigMap": (main(envFrom=[{"configMapRef": {"name": "mine"}}]), "envFrom"),
+    "a node of GPUs without a request": (without_gpu, "with accelerators requests some"),
+    "a claim of devices": (
+        spec(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}]), "no resource claims",
+    ),
+}  # fmt: skip
+
+
+def fits(said: str, message: str) -> bool:
+    return any(words in message for words in said.split("|"))
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_that_the_operator_may_not_make(world: World, name: str) -> None:
+    """Kueue counts what is requested; this is what a pod could have besides."""
+    world.cluster.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "fast"},
+                         "value": 1000})  # fmt: skip
+    change, said = PODS[name]
+    pod = pod_of(world, HOSTILE, "speech")
+    code, answer = world.ask(CONTROLLER, "POST", core_path(HOSTILE, "pods") + "?dryRun=All", pod)
+    assert code == 201, f"the same pod without the change: {answer}"
+    change(pod)
+    code, answer = world.ask(CONTROLLER, "POST", core_path(HOSTILE, "pods") + "?dryRun=All", pod)
+    assert code in (403, 422), answer
+    assert fits(said, answer["message"]), answer["message"]
+
+
+def test_a_pod_of_one_team_is_none_of_the_other(world: World) -> None:
+    pod = pod_of(world, FRIENDLY, "vision")
+    pod["metadata"]["namespace"] = HOSTILE
+    code, answer = world.ask(CONTROLLER, "POST", core_path(HOSTILE, "pods") + "?dryRun=All", pod)
+    assert (code, fits("the team's user and group", answer["message"])) == (422, True), answer
+
+
+def test_a_hostile_job_gets_no_pods_and_says_why(world: World) -> None:
+    """Through the operator: the job is admitted, and its cluster stays empty with the policy's words as an event."""
+    job = world.job("speech", "hostile")
+    for group in (job["spec"]["rayClusterSpec"]["headGroupSpec"], *job["spec"]["rayClusterSpec"]["workerGroupSpecs"]):
+        group["template"]["spec"]["securityContext"]["runAsUser"] = VICTIM
+    assert world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), job)[0] == 201
+    start(world, HOSTILE, "hostile")
+
+    def said() -> bool:
+        events = world.cluster.get("-n", HOSTILE, "events")["items"]
+        told = [event["message"] for event in events if event["involvedObject"]["name"].startswith("hostile-")]
+        return any("team's user and group" in message for message in told)
+
+    world.cluster.until(said, "the policy's words")
+    assert not [name for name in running(world, HOSTILE) if name.startswith("hostile-")]
+
+
+def test_the_friendly_team_noticed_nothing(world: World) -> None:
+    before = running(world, FRIENDLY)
+    assert len([name for name in before if "-worker-" in name]) == 1
+    status = world.cluster.get("-n", FRIENDLY, "rayjob", "train")["status"]
+    assert status["jobDeploymentStatus"] == "Running"
+    events = world.cluster.get("-n", FRIENDLY, "events")["items"]
+    assert not [event["message"] for event in events if event["reason"] in ("FailedCreate", "Killing", "Preempted")]
+    # and may still do what a member does
+    member = MEMBERS[FRIENDLY]
+    code, _ = world.ask(member, "POST", jobs(FRIENDLY), world.job("vision", "second", workers=2))
+    assert code == 201
+    assert world.ask(member, "GET", core_path(FRIENDLY, "pods"))[0] == 200
+    assert world.ask(member, "GET", f"/apis/ray.io/v1/namespaces/{FRIENDLY}/rayclusters")[0] == 200
+    assert world.ask(member, "GET", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{FRIENDLY}/workloads")[0] == 200
+    assert world.ask(member, "DELETE", jobs(FRIENDLY, "second"))[0] == 200
