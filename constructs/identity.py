@@ -68,22 +68,9 @@ class PodIdentity(Construct):
         service_account: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        tags = {
-            "eks-cluster-arn": cluster.cluster_arn,
-            "kubernetes-namespace": list(namespaces),
-            "kubernetes-service-account": service_account,
-        }
-        principal = iam.ServicePrincipal(
-            "pods.eks.amazonaws.com",
-            conditions={"StringEquals": {f"aws:RequestTag/{key}": value for key, value in tags.items()}},
-        )
-        self.role = iam.Role(
-            self,
-            "Role",
-            # the principal's own tags become the session's; `with_session_tags` adds sts:TagSession to the trust
-            assumed_by=principal.with_session_tags(),
-            description=purpose,
-        )
+        self._cluster = cluster
+        self._service_account = service_account
+        self.role = self._role("Role", namespaces, purpose=purpose)
         for statement in [
             *self._statements(buckets, kms_key_arns, secret_arns),
             *(_mlflow(mlflow_arn, app=artifacts is not None or ":mlflow-app/" in mlflow_arn) if mlflow_arn else []),
@@ -93,24 +80,82 @@ class PodIdentity(Construct):
         ]:
             self.role.add_to_policy(statement)
         for namespace in namespaces:
-            association = eks_l1.CfnPodIdentityAssociation(
-                self,
-                f"Association-{namespace}",
-                cluster_name=cluster.cluster_name,
-                namespace=namespace,
-                service_account=service_account,
-                role_arn=self.role.role_arn,
-            )
-            association.node.add_dependency(self.role)
+            self._associate(namespace, self.role)
+
+    def team(
+        self,
+        namespace: str,
+        *,
+        purpose: str,
+        buckets: Sequence[BucketAccess],
+        kms_key_arns: Sequence[str] = (),
+        secret_arns: Sequence[str] = (),
+        mlflow_arn: str | None = None,
+        tier: BucketAccess | None = None,
+    ) -> iam.Role:
+        """A role of one namespace alone, for the same service account.
+
+        Args:
+            namespace: The team's.
+            purpose: The role's description.
+            buckets: Buckets and prefixes that its pods may use.
+            kms_key_arns: Keys of these buckets and secrets.
+            secret_arns: Secrets in AWS Secrets Manager that its pods may read.
+            mlflow_arn: MLflow tracking server or app. Default: none.
+            tier: Where its pods write tiered checkpoints. Default: nowhere.
+        """
+        partition = Stack.of(self).partition
+        role = self._role(f"Role-{namespace}", [namespace], purpose=purpose)
+        for statement in [
+            *self._statements(buckets, kms_key_arns, secret_arns, uploads=False),
+            *(_mlflow(mlflow_arn, app=":mlflow-app/" in mlflow_arn) if mlflow_arn else []),
+            *([*_s3(partition, tier, uploads=False), _metrics()] if tier else []),
+        ]:
+            role.add_to_policy(statement)
+        # the ID that the namespace's association has had since it shared the other role: EKS has one per namespace and
+        # account, and a second one would be refused before the first is gone
+        self._associate(namespace, role)
+        return role
+
+    def _role(self, construct_id: str, namespaces: Sequence[str], *, purpose: str) -> iam.Role:
+        tags = {
+            "eks-cluster-arn": self._cluster.cluster_arn,
+            "kubernetes-namespace": list(namespaces),
+            "kubernetes-service-account": self._service_account,
+        }
+        principal = iam.ServicePrincipal(
+            "pods.eks.amazonaws.com",
+            conditions={"StringEquals": {f"aws:RequestTag/{key}": value for key, value in tags.items()}},
+        )
+        return iam.Role(
+            self,
+            construct_id,
+            # the principal's own tags become the session's; `with_session_tags` adds sts:TagSession to the trust
+            assumed_by=principal.with_session_tags(),
+            description=purpose,
+        )
+
+    def _associate(self, namespace: str, role: iam.Role) -> None:
+        association = eks_l1.CfnPodIdentityAssociation(
+            self,
+            f"Association-{namespace}",
+            cluster_name=self._cluster.cluster_name,
+            namespace=namespace,
+            service_account=self._service_account,
+            role_arn=role.role_arn,
+        )
+        association.node.add_dependency(role)
 
     def _statements(
         self,
         buckets: Sequence[BucketAccess],
         kms_key_arns: Sequence[str],
         secret_arns: Sequence[str],
+        *,
+        uploads: bool = True,
     ) -> list[iam.PolicyStatement]:
         stack = Stack.of(self)
-        made = [statement for entry in buckets for statement in _s3(stack.partition, entry)]
+        made = [statement for entry in buckets for statement in _s3(stack.partition, entry, uploads=uploads)]
         if kms_key_arns:
             writes = any(entry.mode == "write" for entry in buckets)
             made.append(
@@ -144,7 +189,10 @@ def _artifacts(partition: str, bucket: str) -> list[iam.PolicyStatement]:
     return _s3(partition, BucketAccess(bucket=bucket, mode="write"), deletes=False)
 
 
-def _s3(partition: str, entry: BucketAccess, *, deletes: bool = True) -> list[iam.PolicyStatement]:
+def _s3(
+    partition: str, entry: BucketAccess, *, deletes: bool = True, uploads: bool = True
+) -> list[iam.PolicyStatement]:
+    """Rights to a bucket or a prefix; `uploads`: to list the unfinished uploads of the bucket, which knows no prefix."""
     bucket = f"arn:{partition}:s3:::{entry.bucket}"
     writes = entry.mode == "write"
     # a prefix is listed as a folder is: with and without its slash, and below it
@@ -156,7 +204,7 @@ def _s3(partition: str, entry: BucketAccess, *, deletes: bool = True) -> list[ia
             conditions={"StringLike": {"s3:prefix": prefixes}} if entry.prefix else {},
         ),
         iam.PolicyStatement(
-            actions=["s3:GetBucketLocation", *(["s3:ListBucketMultipartUploads"] if writes else [])],
+            actions=["s3:GetBucketLocation", *(["s3:ListBucketMultipartUploads"] if writes and uploads else [])],
             resources=[bucket],
         ),
         iam.PolicyStatement(
@@ -179,11 +227,12 @@ def _tier(partition: str, bucket: str) -> list[iam.PolicyStatement]:
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing-setup.html
     """
-    return [
-        *_s3(partition, BucketAccess(bucket=bucket, mode="write")),
-        iam.PolicyStatement(
-            actions=["cloudwatch:PutMetricData"],
-            resources=["*"],
-            conditions={"StringEquals": {"cloudwatch:namespace": METRICS_NAMESPACE}},
-        ),
-    ]
+    return [*_s3(partition, BucketAccess(bucket=bucket, mode="write")), _metrics()]
+
+
+def _metrics() -> iam.PolicyStatement:
+    return iam.PolicyStatement(
+        actions=["cloudwatch:PutMetricData"],
+        resources=["*"],
+        conditions={"StringEquals": {"cloudwatch:namespace": METRICS_NAMESPACE}},
+    )

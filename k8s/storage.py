@@ -19,13 +19,11 @@ from hyperpod_ray.core.names import (
     MOUNT_PATH,
     RAY_GID,
     RAY_UID,
-    SHARED_FOLDER,
     STORAGE_NAMESPACE,
-    TEAMS_FOLDER,
 )
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import owner_volume, storage_class, volume
-from hyperpod_ray.core.team_files import Mount, mounts, uid
+from hyperpod_ray.core.team_files import SHARED_FOLDER, TEAMS_FOLDER, Mount, mounts, uid
 from hyperpod_ray.k8s.bindings import Bindings
 from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
 from hyperpod_ray.k8s.pods import group_tolerations, node_affinity, node_selector, resources
@@ -192,10 +190,10 @@ def _exported(plan: Plan) -> list[str]:
     return [link.path.strip("/") for link in plan.data_repositories if link.auto_export and link.path != "/"]
 
 
-OWNER_SCRIPT = """
+OWNER_SCRIPT = 'for folder in "$@"; do install -d -o {uid} -g {gid} -m 0775 "{mount}/$folder"; done'
+TEAMS_SCRIPT = """
 cd "$1"; shift
-while [ "$1" != -- ]; do install -d -o {uid} -g {gid} -m {mode} "$1"; shift; done; shift
-[ "$#" -gt 0 ] || exit 0
+while [ "$1" != -- ]; do install -d -o {uid} -g {gid} -m 0755 "$1"; shift; done; shift
 install -d -o 0 -g 0 -m 0755 {teams}
 install -d -o 0 -g 0 -m 1777 {shared}
 fail() {{ echo "error: $*" >&2; exit 1; }}
@@ -227,10 +225,11 @@ while [ "$#" -gt 0 ]; do
   fi
 done
 """.strip()
-"""Makes folders and hands them over. Arguments: the mount, folders for uid 1000, `--`, and for each team its name, its
-user, what moves to it, `--`, and where other folders are mounted in its own.
+"""The same with teams. Arguments: the mount, folders for uid 1000, `--`, and for each team its name, its user, what
+moves to it, `--`, and where other folders are mounted in its own.
 
-A team writes in its folder and root does not: what it may have put there, links above all, leads nowhere.
+Teams' pods are in the image's group too, which must not write to the environment's folders: hence mode 0755. A team
+writes in its folder and root does not: what it may have put there, links above all, leads nowhere.
 """
 
 
@@ -253,14 +252,17 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
     not part of the hash; `Bindings.image_content` stands for the image.
     """
     group = plan.settings.ray.head.instance_group
-    # teams' pods are in the image's group too, which must not write here
-    mode = "0755" if plan.settings.teams else "0775"
-    script = OWNER_SCRIPT.format(uid=RAY_UID, gid=RAY_GID, mode=mode, teams=TEAMS_FOLDER, shared=SHARED_FOLDER)
+    folders = [*FOLDERS, *_exported(plan)]
+    if plan.settings.teams:
+        script = TEAMS_SCRIPT.format(uid=RAY_UID, gid=RAY_GID, teams=TEAMS_FOLDER, shared=SHARED_FOLDER)
+        arguments = [MOUNT_PATH, *folders, "--", *_of_teams(plan)]
+    else:
+        script, arguments = OWNER_SCRIPT.format(uid=RAY_UID, gid=RAY_GID, mount=MOUNT_PATH), folders
     container = {
         "name": "owner",
         "image": bindings.image_uri,
         "command": ["/bin/sh", "-euc", script, "owner"],
-        "args": [MOUNT_PATH, *FOLDERS, *_exported(plan), "--", *_of_teams(plan)],
+        "args": arguments,
         "resources": resources(cpu="100m", memory="128Mi"),
         "securityContext": {
             "allowPrivilegeEscalation": False,

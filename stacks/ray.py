@@ -16,9 +16,10 @@ from hyperpod_ray.constructs.tracking import TrackingApp
 from hyperpod_ray.core.model import RayAccess
 from hyperpod_ray.core.names import CLAIM, DASHBOARD_PORT, GUARD, SERVICE_ACCOUNT
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.plan_names import ray_namespaces
+from hyperpod_ray.core.plan_names import own_namespaces
 from hyperpod_ray.stacks.base import EnvironmentStack
 from hyperpod_ray.stacks.bindings import bindings, bucket_access
+from hyperpod_ray.stacks.teams import team_roles
 
 
 class RayStack(EnvironmentStack):
@@ -77,21 +78,21 @@ class RayStack(EnvironmentStack):
             self.output("MlflowApp", tracker.arn, "MLflow app that the pods record in")
         if plan.pods_have_roles:
             access = ray.access or RayAccess()
-            after.append(
-                PodIdentity(
-                    self,
-                    "Identity",
-                    buckets=[bucket_access(entry) for entry in access.s3],
-                    kms_key_arns=access.kms_key_arns,
-                    secret_arns=access.secret_arns,
-                    mlflow_arn=tracker.arn if tracker else access.mlflow_arn,
-                    artifacts=plan.mlflow_bucket_name if tracker else None,
-                    tier_bucket=plan.tier_bucket_name,
-                    cluster=eks.cluster,
-                    namespaces=ray_namespaces(plan),
-                    service_account=SERVICE_ACCOUNT,
-                )
+            identity = PodIdentity(
+                self,
+                "Identity",
+                buckets=[bucket_access(entry) for entry in access.s3],
+                kms_key_arns=access.kms_key_arns,
+                secret_arns=access.secret_arns,
+                mlflow_arn=tracker.arn if tracker else access.mlflow_arn,
+                artifacts=plan.mlflow_bucket_name if tracker else None,
+                tier_bucket=plan.tier_bucket_name,
+                cluster=eks.cluster,
+                namespaces=own_namespaces(plan),
+                service_account=SERVICE_ACCOUNT,
             )
+            team_roles(identity, plan)
+            after.append(identity)
         known = bindings(
             plan,
             network=network,
@@ -100,7 +101,7 @@ class RayStack(EnvironmentStack):
             mlflow_arn=tracker.arn if tracker else "",
         )
         if plan.settings.hyperpod.node_guard is not None:
-            identity = PodIdentity(
+            guard = PodIdentity(
                 self,
                 "NodeGuard",
                 purpose="node guard: what HyperPod says of its instances",
@@ -109,7 +110,7 @@ class RayStack(EnvironmentStack):
                 namespaces=[GUARD],
                 service_account=GUARD,
             )
-            Manifests(self, "Guard", cluster=eks.cluster, manifests=k8s.guard_manifests(plan, known), after=[identity])
+            Manifests(self, "Guard", cluster=eks.cluster, manifests=k8s.guard_manifests(plan, known), after=[guard])
         made = Manifests(self, "Manifests", cluster=eks.cluster, manifests=k8s.ray_manifests(plan, known), after=after)
         if claimed is not None:
             claimed.ready.node.add_dependency(made.resources["PersistentVolumeClaim"])

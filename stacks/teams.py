@@ -6,9 +6,11 @@ from aws_cdk import aws_eks_v2 as eks
 
 from constructs import Construct
 from hyperpod_ray.constructs import teams
-from hyperpod_ray.core import names
+from hyperpod_ray.constructs.identity import PodIdentity
+from hyperpod_ray.core import names, team_access
 from hyperpod_ray.core.model import TaskGovernance, Team, TeamQuota
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.stacks.bindings import bucket_access
 
 STRATEGIES = {"lend-and-borrow": "LendAndBorrow", "lend": "Lend", "none": "DontLend"}
 
@@ -29,6 +31,22 @@ def task_governance(scope: Construct, plan: Plan, *, cluster: eks.ICluster, clus
         share_idle=governance.share_idle,
         tags={**settings.tags, names.ENVIRONMENT_TAG: plan.name},
     )
+
+
+def team_roles(identity: PodIdentity, plan: Plan) -> None:
+    """A role for each team that has rights in AWS, in the team's namespace alone."""
+    for team in plan.settings.teams:
+        if team_access.has_role(plan, team):
+            access, tier = team_access.access_of(plan, team), team_access.tier_of(plan, team)
+            identity.team(
+                names.team_namespace(team.name),
+                purpose=f"Ray's pods of team {team.name}",
+                buckets=[bucket_access(entry) for entry in access.s3],
+                kms_key_arns=access.kms_key_arns,
+                secret_arns=access.secret_arns,
+                mlflow_arn=access.mlflow_arn,
+                tier=bucket_access(tier) if tier else None,
+            )
 
 
 def _share(team: Team) -> teams.TeamShare:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from hyperpod_ray.core.names import TIERED_S3_VARIABLE, TRACKING_VARIABLE
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.team_files import TEAMS_FOLDER
 
 Mode = Literal["read", "write"]
 WRITES = ("--storage",)
@@ -35,7 +36,9 @@ def covers(plan: Plan, url: str, mode: Mode) -> bool:
     bucket, key = s3_place(url)
     access = plan.settings.ray.access
     below = f"{key.rstrip('/')}/" if key else ""
-    if bucket == plan.tier_bucket_name:
+    entries = access.s3 if access else []
+    of_team = any(entry.bucket == bucket and entry.prefix.startswith(f"{TEAMS_FOLDER}/") for entry in entries)
+    if bucket == plan.tier_bucket_name and not of_team:
         return True
     if plan.mlflow_app is not None and bucket == plan.mlflow_bucket_name:
         # the pods add artifacts and delete none, which a run's storage must
@@ -44,7 +47,7 @@ def covers(plan: Plan, url: str, mode: Mode) -> bool:
         entry.bucket == bucket
         and (below.startswith(entry.prefix) or key.startswith(entry.prefix))
         and mode in ("read", entry.mode)
-        for entry in (access.s3 if access else [])
+        for entry in entries
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hyperpod_ray.core import access, names, secret_words
 from hyperpod_ray.core.checks import teams
@@ -13,6 +14,8 @@ from hyperpod_ray.core.job import Job, option
 from hyperpod_ray.core.job_file import JobFile
 from hyperpod_ray.core.model import RayWorkerGroup, Team
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.team_access import as_team
+from hyperpod_ray.core.team_files import team_of
 from hyperpod_ray.core.yaml_source import Path
 
 _GIVEN_BY_COMMAND = (("workers", "--workers"), ("gpus_per_worker", "--gpus-per-worker"), ("spares", "--spares"))
@@ -21,7 +24,17 @@ _GIVEN_BY_COMMAND = (("workers", "--workers"), ("gpus_per_worker", "--gpus-per-w
 def run(plan: Plan, job: Job) -> list[Finding]:
     """All that is wrong or doubtful with a job in an environment; paths are those of the job file."""
     checks = (_said_once, _gpus, _size, _own_cluster, _team, _storage, _data, _reach, _packages, _variables, _secrets)
-    return [finding for check in checks for finding in check(plan, job)]
+    team = team_of(plan, job.team) if job.team else None
+    if team is None:
+        return [finding for check in checks for finding in check(plan, job)]
+    seen = as_team(plan, team)
+    section = f"teams[{plan.settings.teams.index(team)}].access"
+
+    def of_team(finding: Finding) -> Finding:
+        expected, fix = (text.replace("ray.access", section) for text in (finding.expected, finding.fix))
+        return replace(finding, expected=expected, fix=fix)
+
+    return [of_team(finding) for check in checks for finding in check(seen, job)]
 
 
 def folders(file: JobFile) -> Iterator[Finding]:

@@ -203,7 +203,8 @@ class Plan(CommonPlan):
     def pods_have_roles(self) -> bool:
         """Whether Ray's pods have a role in AWS."""
         ray = self.settings.ray
-        return ray.access is not None or self.tier_bucket_name is not None or self.mlflow_app is not None
+        named = ray.access is not None or any(team.access is not None for team in self.settings.teams)
+        return named or self.tier_bucket_name is not None or self.mlflow_app is not None
 
     @property
     def mlflow_app(self) -> MlflowApp | None:

@@ -11,6 +11,14 @@ from hyperpod_ray.core import names
 from hyperpod_ray.core.model import Team
 from hyperpod_ray.core.plan import Plan
 
+TEAMS_FOLDER = "teams"
+"""Folder of the file system with one folder per team, which is all of the file system that the team's pods mount."""
+SHARED_FOLDER = "shared"
+"""Folder of the file system that every team's pods mount and write."""
+DATA_FOLDER = "data"
+"""Folder of the file system that every team's pods mount and read."""
+TEAM_CLAIM = "team-files"
+"""The PersistentVolumeClaim of a team's own folder, in its namespace."""
 FIRST_UID, UIDS = 20_000, 40_000
 """Numbers that follow from a team's name: beyond those of people and services of the usual images."""
 
@@ -41,26 +49,26 @@ def mounts(plan: Plan, team: Team) -> Iterator[Mount]:
     """
     root = names.MOUNT_PATH
     yield Mount(
-        claim=names.TEAM_CLAIM, folder=f"{names.TEAMS_FOLDER}/{team.name}", path=root, read_only=False
+        claim=TEAM_CLAIM, folder=f"{TEAMS_FOLDER}/{team.name}", path=root, read_only=False
     )  # fmt: skip
     yield Mount(
-        claim=f"{names.TEAM_CLAIM}-{names.SHARED_FOLDER}", folder=names.SHARED_FOLDER,
-        path=f"{root}/{names.SHARED_FOLDER}", read_only=False,
+        claim=f"{TEAM_CLAIM}-{SHARED_FOLDER}", folder=SHARED_FOLDER,
+        path=f"{root}/{SHARED_FOLDER}", read_only=False,
     )  # fmt: skip
     for folder in data_folders(plan):
         slug = re.sub(r"[^a-z0-9]+", "-", folder.lower()).strip("-")[:20].strip("-")
-        number = f"-{zlib.crc32(folder.encode()):08x}" if folder != names.DATA_FOLDER else ""
+        number = f"-{zlib.crc32(folder.encode()):08x}" if folder != DATA_FOLDER else ""
         yield Mount(
-            claim=f"{names.TEAM_CLAIM}-{slug}{number}", folder=folder, path=f"{root}/{folder}", read_only=True
+            claim=f"{TEAM_CLAIM}-{slug}{number}", folder=folder, path=f"{root}/{folder}", read_only=True
         )  # fmt: skip
 
 
 def data_folders(plan: Plan) -> list[str]:
     """Folders of data sets: `data`, and what is linked to S3 outside of it and of other folders that are mounted."""
-    kept: list[str] = [names.DATA_FOLDER]
+    kept: list[str] = [DATA_FOLDER]
     for folder in sorted(link.path.strip("/") for link in plan.data_repositories):
         top = folder.partition("/")[0]
-        if folder and top not in (names.TEAMS_FOLDER, names.SHARED_FOLDER) and not _below(folder, kept):
+        if folder and top not in (TEAMS_FOLDER, SHARED_FOLDER) and not _below(folder, kept):
             kept.append(folder)
     return kept
 

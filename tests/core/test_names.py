@@ -22,6 +22,7 @@ ORDINARY = {"fsx", "ray", "driver", "default", names.PROGRAM, str(names.RAY_UID)
 COPIES = {
     ("hyperpod_ray_training/tiered.py", names.TIERED_S3_VARIABLE),
     ("hyperpod_ray_training/settings.py", names.TRACKING_VARIABLE),
+    ("hyperpod_ray_training/settings.py", names.TRACKERS_VARIABLE),
     *(
         ("hyperpod_ray_training/run.py", name)
         for name in (

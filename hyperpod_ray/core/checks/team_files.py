@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperpod_ray.core import names
 from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.team_files import uid
+from hyperpod_ray.core.team_files import DATA_FOLDER, SHARED_FOLDER, TEAMS_FOLDER, uid
 
-TAKEN = (names.TEAMS_FOLDER, names.SHARED_FOLDER, names.DATA_FOLDER)
+TAKEN = (TEAMS_FOLDER, SHARED_FOLDER, DATA_FOLDER)
 
 
 @rule("teams")
@@ -85,13 +84,13 @@ def a_link_leaves_teams_apart(plan: Plan) -> Iterator[Finding]:
     """A link of the whole file system copies every team's files to one bucket, and from it."""
     for index, link in enumerate(plan.data_repositories):
         top = link.path.strip("/").partition("/")[0]
-        if plan.settings.teams and top in ("", names.TEAMS_FOLDER):
+        if plan.settings.teams and top in ("", TEAMS_FOLDER):
             yield warning(
                 "storage",
                 "data_repositories",
                 index,
                 "path",
                 what=f"'{link.path}' has the teams' own folders: who may read {link.bucket} reads every team's files",
-                expected=f"a folder outside of /{names.TEAMS_FOLDER}",
+                expected=f"a folder outside of /{TEAMS_FOLDER}",
                 fix="link a folder such as /data",
             )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hyperpod_ray.core import shapes
+from hyperpod_ray.core.model.ray import RayAccess
 from hyperpod_ray.core.model.words import InstanceTypeName, RoleArn, Settings
 
 
@@ -48,6 +49,10 @@ class Team(Settings):
     uid: Annotated[int, Field(ge=2000, le=1_000_000_000)] | None = None
     """User and group number of the team's pods and files. Admission refuses a pod of the team with another one.
     Default: a number between 20000 and 59999 that follows from the name."""
+    access: RayAccess | None = None
+    """What the team's pods may do in AWS, with a role of their own. Default: of `ray.access.s3`, what is for reading;
+    below each prefix for writing, `teams/NAME/`; the same keys; no secrets and no MLflow server. Without `ray.access`:
+    nothing."""
     moves: list[Annotated[str, shapes.TEAM_FOLDER.field(max_length=200)]] = []
     """Folders of the file system that become the team's: `runs/first` moves to `teams/NAME/runs/first`, which is
     `/fsx/runs/first` in the team's pods, with the team as owner. They move before the team gets its folder, and never

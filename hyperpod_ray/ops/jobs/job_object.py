@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 
-from hyperpod_ray.core import job_checks, names
+from hyperpod_ray.core import job_checks, names, team_access
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.job_file import JobFile
 from hyperpod_ray.core.model import Team
@@ -162,7 +162,7 @@ def _as_team(plan: Plan, template: Json, team: Team) -> None:
                 *(mount for mount in listed if mount["name"] != names.CLAIM),
             ]
         own = {"HOME": "/tmp", "USER": team.name, "LOGNAME": team.name}  # noqa: S108 (of the pod alone)
-        env = container.get("env") or []
+        env = _rights(plan, team, container.get("env") or [])
         named = {variable["name"] for variable in env}
         container["env"] = [*({"name": key, "value": value} for key, value in own.items() if key not in named), *env]
     volumes = list(pod.get("volumes") or [])
@@ -171,6 +171,31 @@ def _as_team(plan: Plan, template: Json, team: Team) -> None:
             *({"name": place.claim, "persistentVolumeClaim": {"claimName": place.claim}} for place in places),
             *(volume for volume in volumes if volume["name"] != names.CLAIM),
         ]
+
+
+def _rights(plan: Plan, team: Team, env: list[Json]) -> list[Json]:
+    """Variables of the standing cluster that name what it may use in AWS, as the team may."""
+    base, server = team_access.tier_base(plan, team), team_access.access_of(plan, team).mlflow_arn
+    kept = []
+    for variable in env:
+        name, value = variable["name"], str(variable.get("value") or "")
+        if name == names.TIERED_S3_VARIABLE and base:
+            kept.append({"name": name, "value": base})
+        elif name == names.TRACKING_VARIABLE and value.startswith("arn:") and server != value:
+            kept += [{"name": name, "value": server}] if server else []
+        elif name == names.TRACKERS_VARIABLE and not server and _tracks_in_aws(env):
+            others = [tracker for tracker in value.split(",") if tracker != "mlflow"]
+            kept += [{"name": name, "value": ",".join(others)}] if others else []
+        else:
+            kept.append(variable)
+    return kept
+
+
+def _tracks_in_aws(env: list[Json]) -> bool:
+    return any(
+        variable["name"] == names.TRACKING_VARIABLE and str(variable.get("value") or "").startswith("arn:")
+        for variable in env
+    )
 
 
 def _placed(plan: Plan, template: Json, job: Job) -> None:

@@ -282,7 +282,7 @@ def test_what_the_queue_admitted_stays(world: World) -> None:
     assert code == 200, "what is not its size may change"
     code, answer = world.ask(CONTROLLER, "PATCH", path, {"spec": {"suspend": False}})
     assert code == 200, answer
-    in_job = [{**one, "path": one["path"].replace("/spec/", "/spec/rayClusterSpec/")} for one in more]
+    in_job = [{**one, "path": str(one["path"]).replace("/spec/", "/spec/rayClusterSpec/")} for one in more]
     for who in (MEMBERS[HOSTILE], ADMINISTRATOR):
         code, answer = world.ask(who, "PATCH", jobs(HOSTILE, "train"), in_job, sort=patch)
         assert (code, "does not change while it runs" in answer["message"]) == (422, True), answer
