@@ -192,7 +192,7 @@ def _artifacts(partition: str, bucket: str) -> list[iam.PolicyStatement]:
 def _s3(
     partition: str, entry: BucketAccess, *, deletes: bool = True, uploads: bool = True
 ) -> list[iam.PolicyStatement]:
-    """Rights to a bucket or a prefix; `uploads`: to list the unfinished uploads of the bucket, which knows no prefix."""
+    """Rights to a bucket or a prefix; with `uploads`, to list unfinished uploads, for which S3 knows no prefix."""
     bucket = f"arn:{partition}:s3:::{entry.bucket}"
     writes = entry.mode == "write"
     # a prefix is listed as a folder is: with and without its slash, and below it
