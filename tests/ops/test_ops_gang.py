@@ -1,4 +1,4 @@
-"""Kueue's configuration: whether a job outlives the replacement of a node."""
+"""Kueue's configuration: how long a job may take to start."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ CASES: dict[str, tuple[str, str | None]] = {
     "switched off": (NEWER, None),
     "nothing": ("", None),
     "no YAML": ("a: [", None),
-    "not given: that of timeout": (NEWER + "waitForPodsReady: {timeout: 10m}\n", "10m"),
-    "neither given": (NEWER + "waitForPodsReady: {blockAdmission: false}\n", "5m"),
+    "given": (NEWER + "waitForPodsReady: {timeout: 10m}\n", "10m"),
+    "not given": (NEWER + "waitForPodsReady: {blockAdmission: false}\n", "5m"),
     # Kueue's own test has these (pkg/config/config_test.go)
-    "given": (NEWER + "waitForPodsReady: {timeout: 50s, blockAdmission: true, recoveryTimeout: 3m}\n", "3m"),
-    "0 is no limit": (NEWER + "waitForPodsReady: {timeout: 5m, recoveryTimeout: 0s}\n", None),
+    "recoveryTimeout is another": (
+        NEWER + "waitForPodsReady: {timeout: 50s, blockAdmission: true, recoveryTimeout: 3m}\n",
+        "50s",
+    ),
     "older, and not enabled": (OLDER + "waitForPodsReady: {timeout: 5m}\n", None),
     "older, and enabled": (OLDER + "waitForPodsReady: {enable: true, timeout: 5m}\n", "5m"),
     "older, and disabled": (OLDER + "waitForPodsReady: {enable: false, timeout: 5m}\n", None),
@@ -30,7 +32,7 @@ CASES: dict[str, tuple[str, str | None]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_configuration_says(name: str) -> None:
     text, wanted = CASES[name]
-    assert gang.recovery_timeout(text) == wanted
+    assert gang.start_timeout(text) == wanted
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("5m", 300), ("1h30m", 5400), ("5m0s", 300), ("90s", 90), ("0s", 0)])
@@ -51,17 +53,22 @@ def asked(answer: dict[str, Any] | int) -> str:
     return gang.warning(target)
 
 
-def config(recovery: str) -> dict[str, Any]:
-    return {"data": {gang.FILE: f"{NEWER}waitForPodsReady: {{timeout: 5m, recoveryTimeout: {recovery}}}\n"}}
+def config(limit: str, recovery: str = "5m") -> dict[str, Any]:
+    return {"data": {gang.FILE: f"{NEWER}waitForPodsReady: {{timeout: {limit}, recoveryTimeout: {recovery}}}\n"}}
 
 
-def test_a_limit_below_a_replacement_is_warned_of() -> None:
-    assert "recoveryTimeout: 5m" in asked(config("5m"))
-    assert "recoveryTimeout: 29m" in asked(config("29m"))
-    assert [asked(config(enough)) for enough in ("30m", "60m", "0s")] == ["", "", ""]
+def test_a_limit_below_a_start_is_warned_of() -> None:
+    assert "waitForPodsReady.timeout: 5m" in asked(config("5m"))
+    assert "waitForPodsReady.timeout: 14m" in asked(config("14m"))
+    assert [asked(config(enough)) for enough in ("15m", "60m")] == ["", ""]
     assert [asked({}), asked(403), asked(404)] == ["", "", ""]
     with pytest.raises(RuntimeError, match="refused"):
         asked(500)
+
+
+def test_nothing_is_said_of_what_kueue_does_not_do() -> None:
+    """RayJob.PodsReady is `Status.RayClusterStatus.State == Ready`, which KubeRay keeps when a worker is lost."""
+    assert asked(config("60m", recovery="1s")) == ""
 
 
 def test_sagemaker_has_no_setting_for_it() -> None:

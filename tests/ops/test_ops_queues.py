@@ -60,6 +60,16 @@ NEVER = (
     "couldn't assign flavors to pod set gpu: insufficient quota for nvidia.com/gpu in flavor ml.g5.8xlarge, previously "
     "considered podsets requests (0) + current podset request (9) > maximum capacity (4)"
 )
+TWO = (
+    f"{NEVER}, insufficient quota for memory in flavor ml.g5.8xlarge, previously considered podsets requests (496Gi) + "
+    "current podset request (124Gi) > maximum capacity (512Gi)"
+)
+"""Kueue joins what is said of one pod set by a comma (pkg/scheduler/flavorassigner, Status.Message)."""
+OTHER = "insufficient unused quota for nvidia.com/gpu in flavor ml.g5.12xlarge, 1 more needed"
+HEAD = (
+    "couldn't assign flavors to pod set head: insufficient unused quota for cpu in flavor ml.m5.2xlarge, 2 more needed"
+)
+EFA = "couldn't assign flavors to pod set gpu: resource vpc.amazonaws.com/efa unavailable in ClusterQueue"
 PENDING = ("QuotaReserved", "False", "WaitingForQuota", SHORT)
 CASES: dict[str, tuple[list[Json], str]] = {
     "no workload yet": ([], "queue 'q' has not admitted it"),
@@ -69,6 +79,27 @@ CASES: dict[str, tuple[list[Json], str]] = {
         [workload(("QuotaReserved", "False", "ExceedsMaxQuota", NEVER))],
         "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4",
     ),
+    "never, of two resources": (
+        [workload(("QuotaReserved", "False", "ExceedsMaxQuota", TWO))],
+        "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4 "
+        "and it asks for 496Gi + 124Gi memory of ml.g5.8xlarge, and quota with borrowing is 512Gi",
+    ),
+    "one too large, one short": (
+        [workload(("QuotaReserved", "False", "ExceedsMaxQuota", f"{NEVER}, {SHORT.partition(': ')[2]}"))],
+        "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4",
+    ),
+    "too large of one flavor, short of another": (
+        [workload(("QuotaReserved", "False", "WaitingForQuota", f"{NEVER}, {OTHER}"))],
+        "queue 'q': it needs 1 more nvidia.com/gpu of ml.g5.12xlarge than is unused",
+    ),
+    "a head that waits, workers that are too many": (
+        [workload(("QuotaReserved", "False", "ExceedsMaxQuota", f"{HEAD}; {NEVER}"))],
+        "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4",
+    ),
+    "a resource that the queue does not cover": (
+        [workload(("QuotaReserved", "False", "WaitingForQuota", EFA))],
+        "queue 'q': it is never admitted: its queue has no quota of vpc.amazonaws.com/efa",
+    ),
     "preempted": (
         [workload(PENDING, ("Evicted", "True", "Preempted", "Preempted to accommodate a workload (UID: x)"))],
         "queue 'q': it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; it was preempted: a job with a "
@@ -77,7 +108,7 @@ CASES: dict[str, tuple[list[Json], str]] = {
     "not ready in time": (
         [workload(("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout"))],
         "queue 'q': has not admitted it; its pods were not ready in time (Kueue's waitForPodsReady), so that its "
-        "cluster was deleted. recoveryTimeout must exceed the replacement of a node (docs/teams.md)",
+        "cluster was deleted. timeout must exceed the pull of the image and the start of all pods (docs/teams.md)",
     ),
     "preempted before, and queued again": (
         [workload(PENDING, ("Evicted", "False", "Preempted", ""))],
@@ -291,4 +322,4 @@ def test_submit_puts_a_teams_job_into_its_queue(tmp_path: Path, capsys: pytest.C
         assert job["spec"]["suspend"] is True
     shown = capsys.readouterr()
     assert shown.out.strip() == "j"
-    assert "warning: Kueue's recoveryTimeout: 5m." in shown.err
+    assert "warning: Kueue's waitForPodsReady.timeout: 5m." in shown.err

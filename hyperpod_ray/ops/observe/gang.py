@@ -1,4 +1,8 @@
-"""What Kueue does with a job that loses a pod: gang scheduling, `waitForPodsReady` in its configuration.
+"""What Kueue does with a job whose pods are not ready: gang scheduling, `waitForPodsReady` in its configuration.
+
+A job is ready for Kueue when its RayCluster's state is `ready` (v0.19.2, pkg/controller/jobs/rayjob). KubeRay sets that
+state when all pods run, and leaves it when one is lost (v1.7.0). So `timeout` ends a start that takes too long, and
+`recoveryTimeout` ends nothing.
 
 Neither `AWS::SageMaker::ClusterSchedulerConfig` nor `AWS::SageMaker::ComputeQuota` has a setting for it. The console
 and kubectl change Kueue's own configuration, so that it is read there.
@@ -18,8 +22,8 @@ from hyperpod_ray.ops.reach.clients import Target
 PATH = f"/api/v1/namespaces/{names.KUEUE_NAMESPACE}/configmaps/{names.KUEUE_CONFIG}"
 FILE = "controller_manager_config.yaml"
 DEFAULT_TIMEOUT = "5m"
-REPLACEMENT_MINUTES = 30
-"""What a node's replacement takes at most, as docs/teams.md says."""
+START_MINUTES = 15
+"""What is warned of below: the pull of an image of 10 to 20 GB on a new node, and the start of Ray."""
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _UNIT_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
@@ -36,20 +40,20 @@ def warning(target: Target) -> str:
         if getattr(error, "status", None) in (403, 404):
             return ""
         raise
-    recovery = recovery_timeout(str((found.get("data") or {}).get(FILE) or ""))
-    if recovery is None or seconds(recovery) >= REPLACEMENT_MINUTES * 60:
+    limit = start_timeout(str((found.get("data") or {}).get(FILE) or ""))
+    if limit is None or seconds(limit) >= START_MINUTES * 60:
         return ""
     return (
-        f"Kueue's recoveryTimeout: {recovery}. After a lost node the job's RayCluster is deleted before HyperPod has "
-        f"replaced it. Expected {REPLACEMENT_MINUTES}m or more, or 0s. Fix: ask an administrator to raise it"
+        f"Kueue's waitForPodsReady.timeout: {limit}. A job whose pods are not all ready by then loses its RayCluster "
+        f"and is queued again. Expected {START_MINUTES}m or more, where nodes pull the image. Fix: ask an "
+        "administrator to raise it"
     )
 
 
-def recovery_timeout(text: str) -> str | None:
-    """`recoveryTimeout` of Kueue's configuration; None where Kueue waits without an end.
+def start_timeout(text: str) -> str | None:
+    """`timeout` of Kueue's configuration; None where Kueue waits without an end.
 
-    It is that of `timeout` where it is not given (since Kueue 0.16), and 0 switches it off. Older configurations have
-    `enable`.
+    Older configurations have `enable`.
     https://github.com/kubernetes-sigs/kueue (apis/config)
     """
     try:
@@ -62,8 +66,7 @@ def recovery_timeout(text: str) -> str | None:
     older = str(config.get("apiVersion", "")).endswith("/v1beta1")
     if not waits.get("enable", not older):
         return None
-    given = str(waits.get("recoveryTimeout") or waits.get("timeout") or DEFAULT_TIMEOUT)
-    return given if seconds(given) > 0 else None
+    return str(waits.get("timeout") or DEFAULT_TIMEOUT)
 
 
 def seconds(duration: str) -> float:

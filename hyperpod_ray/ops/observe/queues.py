@@ -17,13 +17,16 @@ CAPACITY = re.compile(
 )
 """Words of Kueue's scheduler. https://github.com/kubernetes-sigs/kueue (pkg/scheduler/flavorassigner)"""
 NEVER = re.compile(
-    r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>[^,]+), .* \((?P<asks>[^()]+)\) > "
-    r"maximum capacity \((?P<most>[^()]+)\)"
+    r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>[^\s,]+), previously considered podsets requests "
+    r"\((?P<before>[^()]*)\) \+ current podset request \((?P<asks>[^()]*)\) > maximum capacity \((?P<most>[^()]*)\)"
 )
+UNCOVERED = re.compile(r"resource (?P<resource>\S+) unavailable in ClusterQueue")
+POD_SET = re.compile(r"(?:^|; )couldn't assign flavors to pod set ")
+"""Begins what is said of one pod set: the head, the submitter, or a worker group."""
 EVICTED = {
     "Preempted": "it was preempted: a job with a right to the nodes has them. It continues from its last checkpoint",
     "PodsReadyTimeout": "its pods were not ready in time (Kueue's waitForPodsReady), so that its cluster was deleted. "
-    "recoveryTimeout must exceed the replacement of a node (docs/teams.md)",
+    "timeout must exceed the pull of the image and the start of all pods (docs/teams.md)",
     "NodeFailures": "a node of it failed",
     "AdmissionCheck": "a check of its queue said no",
     "ClusterQueueStopped": "its queue is stopped",
@@ -125,18 +128,34 @@ def _in_queue(target: Target, item: Json, queue: str) -> Waiting:
 
 def _needs(message: str) -> str:
     """Kueue's message as one sentence: what is short, of which type, by how much."""
-    short = [
-        f"{match['more'].strip()} more {match['resource']} of {match['flavor'].strip()}"
-        for match in CAPACITY.finditer(message)
-    ]
-    if not short and (match := NEVER.search(message)):
-        return (
-            f"it is never admitted: it asks for {match['asks']} {match['resource']} of {match['flavor']}, and quota "
-            f"with borrowing is {match['most']}"
-        )
+    never: list[str] = []
+    short: list[str] = []
+    for said in POD_SET.split(message):
+        uncovered = [match["resource"] for match in UNCOVERED.finditer(said)]
+        never += [f"its queue has no quota of {resource}" for resource in uncovered]
+        waits = {match["flavor"].strip() for match in CAPACITY.finditer(said)}
+        large = list(NEVER.finditer(said))
+        if large and not waits - {match["flavor"] for match in large}:
+            # a pod set takes all its resources of one flavor: with one of them too large it waits in vain
+            never += [
+                f"it asks for {_sum(match['before'], match['asks'])} {match['resource']} of {match['flavor']}, and "
+                f"quota with borrowing is {match['most']}"
+                for match in large
+            ]
+        short += [
+            f"{match['more'].strip()} more {match['resource']} of {match['flavor'].strip()}"
+            for match in CAPACITY.finditer(said)
+        ]
+    if never:
+        return f"it is never admitted: {' and '.join(dict.fromkeys(never))}"
     if short:
         return f"it needs {' and '.join(dict.fromkeys(short))} than is unused"
     return re.sub(r"\s+", " ", message).strip()[:300]
+
+
+def _sum(before: str, asks: str) -> str:
+    """What a pod set asks for, with what the job's pod sets before it take of the same flavor."""
+    return asks if before in ("0", "") else f"{before} + {asks}"
 
 
 def _workload(target: Target, item: Json) -> Json | None:
