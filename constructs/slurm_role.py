@@ -24,8 +24,9 @@ class SlurmExecutionRole(Construct):
     """The IAM role that HyperPod gives the nodes of a Slurm cluster (`AWS::IAM::Role`, `AWS::IAM::ManagedPolicy`).
 
     Managed policy `AmazonSageMakerClusterInstanceRolePolicy`, and the network interfaces that a cluster in a VPC needs.
-    Jobs run with this role too, as Slurm has no identities of its own: it may read the image's repositories, the
-    script's bucket and the accounting database's secret where the environment has them, and no other data.
+    Jobs take the role of their node through instance metadata, as Slurm has no identities of its own: it may read the
+    image's repositories and the script's bucket where the environment has them, and no other data. The accounting
+    database's secret is for the controller's role, on whose node no job runs.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html#sagemaker-hyperpod-prerequisites-iam-role-for-hyperpod
 
     Args:

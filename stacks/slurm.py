@@ -44,16 +44,22 @@ class SlurmStack(EnvironmentStack):
         repository = None
         if plan.built_image is not None:
             repository = ecr.Repository.from_repository_name(self, "Repository", plan.image_repository)
-        execution = SlurmExecutionRole(
-            self,
-            "Execution",
-            vpc_id=network.vpc.vpc_id,
-            scripts=scripts.bucket if scripts else None,
-            repository=repository,
-            pull_from=needs.slurm_repositories(plan),
-            secret_arn=database.secret_arn if database else None,
-            secret_key_arn=database.kms_key_arn if database else None,
-        )
+
+        def role(construct_id: str, *, secret: bool) -> SlurmExecutionRole:
+            return SlurmExecutionRole(
+                self,
+                construct_id,
+                vpc_id=network.vpc.vpc_id,
+                scripts=scripts.bucket if scripts else None,
+                repository=repository,
+                pull_from=needs.slurm_repositories(plan),
+                secret_arn=database.secret_arn if database and secret else None,
+                secret_key_arn=database.kms_key_arn if database and secret else None,
+            )
+
+        execution = role("Execution", secret=True)
+        # a job takes its node's role: the accounting database's password is the controller's alone
+        jobs = role("Jobs", secret=False) if database else execution
         self.hyperpod = cluster(
             self,
             plan,
@@ -66,12 +72,13 @@ class SlurmStack(EnvironmentStack):
                 database_name=database.name if database else None,
             ),
             execution_role=execution.role,
+            jobs_role=jobs.role,
             lifecycle_uri=scripts.source_s3_uri if scripts else None,
             lifecycle_script=script,
             file_system=_mount(plan, file_system),
         )
         nodes = self.hyperpod.cluster
-        nodes.node.add_dependency(execution)
+        nodes.node.add_dependency(execution, jobs)
         if scripts is not None:
             nodes.node.add_dependency(scripts.upload)
         found = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system)

@@ -60,10 +60,11 @@ def references(made: Assembly) -> References:
     return References(made.templates, account="111122223333", region="us-west-2")
 
 
-def permissions(made: Assembly) -> list[Any]:
-    """Statements of every policy of the nodes' role, with what they refer to."""
+def permissions(made: Assembly, node_type: str = "Controller") -> list[Any]:
+    """Statements of every policy of the role of one type of nodes, with what they refer to."""
     found: list[Any] = []
-    (role,) = {json.dumps(group["ExecutionRole"]) for group in made.one("AWS::SageMaker::Cluster")["InstanceGroups"]}
+    groups = made.one("AWS::SageMaker::Cluster")["InstanceGroups"]
+    (role,) = {json.dumps(group["ExecutionRole"]) for group in groups if group["SlurmConfig"]["NodeType"] == node_type}
     logical_id = json.loads(role)["Fn::GetAtt"][0]
     for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
         for key, row in made.of_type(kind).items():
@@ -80,11 +81,12 @@ def vpc_of(made: Assembly) -> str:
 
 def statements(made: Assembly) -> dict[str, dict[str, Any]]:
     """Statements of the nodes' own policy, by their names."""
-    (policy,) = [
+    policies = [
         resource["Properties"]["PolicyDocument"]["Statement"]
         for resource in made.of_type("AWS::IAM::ManagedPolicy").values()
         if "on Slurm" in resource["Properties"].get("Description", "")
     ]
+    policy = max(policies, key=len)  # the controller's, where jobs have another
     return {statement["Sid"]: statement for statement in policy}
 
 
@@ -212,15 +214,17 @@ def test_the_role_has_the_actions_of_the_guide(either: Assembly) -> None:
 
 
 def test_the_role_is_for_nodes_of_hyperpod_alone(either: Assembly) -> None:
-    (role,) = [
+    roles = [
         row["Properties"]
         for row in either.of_type("AWS::IAM::Role").values()
         if "AmazonSageMakerClusterInstanceRolePolicy" in json.dumps(row["Properties"].get("ManagedPolicyArns"))
     ]
-    assert len(role["ManagedPolicyArns"]) == 1
-    trust = statements_of(role["AssumeRolePolicyDocument"])
-    assert allows(trust, Request(action="sts:AssumeRole", service="sagemaker.amazonaws.com"))
-    assert not allows(trust, Request(action="sts:AssumeRole", service="ec2.amazonaws.com"))
+    assert len(roles) == (2 if either.name == "slurm-options" else 1)
+    for role in roles:
+        assert len(role["ManagedPolicyArns"]) == 1
+        trust = statements_of(role["AssumeRolePolicyDocument"])
+        assert allows(trust, Request(action="sts:AssumeRole", service="sagemaker.amazonaws.com"))
+        assert not allows(trust, Request(action="sts:AssumeRole", service="ec2.amazonaws.com"))
 
 
 def test_the_script_can_be_read_and_no_other_bucket(example: Assembly, options: Assembly) -> None:
@@ -251,6 +255,21 @@ def test_the_secret_is_read_and_not_changed(options: Assembly) -> None:
     assert allows(permissions(options), Request(action="secretsmanager:GetSecretValue", resource=SECRET))
     assert not allows(permissions(options), Request(action="secretsmanager:PutSecretValue", resource=SECRET))
     assert not allows(permissions(options), Request(action="secretsmanager:GetSecretValue", resource=f"{SECRET}2"))
+
+
+def test_no_job_reads_the_accounting_databases_password(options: Assembly) -> None:
+    """A job takes its node's role through instance metadata: no node of jobs has a right to the secret or its key."""
+    groups = options.one("AWS::SageMaker::Cluster")["InstanceGroups"]
+    types = {group["SlurmConfig"]["NodeType"] for group in groups}
+    assert types == {"Controller", "Compute"}
+    jobs = permissions(options, "Compute")
+    via = {"kms:ViaService": "secretsmanager.us-west-2.amazonaws.com"}
+    for action in ("GetSecretValue", "DescribeSecret", "PutSecretValue", "ListSecretVersionIds"):
+        assert not allows(jobs, Request(action=f"secretsmanager:{action}", resource=SECRET))
+    assert not allows(jobs, Request(action="kms:Decrypt", resource=KEY, context=via))
+    # and what jobs need is there as before
+    for action in ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"):
+        assert allows(jobs, Request(action=action, resource="arn:aws:ecr:us-west-2:111122223333:repository/team/train"))
 
 
 def test_the_secrets_key_decrypts_through_secrets_manager_alone(example: Assembly, options: Assembly) -> None:
@@ -284,7 +303,7 @@ def test_nodes_start_after_what_they_need(options: Assembly) -> None:
         for kind in ("AWS::IAM::ManagedPolicy", "Custom::CDKBucketDeployment")
         for key in options.of_type(kind)
     }
-    assert len(needed) == 2
+    assert len(needed) == 3
     assert needed <= after
 
 
