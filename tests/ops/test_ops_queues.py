@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from hyperpod_ray.ops.jobs import own_cluster
 from hyperpod_ray.ops.observe import gang, queues
 from hyperpod_ray.ops.observe.snapshot import Pod
 from tests.k8s.conftest import BINDINGS
+from tests.k8s.test_k8s_team_jobs import made
 
 Json = dict[str, Any]
 ITEM: Json = {
@@ -214,6 +216,42 @@ def test_a_queue_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
     asked(Status(403))
     assert "is not yours to see" in capsys.readouterr().err
+
+
+def flavor(kind: str, *resources: str, **more: Any) -> Json:
+    labels = {"node.kubernetes.io/instance-type": kind}
+    return {"name": kind, "nodeLabels": labels, "resources": [*resources], **more}
+
+
+FIVE = ("cpu", "memory", "nvidia.com/gpu", "vpc.amazonaws.com/efa", "aws.amazon.com/neurondevice")
+HEADS = flavor("ml.m5.2xlarge", *FIVE)
+COVERED: dict[str, tuple[list[Json], bool, str]] = {
+    "all five, as AWS's own": ([HEADS, flavor("ml.g5.8xlarge", *FIVE)], False, ""),
+    "no flavors, as newer versions": ([], False, ""),
+    "without EFA": (
+        [HEADS, flavor("ml.g5.8xlarge", "cpu", "memory", "nvidia.com/gpu")], False,
+        "has no quota of vpc.amazonaws.com/efa of ml.g5.8xlarge",
+    ),
+    "a topology that is not there": ([HEADS, flavor("ml.g5.8xlarge", *FIVE)], True, "has no Topology in queue"),
+    "a topology": ([HEADS, flavor("ml.g5.8xlarge", *FIVE, topology={"name": "t", "levels": []})], True, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_a_job_that_its_queue_never_admits_is_refused(name: str) -> None:
+    """What Kueue's LocalQueue says of its flavors (v1beta1, LocalQueueFlavorStatus), against what the pods request."""
+    flavors, placed, words = COVERED[name]
+    fields = {"topology": "layer-3"} if placed else {}
+    job = made(**fields)
+    queue = "hyperpod-ns-vision-localqueue"
+    listed = [{"metadata": {"name": queue}, "status": {"flavors": flavors}}]
+    target: Any = SimpleNamespace(kubernetes=SimpleNamespace(items=lambda _path: listed))
+    if not words:
+        queues.require(target, queue, namespace="n", job=job)
+        return
+    with pytest.raises(OpsError, match=re.escape(words)) as refused:
+        queues.require(target, queue, namespace="n", job=job)
+    assert refused.value.code == 2
 
 
 def test_a_follower_prints_why_it_waits_then_its_log_and_ends_with_the_drivers_code(

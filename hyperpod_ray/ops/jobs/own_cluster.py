@@ -44,7 +44,7 @@ def submit(target: Target, file: JobFile, *, name: str, wait: bool) -> int:
     code = f"{called}-code"
     manifest = ray_job(plan, live, file.job, name=called, code=code)
     if (queue := file.job.local_queue) is not None:
-        queues.require(target, queue, namespace=namespace)
+        queues.require(target, queue, namespace=namespace, job=manifest)
         if said := gang.warning(target):
             output.log(f"warning: {said}")
     maps = f"/api/v1/namespaces/{namespace}/configmaps"

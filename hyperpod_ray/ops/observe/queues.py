@@ -35,11 +35,12 @@ EVICTED = {
 }
 
 
-def require(target: Target, queue: str, *, namespace: str) -> None:
-    """Refuse a queue that does not exist: a job in it waits without an end."""
+def require(target: Target, queue: str, *, namespace: str, job: Json | None = None) -> None:
+    """Refuse a queue that does not exist, or never admits a RayJob: a job in it waits without an end."""
     where = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{namespace}/localqueues"
     try:
-        there = [item["metadata"]["name"] for item in target.kubernetes.items(where)]
+        listed = {item["metadata"]["name"]: item for item in target.kubernetes.items(where)}
+        there = list(listed)
     except Exception as error:
         if getattr(error, "status", None) == 404:
             raise OpsError(
@@ -59,6 +60,43 @@ def require(target: Target, queue: str, *, namespace: str) -> None:
             fix="correct queue, or ask for a LocalQueue in this namespace",
             code=BAD_USE,
         )
+    if job is not None:
+        _covers(listed[queue], job)
+
+
+def _covers(queue: Json, job: Json) -> None:
+    """Refuse a job that asks for what its queue's flavors do not have; newer versions of Kueue list none there."""
+    name = queue["metadata"]["name"]
+    flavors = {
+        (flavor.get("nodeLabels") or {}).get(names.INSTANCE_TYPE_LABEL): flavor
+        for flavor in (queue.get("status") or {}).get("flavors") or []
+    }
+    cluster = job["spec"]["rayClusterSpec"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    for template in [*(group["template"] for group in groups), job["spec"]["submitterPodTemplate"]]:
+        pod = template["spec"]
+        kind = (pod.get("nodeSelector") or {}).get(names.INSTANCE_TYPE_LABEL)
+        flavor = flavors.get(kind)
+        if kind is None or flavor is None:
+            continue
+        asked = {resource for container in pod["containers"] for resource in container["resources"]["requests"]}
+        if missing := sorted(asked - set(flavor.get("resources") or asked)):
+            raise OpsError(
+                f"queue '{name}' has no quota of {', '.join(missing)} of {kind}, which the job's pods request",
+                expected="a quota of each resource: Kueue never admits the job",
+                fix=f"ask an administrator for a quota of {kind} with {', '.join(missing)}",
+                code=BAD_USE,
+            )
+        placed = {names.TOPOLOGY_PREFERRED, names.TOPOLOGY_REQUIRED} & set(
+            template["metadata"].get("annotations") or {}
+        )
+        if placed and not flavor.get("topology"):
+            raise OpsError(
+                f"topology: {kind} has no Topology in queue '{name}'",
+                expected="a flavor with a Topology: Kueue never admits a job that asks for one, preferred or required",
+                fix="remove --topology, or ask an administrator for a Topology of the flavor",
+                code=BAD_USE,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,10 @@
 """What HyperPod task governance makes of teams' quotas, as a stand-in: Kueue's definitions, namespaces, queues.
 
-Kueue itself is not here: `queues` decides what its scheduler would. Names follow the service's guide; the definitions
-keep the kinds and their versions, and check nothing inside an object.
+Kueue itself is not here: nothing admits a job. Names follow the service's guide. A ClusterQueue has the shape of the
+service's own: each flavor with all five resources. The definitions keep the kinds and their versions, and Kueue's own
+rule for a queue's resources.
 https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-operate-console-ui-governance-policies.html
+https://github.com/aws/sagemaker-hyperpod-cli (examples/end_to_end_walkthrough/03-task-governance)
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 from hyperpod_ray_rules import data, names
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.aws import Aws
+from hyperpod_ray_sandbox.kubernetes.controllers.common import set_status
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 
 Json = dict[str, Any]
@@ -27,6 +30,8 @@ KINDS = {
 }
 MADE_BY = {"hyperpod-ray.sandbox/created-by": "task-governance"}
 COHORT = "hyperpod-cohort"
+NEURON_DEVICE = "aws.amazon.com/neurondevice"
+"""What the service's queues call a Neuron device."""
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
@@ -86,7 +91,7 @@ class Governance:
             yield "Namespace", "", space, {}
             yield "ClusterQueue", "", f"{space}-clusterqueue", {"spec": _cluster_queue(quota)}
             spec = {"clusterQueue": f"{space}-clusterqueue"}
-            yield "LocalQueue", space, f"{space}{names.TEAM_QUEUE_SUFFIX}", {"spec": spec}
+            yield "LocalQueue", space, f"{space}{names.TEAM_QUEUE_SUFFIX}", {"spec": spec, "status": _local(quota)}
             types |= {entry["InstanceType"] for entry in quota["ComputeQuotaConfig"].get("ComputeQuotaResources", [])}
         for kind in sorted(types):
             yield "ResourceFlavor", "", kind, {"spec": {"nodeLabels": {names.INSTANCE_TYPE_LABEL: kind}}}
@@ -104,8 +109,26 @@ class Governance:
             except ApiError as error:
                 if error.code not in (403, 409):  # a namespace that goes takes nothing new
                     raise
-        elif kind != "Namespace" and any(there.get(key) != value for key, value in item.items()):
-            self._api.modify(there, lambda current: current.update(item))
+        elif kind != "Namespace" and any(there.get(key) != value for key, value in item.items() if key != "status"):
+            own = {key: value for key, value in item.items() if key != "status"}
+            self._api.modify(there, lambda current: current.update(own))
+        if (status := item.get("status")) and (made := self._api.find(version, kind, space, name)) is not None:
+            set_status(self._api, made, lambda current: current.update(status))
+
+
+def _local(quota: Json) -> Json:
+    """Status of a LocalQueue: what a member reads of the flavors that its queue has."""
+    entries = quota["ComputeQuotaConfig"].get("ComputeQuotaResources", [])
+    return {
+        "flavors": [
+            {
+                "name": entry["InstanceType"],
+                "resources": sorted(amounts(entry)),
+                "nodeLabels": {names.INSTANCE_TYPE_LABEL: entry["InstanceType"]},
+            }
+            for entry in entries
+        ]
+    }
 
 
 def _cluster_queue(quota: Json) -> Json:
@@ -128,6 +151,9 @@ def _cluster_queue(quota: Json) -> Json:
     within = "LowerPriority" if config.get("PreemptTeamTasks", "LowerPriority") == "LowerPriority" else "Never"
     return {
         "cohortName": COHORT,
+        # without a selector a queue takes jobs of no namespace; the strategy is Kueue's default
+        "namespaceSelector": {},
+        "queueingStrategy": "BestEffortFIFO",
         "resourceGroups": [{"coveredResources": covered, "flavors": flavors}],
         "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": within},
         "fairSharing": {"weight": str(quota["ComputeQuotaTarget"].get("FairShareWeight", 0))},
@@ -147,14 +173,68 @@ def amounts(entry: Json) -> dict[str, float]:
     if part is None:
         part = max([0.0, *(value / per[key] for key, value in given.items() if value and per[key])])
     filled = {key: float(given[key] or 0) or part * per[key] for key in per}
-    device = {"nvidia": names.GPU_RESOURCE, "neuron": names.NEURON_RESOURCE}.get(str(figures.get("accelerator")))
-    made = {"cpu": filled["cpu"], "memory": filled["memory"] * 1024**3}
-    return {**made, **({device: filled["accelerators"]} if device else {})}
+    device = {"nvidia": names.GPU_RESOURCE, "neuron": NEURON_DEVICE}.get(str(figures.get("accelerator")))
+    counted = {names.GPU_RESOURCE: 0.0, NEURON_DEVICE: 0.0} | ({device: filled["accelerators"]} if device else {})
+    whole = entry.get("Count")
+    share = float(whole) if whole is not None else max((filled[key] / per[key] for key in per if per[key]), default=0.0)
+    efa = float(int(share * float(figures.get("efa", 0))))
+    return {"cpu": filled["cpu"], "memory": filled["memory"] * 1024**3, **counted, names.EFA_RESOURCE: efa}
+
+
+RULES: dict[str, Json] = {
+    "clusterqueues": {
+        "spec": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "properties": {
+                "resourceGroups": {
+                    "type": "array",
+                    "maxItems": 16,
+                    "items": {
+                        "type": "object",
+                        "required": ["coveredResources", "flavors"],
+                        "x-kubernetes-validations": [
+                            {
+                                "rule": "self.flavors.all(x, size(x.resources) == size(self.coveredResources))",
+                                "message": "flavors must have the same number of resources as the coveredResources",
+                            }
+                        ],
+                        "properties": {
+                            "coveredResources": {
+                                "type": "array", "minItems": 1, "maxItems": 64, "items": {"type": "string"},
+                            },
+                            "flavors": {
+                                "type": "array",
+                                "minItems": 1,
+                                "maxItems": 64,
+                                "items": {
+                                    "type": "object",
+                                    "required": ["name", "resources"],
+                                    "properties": {
+                                        "name": {"type": "string"},
+                                        "resources": {
+                                            "type": "array",
+                                            "minItems": 1,
+                                            "maxItems": 64,
+                                            "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                                        },
+                                    },
+                                },
+                            },
+                        },
+                    },
+                }
+            },
+        }
+    }
+}  # fmt: skip
+"""Kueue's own schema of what its rules read (v0.19.2, apis/kueue/v1beta2/clusterqueue_types.go)."""
 
 
 def definition(plural: str, kind: str, scope: str) -> Json:
     """A definition of one of Kueue's kinds that takes any object."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    anything: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    anything |= {"properties": RULES[plural]} if plural in RULES else {}
     versions = [
         {
             "name": version,

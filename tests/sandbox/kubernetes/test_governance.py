@@ -13,6 +13,7 @@ from hyperpod_ray import k8s
 from hyperpod_ray.core import load, names
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray_sandbox.kubernetes.api import Api
+from hyperpod_ray_sandbox.kubernetes.controllers import governance
 from hyperpod_ray_sandbox.kubernetes.controllers.governance import API_VERSION, Governance, amounts
 from hyperpod_ray_sandbox.kubernetes.store import Store
 from tests.k8s.conftest import BINDINGS
@@ -46,7 +47,9 @@ class Aws:
 
 
 @pytest.fixture
-def api(tmp_path: Path) -> Api:
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """An API in this process, which has no evaluator of Kueue's rules: test_hostile_team.py asks a server for them."""
+    monkeypatch.setattr(governance, "RULES", {})
     return Api(Store(tmp_path / "objects.sqlite"))
 
 
@@ -94,8 +97,37 @@ def test_parts_of_an_instance_are_filled_in_proportion() -> None:
         "cpu": 96.0,
         "memory": 1024.0 * gib,
         "nvidia.com/gpu": 4.0,
+        "aws.amazon.com/neurondevice": 0.0,
+        "vpc.amazonaws.com/efa": 16.0,
     }
-    assert amounts({"InstanceType": "ml.m5.2xlarge", "VCpu": 4}) == {"cpu": 4.0, "memory": 16.0 * gib}
+    assert amounts({"InstanceType": "ml.m5.2xlarge", "VCpu": 4}) == {
+        "cpu": 4.0, "memory": 16.0 * gib, "nvidia.com/gpu": 0.0, "aws.amazon.com/neurondevice": 0.0,
+        "vpc.amazonaws.com/efa": 0.0,
+    }  # fmt: skip
+
+
+def test_a_queue_has_the_shape_of_the_services_own(api: Api) -> None:
+    """Each flavor with the same five resources, of which the jobs' pods ask for some; as recorded by AWS."""
+    recorded = {"aws.amazon.com/neurondevice", "cpu", "memory", "nvidia.com/gpu", "vpc.amazonaws.com/efa"}
+    quota = copy.deepcopy(QUOTA)
+    quota["ComputeQuotaConfig"]["ComputeQuotaResources"].append({"InstanceType": "ml.m5.2xlarge", "Count": 1})
+    poll(api, [quota], [POLICY])
+    (queue,) = api.all(API_VERSION, "ClusterQueue")
+    (group,) = queue["spec"]["resourceGroups"]
+    assert set(group["coveredResources"]) == recorded
+    assert len(group["flavors"]) == 2
+    for flavor in group["flavors"]:
+        assert {resource["name"] for resource in flavor["resources"]} == recorded
+    assert queue["spec"]["namespaceSelector"] == {}, "absent, it selects nothing"
+    (local,) = api.all(API_VERSION, "LocalQueue")
+    assert [(one["name"], set(one["resources"])) for one in local["status"]["flavors"]] == [
+        ("ml.g5.8xlarge", recorded), ("ml.m5.2xlarge", recorded),
+    ]  # fmt: skip
+    plan = load("teams", folder=FOLDER / "examples").plan
+    for worker in plan.settings.ray.workers:
+        pod = plan.worker_resources(worker)
+        asked = {"cpu", "memory", pod.gpu_resource, *(["vpc.amazonaws.com/efa"] if pod.efa else [])}
+        assert asked <= recorded
 
 
 def test_the_teams_objects_are_taken_by_the_api_after_the_quota(api: Api) -> None:
@@ -115,4 +147,4 @@ def test_the_teams_objects_are_taken_by_the_api_after_the_quota(api: Api) -> Non
     space = api.find("v1", "Namespace", "", "hyperpod-ns-vision")
     assert space is not None
     assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    assert api.find("v1", "PersistentVolumeClaim", "hyperpod-ns-vision", names.CLAIM)
+    assert api.find("v1", "PersistentVolumeClaim", "hyperpod-ns-vision", "team-files")

@@ -26,7 +26,7 @@ from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.team_files import uid
 from hyperpod_ray.ops.jobs import job_object
-from hyperpod_ray_sandbox.kubernetes.controllers import raypods
+from hyperpod_ray_sandbox.kubernetes.controllers import governance, raypods
 from hyperpod_ray_sandbox.kubernetes.controllers.governance import KINDS, definition
 from tests.k8s.conftest import BINDINGS
 from tests.sandbox.kubernetes.test_controllers import OPERATOR
@@ -166,6 +166,23 @@ def test_the_friendly_team_trains_as_its_own_user(world: World) -> None:
         assert (context["runAsUser"], context["runAsGroup"]) == (uid(team), uid(team))
         mounted = {entry["name"]: entry["mountPath"] for entry in pod["spec"]["containers"][0]["volumeMounts"]}
         assert mounted["team-files"] == "/fsx"
+
+
+def test_kueues_own_rule_judges_the_queues(world: World) -> None:
+    """Real Kueue refuses a queue of which a flavor lacks a resource that another has."""
+    plan = world.plan
+    quotas = [{"InstanceType": entry.type, "Count": entry.instances} for entry in plan.settings.teams[0].quota]
+    config = {"ComputeQuotaTarget": {"TeamName": "x"}, "ComputeQuotaConfig": {"ComputeQuotaResources": quotas}}
+    queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "good"},
+             "spec": governance._cluster_queue(config)}  # fmt: skip
+    path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
+    code, answer = world.ask(ADMINISTRATOR, "POST", path, queue)
+    assert code == 201, answer
+    wrong = copy.deepcopy({**queue, "metadata": {"name": "wrong"}})
+    wrong["spec"]["resourceGroups"][0]["flavors"][0]["resources"].pop()
+    code, answer = world.ask(ADMINISTRATOR, "POST", path, wrong)
+    assert code == 422
+    assert "flavors must have the same number of resources as the coveredResources" in answer["message"]
 
 
 # --- what a member may ask for ---------------------------------------------------------------------------------------
