@@ -14,6 +14,7 @@ from tests.ops.world import World
 
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
+MANAGER = "system:serviceaccount:kueue-system:kueue-controller-manager"
 KUEUE = f"/apis/{names.QUEUE_API_VERSION}"
 
 
@@ -23,6 +24,13 @@ class QueueStandIn:
     def __init__(self, world: World) -> None:
         self._world = world
         self._admitted: dict[str, float] = {}
+        # Kueue's own rights come with the add-on; only its user starts a RayJob of a team
+        binding = {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "kueue"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MANAGER}],
+        }  # fmt: skip
+        world.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
 
     def settle(self) -> None:
         """Do what the stand-in decides, until it decides nothing; then say why the rest waits."""
@@ -37,7 +45,7 @@ class QueueStandIn:
             self._admitted[decision.admit] = float(len(self._admitted))
             self._note(jobs[decision.admit], "True", "QuotaReserved", "")
             path = f"/apis/ray.io/v1/namespaces/{space_of(jobs[decision.admit])}/rayjobs/{decision.admit}"
-            self._world.request("PATCH", path, {"spec": {"suspend": False}}, content_type=MERGE)
+            self._world.request("PATCH", path, {"spec": {"suspend": False}}, content_type=MERGE, user=MANAGER)
         state = Cohorts(queues, workloads)
         for one in workloads:
             if one.admitted is None:

@@ -342,17 +342,24 @@ class World:
         done = kubectl.run("kubectl", ["apply", "-f", "-"], environment=environment, stdin=text)
         assert done.returncode == 0, done.stderr
 
-    def request(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Json:
+    def request(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", user: str = ""
+    ) -> Json:
+        """A request as the administrator, or as a user whom they impersonate."""
         import ssl
 
         config = yaml.safe_load(Path(self.running.kubeconfig).read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        cluster, own = config["clusters"][0]["cluster"], config["users"][0]["user"]
         context = ssl.create_default_context(cafile=cluster["certificate-authority"])
         request = urllib.request.Request(  # noqa: S310
             cluster["server"] + path,
             data=None if body is None else json.dumps(body).encode(),
             method=method,
-            headers={"Authorization": f"Bearer {user['token']}", "Content-Type": content_type},
+            headers={
+                "Authorization": f"Bearer {own['token']}",
+                "Content-Type": content_type,
+                **({"Impersonate-User": user} if user else {}),
+            },
         )
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)

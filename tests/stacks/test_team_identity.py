@@ -189,6 +189,6 @@ def test_the_jobs_checks_know_the_teams_places(folder: Path) -> None:
         assert "may not write" in message and "teams[0].access.s3" in message
     (message,) = said(secrets={"TOKEN": f"{SECRET}standing-AbCdEf"})
     assert "teams[0].access.secret_arns" in message
-    assert [entry.prefix for entry in as_team(plan, vision).settings.ray.access.s3 if entry.bucket == "outputs"] == [
-        "teams/vision/"
-    ]
+    access = as_team(plan, vision).settings.ray.access
+    assert access is not None
+    assert [entry.prefix for entry in access.s3 if entry.bucket == "outputs"] == ["teams/vision/"]

@@ -173,7 +173,7 @@ def test_kueues_own_rule_judges_the_queues(world: World) -> None:
     plan = world.plan
     quotas = [{"InstanceType": entry.type, "Count": entry.instances} for entry in plan.settings.teams[0].quota]
     config = {"ComputeQuotaTarget": {"TeamName": "x"}, "ComputeQuotaConfig": {"ComputeQuotaResources": quotas}}
-    queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "good"},
+    queue: Json = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "good"},
              "spec": governance._cluster_queue(config)}  # fmt: skip
     path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
     code, answer = world.ask(ADMINISTRATOR, "POST", path, queue)
