@@ -113,7 +113,7 @@ def _persistent_volume(
             ),
             csi=k8s.CsiPersistentVolumeSource(
                 driver=CSI_DRIVER,
-                # volumes of one pod differ in their handles; the driver asks FSx by it for volumes that it made
+                # volumes of one pod differ in their handles; the driver asks FSx by it for volumes that it created
                 volume_handle=f"{bindings.file_system_id}{folder}",
                 volume_attributes={
                     "dnsname": bindings.file_system_dns_name,

@@ -19,7 +19,7 @@ def access_of(plan: Plan, team: Team) -> RayAccess:
     """Buckets, keys, secrets and MLflow server of a team.
 
     Default: of `ray.access`, what is for reading, and below each prefix for writing a folder of the team's own. No
-    secret and no MLflow server: neither knows teams. An entry for reading that has other teams' folders is left out; a
+    secret and no MLflow server: neither knows teams. An entry for reading that has other teams' folders is omitted; a
     rule refuses such a file.
     """
     if team.access is not None:
