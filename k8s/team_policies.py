@@ -77,7 +77,8 @@ def _queued(spaces: list[str]) -> dict[str, Any]:
 
     Kueue counts a RayJob and takes its RayCluster as counted, by the owner that the RayCluster names: one that a member
     created with such an owner, or to which they added workers, would run beyond every quota. So only the operator
-    creates and changes those. What a member writes into a RayJob that runs would be in its next cluster. So it does not change.
+    creates and changes those. What a member writes into a RayJob that runs would be in its next cluster. So it does not
+    change.
     https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/raycronjob_controller.go
     https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobframework/reconciler.go
     """
