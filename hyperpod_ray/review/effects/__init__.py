@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperpod_ray.review.effects import alarms, eks, general, hyperpod, kubernetes, rights, slurm, storage, teams
+from hyperpod_ray.review.effects import alarms, eks, general, hyperpod, kubernetes, rights, slurm, storage, team_files, teams
 
 RULES = (
     general.find,
@@ -11,6 +11,7 @@ RULES = (
     eks.find,
     kubernetes.find,
     teams.find,
+    team_files.find,
     slurm.find,
     alarms.find,
     rights.find,
