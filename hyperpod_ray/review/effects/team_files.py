@@ -101,7 +101,7 @@ def _moves(team: str, folder: str, where: str, *, late: bool) -> Row:
         code="team-folder-moves",
         what=f"folder {folder}",
         change=f"{folder} → {TEAMS_FOLDER}/{team}/{folder}",
-        consequence="Nothing moves: the team has its folder already. The volume-owner Job fails where the folder is there."
+        consequence="Nothing moves: the team has its folder already. The volume-owner Job fails where one is there."
         if late
         else "It is renamed in the file system, and all of it gets the team's user. Jobs of others that use it fail.",
         unavailable="" if late else f"{names.MOUNT_PATH}/{folder} for everybody but the team",
