@@ -112,7 +112,10 @@ def test_an_object_of_somebody_else_is_refused_and_stays(
         assert f"{obj['kind']} {obj['metadata']['name']} is there already" in said
         assert objects(client) == before
     finally:
-        client.send(Step("DELETE", f"{path}/{obj['metadata']['name']}", ""))
+        mine = f"{path}/{obj['metadata']['name']}"
+        client.send(Step("DELETE", mine, ""))
+        # a namespace goes a moment later, and the next test compares what is there
+        cluster.until(lambda: client.send(Step("GET", mine, ""))[0] == 404, "gone")
 
 
 def test_an_object_of_a_cases_name_is_left_as_it_is(cluster: Any) -> None:
