@@ -6,21 +6,21 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from hyperpod_ray_training.batches import Position
 from hyperpod_ray_training.resumable import Resumable
 from hyperpod_ray_training.run import Run
 from hyperpod_ray_training.spares import warm_up
+from hyperpod_ray_training.state import module_of
 
 
 class Rehearsed(Resumable):
     """What a spare gets while it rehearses the loop: two steps from 0, nothing restored, nothing written."""
 
-    def __init__(self, run: Run, *, model: torch.nn.Module, **_: Any) -> None:
+    def __init__(self, run: Run, *, model: Any, **_: Any) -> None:
         self.run, self.settings, self.position = run, run.settings, Position()
-        self.device = next(model.parameters()).device
+        self.device = next(module_of(model).parameters()).device
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.generation, self.memory = None, None
 

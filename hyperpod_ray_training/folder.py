@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import re
 import time
 import zlib
@@ -111,8 +110,9 @@ class RunFolder:
 
     def files_of(self, name: str) -> dict[str, int]:
         """File name to least length, from the checkpoint's `.metadata`."""
-        with self.fs.open(self.at(name, METADATA), "rb") as stream:
-            metadata = pickle.load(stream)  # noqa: S301 - DCP's own format; the folder is as trusted as the code
+        from hyperpod_ray_training.metadata import read  # imports torch
+
+        metadata = read(self.fs.cat_file(self.at(name, METADATA)))
         ends: dict[str, int] = {}
         for info in metadata.storage_data.values():
             ends[info.relative_path] = max(ends.get(info.relative_path, 0), info.offset + info.length)

@@ -11,6 +11,7 @@ from typing import Any
 import ray.train
 import torch.distributed.checkpoint as dcp
 
+from hyperpod_ray_training import checkpoint
 from hyperpod_ray_training.errors import InputError, Unrecoverable
 from hyperpod_ray_training.folder import Found, RunFolder
 from hyperpod_ray_training.journal import Journal, log
@@ -145,15 +146,26 @@ class Restorer:
             trouble = self.ranks.first_of_all(trouble)
         if trouble:
             return trouble, 0
-        state: dict[str, Any] = {}
+        step = 0
         try:
             reader = self.tier.reader(folder, name) if self.tier is not None else reader_for(folder, name)
-            state = self.state.to_fill(reader.read_metadata())
-            dcp.load(state, storage_reader=reader, process_group=self.ranks.patient)
+            metadata, group = reader.read_metadata(), self.ranks.patient
+            step = checkpoint.load(
+                self.state, metadata, self.ranks,
+                lambda state: dcp.load(state, storage_reader=reader, process_group=group),
+                strict=self.run.settings.strict, say=self._say,
+            )  # fmt: skip
+        except checkpoint.MisfitError as error:
+            raise checkpoint.refused(folder.at(name), str(error)) from None
         except DCP_ERRORS as error:
             trouble = " ".join(reasons(error))
         trouble = self.ranks.first_of_all(trouble)
-        return (trouble, 0) if trouble else (None, self.state.fill(state))
+        return (trouble, 0) if trouble else (None, step)
+
+    def _say(self, text: str) -> None:
+        if self.ranks.rank == 0:
+            log(f"restore: {text}")
+        self.journal.event("note", message=text)
 
     def _restored(self, folder: RunFolder, found: Found, step: int, seconds: float) -> Restored:
         about = self.ranks.from_rank_zero(folder.about(found.name) if self.ranks.rank == 0 else None)

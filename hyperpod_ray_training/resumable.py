@@ -21,7 +21,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ import ray.train
 import torch
 import torch.distributed as dist
 from ray.train import Checkpoint, CheckpointUploadMode
-from torch.distributed.checkpoint.stateful import Stateful
 
 from hyperpod_ray_training import hangs, rng, torchrun
 from hyperpod_ray_training.draining import NONE, DrainWatch
@@ -63,12 +62,15 @@ class Resumable(Looping):
 
     Args:
         run: What the driver described; in the loop it is `config["run"]`.
-        model: The module, plain, DDP or FSDP2 (`fully_shard`); wrap it first.
-        optimizer: Its optimizer.
-        extra: Further state by name, each with `state_dict` and `load_state_dict`: a scheduler, a `GradScaler`, an
-            `AveragedModel`. Tensors may be sharded as the model's; the rest is the same on every rank.
-        per_rank: State by name that each rank has its own of, any that can be pickled: `Values` of the loop. It is left
-            out where another number of ranks takes the run up.
+        model: The module, plain, DDP or FSDP2 (`fully_shard`), or several in a list or mapping; wrap it first. All its
+            parameters and buffers are saved.
+        optimizer: Its optimizer, several in a list or mapping, or a container of them.
+        extra: Further state by name: what has `state_dict` and `load_state_dict` (a scheduler, a `GradScaler`, an
+            `AveragedModel`), a tensor, or a list, dict or deque. What differs by rank is saved for each.
+        per_rank: State by name that each rank has its own of, any that can be pickled: `Values` of the loop, a
+            generator, a replay buffer. It is omitted where another number of ranks takes the run up.
+        recomputed: Tensors, generators and objects that the loop keeps and that need not come back after a fault,
+            such as the figures of a progress bar; names of the loop's variables count too.
 
     Needs a process group; in Ray's local mode without torchrun it makes one of a single process. Works with and
     without `with`: a loop that `Run.fit` started leaves it at its end.
@@ -86,10 +88,11 @@ class Resumable(Looping):
         self,
         run: Run,
         *,
-        model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        extra: Mapping[str, Stateful] | None = None,
-        per_rank: Mapping[str, Stateful] | None = None,
+        model: torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, torch.nn.Module],
+        optimizer: Any,
+        extra: Mapping[str, Any] | None = None,
+        per_rank: Mapping[str, Any] | None = None,
+        recomputed: Sequence[Any] = (),
     ) -> None:
         ensure_process_group()
         self.run, self.settings = run, run.settings

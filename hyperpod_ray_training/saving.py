@@ -14,6 +14,8 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
+import hyperpod_ray_training as resilience
+from hyperpod_ray_training.checkpoint import FORMAT, to_save
 from hyperpod_ray_training.errors import Unrecoverable
 from hyperpod_ray_training.faults import FaultHooks
 from hyperpod_ray_training.folder import ABOUT, RunFolder, checkpoint_name
@@ -100,7 +102,16 @@ class Saver:
         if self.ranks.rank == 0:
             try:
                 self.folder.note(
-                    name, ABOUT, {"step": step, "world": self.ranks.world, "metrics": metrics, "t": time.time()}
+                    name,
+                    ABOUT,
+                    {
+                        "step": step,
+                        "world": self.ranks.world,
+                        "metrics": metrics,
+                        "t": time.time(),
+                        "format": FORMAT,
+                        "version": resilience.__version__,
+                    },
                 )
             except OSError as error:  # the writers will fail on the same disk, and all ranks will hear of it
                 log(f"{self.folder.at(name, ABOUT)}: {error.strerror or error}")
@@ -111,7 +122,7 @@ class Saver:
         future: Future[Any] = Future()
         group = self.ranks.patient
         try:
-            content = self.state.to_save(step)
+            content = to_save(self.state, step, self.ranks)
             if self.run.async_save:
                 future = cast(
                     "Future[Any]",

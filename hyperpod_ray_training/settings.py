@@ -70,6 +70,8 @@ class Settings:
             0 = the run's `save_every_steps` holds.
         verify_checksums: Check the CRC-32 of every shard before a restore (each rank reads its share of the files);
             False checks presence and size only.
+        strict: Refuse a run whose loop keeps state that no copy holds, and a checkpoint of another state; False warns
+            and continues.
     """
 
     health_check_interval_s: float = 0.5
@@ -103,6 +105,7 @@ class Settings:
     hang_steps: float = 6.0
     memory_every_steps: int = 1
     verify_checksums: bool = True
+    strict: bool = True
 
     def __post_init__(self) -> None:
         wrong = []

@@ -1,34 +1,53 @@
-"""What a checkpoint holds: model, optimizer, further state by name, the step, the place in the data, random numbers.
+"""What a run must keep from step to step: one registry, read by the checkpoints and by the copies in memory.
 
-Random numbers, the place in a loader that knows its own, and `per_rank` are different on each rank. A checkpoint taken
-up by another number of ranks fits none of them there: they are omitted.
+Tensors have names, `SECTION.NAME`: `model` (parameters and persistent buffers), `buffers` (the others), `optimizer`,
+`gradients` (where the loop keeps them over a step) and `extra`. What is no tensor is in `trees`, one for each optimizer
+and each state by name, with marks where tensors belong.
+
+Random numbers, the place in a loader that knows its own, and `per_rank` are different on each rank.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.metadata import Metadata
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch import nn
 from torch.distributed.checkpoint.stateful import Stateful
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
-from hyperpod_ray_training import rng
 from hyperpod_ray_training.batches import Position
+from hyperpod_ray_training.errors import InputError
+from hyperpod_ray_training.optimizers import OptimizerState, optimizers_of
+from hyperpod_ray_training.stateful import held_by, stateful
+from hyperpod_ray_training.trees import Mark, join, sharded, split
 
-_RNG, _OWN, _DATA = "rng", "own", "data"
+MODEL, BUFFERS, OPTIMIZER, GRADIENTS, EXTRA = "model", "buffers", "optimizer", "gradients", "extra"
+_MODULES = "(modules)"
+"""Name of the tree of what modules save beside parameters and buffers (`get_extra_state`, packed weights)."""
+_WRAPPED = {"_orig_mod", "_checkpoint_wrapped_module"}
+
+
+@dataclass
+class Content:
+    """A moment of the state: tensors by name (the live ones, not copies), and trees."""
+
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    trees: dict[str, Any] = field(default_factory=dict)
 
 
 class TrainingState:
     """The live objects of one rank.
 
     Args:
-        model: The module as the loop uses it.
-        optimizer: Its optimizer.
-        extra: Further state by name.
-        per_rank: State by name that each rank has its own of; any picklable.
+        model: The module as the loop uses it, or several in a mapping or list.
+        optimizer: Its optimizer, several, or a container of them.
+        extra: Further state by name; optimizers among it count as such.
+        per_rank: State by name that each rank has its own of.
         rank: This rank.
         world: Number of ranks.
     """
@@ -36,17 +55,195 @@ class TrainingState:
     def __init__(
         self,
         *,
-        model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        extra: Mapping[str, Stateful],
-        per_rank: Mapping[str, Stateful],
+        model: Any,
+        optimizer: Any,
+        extra: Mapping[str, Any],
+        per_rank: Mapping[str, Any],
         rank: int,
         world: int,
     ) -> None:
-        self.model, self.optimizer, self.extra, self.per_rank = model, optimizer, dict(extra), dict(per_rank)
+        self.model = module_of(model)
+        refuse_sharded_by_fsdp1(self.model)
+        optimizers = optimizers_of(optimizer)
+        named = {name: value for name, value in extra.items() if _is_optimizer(value)}
+        for name, value in named.items():
+            known = {id(one) for one in optimizers.values()}
+            optimizers |= {name if not inner else f"{name}-{inner}": one
+                           for inner, one in optimizers_of(value).items() if id(one) not in known}  # fmt: skip
+        self.optimizers = {
+            name: OptimizerState(one, f"{OPTIMIZER}.{name}" if name else OPTIMIZER) for name, one in optimizers.items()
+        }
+        rest = {name: value for name, value in extra.items() if name not in named}
+        generators = {name: value for name, value in rest.items() if isinstance(value, torch.Generator)}
+        self.extra: dict[str, Stateful] = {
+            name: stateful(f"extra[{name!r}]", value) for name, value in rest.items() if name not in generators
+        }
+        # a generator is of one process, wherever it was named
+        self.per_rank: dict[str, Stateful] = {
+            name: stateful(f"per_rank[{name!r}]", value) for name, value in {**generators, **per_rank}.items()
+        }
         self.rank, self.world, self.position = rank, world, Position()
-        self.device = next(model.parameters()).device
+        self.gradients = True
+        """Whether gradients outlive a step; until a watched step has shown that they do not, they count as state."""
+        first = next(self.model.parameters(), None)
+        if first is None:
+            raise InputError("model: no parameters", expected="a module that is trained", fix="give the model itself")
+        self.device = first.device
         self.seed = torch.initial_seed()
+        modules = _BesideTensors(self.model)
+        if modules.names:
+            self.extra[_MODULES] = modules
+
+    # ---- what there is ----
+
+    def named(self) -> dict[str, torch.Tensor]:
+        """Every parameter and buffer of the model by its full name; a shared one under each of its names."""
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):  # a forward without a backward leaves the root unsharded
+                module.reshard()
+        named: dict[str, torch.Tensor] = {}
+        for prefix, module in _clean(self.model):
+            for name, parameter in module._parameters.items():
+                if parameter is not None:
+                    named[f"{MODEL}.{prefix}{name}"] = parameter
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    section = BUFFERS if name in module._non_persistent_buffers_set else MODEL
+                    named[f"{section}.{prefix}{name}"] = buffer
+        return named
+
+    def trained(self) -> list[torch.Tensor]:
+        """The parameters of the optimizers, each once."""
+        return list({id(one): one for each in self.optimizers.values() for one in each.parameters()}.values())
+
+    def content(self) -> Content:
+        """This moment. Names come in the same order in every process that runs the same script."""
+        content, seen = Content(), set()
+        known: dict[int, str] = {}
+        for name, tensor in self.named().items():
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                known[id(tensor)] = name.partition(".")[2]
+                content.tensors[name] = tensor.detach()
+        for name, optimizer in self.optimizers.items():
+            named = optimizer.by_name(known)
+            for own, parameter in named.items():
+                if id(parameter) not in seen:  # a parameter that no module has, such as a learned temperature
+                    seen.add(id(parameter))
+                    content.tensors[f"{optimizer.section}.{own}"] = parameter.detach()
+            content.trees[f"{OPTIMIZER}.{name}"] = optimizer.take(named, content.tensors)
+        if self.gradients:
+            for name, parameter in self._with_gradients().items():
+                if parameter.grad is not None:
+                    content.tensors[name] = parameter.grad.detach()
+        for name, value in self.extra.items():
+            content.trees[f"{EXTRA}.{name}"] = split(value.state_dict(), f"{EXTRA}.{name}", content.tensors)
+        return content
+
+    def _with_gradients(self) -> dict[str, torch.Tensor]:
+        """The parameters that may have a gradient, by the gradient's name."""
+        known = {id(tensor): name.partition(".")[2] for name, tensor in reversed(self.named().items())}
+        parameters = {f"{GRADIENTS}.{name}": one for each in self.optimizers.values()
+                      for name, one in each.by_name(known).items()}  # fmt: skip
+        others = [one for one in self.model.parameters() if one.requires_grad]
+        return {f"{GRADIENTS}.{known[id(one)]}": one for one in others} | parameters
+
+    def held(self) -> list[Any]:
+        """Every tensor and generator that a copy has, or that somebody who is asked for a state answers for."""
+        everything: list[Any] = [*self.content().tensors.values(), *self.trained()]
+        for value in [*self.extra.values(), *self.per_rank.values()]:
+            everything += held_by(value)
+            everything += held_by(value.state_dict())
+        everything += [one for each in self.position.generators.values() for one in each]
+        return everything
+
+    # ---- back ----
+
+    def unlike(self, names: Iterable[str], trees: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> str:
+        """What of a saved state does not fit these objects, by name and with the line to change; empty where it fits.
+
+        Args:
+            names: Of the saved tensors.
+            trees: The saved trees.
+            shapes: Of the saved tensors: all parts together.
+        """
+        names = list(names)
+        live = self.named()
+        known = {id(tensor): name.partition(".")[2] for name, tensor in reversed(live.items())}
+        wrong = [f"{name} is saved, and nothing takes it" for name in names if self._nobody_takes(name, live, trees)]
+        saved = set(names)
+        groups: dict[int, set[str]] = {}
+        for name, tensor in live.items():
+            groups.setdefault(id(tensor), set()).add(name)
+        wrong += [f"{min(alike)} is not saved" for alike in groups.values()
+                  if not alike & saved and any(name.startswith(f"{MODEL}.") for name in alike)]  # fmt: skip
+        wrong += [f"{name} is saved as {list(shapes[name])}, and is {list(live[name].shape)} now" for name in names
+                  if name in live and tuple(live[name].shape) != tuple(shapes[name])]  # fmt: skip
+        here = {f"{OPTIMIZER}.{name}" for name in self.optimizers} | {f"{EXTRA}.{name}" for name in self.extra}
+        wrong += [f"{name} is saved, and nothing takes it" for name in trees if name not in here]
+        wrong += [f"{name} is not saved" for name in sorted(here) if name not in trees]
+        for name, optimizer in self.optimizers.items():
+            tree = trees.get(f"{OPTIMIZER}.{name}")
+            reason = "" if tree is None else optimizer.unlike(optimizer.by_name(known), tree)
+            wrong += [reason] if reason else []
+        return "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if len(wrong) > 8 else "")
+
+    def _nobody_takes(self, name: str, live: Mapping[str, torch.Tensor], trees: Mapping[str, Any]) -> bool:
+        section, _, own = name.partition(".")
+        if section in {MODEL, BUFFERS}:
+            return name not in live
+        return section not in {OPTIMIZER, EXTRA, GRADIENTS}
+
+    def taker(self, mark: Mark) -> torch.Tensor | None:
+        """A live tensor that is laid out over the ranks as the saved one was, for one that is sharded."""
+        live = self.named()
+        section, _, own = mark.name.partition(".")
+        for name in (mark.name, f"{MODEL}.{own}"):
+            if isinstance(live.get(name), DTensor):
+                return live[name]
+        like = [one for name, one in live.items() if f".{name.partition('.')[2]}." in f".{own}."]
+        shards = [one for one in [*like, *live.values()] if isinstance(one, DTensor)]
+        same = [one for one in shards if tuple(one.shape) == mark.whole]
+        return next(iter([*same, *shards]), None)
+
+    def fill(self, content: Content) -> None:
+        """Take over a saved moment: tensors are this rank's parts, or sharded as the live ones."""
+        live = self.named()
+        known = {id(tensor): name.partition(".")[2] for name, tensor in reversed(live.items())}
+        with torch.no_grad():
+            for name, tensor in content.tensors.items():
+                if name in live:
+                    _put(live[name], tensor)
+            for name, optimizer in self.optimizers.items():
+                named = optimizer.by_name(known)
+                for own, parameter in named.items():
+                    if f"{optimizer.section}.{own}" in content.tensors:
+                        _put(parameter, content.tensors[f"{optimizer.section}.{own}"])
+                optimizer.fill(named, content.trees[f"{OPTIMIZER}.{name}"], content.tensors)
+            for name, parameter in self._with_gradients().items():
+                parameter.grad = None
+                if name in content.tensors:
+                    gradient = torch.empty_like(parameter)
+                    _put(gradient, content.tensors[name])
+                    parameter.grad = gradient
+        for name, value in self.extra.items():
+            tree = content.trees[f"{EXTRA}.{name}"]
+            current: dict[str, torch.Tensor] = {}
+            split(value.state_dict(), f"{EXTRA}.{name}", current)
+            value.load_state_dict(join(tree, lambda mark, now=current: self._extra(mark, content.tensors, now)))
+
+    def _extra(self, mark: Mark, tensors: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        part, like = tensors[mark.name], now.get(mark.name)
+        if mark.device != "cpu" and part.device.type == "cpu":
+            part = part.to(self.device if like is None else like.device)
+        return sharded(part, mark, like if isinstance(like, DTensor) else self.taker(mark))
+
+    def forget(self) -> None:
+        """Drop what a copy that did not fit may have left in the optimizers."""
+        for optimizer in self.optimizers.values():
+            optimizer.optimizer.state.clear()
+
+    # ---- of this rank alone ----
 
     def own(self) -> dict[str, Any]:
         """What this rank alone has."""
@@ -67,53 +264,87 @@ class TrainingState:
             if own is not None and key in own["per_rank"]:
                 value.load_state_dict(own["per_rank"][key])
 
-    def to_save(self, step: int) -> dict[str, Any]:
-        """The state as torch's distributed checkpoint takes it; each rank adds its random numbers under its own key."""
-        model, optimizer = get_state_dict(self.model, self.optimizer)
-        extra = {key: value.state_dict() for key, value in self.extra.items()}
-        return {
-            "model": model,
-            "optimizer": optimizer,
-            "extra": extra,
-            "step": step,
-            _DATA: self.shared(),
-            _OWN: {_key(self.rank): pickle.dumps(self.own())},
-            _RNG: {_key(self.rank): rng.capture(self.device)},
-        }
-
-    def to_fill(self, saved: Metadata) -> dict[str, Any]:
-        """Where a checkpoint is loaded into. Random numbers are asked for only where they fit this rank."""
-        state = self.to_save(0)
-        if saved_world(saved) != self.world:
-            del state[_RNG], state[_OWN]
-        # an older version of this library notes less of the place in the data
-        state[_DATA] = {key: value for key, value in state[_DATA].items() if _noted(saved, key)}
-        return state
-
-    def fill(self, state: Mapping[str, Any]) -> int:
-        """Take over a loaded state and return its step. The random numbers come last: the rest may draw some."""
-        set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
-        for key, value in self.extra.items():
-            value.load_state_dict(state["extra"][key])
-        step = int(state["step"])
-        own = state[_OWN][_key(self.rank)] if _OWN in state else None
-        self.fill_own(state[_DATA], None if own is None else pickle.loads(own))  # noqa: S301 - the run's own checkpoint
-        if _RNG in state:
-            rng.restore(state[_RNG][_key(self.rank)], self.device)
-        else:
-            rng.reseed(seed=self.seed, step=step, rank=self.rank)
-        return step
+    def unlike_own(self, own: Mapping[str, Any] | None) -> str:
+        """The same as `unlike`, of what this rank alone has."""
+        if own is None:
+            return ""
+        saved, here = set(own["per_rank"]), set(self.per_rank)
+        wrong = [f"per_rank[{name!r}] is saved, and nothing takes it" for name in sorted(saved - here)]
+        return "; ".join(wrong + [f"per_rank[{name!r}] is not saved" for name in sorted(here - saved)])
 
 
-def saved_world(metadata: Metadata) -> int:
-    """How many ranks' random numbers a checkpoint holds."""
-    return sum(1 for key in metadata.state_dict_metadata if key.startswith(f"{_RNG}.{_key('')}"))
+def module_of(model: Any) -> nn.Module:
+    """A model, or several as one; InputError for what is none."""
+    several = list(model.values()) if isinstance(model, Mapping) else model
+    if isinstance(several, (list, tuple)) and several and all(isinstance(one, nn.Module) for one in several):
+        return nn.ModuleDict(dict(model)) if isinstance(model, Mapping) else nn.ModuleList(several)
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"model: {type(model).__name__}", expected="a torch.nn.Module, or several", fix="give the model itself"
+        )
+    return model
 
 
-def _noted(saved: Metadata, key: str) -> bool:
-    """Whether a checkpoint has this part of the place in the data."""
-    return f"{_DATA}.{key}" in saved.state_dict_metadata
+def refuse_sharded_by_fsdp1(model: nn.Module) -> None:
+    """InputError for FSDP1, whose parameters are pieces of a flat one that nobody else can read."""
+    if any(isinstance(module, FullyShardedDataParallel) for module in model.modules()):
+        raise InputError(
+            "model: FullyShardedDataParallel (FSDP1), whose state no checkpoint can take up in parts",
+            expected="a plain, DDP or FSDP2 module",
+            fix="use fully_shard(model) from torch.distributed.fsdp instead of FSDP(model)",
+        )
 
 
-def _key(rank: int | str) -> str:
-    return f"rank-{rank}"
+def _is_optimizer(value: Any) -> bool:
+    if isinstance(value, torch.optim.Optimizer):
+        return True
+    return hasattr(type(value), "step") and isinstance(getattr(value, "optimizer", None), torch.optim.Optimizer) and (
+        not isinstance(value, torch.optim.lr_scheduler.LRScheduler) and hasattr(value, "param_groups")
+    )  # fmt: skip
+
+
+def _clean(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Every module with the prefix of its names: DDP, torch.compile and checkpointing add no part of their own."""
+    done: set[tuple[int, str]] = set()
+
+    def walk(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+        if (id(module), prefix) in done:
+            return
+        done.add((id(module), prefix))
+        yield prefix, module
+        for name, child in module._modules.items():
+            if child is not None:
+                hidden = name in _WRAPPED or (name == "module" and isinstance(module, DistributedDataParallel))
+                yield from walk(child, prefix if hidden else f"{prefix}{name}.")
+
+    return walk(model, "")
+
+
+def _put(live: torch.Tensor, saved: torch.Tensor) -> None:
+    """Content into a live tensor: this rank's part, or a tensor sharded alike."""
+    part = live._local_tensor if isinstance(live, DTensor) and not isinstance(saved, DTensor) else live
+    part.copy_(saved)
+
+
+class _BesideTensors:
+    """What modules save that is neither parameter nor buffer: `get_extra_state`, packed weights."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.names = list(self._state())
+
+    def _state(self) -> dict[str, Any]:
+        plain = {name for name, _ in self.model.named_parameters(remove_duplicate=False)}
+        plain |= {name for name, _ in self.model.named_buffers(remove_duplicate=False)}
+        inner = self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
+        return {name: value for name, value in inner.state_dict().items()
+                if name not in plain and f"module.{name}" not in plain}  # fmt: skip
+
+    def state_dict(self) -> dict[str, Any]:
+        """By the name that the module gives it."""
+        return self._state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Each module takes its own."""
+        inner = self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
+        inner.load_state_dict(state, strict=False)

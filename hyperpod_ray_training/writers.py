@@ -17,13 +17,14 @@ from typing import Any
 import torch
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter, StorageReader, StorageWriter
 from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, FsspecWriter
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.storage import WriteResult
 
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.faults import FaultHooks
-from hyperpod_ray_training.folder import CHECKSUMS, RunFolder
+from hyperpod_ray_training.folder import CHECKSUMS, METADATA, RunFolder
+from hyperpod_ray_training.metadata import read
 
 WRITERS = ("auto", "shared", "fsspec", "tiered")
 
@@ -147,6 +148,31 @@ def writer_for(*, kind: str, folder: RunFolder, name: str, rank: int, hooks: Fau
     return writer
 
 
+class _Reading:
+    """Mixed into a DCP reader: its metadata names nothing but what DCP writes."""
+
+    folder: RunFolder
+    name: str
+    load_id: str
+
+    def read_metadata(self, *_: Any, **__: Any) -> Metadata:
+        """The checkpoint's `.metadata`."""
+        content = read(self.folder.fs.cat_file(self.folder.at(self.name, METADATA)))
+        content.storage_meta = content.storage_meta or StorageMeta()
+        content.storage_meta.load_id = self.load_id
+        return content
+
+
+class SharedReader(_Reading, FileSystemReader):
+    """Reads from a mounted file system."""
+
+
+class ObjectReader(_Reading, FsspecReader):
+    """Reads through fsspec."""
+
+
 def reader_for(folder: RunFolder, name: str) -> StorageReader:
     """A DCP storage reader for one checkpoint of the run's folder."""
-    return FileSystemReader(folder.at(name)) if folder.local else FsspecReader(f"{folder.url}/{name}")
+    reader = SharedReader(folder.at(name)) if folder.local else ObjectReader(f"{folder.url}/{name}")
+    reader.folder, reader.name = folder, name
+    return reader

@@ -79,7 +79,7 @@ class Memory:
         self.store.only(-1, set())
         if self.store.saved_step < 0:
             raise RuntimeError(f"the copy of step {step} cannot be loaded, and there is no checkpoint") from problem
-        self.snapshot.optimizer.state.clear()  # a checkpoint is loaded into an optimizer without state
+        self.snapshot.state.forget()
         return None
 
     def _on_any_rank(self, here: bool) -> bool:
@@ -108,8 +108,8 @@ def memory_of(
     generation.quiet_groups = {quiet, group}
     if not settings.memory_every_steps:
         return None
-    snapshot = Snapshot(state)
-    replicas = replicas_among(state.model, state.optimizer, generation.nodes) or ()
+    replicas = replicas_among(state, generation.nodes) or ()
+    snapshot = Snapshot(state, replicas=bool(replicas))
     room.check(
         snapshot.expected_bytes(), nodes=generation.nodes, rank=state.rank, replicas=bool(replicas),
         held=generation.store.bytes, tell=generation.number == 0 and state.rank == 0,

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares.snapshot import numbers_of, own_part
 from hyperpod_ray_training.spares.store import Store
+from hyperpod_ray_training.state import TrainingState
 
 Inventory = Sequence[tuple[int, int]]
 LONG_WAIT_S = 2.0
@@ -74,26 +75,33 @@ def newest_whole(
     return None
 
 
-def replicas_among(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, nodes: Sequence[str]
-) -> list[list[int]] | None:
+def replicas_among(state: TrainingState, nodes: Sequence[str]) -> list[list[int]] | None:
     """Of each rank, the others with the same tensors; None where some rank has none on another node.
 
-    Known are DDP, where all have the same, and parameters that `fully_shard` replicates over a dimension of the mesh.
+    Known are DDP, where it keeps every trained parameter the same, and parameters that `fully_shard` replicates over a
+    dimension of the mesh.
     """
     world = len(nodes)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if hasattr(optimizer, "consolidate_state_dict"):  # ZeroRedundancyOptimizer: each rank has a part of the state
-        return None
-    if isinstance(model, DistributedDataParallel) and not any(isinstance(one, DTensor) for one in parameters):
+    parameters = state.trained()
+    groups = _replicated(parameters, world)
+    if parameters and {id(one) for one in parameters} <= {id(one) for one in _synchronised(state.model)}:
         groups = [list(range(world))]
-    else:
-        groups = _replicated(parameters, world)
     alike = {rank: [other for other in group if other != rank] for group in groups for rank in group}
     elsewhere = all(any(nodes[other] != nodes[rank] for other in alike.get(rank, [])) for rank in range(world))
     if not elsewhere:
         return None
     return [sorted(alike[rank], key=lambda other: nodes[other] == nodes[rank]) for rank in range(world)]
+
+
+def _synchronised(model: torch.nn.Module) -> list[torch.Tensor]:
+    """The parameters that DDP keeps the same on every rank of the run."""
+    return [
+        parameter
+        for module in model.modules()
+        if isinstance(module, DistributedDataParallel) and module.process_group.size() == dist.get_world_size()
+        for name, parameter in module.module.named_parameters()
+        if name not in module.parameters_to_ignore and not isinstance(parameter, DTensor)
+    ]
 
 
 def _replicated(parameters: Sequence[torch.Tensor], world: int) -> list[list[int]]:

@@ -76,7 +76,8 @@ def test_a_replica_gives_the_tensors_and_the_neighbour_the_rest() -> None:
 def test_whose_tensors_are_the_same() -> None:
     plain = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(plain.parameters(), 0.1)
-    assert replicas_among(plain, optimizer, ["a", "b"]) is None  # nobody says that the ranks agree
+    state = TrainingState(model=plain, optimizer=optimizer, extra={}, per_rank={}, rank=0, world=2)
+    assert replicas_among(state, ["a", "b"]) is None  # nobody says that the ranks agree
 
 
 def test_nothing_is_nothing() -> None:

@@ -1,0 +1,154 @@
+"""A run's optimizers: one, several, or a container around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from hyperpod_ray_training.errors import InputError
+from hyperpod_ray_training.trees import Mark, join, sharded, split
+
+SAVED_PER_RANK = "consolidate_state_dict"
+"""Method of ZeroRedundancyOptimizer, whose ranks keep a part of the state each, by no layout that others can read."""
+
+
+def optimizers_of(optimizer: Any) -> dict[str, Optimizer]:
+    """Every optimizer by name: "" for a single one, else its key, or its place in the list or container."""
+    if isinstance(optimizer, Mapping):
+        named = {str(name): one for name, each in optimizer.items() for one in _inner(each)}
+        if len(named) != sum(len(_inner(each)) for each in optimizer.values()):
+            raise _not_one(optimizer, "a mapping with one optimizer under each name")
+        return named
+    if isinstance(optimizer, (list, tuple)):
+        inner = [one for each in optimizer for one in _inner(each)]
+    else:
+        inner = _inner(optimizer)
+    distinct = list({id(one): one for one in inner}.values())
+    if len(distinct) == 1:
+        return {"": distinct[0]}
+    return {str(number): one for number, one in enumerate(distinct)}
+
+
+def _inner(optimizer: Any) -> list[Optimizer]:
+    """The optimizers that step: those that a wrapper holds, else the object itself."""
+    held: list[Optimizer] = []
+    for value in vars(optimizer).values() if hasattr(optimizer, "__dict__") else ():
+        held += [one for one in _listed(value) if isinstance(one, Optimizer) and one is not optimizer]
+    inner = [one for each in held for one in _inner(each)]
+    if inner:
+        # a wrapper with a state of its own (Lookahead) counts beside what it wraps
+        own = isinstance(optimizer, Optimizer) and optimizer.state and all(
+            optimizer.state is not one.state for one in inner
+        )  # fmt: skip
+        return [*inner, optimizer] if own else inner
+    if not isinstance(optimizer, Optimizer):
+        raise _not_one(optimizer, "a torch.optim.Optimizer, several, or an object that holds them")
+    if hasattr(optimizer, SAVED_PER_RANK):
+        raise InputError(
+            f"optimizer: {type(optimizer).__name__}, whose state no checkpoint can take up in parts",
+            expected="an optimizer that keeps its state in `.state`",
+            fix="shard the model with fully_shard(model), and give the optimizer that it wraps: "
+            "optimizer = torch.optim.AdamW(model.parameters())",
+        )
+    return [optimizer]
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _not_one(optimizer: Any, expected: str) -> InputError:
+    return InputError(
+        f"optimizer: {type(optimizer).__name__}",
+        expected=expected,
+        fix="give optimizer=one, optimizer=[one, other] or optimizer={'name': one}",
+    )
+
+
+class OptimizerState:
+    """One optimizer's state by the names of its parameters.
+
+    Args:
+        optimizer: The optimizer.
+        section: First part of the names of its tensors.
+    """
+
+    def __init__(self, optimizer: Optimizer, section: str) -> None:
+        self.optimizer, self.section = optimizer, section
+
+    def parameters(self) -> list[torch.Tensor]:
+        """All of its groups, in order."""
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    def by_name(self, known: Mapping[int, str]) -> dict[str, torch.Tensor]:
+        """Its parameters by the model's names; by place where the model has none for them."""
+        named = {}
+        for number, group in enumerate(self.optimizer.param_groups):
+            for index, parameter in enumerate(group["params"]):
+                named[known.get(id(parameter), f"params.{number}.{index}")] = parameter
+        return named
+
+    def take(self, named: Mapping[str, torch.Tensor], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+        """The state as a tree; its tensors go into `tensors`."""
+        names = {id(parameter): name for name, parameter in named.items()}
+        state = self.optimizer.state
+        return {
+            "state": {
+                name: split(dict(state[parameter]), f"{self.section}.state.{name}", tensors)
+                for name, parameter in named.items()
+                if parameter in state  # `state[parameter]` would make an entry
+            },
+            "groups": [
+                {key: split(value, f"{self.section}.groups.{number}.{key}", tensors)
+                 for key, value in group.items() if key != "params"}
+                | {"params": [names[id(parameter)] for parameter in group["params"]]}
+                for number, group in enumerate(self.optimizer.param_groups)
+            ],
+            "other": {
+                key: split(value, f"{self.section}.other.{key}", tensors)
+                for key, value in state.items()
+                if not torch.is_tensor(key)
+            },
+        }  # fmt: skip
+
+    def unlike(self, named: Mapping[str, torch.Tensor], tree: Mapping[str, Any]) -> str:
+        """What of a saved state does not fit this optimizer; empty where it does."""
+        groups = [group["params"] for group in tree["groups"]]
+        names = {id(parameter): name for name, parameter in named.items()}
+        here = [[names[id(parameter)] for parameter in group["params"]] for group in self.optimizer.param_groups]
+        if sorted(sum(groups, [])) != sorted(sum(here, [])):
+            lacking = sorted(set(sum(groups, [])) ^ set(sum(here, [])))
+            return f"{self.section} has other parameters: {', '.join(lacking[:5])}"
+        if groups != here and [set(group) for group in groups] != [set(group) for group in here]:
+            return f"{self.section} has {len(groups)} groups of parameters, and {len(here)} now, or others in each"
+        return ""
+
+    def fill(
+        self, named: Mapping[str, torch.Tensor], tree: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
+    ) -> None:
+        """Take over a saved state, whatever was there; tensors keep the dtype that they were saved in."""
+        state = self.optimizer.state
+        state.clear()
+        for name, entry in tree["state"].items():
+            state[named[name]] = join(entry, lambda mark, like=named[name]: _made(mark, tensors[mark.name], like))
+        anywhere = next(iter(named.values()), None)
+        for key, value in tree["other"].items():
+            state[key] = join(value, lambda mark: _made(mark, tensors[mark.name], anywhere))
+        for group, saved in zip(self.optimizer.param_groups, tree["groups"], strict=True):
+            for key, value in saved.items():
+                if key == "params":
+                    group["params"] = [named[name] for name in value]
+                elif isinstance(value, Mark) and torch.is_tensor(group.get(key)):
+                    group[key].copy_(tensors[value.name])  # a compiled step keeps the tensor of the learning rate
+                else:
+                    group[key] = join(value, lambda mark: _made(mark, tensors[mark.name], anywhere))
+
+
+def _made(mark: Mark, part: torch.Tensor, like: torch.Tensor | None) -> torch.Tensor:
+    device = like.device if like is not None and mark.device != "cpu" else part.device
+    return sharded(part.to(device), mark, like)

@@ -1,0 +1,126 @@
+"""State by name: what has `state_dict` and `load_state_dict`, and the plain objects that have not.
+
+A generator, a list, a dictionary, a deque, an array, a tensor or an object of a class of one's own is filled in place,
+so that whoever holds it sees what was restored.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import random
+from collections.abc import Callable, MutableMapping, MutableSequence, MutableSet
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch.distributed.checkpoint.stateful import Stateful
+
+from hyperpod_ray_training.errors import InputError
+
+
+class InPlace:
+    """Gives a plain object the two methods.
+
+    Args:
+        held: The object.
+        read: Its content.
+        write: Puts a content back.
+    """
+
+    def __init__(self, held: Any, read: Callable[[], Any], write: Callable[[Any], Any]) -> None:
+        self.held, self.read, self.write = held, read, write
+
+    def state_dict(self) -> dict[str, Any]:
+        """The content."""
+        return {"value": self.read()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put it back."""
+        self.write(state["value"])
+
+
+def stateful(name: str, value: Any) -> Stateful:
+    """`value`, or it with the two methods; InputError where its content cannot be read and put back."""
+    if hasattr(type(value), "state_dict") and hasattr(type(value), "load_state_dict"):
+        return cast("Stateful", value)
+    read, write = _accessors(value)
+    if read is None or write is None:
+        raise InputError(
+            f"{name}: {type(value).__name__}",
+            expected="an object with state_dict and load_state_dict, a generator, a list, dict, deque or array",
+            fix=f"keep it in Values: {name} = Values(value=…), and use {name}.value in the loop",
+        )
+    return cast("Stateful", InPlace(value, read, write))
+
+
+def _accessors(value: Any) -> tuple[Callable[[], Any] | None, Callable[[Any], Any] | None]:
+    if isinstance(value, torch.Generator):
+        return value.get_state, lambda state: value.set_state(state.cpu())
+    if isinstance(value, random.Random):
+        return value.getstate, value.setstate
+    if isinstance(value, np.random.Generator):
+        return lambda: value.bit_generator.state, lambda state: setattr(value.bit_generator, "state", state)
+    if isinstance(value, np.random.RandomState):
+        return value.get_state, value.set_state
+    if isinstance(value, torch.Tensor):
+        return value.detach, lambda state: _copy(value, state)
+    if isinstance(value, np.ndarray):
+        return value.copy, lambda state: np.copyto(value, state)
+    if isinstance(value, (collections.deque, MutableSequence)):
+        return lambda: list(value), lambda state: _refill(value, state, value.extend)
+    if isinstance(value, MutableMapping):
+        return lambda: dict(value), lambda state: _refill(value, state, value.update)
+    if isinstance(value, MutableSet):
+        return lambda: set(value), lambda state: _refill(value, state, value.update)  # type: ignore[attr-defined]
+    if hasattr(value, "__dict__") and not callable(value) and not isinstance(value, type):
+        own = vars(value)
+        return lambda: dict(own), lambda state: _refill(own, state, own.update)
+    return None, None
+
+
+def _copy(tensor: torch.Tensor, saved: torch.Tensor) -> None:
+    with torch.no_grad():
+        tensor.copy_(saved)
+
+
+def _refill(held: Any, saved: Any, add: Callable[[Any], Any]) -> None:
+    """Tensors that are there stay the same objects: others may hold them too."""
+    before = list(held.values()) if isinstance(held, MutableMapping) else list(held)
+    after = list(saved.values()) if isinstance(saved, dict) else list(saved)
+    named = list(held) == list(saved) if isinstance(held, MutableMapping) else True
+    keep = (
+        named
+        and len(before) == len(after)
+        and all(
+            torch.is_tensor(old) and torch.is_tensor(new) and old.shape == new.shape and old.dtype == new.dtype
+            for old, new in zip(before, after, strict=True)
+        )
+    )
+    if keep and before:
+        for old, new in zip(before, after, strict=True):
+            _copy(old, new)
+        return
+    held.clear()
+    add(copy.copy(saved))
+
+
+def held_by(value: Any, depth: int = 4) -> list[Any]:
+    """The tensors and generators that an object answers for: in its attributes and in what those contain."""
+    if isinstance(value, (torch.Tensor, torch.Generator)):
+        return [value]
+    if isinstance(value, torch.nn.Module):
+        return [*value.parameters(), *value.buffers()]
+    if depth == 0 or isinstance(value, (str, bytes, int, float, type(None), type, torch.optim.Optimizer)):
+        return []
+    if isinstance(value, InPlace):
+        return held_by(value.held, depth)
+    if isinstance(value, (dict, MutableMapping)):
+        inner = list(value.values())
+    elif isinstance(value, (list, tuple, set, collections.deque)):
+        inner = list(value)
+    elif hasattr(value, "__dict__") and not callable(value):
+        inner = list(vars(value).values())
+    else:
+        return []
+    return [one for each in inner for one in held_by(each, depth - 1)]
