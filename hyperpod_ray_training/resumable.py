@@ -30,13 +30,15 @@ import ray.train
 import torch
 import torch.distributed as dist
 from ray.train import Checkpoint, CheckpointUploadMode
+from ray.train.v2._internal.execution.train_fn_utils import get_train_fn_utils
 
 from hyperpod_ray_training import hangs, rng, torchrun
+from hyperpod_ray_training.completeness import Completeness
 from hyperpod_ray_training.draining import NONE, DrainWatch
 from hyperpod_ray_training.errors import InputError, Unrecoverable
 from hyperpod_ray_training.faults import FaultHooks
 from hyperpod_ray_training.interval import SaveClock
-from hyperpod_ray_training.journal import Journal
+from hyperpod_ray_training.journal import Journal, log
 from hyperpod_ray_training.looping import Looping
 from hyperpod_ray_training.metrics import Metrics
 from hyperpod_ray_training.open_runs import LIVE
@@ -52,6 +54,7 @@ from hyperpod_ray_training.spares.ray_group import report_alone
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.tiered import Tier
 from hyperpod_ray_training.tracking import tracker_of
+from hyperpod_ray_training.variables import loop_frame
 from hyperpod_ray_training.writers import kind_for
 
 STAY, MOVE, RESIZE = 0.0, 1.0, 2.0
@@ -104,6 +107,8 @@ class Resumable(Looping):
             model=model, optimizer=optimizer, extra=extra or {}, per_rank=per_rank or {}, rank=self.rank,
             world=self.world,
         )  # fmt: skip
+        self.complete = Completeness(self.state, recomputed)
+        self._groups = self.state.group_sizes()
         self.position, self.device = self.state.position, self.state.device
         self.journal = Journal(self.folder, name=run.name, enabled=self.rank == 0)
         self.pace, self.parts = Pace(self.journal.progress, world=self.world), Parts()
@@ -136,6 +141,7 @@ class Resumable(Looping):
         hangs.begin()  # a loop that another trainer runs
         self.draining = False
         self.alone = torchrun.started() and not ray.is_initialized()
+        self.prunes = self.generation is None and in_local_mode()
         self.leaving = self.resizing = False
         self._asked_about: Save | None = None
         LIVE.append(self)
@@ -150,6 +156,7 @@ class Resumable(Looping):
 
     def leave(self, *, failed: bool) -> None:
         """The loop has ended, well or not; a second call does nothing."""
+        self.complete.abandon()
         try:
             self._leave(failed=failed)
         finally:
@@ -172,8 +179,9 @@ class Resumable(Looping):
     # ---- the loop ----
 
     def about_to_step(self) -> None:
-        """Faults on request."""
+        """Faults on request; the first steps are watched."""
         self.hooks.at_step()
+        self.complete.step_begins(self.step, loop_frame())
 
     def finish(self) -> None:
         """All steps are done: save the last, unless it is."""
@@ -196,6 +204,7 @@ class Resumable(Looping):
         """Note that `step` is done with these metrics, and save if it is time; the same call on every rank."""
         if step != self.step:
             raise InputError(f"finished: step {step}", expected=f"{self.step}", fix="correct the loop")
+        self._prove_complete()
         self.step = step + 1
         hangs.stepped(self.step)
         self.shown.stepped(self.step, world=self.world, metrics=metrics)
@@ -234,6 +243,38 @@ class Resumable(Looping):
         if reason == "leave" and self.step != self.total_steps:
             raise SystemExit(torchrun.LEFT)
 
+    def _prove_complete(self) -> None:
+        """Refuse to continue where the step that has ended needed state that no copy holds."""
+        missing = self.complete.step_ended()
+        noted = [one for one in missing if one.noted]
+        missing = [one for one in missing if not one.noted]
+        if noted:
+            self._warn(f"not saved, and lost with the process: {', '.join(one.path for one in noted[:8])}")
+        sizes = self.state.group_sizes()
+        if sizes != self._groups:
+            text = f"optimizer: {sizes} parameters in its groups, {self._groups} when Resumable was made"
+            fix = "add every group before Resumable is made, with lr=0 until it is trained"
+            self._groups = sizes
+            self._refuse(text, expected="groups that stay", fix=fix)
+        if missing:
+            names = "; ".join(f"{one.path} ({one.sort})" for one in missing[:6])
+            more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
+            fixes = list(dict.fromkeys(one.fix for one in missing))
+            self._refuse(
+                f"the loop keeps state that no copy and no checkpoint holds: {names}{more}",
+                expected="all of it in Resumable's arguments, or in recomputed=",
+                fix=f"{'; '.join(fixes[:4])}; or recomputed=[{missing[0].path!r}] where it need not come back",
+            )
+
+    def _refuse(self, text: str, *, expected: str, fix: str) -> None:
+        if self.settings.strict:
+            raise Unrecoverable(text, expected=expected, fix=fix)
+        self._warn(f"{text}. Fix: {fix}")
+
+    def _warn(self, text: str) -> None:
+        log(f"rank {self.rank}: {text}")
+        self.journal.event("note", message=text)
+
     def part_done(self) -> None:
         """Note that a part of the step under way is done, such as a micro-batch.
 
@@ -252,6 +293,9 @@ class Resumable(Looping):
         if stands:
             self.journal.update(now=True, state="saving")
         with self.unhurried():
+            self.saver.finish()
+            if self.prunes and self.rank == 0 and self.run.keep is not None:  # a full disk has room for this one then
+                torchrun.prune(self.folder, self.run, keep=max(1, self.run.keep - 1))
             self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
         if stands:
             self.parts.pace.left()
@@ -334,6 +378,7 @@ class Resumable(Looping):
             # the ranks come out of a restore far apart; the first step has the short limit
             self.ranks.meet()
         self.journal.update(now=True, state="running")
+        self.complete.begin(self.step)
         self.drains.begin(self.step)
         self.clock.begin(self.step)
 
@@ -412,8 +457,8 @@ class Resumable(Looping):
         return reason
 
     def _report(self, name: str, metrics: Mapping[str, Any]) -> None:
-        if self.alone and self.rank == 0:
-            torchrun.prune(self.folder, self.run)
+        if self.prunes and self.rank == 0:
+            torchrun.prune(self.folder, self.run, keep=self.run.keep)
         filesystem = None if self.folder.local else ray.train.get_context().get_storage().storage_filesystem
         checkpoint = Checkpoint(self.folder.at(name), filesystem=filesystem)
         if self.generation is not None:
@@ -441,6 +486,14 @@ def ensure_process_group() -> None:
     if not dist.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+
+def in_local_mode() -> bool:
+    """Whether no controller of Ray's answers for this process's checkpoints: `--workers 0`, with or without torchrun."""
+    try:
+        return not get_train_fn_utils().is_distributed()
+    except RuntimeError:  # no trainer at all
+        return False
 
 
 def node_address() -> str:

@@ -116,6 +116,10 @@ class TrainingState:
         """The parameters of the optimizers, each once."""
         return list({id(one): one for each in self.optimizers.values() for one in each.parameters()}.values())
 
+    def group_sizes(self) -> list[list[int]]:
+        """Of each optimizer, the parameters in each group."""
+        return [[len(group["params"]) for group in one.optimizer.param_groups] for one in self.optimizers.values()]
+
     def content(self) -> Content:
         """This moment. Names come in the same order in every process that runs the same script."""
         content, seen = Content(), set()

@@ -80,12 +80,12 @@ def prepared(loop: Callable[[dict[str, Any]], Any], *, limit_s: float) -> Callab
 # ---- checkpoints ----
 
 
-def prune(folder: RunFolder, run: Run) -> list[str]:
-    """Delete complete checkpoints beyond `run.keep`, by the run's `best` or the oldest first; returns their names.
+def prune(folder: RunFolder, run: Run, *, keep: int | None) -> list[str]:
+    """Delete complete checkpoints beyond `keep`, by the run's `best` or the oldest first; returns their names.
 
     The newest always stays, and so does what Ray's snapshot names: the run may go back to Ray.
     """
-    if run.keep is None:
+    if keep is None:
         return []
     try:
         snapshot = folder.snapshot()
@@ -103,7 +103,7 @@ def prune(folder: RunFolder, run: Run) -> list[str]:
             key=lambda found: worst if (value := values[found]) is None else value,
             reverse=order == "max",
         )
-    kept = {*ranked[: run.keep], *complete[:1]}
+    kept = {*ranked[:keep], *complete[:1]}
     removed = []
     for found in complete:
         if found in kept or found.name in named:

@@ -205,7 +205,7 @@ class Neighbour:
             self.stretch, self._vote = int(vote), None
 
     def _keep(self, step: int, received: torch.Tensor) -> None:
-        length, _, _, next_size, next_own = numbers_of(received)
+        length, _, _, next_size, next_own, _ = numbers_of(received)
         if self._sizes is not None:
             self._sizes[self.source] = next_own if self.replicas else next_size
         if length:

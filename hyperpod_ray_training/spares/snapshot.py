@@ -32,11 +32,11 @@ class Snapshot:
         self.room: tuple[int, int, int] | None = None
         """Bytes for what is pickled, for what may differ between replicas, and for the rest."""
         self.gradients = state.gradients
-        self._still(state.content())
         self.frozen: dict[str, int] = {}
         """Checksums of parameters that nobody has changed yet."""
         self.changed: set[str] = set()
         """Parameters of no optimizer that a step has changed, such as a momentum network's."""
+        self._still(state.content())
 
     def _still(self, content: Content) -> dict[str, int]:
         """Checksums of the parameters that stay as they are; those that turn out to move are noted."""

@@ -115,7 +115,7 @@ def test_what_is_kept(
 ) -> None:
     folder = folder_with(tmp_path, {1: 0.9, 2: 0.1, 3: 0.2, 4: None})
     monkeypatch.setattr(folder, "why_unusable", lambda _: None)
-    torchrun.prune(folder, Run(storage=str(tmp_path), name="run", keep=keep, best=best, settings=Settings()))
+    torchrun.prune(folder, Run(storage=str(tmp_path), name="run", best=best, settings=Settings()), keep=keep)
     assert {found.step for found in folder.checkpoints()} == stay
 
 
@@ -127,7 +127,7 @@ def test_nothing_goes_that_is_unfinished_or_that_ray_answers_for(
     monkeypatch.setattr(folder, "why_unusable", lambda name: "unfinished" if name == unfinished else None)
     snapshot = type("Snapshot", (), {"names": frozenset({named})})()
     monkeypatch.setattr(folder, "snapshot", lambda: snapshot)
-    removed = torchrun.prune(folder, Run(storage=str(tmp_path), name="run", keep=1, settings=Settings()))
+    removed = torchrun.prune(folder, Run(storage=str(tmp_path), name="run", settings=Settings()), keep=1)
     assert removed == ["step-00000003-abcdef"]
 
 

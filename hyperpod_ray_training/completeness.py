@@ -1,0 +1,346 @@
+"""Does a copy hold everything that a step needs of the steps before it? Found out by watching steps of the loop.
+
+A dispatch mode sees every operator of a step: forward, backward and optimizer. Memory that was there before the step
+and is read in it, before it is written whole, is state. What has the same content in every watched step is a constant.
+What is left must be in the registry, or be declared by the loop as `recomputed`; anything else is lost with a process.
+
+Objects beside tensors are compared between two steps: schedulers, scalers, generators, iterators, and the containers
+that the loop's own variables reach.
+
+Under torch.compile a watched step runs without compiling, so its last bits may differ. It is watched by the number of
+the step then, and a run that is hit does the same as one that is not.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
+from torch.utils._pytree import tree_leaves
+
+from hyperpod_ray_training import variables
+from hyperpod_ray_training.state import TrainingState
+from hyperpod_ray_training.stateful import InPlace, held_by
+from hyperpod_ray_training.trees import checksum, local
+
+WATCHED = (2, 3, 5)
+"""Steps that are watched, counted from where a process begins; two in a row, and one apart for what is not each step."""
+_FILLS = {"copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "_foreach_zero_", "_foreach_copy_"}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """State that no copy holds: where it is, what it is, and the argument that adds it.
+
+    `noted` is plain numbers, which a loop may keep only to show them: a history, a counter.
+    """
+
+    path: str
+    sort: str
+    fix: str
+    noted: bool = False
+
+
+class Step(TorchDispatchMode):
+    """Watches one step; `read` are the tensors that it needed of the time before, with checksums as they were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        gc.collect()
+        tensors = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and _has_memory(one)]
+        # a gradient has no Python object until somebody asks for it
+        gradients = [one.grad for one in tensors if one.is_leaf and one.requires_grad and one.grad is not None]
+        self.gradients = {_memory(one) for one in gradients}
+        self.before = {_memory(one): weakref.ref(one) for one in (*gradients, *tensors)}
+        self._keep = gradients
+        self.sums: dict[int, int] = {}
+        self.versions = {_memory(one): one._version for one in tensors if not one.is_inference()}
+        self.read: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.written: set[int] = set()
+        self.generators: dict[int, tuple[torch.Generator, bytes]] = {}
+
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.partition("::")[2]
+        filled = len(tree_leaves(args[0])) if args and name in _FILLS else 0
+        out = {id(one) for one in tree_leaves(kwargs.get("out")) if isinstance(one, torch.Tensor)}
+        for place, leaf in enumerate(tree_leaves((args, kwargs))):
+            if isinstance(leaf, torch.Generator) and leaf._cdata not in self.generators:
+                self.generators[leaf._cdata] = (leaf, _bytes_of(leaf.get_state()))
+            if isinstance(leaf, torch.Tensor) and _has_memory(leaf) and leaf.numel():
+                memory = _memory(leaf)
+                if memory in self.before and memory not in self.read and memory not in self.written:
+                    self._meet(memory, leaf, whole=place < filled or id(leaf) in out)
+        return func(*args, **kwargs)
+
+    def _meet(self, memory: int, leaf: torch.Tensor, *, whole: bool) -> None:
+        owner = self.before[memory]()
+        if owner is None or not _has_memory(owner) or _memory(owner) != memory:
+            return  # its memory is somebody else's by now
+        if whole:
+            self.written.add(memory)
+            return
+        self.read[memory] = self.before[memory]
+        with _disable_current_modes():
+            self.sums[memory] = checksum(owner.detach())
+
+    def ended(self) -> None:
+        """The step is over: how its generators were left."""
+        self._keep = []
+        self.left = {key: _bytes_of(generator.get_state()) for key, (generator, _) in self.generators.items()}
+
+
+@dataclass
+class Completeness:
+    """Watches the first steps of a process and names what no copy holds.
+
+    Args:
+        state: The registry.
+        recomputed: What the loop declares as no state: objects, or names of its variables.
+        done: Steps of the run that are done.
+    """
+
+    state: TrainingState
+    recomputed: Sequence[Any] = ()
+    first: int = 0
+    steps: list[Step] = field(default_factory=list)
+    looked: list[dict[str, tuple[Any, int]]] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
+    """What has been named already."""
+    _under_way: Step | None = None
+    _stance: Any = None
+
+    def begin(self, step: int) -> None:
+        """The loop begins, or goes on, at this step."""
+        self.first = step
+
+    @property
+    def over(self) -> bool:
+        """Whether all steps to be watched have been."""
+        return len(self.steps) >= len(WATCHED)
+
+    def step_begins(self, step: int, frame: types.FrameType | None) -> None:
+        """Watch it, where it is one to watch."""
+        if self.over or _get_current_dispatch_mode() is not None:
+            return
+        compiled = _compiled()
+        number = step if compiled else step - self.first
+        if number != WATCHED[len(self.steps)]:
+            return
+        self.state.named()  # frees what FSDP2 has gathered
+        self.looked.append(variables.reached(frame))
+        self._stance = torch.compiler.set_stance("force_eager") if compiled else None
+        self._under_way = Step()
+        self._under_way.__enter__()
+
+    def abandon(self) -> None:
+        """The loop is left within a step."""
+        step, self._under_way = self._under_way, None
+        if step is not None and _get_current_dispatch_mode() is step:
+            step.__exit__(None, None, None)
+        if self._stance is not None:
+            self._stance.__exit__(None, None, None)
+            self._stance = None
+
+    def step_ended(self) -> list[Missing]:
+        """What is missing, once two steps have been watched; the same things are not named again."""
+        step = self._under_way
+        self.abandon()
+        if step is None:
+            return []
+        step.ended()
+        self.steps.append(step)
+        if len(self.steps) < 2:
+            return []
+        missing = self._missing()
+        if self.over:
+            self.steps = [Step.__new__(Step)] * len(WATCHED)  # the tensors and objects of the loop are let go
+            self.looked = []
+        return missing
+
+    # ---- what is missing ----
+
+    def _missing(self) -> list[Missing]:
+        first, last = self.steps[0], self.steps[-1]
+        held = self.state.held()
+        excused = [one for each in self.recomputed if not isinstance(each, str) for one in held_by(each)]
+        memories = {_memory(one) for one in [*held, *excused] if isinstance(one, torch.Tensor) and _has_memory(one)}
+        gradients = {_memory(one.grad): one for one in self.state.model.parameters()
+                     if one.grad is not None and _has_memory(one.grad)}  # fmt: skip
+        live = any(memory in step.gradients for step in self.steps for memory in step.read)
+        owners = _owners(self.looked[-1])
+        missing: dict[tuple[str, str], Missing] = {}
+        for memory, reference in last.read.items():
+            tensor = reference()
+            if tensor is None or memory in memories or memory in last.gradients or memory in gradients:
+                continue
+            if not _has_memory(tensor) or _memory(tensor) != memory or self._constant(memory, first, last):
+                continue
+            if any(piece in self.recomputed for piece in _words(owners.get(memory, ("", ""))[0])):
+                continue
+            named = _named(tensor, owners.get(memory))
+            missing[named.path, named.sort] = named
+        self.state.gradients = live or (self.state.gradients and not self.over)
+        for named in [*self._generators(held, excused), *self._objects()]:
+            missing[named.path, named.sort] = named
+        anew = [one for one in missing.values() if one.path not in self.named]
+        self.named |= {one.path for one in anew}
+        return anew
+
+    @staticmethod
+    def _constant(memory: int, first: Step, last: Step) -> bool:
+        if memory in first.sums:
+            return first.sums[memory] == last.sums[memory]
+        # read for the first time now: a constant if it was there, and nobody has written it since
+        return memory in first.before and first.versions.get(memory, -1) == last.versions.get(memory, -2)
+
+    def _generators(self, held: Iterable[Any], excused: Iterable[Any]) -> Iterator[Missing]:
+        default = [torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_available() else ())]
+        # an operator gets another Python object for the same generator
+        known = {one._cdata for one in [*held, *excused, *default] if isinstance(one, torch.Generator)}
+        before, after = self.steps[0], self.steps[1]
+        paths = {
+            value._cdata: path for path, (value, _) in self.looked[-1].items() if isinstance(value, torch.Generator)
+        }
+        for key, (_generator, state) in after.generators.items():
+            # one that is seeded anew in each step is no state: it does not go on where the step before left it
+            if key not in known and before.left.get(key) == state:
+                path = paths.get(key, "generator")
+                if path not in self.recomputed:
+                    name = _words(path)[-1]
+                    yield Missing(path, "a torch.Generator", f"per_rank={{{name!r}: {path}}}")
+
+    def _objects(self) -> Iterator[Missing]:
+        before, after = self.looked[-2], self.looked[-1]
+        known = _ids(self.state, self.recomputed)
+        for path, (value, now) in after.items():
+            words = _words(path)
+            if id(value) in known or any(word in self.recomputed for word in words) or path not in before:
+                continue
+            old, was = before[path]
+            noted = variables.only_noted(value)
+            if was == now or (old is not value and not noted):
+                continue
+            if any(
+                path.startswith((f"{other}.", f"{other}[")) for other, (one, _) in after.items() if id(one) in known
+            ):
+                continue
+            yield Missing(path, f"a {type(value).__name__}", variables.fix_for(path, value), noted)
+
+
+def _ids(state: TrainingState, recomputed: Iterable[Any]) -> set[int]:
+    """Objects that somebody answers for, and what they contain."""
+    known: set[int] = set()
+    left: list[tuple[Any, int]] = [(one.held if isinstance(one, InPlace) else one, 3)
+                                   for one in [*state.extra.values(), *state.per_rank.values()]]  # fmt: skip
+    left += [(one, 3) for one in recomputed]
+    left += [(each.optimizer, 0) for each in state.optimizers.values()]
+    while left:
+        value, depth = left.pop()
+        if id(value) in known:
+            continue
+        known.add(id(value))
+        if depth and not isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)):
+            inner = list(vars(value).values()) if hasattr(value, "__dict__") else []
+            inner += list(value) if isinstance(value, (list, tuple, deque)) else []
+            left += [(one, depth - 1) for one in inner]
+    return known
+
+
+def _owners(reached: Mapping[str, tuple[Any, int]]) -> dict[int, tuple[str, str]]:
+    """Of each memory that the loop's variables reach: the path, and the sort of what owns it."""
+    owners: dict[int, tuple[str, str]] = {}
+
+    def note(tensor: Any, path: str, sort: str) -> None:
+        if isinstance(tensor, torch.Tensor) and _has_memory(tensor):
+            owners.setdefault(_memory(tensor), (path, sort))
+
+    for path, (value, _) in reached.items():
+        if isinstance(value, torch.optim.Optimizer):
+            for entry in value.state.values():
+                for leaf in tree_leaves(dict(entry)):
+                    note(leaf, path, f"the state of {type(value).__name__}")
+            for group in value.param_groups:
+                for parameter in group["params"]:
+                    note(parameter, path, f"a parameter of {type(value).__name__}")
+        elif isinstance(value, torch.nn.Module):
+            for name, tensor in (*value.named_parameters(), *value.named_buffers()):
+                note(tensor, f"{path}.{name}", f"a tensor of {type(value).__name__}")
+    for path, (value, _) in reached.items():
+        note(value, path, "a tensor")
+        if isinstance(value, (list, tuple, deque, dict)):
+            for leaf in list(value.values()) if isinstance(value, dict) else value:
+                for one in tree_leaves(leaf):
+                    note(one, path, f"a tensor in a {type(value).__name__}")
+    return owners
+
+
+def _named(tensor: torch.Tensor, owner: tuple[str, str] | None) -> Missing:
+    if owner is None:
+        owner = _owned_elsewhere(tensor)
+    path, sort = owner
+    if sort.startswith(("the state of", "a parameter of")):
+        return Missing(path, sort, f"optimizer=[…, {path}]")
+    if sort.startswith("a tensor of"):
+        module = path.partition(".")[0]
+        return Missing(module, sort, f"model=[…, {module}]")
+    if sort.startswith("a tensor in"):
+        return Missing(path, sort, f"per_rank={{{_words(path)[-1]!r}: {path}}}")
+    return Missing(
+        path, f"{sort} {list(tensor.shape)}",
+        "make it in the step that uses it, or keep it in Values: batch = Values(x=…), per_rank={'batch': batch}",
+    )  # fmt: skip
+
+
+def _owned_elsewhere(tensor: torch.Tensor) -> tuple[str, str]:
+    """Of a tensor that the loop's variables do not reach: who has it, as far as that can be seen."""
+    for holder in gc.get_objects():
+        if isinstance(holder, torch.optim.Optimizer):
+            for entry in holder.state.values():
+                if any(leaf is tensor for leaf in tree_leaves(dict(entry))):
+                    return type(holder).__name__, f"the state of {type(holder).__name__}"
+        elif isinstance(holder, torch.nn.Module):
+            for name, own in (*holder._parameters.items(), *holder._buffers.items()):
+                if own is tensor:
+                    return f"{type(holder).__name__}.{name}", f"a tensor of {type(holder).__name__}"
+    for holder in gc.get_referrers(tensor):
+        if isinstance(holder, dict):
+            name = next((key for key, value in holder.items() if value is tensor and isinstance(key, str)), None)
+            if name is not None and not name.startswith("_"):
+                return name, "a tensor"
+    return "a tensor without a name", "a tensor"
+
+
+def _words(path: str) -> list[str]:
+    return path.replace("[", ".").replace("]", "").replace("'", "").split(".")
+
+
+def _compiled() -> bool:
+    """Whether torch.compile has compiled something in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"])
+
+
+def _has_memory(tensor: Any) -> bool:
+    try:
+        part = local(tensor)
+        return not part.is_meta and part.untyped_storage().nbytes() > 0
+    except Exception:  # a tensor without storage: sparse, fake, or of another library
+        return False
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return int(local(tensor).untyped_storage()._cdata)
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    with _disable_current_modes():
+        return tensor.cpu().numpy().tobytes()
