@@ -127,10 +127,13 @@ def load(
 
     Raises MisfitError where the checkpoint is of other objects, on every rank.
     """
+    if not metadata.state_dict_metadata:
+        raise ValueError("its metadata names nothing")
     number = format_of(metadata)
     if number not in READABLE:
         raise MisfitError(
-            f"its format is {number or 'older than 1'}, and this version reads {' and '.join(map(str, READABLE))}"
+            f"its format is {number or 'older than 1 (before version 0.2.0)'}, and this version reads "
+            f"{' and '.join(map(str, READABLE))}; resume with the version that wrote it"
         )
     if number == 1:
         return _load_format_1(state, metadata, ranks, fill, say=say)

@@ -54,8 +54,7 @@ class Step(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        gc.collect()
-        tensors = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and _has_memory(one)]
+        tensors = [one for one in _all_tensors() if _has_memory(one)]
         # a gradient has no Python object until somebody asks for it
         gradients = [one.grad for one in tensors if one.is_leaf and one.requires_grad and one.grad is not None]
         self.gradients = {_memory(one) for one in gradients}
@@ -321,6 +320,20 @@ def _owned_elsewhere(tensor: torch.Tensor) -> tuple[str, str]:
 
 def _words(path: str) -> list[str]:
     return path.replace("[", ".").replace("]", "").replace("'", "").split(".")
+
+
+def _all_tensors() -> list[torch.Tensor]:
+    """Every tensor that Python knows of."""
+    is_tensor: dict[type, bool] = {}
+    tensors = []
+    for one in gc.get_objects():
+        sort = type(one)
+        known = is_tensor.get(sort)
+        if known is None:
+            known = is_tensor[sort] = issubclass(sort, torch.Tensor)
+        if known:
+            tensors.append(one)
+    return tensors
 
 
 def _compiled() -> bool:

@@ -7,6 +7,7 @@ with it.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -88,6 +89,7 @@ def main() -> None:
     tracking.CALL_S = tracking.CLOSE_S = tracking.FAILED_CLOSE_S = 600.0
     torch.set_num_threads(1)
     preload.load("sklearn.datasets")
+    gc.freeze()  # what is imported is no state of a loop, and need not be copied into each process
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from typing import Any, NoReturn
 import examples
 import preload
 import ray.train
+import shapes
 import torch
 import torch.distributed as dist
 from counts import Counts
@@ -31,7 +33,8 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from hyperpod_ray_training import Resumable, Rows, Run, Settings, resumable, saving, writers
+from hyperpod_ray_training import Resumable, Rows, Run, Settings, faults, resumable, saving, writers
+from hyperpod_ray_training.open_runs import LIVE
 from hyperpod_ray_training.ranks import set_limit
 from hyperpod_ray_training.spares import groups, memory, neighbour
 from hyperpod_ray_training.spares import loop as spares
@@ -144,6 +147,9 @@ def train(config: dict[str, Any]) -> None:
     if GIVEN.get("rows"):
         counted(config)
         return
+    if GIVEN.get("shape"):
+        shapes.SHAPES[GIVEN["shape"]](config["run"])
+        return
     inner = nn.Sequential(nn.Linear(8, 24), nn.Dropout(0.2), nn.Linear(24, 8))
     model = nn.Sequential(inner, nn.Linear(8, 5))
     mesh = init_device_mesh("cpu", (world,))
@@ -228,12 +234,13 @@ def example(config: dict[str, Any]) -> None:
     published.loop(examples.names_of(published), folder)(config)
 
 
-def gated(self: Resumable) -> None:
+def gated(self: faults.FaultHooks) -> None:
     """Wait before some steps until the test says go: a script of others is faster than a spare is warm."""
-    begin(self)
-    if self.step in GIVEN.get("gates", ()):
-        Path(GIVEN["storage"], f"at-{self.step}-{os.getpid()}").touch()
-        until_there(f"go-{self.step}")
+    at_step(self)
+    step = LIVE[-1].step if LIVE else -1  # type: ignore[attr-defined]
+    if step in GIVEN.get("gates", ()):
+        Path(GIVEN["storage"], f"at-{step}-{os.getpid()}").touch()
+        until_there(f"go-{step}")
 
 
 def until_there(name: str) -> None:
@@ -242,8 +249,8 @@ def until_there(name: str) -> None:
         time.sleep(0.01)
 
 
-begin = resumable.Resumable.about_to_step
-resumable.Resumable.about_to_step = gated  # type: ignore[method-assign]
+at_step = faults.FaultHooks.at_step
+faults.FaultHooks.at_step = gated  # type: ignore[method-assign]
 
 
 def slow_to_plan(**given: Any) -> Any:
@@ -315,6 +322,7 @@ def serve() -> None:
     """Fork on request until stdin ends."""
     preload.load(*preload.SCRIPTS)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are nobody's to collect
+    gc.freeze()  # what is imported is no state of a loop, and need not be copied into each process
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for line in sys.stdin:

@@ -1,0 +1,241 @@
+"""What a loop keeps from step to step and nobody saves is named; what is no state is not."""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hyperpod_ray_training.completeness import Completeness, Missing
+from hyperpod_ray_training.state import TrainingState
+
+
+class Watched:
+    """The watched steps of a loop, and what they found; no run, no files."""
+
+    def __init__(self, model: Any, optimizer: Any, *, recomputed: Any = (), **more: Any) -> None:
+        more = {"extra": {}, "per_rank": {}} | more
+        self.state = TrainingState(model=model, optimizer=optimizer, rank=0, world=1, **more)
+        self.complete = Completeness(self.state, recomputed)
+        self.missing: list[Missing] = []
+
+    def steps(self, total: int = 7) -> Iterator[int]:
+        self.complete.begin(0)
+        try:
+            for step in range(total):
+                self.complete.step_begins(step, sys._getframe(1))
+                yield step
+                self.missing += self.complete.step_ended()
+        finally:
+            self.complete.abandon()
+
+    @property
+    def refused(self) -> dict[str, str]:
+        mine = "watched."  # this object is a variable of the loop too
+        return {one.path: one.fix for one in self.missing if not one.noted and not one.path.startswith(mine)}
+
+    @property
+    def noted(self) -> set[str]:
+        return {one.path for one in self.missing if one.noted}
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def net() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.1), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 4))
+
+
+def train(model: nn.Module, optimizer: Any, x: torch.Tensor) -> float:
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def test_one_model_with_one_optimizer_misses_nothing_and_its_gradients_are_no_state() -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    watched = Watched(model, optimizer)
+    losses, count, began = [], 0, time.time()
+    for _ in watched.steps():
+        losses.append(train(model, optimizer, torch.randn(8, 16)))
+        count += 1
+        began = time.time() - (time.time() - began)
+    assert watched.refused == {}
+    assert watched.noted == {"losses", "count"}, "a moment of the clock is neither"
+    assert not watched.state.gradients
+
+
+def test_constants_and_gradients_that_are_zeroed_in_place_are_no_state() -> None:
+    model = nn.Transformer(16, 2, 1, 1, 32, batch_first=True)
+    mask = nn.Transformer.generate_square_subsequent_mask(8)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    watched = Watched(model, optimizer)
+    for _ in watched.steps():
+        optimizer.zero_grad(set_to_none=False)
+        x = torch.randn(2, 8, 16)
+        model(x, x, tgt_mask=mask).square().mean().backward()
+        optimizer.step()
+    assert watched.missing == []
+    assert not watched.state.gradients
+
+
+def test_a_forgotten_optimizer_is_named_with_the_argument() -> None:
+    model, judge = net(), nn.Linear(4, 1)
+    one, two = torch.optim.AdamW(model.parameters()), torch.optim.AdamW(judge.parameters())
+    watched = Watched([model, judge], one)
+    for _ in watched.steps():
+        one.zero_grad()
+        two.zero_grad()
+        judge(model(torch.randn(8, 16))).mean().backward()
+        one.step()
+        two.step()
+    assert watched.refused == {"two": "optimizer=[…, two]"}
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_target_network_is_named_unless_it_is_declared(declared: bool) -> None:
+    model = net()
+    target = copy.deepcopy(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    watched = Watched(model, optimizer, recomputed=["target"] if declared else [])
+    for _ in watched.steps():
+        x = torch.randn(8, 16)
+        optimizer.zero_grad()
+        (model(x) - target(x).detach()).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            for slow, quick in zip(target.parameters(), model.parameters(), strict=True):
+                slow.mul_(0.9).add_(quick, alpha=0.1)
+    assert watched.refused == ({} if declared else {"target": "model=[…, target]"})
+
+
+def test_gradients_that_outlive_a_step_become_state() -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    watched = Watched(model, optimizer)
+    for step in watched.steps():
+        model(torch.randn(8, 16)).square().mean().backward()
+        if step % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+    assert watched.missing == []
+    assert watched.state.gradients
+
+
+def test_a_generator_counts_where_it_goes_on_and_not_where_it_is_seeded_in_each_step() -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    goes_on, seeded = torch.Generator().manual_seed(1), torch.Generator()
+    watched = Watched(model, optimizer)
+    for step in watched.steps():
+        x = torch.randn(8, 16, generator=goes_on) + torch.randn(8, 16, generator=seeded.manual_seed(step))
+        train(model, optimizer, x)
+    assert watched.refused == {"goes_on": "per_rank={'goes_on': goes_on}"}
+
+
+def test_a_generator_in_the_arguments_is_held() -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    noise = torch.Generator().manual_seed(1)
+    watched = Watched(model, optimizer, per_rank={"noise": noise})
+    for _ in watched.steps():
+        train(model, optimizer, torch.randn(8, 16, generator=noise))
+    assert watched.missing == []
+
+
+class Replay:
+    def __init__(self) -> None:
+        self.memory: deque[tuple[Any, int]] = deque(maxlen=100)
+
+
+def test_containers_streams_and_random_numbers_of_the_loop_are_named() -> None:
+    def stream() -> Iterator[torch.Tensor]:
+        number = 0
+        while True:
+            yield torch.full((2, 16), float(number))
+            number += 1
+
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    replay, table, chance, batches = Replay(), np.zeros(4), random.Random(1), stream()
+    numbers = np.random.default_rng(1)
+    loader = iter(torch.utils.data.DataLoader(torch.randn(50, 16), batch_size=2))
+    watched = Watched(model, optimizer)
+    for step in watched.steps():
+        replay.memory.append((numbers.random(), step))
+        table[step % 4] += chance.random()
+        train(model, optimizer, next(batches) + next(loader))
+        scheduler.step()
+    assert watched.refused.keys() == {"replay.memory", "table", "chance", "batches", "numbers", "loader", "scheduler"}
+    assert watched.refused["replay.memory"] == "per_rank={'memory': replay.memory}"
+    assert watched.refused["scheduler"] == "extra={'scheduler': scheduler}"
+    assert "training.batches" in watched.refused["loader"]
+
+
+def test_what_they_are_given_as_is_held() -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    replay, table, chance = Replay(), np.zeros(4), random.Random(1)
+    shadow = [parameter.detach().clone() for parameter in model.parameters()]
+    per_rank = {"replay": replay, "table": table, "chance": chance, "shadow": shadow}
+    watched = Watched(model, optimizer, extra={"scheduler": scheduler}, per_rank=per_rank)
+    for step in watched.steps():
+        replay.memory.append((torch.randn(16), step))
+        table[step % 4] += chance.random()
+        train(model, optimizer, torch.stack([x for x, _ in replay.memory] * 2))
+        torch._foreach_lerp_(shadow, [parameter.detach() for parameter in model.parameters()], 0.1)
+        scheduler.step()
+    assert watched.refused == {}
+
+
+def test_what_is_used_in_every_second_step_only_is_seen() -> None:
+    model, rare = net(), torch.zeros(4)
+    optimizer = torch.optim.AdamW(model.parameters())
+    watched = Watched(model, optimizer)
+    for step in watched.steps():
+        train(model, optimizer, torch.randn(8, 16))
+        if step % 2:
+            rare += 0.1 * model(torch.randn(8, 16)).detach().mean(0)
+    assert watched.refused.keys() == {"rare"}
+
+
+def test_a_loop_that_is_left_within_a_watched_step_leaves_no_mode_behind() -> None:
+    from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+    model = net()
+    watched = Watched(model, torch.optim.AdamW(model.parameters()))
+    for step in watched.steps():
+        if step == 2:
+            assert _get_current_dispatch_mode() is not None
+            break
+    watched.complete.abandon()
+    assert _get_current_dispatch_mode() is None
+
+
+def test_a_watched_step_has_the_same_bits() -> None:
+    def losses(watch: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = net()
+        optimizer = torch.optim.AdamW(model.parameters())
+        told = []
+        for _ in Watched(model, optimizer).steps() if watch else range(7):
+            told.append(train(model, optimizer, torch.randn(8, 16)))
+        return told
+
+    assert losses(True) == losses(False)

@@ -1,0 +1,118 @@
+"""Other people's scripts as the judge: killed at a random step, each ends with every loss equal, or was refused.
+
+The page for users has the table of the outcomes; each test compares its own with the table's row.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, job_environment
+from shapes import EVERY, SHAPES, STEPS
+from test_spares import Party
+
+pytestmark = pytest.mark.slow
+PAGE = ROOT / "docs" / "make-your-script-survive.md"
+OUTCOMES = ("equal", "refused")
+AT_ONCE = {"fsdp1", "zero_redundancy"}
+"""Refused when `Resumable` is made; the others by the end of the third step that is watched, the sixth."""
+
+
+def table() -> dict[str, tuple[str, str]]:
+    """Of each shape the outcome from a checkpoint and from memory, as the page says."""
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| (\w+) \| (\w+) \|", PAGE.read_text(), flags=re.MULTILINE)
+    return {name: (disk, memory) for name, disk, memory in rows}
+
+
+def losses(run: Path) -> dict[int, float]:
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    return {event["step"]: event["loss"] for event in events if event["kind"] == "step"}
+
+
+def launch(
+    launcher: subprocess.Popen[str], folder: Path, name: str, run: str, *, kill_at: int = -1
+) -> tuple[list[int], str]:
+    """Two ranks without Ray; their exit codes, and what they said."""
+    output = folder / f"{run}.{kill_at}"
+    request = {
+        "script": str(ROOT / "tests" / "resilience" / "shapes.py"),
+        "arguments": [name, str(folder), run, str(kill_at)], "ranks": 2,
+        "environment": job_environment(GLOO_SOCKET_IFNAME="lo"), "output": str(output),
+    }  # fmt: skip
+    assert launcher.stdin is not None
+    assert launcher.stdout is not None
+    launcher.stdin.write(json.dumps(request) + "\n")
+    launcher.stdin.flush()
+    codes = json.loads(launcher.stdout.readline())
+    return codes, "".join(path.read_text() for path in sorted(folder.glob(f"{output.name}.?")))
+
+
+def refusal_in(said: str) -> str | None:
+    """The line that refuses, with the fix in it; a shape that says none is not refused."""
+    lines = [line for line in said.splitlines() if "Fix:" in line and "Expected" in line]
+    return lines[0] if lines else None
+
+
+def is_refused(name: str, run: Path, said: str) -> bool:
+    line = refusal_in(said)
+    if line is None:
+        return False
+    trained = len(losses(run)) if (run / "events.jsonl").exists() else 0
+    assert trained == 0 if name in AT_ONCE else trained <= 6, "refused when it was late"
+    return True
+
+
+def test_the_page_has_each_shape_and_no_other_word() -> None:
+    assert table().keys() == SHAPES.keys()
+    assert {word for outcomes in table().values() for word in outcomes} <= set(OUTCOMES)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_from_a_checkpoint(name: str, tmp_path: Path, launcher: subprocess.Popen[str]) -> None:
+    codes, said = launch(launcher, tmp_path, name, "whole")
+    if any(codes):
+        assert is_refused(name, tmp_path / "whole", said), said[-3000:]
+        assert table()[name][0] == "refused", refusal_in(said)
+        return
+    kill_at = random.randrange(EVERY + 1, STEPS)  # noqa: S311 - any step will do, and it is in the folder's names
+    codes, _ = launch(launcher, tmp_path, name, "hit", kill_at=kill_at)
+    assert codes == [-9, -9]
+    codes, said = launch(launcher, tmp_path, name, "hit")
+    assert codes == [0, 0], said[-3000:]
+    whole, hit = losses(tmp_path / "whole"), losses(tmp_path / "hit")
+    assert len(whole) == STEPS
+    assert {step for step in whole if whole[step] != hit.get(step)} == set(), f"killed before step {kill_at}"
+    assert table()[name][0] == "equal"
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_from_memory(name: str, tmp_path: Path, launcher: subprocess.Popen[str], forker: subprocess.Popen[str]) -> None:
+    gate = random.randrange(7, STEPS - 1)  # noqa: S311 - any step will do
+    party = Party(forker, tmp_path, "hit", shape=name, gates=[gate], spares=1)
+    try:
+        party.start(3)
+        party.until(lambda: party.events("generation") and (
+            refusal_in(party.log()) or all(
+                (tmp_path / f"at-{gate}-{pid}").exists() for pid in party.rank_pids().values()
+            )
+        ))  # fmt: skip
+        if refusal_in(party.log()):
+            assert is_refused(name, tmp_path / "hit", party.log())
+            assert table()[name][1] == "refused", refusal_in(party.log())
+            return
+        party.until_spare()
+        party.strike(random.randrange(2), gate=gate)  # noqa: S311
+        party.until(lambda: party.events("done"))
+        assert [event["path"] for event in party.events("restore")] == ["memory"], party.log()[-3000:]
+    finally:
+        party.close()
+    codes, said = launch(launcher, tmp_path, name, "whole")
+    assert codes == [0, 0], said[-3000:]
+    whole, hit = losses(tmp_path / "whole"), losses(tmp_path / "hit")
+    assert {step for step in whole if whole[step] != hit.get(step)} == set(), f"killed before step {gate}"
+    assert table()[name][1] == "equal"
