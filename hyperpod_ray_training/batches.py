@@ -106,6 +106,9 @@ class Steps(Protocol):
     def begin_step(self) -> None:
         """A step begins."""
 
+    def handed(self, batch: Any) -> None:
+        """A batch goes to the loop."""
+
     def part_done(self) -> None:
         """A batch of the step under way is done, and it has more."""
 
@@ -149,6 +152,7 @@ class Batches:
             training.begin_step()
             for left in reversed(range(self.accumulate)):
                 place.batch += 1
+                training.handed(batch)
                 yield batch
                 if not left or (batch := next(batches, _END)) is _END:
                     break

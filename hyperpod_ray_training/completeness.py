@@ -32,7 +32,7 @@ from hyperpod_ray_training.stateful import InPlace, held_by
 from hyperpod_ray_training.trees import checksum, local
 
 WATCHED = (2, 3, 5)
-"""Steps that are watched, counted from where a process begins; two in a row, and one apart for what is not each step."""
+"""Steps that are watched, from where a process begins; two in a row, and one apart for what is not each step."""
 _FILLS = {"copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "_foreach_zero_", "_foreach_copy_"}
 
 
@@ -63,6 +63,7 @@ class Step(TorchDispatchMode):
         self.sums: dict[int, int] = {}
         self.versions = {_memory(one): one._version for one in tensors if not one.is_inference()}
         self.read: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.shapes: dict[int, tuple[int, ...]] = {}
         self.written: set[int] = set()
         self.generators: dict[int, tuple[torch.Generator, bytes]] = {}
 
@@ -87,7 +88,7 @@ class Step(TorchDispatchMode):
         if whole:
             self.written.add(memory)
             return
-        self.read[memory] = self.before[memory]
+        self.read[memory], self.shapes[memory] = self.before[memory], tuple(owner.shape)
         with _disable_current_modes():
             self.sums[memory] = checksum(owner.detach())
 
@@ -114,6 +115,8 @@ class Completeness:
     looked: list[dict[str, tuple[Any, int]]] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
     """What has been named already."""
+    fresh_is_data: bool = False
+    """Whether what is new in each step is a batch whose place the run keeps: another trainer fetches it."""
     _under_way: Step | None = None
     _stance: Any = None
 
@@ -126,7 +129,7 @@ class Completeness:
         """Whether all steps to be watched have been."""
         return len(self.steps) >= len(WATCHED)
 
-    def step_begins(self, step: int, frame: types.FrameType | None) -> None:
+    def step_begins(self, step: int, frames: list[types.FrameType]) -> None:
         """Watch it, where it is one to watch."""
         if self.over or _get_current_dispatch_mode() is not None:
             return
@@ -135,10 +138,17 @@ class Completeness:
         if number != WATCHED[len(self.steps)]:
             return
         self.state.named()  # frees what FSDP2 has gathered
-        self.looked.append(variables.reached(frame))
+        self.looked.append(variables.reached(frames))
         self._stance = torch.compiler.set_stance("force_eager") if compiled else None
         self._under_way = Step()
         self._under_way.__enter__()
+
+    def handed(self, batch: Any) -> None:
+        """The run hands this batch to the loop, and would again."""
+        if self._under_way is not None:
+            tensors = [*tree_leaves(batch), *held_by(batch)]
+            self._under_way.written |= {_memory(one) for one in tensors
+                                        if isinstance(one, torch.Tensor) and _has_memory(one)}  # fmt: skip
 
     def abandon(self) -> None:
         """The loop is left within a step."""
@@ -178,14 +188,20 @@ class Completeness:
         owners = _owners(self.looked[-1])
         missing: dict[tuple[str, str], Missing] = {}
         for memory, reference in last.read.items():
+            if memory in last.gradients or (self.fresh_is_data and memory not in first.before):
+                continue
             tensor = reference()
-            if tensor is None or memory in memories or memory in last.gradients or memory in gradients:
+            gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
+            if not gone and (memory in memories or memory in gradients or self._constant(memory, first, last)):
                 continue
-            if not _has_memory(tensor) or _memory(tensor) != memory or self._constant(memory, first, last):
+            owner = owners.get(memory)
+            if owner is not None and any(word in self.recomputed for word in _words(owner[0])):
                 continue
-            if any(piece in self.recomputed for piece in _words(owners.get(memory, ("", ""))[0])):
-                continue
-            named = _named(tensor, owners.get(memory))
+            if gone or tensor is None:  # a step has used it up, such as a batch that the step before drew
+                owner = owner or ("a tensor of the step before", "a tensor")
+                named = _loose(owner[0], last.shapes[memory])
+            else:
+                named = _named(tensor, owner)
             missing[named.path, named.sort] = named
         self.state.gradients = live or (self.state.gradients and not self.over)
         for named in [*self._generators(held, excused), *self._objects()]:
@@ -293,8 +309,12 @@ def _named(tensor: torch.Tensor, owner: tuple[str, str] | None) -> Missing:
         return Missing(module, sort, f"model=[…, {module}]")
     if sort.startswith("a tensor in"):
         return Missing(path, sort, f"per_rank={{{_words(path)[-1]!r}: {path}}}")
+    return _loose(path, tuple(tensor.shape))
+
+
+def _loose(path: str, shape: tuple[int, ...]) -> Missing:
     return Missing(
-        path, f"{sort} {list(tensor.shape)}",
+        path, f"a tensor {list(shape)}",
         "make it in the step that uses it, or keep it in Values: batch = Values(x=…), per_rank={'batch': batch}",
     )  # fmt: skip
 

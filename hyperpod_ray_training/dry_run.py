@@ -43,6 +43,9 @@ class Rehearsed(Resumable):
         if self.step >= warm_up.STEPS:
             raise warm_up.RehearsalOverError
 
+    def handed(self, batch: Any) -> None:
+        """Nothing."""
+
     def part_done(self) -> None:
         """Nothing."""
 

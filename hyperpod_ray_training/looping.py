@@ -120,6 +120,9 @@ class Looping:
         self.about_to_step()
         self._open = True
 
+    def handed(self, batch: Any) -> None:
+        """A batch goes to the loop."""
+
     def part_done(self) -> None:
         """A batch of the step is done, and it has more."""
 

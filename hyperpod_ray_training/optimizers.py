@@ -34,6 +34,13 @@ def optimizers_of(optimizer: Any) -> dict[str, Optimizer]:
 
 def _inner(optimizer: Any) -> list[Optimizer]:
     """The optimizers that step: those that a wrapper holds, else the object itself."""
+    if hasattr(optimizer, SAVED_PER_RANK):
+        raise InputError(
+            f"optimizer: {type(optimizer).__name__}, whose state no checkpoint can take up in parts",
+            expected="an optimizer that keeps its state in `.state`",
+            fix="shard the model with fully_shard(model), and give the optimizer that it wraps: "
+            "optimizer = torch.optim.AdamW(model.parameters())",
+        )
     held: list[Optimizer] = []
     for value in vars(optimizer).values() if hasattr(optimizer, "__dict__") else ():
         held += [one for one in _listed(value) if isinstance(one, Optimizer) and one is not optimizer]
@@ -46,13 +53,6 @@ def _inner(optimizer: Any) -> list[Optimizer]:
         return [*inner, optimizer] if own else inner
     if not isinstance(optimizer, Optimizer):
         raise _not_one(optimizer, "a torch.optim.Optimizer, several, or an object that holds them")
-    if hasattr(optimizer, SAVED_PER_RANK):
-        raise InputError(
-            f"optimizer: {type(optimizer).__name__}, whose state no checkpoint can take up in parts",
-            expected="an optimizer that keeps its state in `.state`",
-            fix="shard the model with fully_shard(model), and give the optimizer that it wraps: "
-            "optimizer = torch.optim.AdamW(model.parameters())",
-        )
     return [optimizer]
 
 
@@ -121,9 +121,9 @@ class OptimizerState:
         groups = [group["params"] for group in tree["groups"]]
         names = {id(parameter): name for name, parameter in named.items()}
         here = [[names[id(parameter)] for parameter in group["params"]] for group in self.optimizer.param_groups]
-        if sorted(sum(groups, [])) != sorted(sum(here, [])):
-            lacking = sorted(set(sum(groups, [])) ^ set(sum(here, [])))
-            return f"{self.section} has other parameters: {', '.join(lacking[:5])}"
+        lacking = {name for group in groups for name in group} ^ {name for group in here for name in group}
+        if lacking:
+            return f"{self.section} has other parameters: {', '.join(sorted(lacking)[:5])}"
         if groups != here and [set(group) for group in groups] != [set(group) for group in here]:
             return f"{self.section} has {len(groups)} groups of parameters, and {len(here)} now, or others in each"
         return ""

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 import ray.train
 import torch.distributed.checkpoint as dcp

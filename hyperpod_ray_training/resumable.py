@@ -54,7 +54,7 @@ from hyperpod_ray_training.spares.ray_group import report_alone
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.tiered import Tier
 from hyperpod_ray_training.tracking import tracker_of
-from hyperpod_ray_training.variables import loop_frame
+from hyperpod_ray_training.variables import loop_frames
 from hyperpod_ray_training.writers import kind_for
 
 STAY, MOVE, RESIZE = 0.0, 1.0, 2.0
@@ -181,7 +181,7 @@ class Resumable(Looping):
     def about_to_step(self) -> None:
         """Faults on request; the first steps are watched."""
         self.hooks.at_step()
-        self.complete.step_begins(self.step, loop_frame())
+        self.complete.step_begins(self.step, loop_frames())
 
     def finish(self) -> None:
         """All steps are done: save the last, unless it is."""
@@ -274,6 +274,10 @@ class Resumable(Looping):
     def _warn(self, text: str) -> None:
         log(f"rank {self.rank}: {text}")
         self.journal.event("note", message=text)
+
+    def handed(self, batch: Any) -> None:
+        """A batch goes to the loop from a place that the run keeps."""
+        self.complete.handed(batch)
 
     def part_done(self) -> None:
         """Note that a part of the step under way is done, such as a micro-batch.
@@ -489,7 +493,7 @@ def ensure_process_group() -> None:
 
 
 def in_local_mode() -> bool:
-    """Whether no controller of Ray's answers for this process's checkpoints: `--workers 0`, with or without torchrun."""
+    """Whether no controller of Ray's answers for the checkpoints: `--workers 0`, with or without torchrun."""
     try:
         return not get_train_fn_utils().is_distributed()
     except RuntimeError:  # no trainer at all

@@ -193,7 +193,7 @@ class TrainingState:
         return "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if len(wrong) > 8 else "")
 
     def _nobody_takes(self, name: str, live: Mapping[str, torch.Tensor], trees: Mapping[str, Any]) -> bool:
-        section, _, own = name.partition(".")
+        section = name.partition(".")[0]
         if section in {MODEL, BUFFERS}:
             return name not in live
         return section not in {OPTIMIZER, EXTRA, GRADIENTS}
@@ -201,7 +201,7 @@ class TrainingState:
     def taker(self, mark: Mark) -> torch.Tensor | None:
         """A live tensor that is laid out over the ranks as the saved one was, for one that is sharded."""
         live = self.named()
-        section, _, own = mark.name.partition(".")
+        own = mark.name.partition(".")[2]
         for name in (mark.name, f"{MODEL}.{own}"):
             if isinstance(live.get(name), DTensor):
                 return live[name]

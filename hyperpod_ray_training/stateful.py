@@ -54,7 +54,9 @@ def stateful(name: str, value: Any) -> Stateful:
     return cast("Stateful", InPlace(value, read, write))
 
 
-def _accessors(value: Any) -> tuple[Callable[[], Any] | None, Callable[[Any], Any] | None]:
+def _accessors(  # noqa: PLR0911 - one for each type
+    value: Any,
+) -> tuple[Callable[[], Any] | None, Callable[[Any], Any] | None]:
     if isinstance(value, torch.Generator):
         return value.get_state, lambda state: value.set_state(state.cpu())
     if isinstance(value, random.Random):

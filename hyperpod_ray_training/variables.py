@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-_DEPTH, _MOST = 4, 4000
+_DEPTH, _MOST, _FRAMES = 4, 4000, 8
 _RECENT_S = 3600.0
 _HERE = str(Path(__file__).parent)
 _WHOLE = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, torch.optim.lr_scheduler.LRScheduler,
@@ -26,23 +26,27 @@ _WHOLE = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, torch.optim.lr_s
 _SKIPPED = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
 
 
-def loop_frame() -> types.FrameType | None:
-    """The frame of the loop that called this library; None where it is an installed package's."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+def loop_frames(frame: types.FrameType | None = None) -> list[types.FrameType]:
+    """The user's own frames that called this library, the innermost first; none of an installed package."""
+    frame, frames = frame or sys._getframe(1), []
+    while frame is not None and len(frames) < _FRAMES:
+        file = frame.f_code.co_filename
+        if not file.startswith(_HERE) and not _installed(file):
+            frames.append(frame)
         frame = frame.f_back
-    return None if frame is None or _installed(frame.f_code.co_filename) else frame
+    return frames
 
 
-def reached(frame: types.FrameType | None) -> dict[str, tuple[Any, int]]:
+def reached(frames: list[types.FrameType]) -> dict[str, tuple[Any, int]]:
     """By path: objects that the loop's variables reach, each with a fingerprint of its content."""
     paths: dict[str, tuple[Any, int]] = {}
-    if frame is None:
-        return paths
-    live = live_names(frame)
-    roots = {name: value for name, value in frame.f_locals.items() if name in live or _holder(value)}
-    roots |= {name: value for name, value in frame.f_globals.items()
-              if name not in roots and not name.startswith("__") and _of_user(value)}  # fmt: skip
+    roots: dict[str, Any] = {}
+    for frame in frames:
+        live, of_frame = live_names(frame), frame.f_locals
+        own = {name: value for name, value in of_frame.items() if name in live or _holder(value)}
+        own |= {name: value for name, value in frame.f_globals.items()
+                if name not in of_frame and not name.startswith("__") and _of_user(value)}  # fmt: skip
+        roots |= {name: value for name, value in own.items() if name not in roots}
     left = deque((name, value, 0) for name, value in roots.items())
     known: set[int] = set()
     while left and len(paths) < _MOST:
@@ -58,7 +62,7 @@ def reached(frame: types.FrameType | None) -> dict[str, tuple[Any, int]]:
     return paths
 
 
-def fingerprint(value: Any) -> int | None:
+def fingerprint(value: Any) -> int | None:  # noqa: PLR0911 - one for each type
     """A number that differs where the content does; None for what is no state by itself."""
     if isinstance(value, (int, float, str)):
         return None if _is_a_time(value) else hash(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 
@@ -103,7 +102,8 @@ class Snapshot:
         buffer = store.buffer(starts[2], pinned=on_gpu)
         if not fits:
             log(f"memory: the state is of {next_starts[2]} bytes now; the copy of step {step} does not count")
-        for tensors, at in zip(parts if fits else [], starts[:2], strict=False):
+        for tensors, start in zip(parts if fits else [], starts[:2], strict=False):
+            at = start
             for tensor in tensors:
                 flat = tensor.contiguous().reshape(-1).view(torch.uint8)
                 buffer[at : at + flat.numel()].copy_(flat, non_blocking=on_gpu)

@@ -20,7 +20,19 @@ def test_every_public_name_is_on_the_page() -> None:
 
 
 def test_every_method_of_the_loop_is_on_the_page() -> None:
-    inner = {"about_to_step", "begin", "begin_step", "between", "end", "end_step", "finish", "leave", "restore", "told"}
+    inner = {
+        "about_to_step",
+        "begin",
+        "begin_step",
+        "between",
+        "end",
+        "end_step",
+        "finish",
+        "handed",
+        "leave",
+        "restore",
+        "told",
+    }
     public = {name for name, _ in inspect.getmembers(Resumable, inspect.isfunction) if not name.startswith("_")}
     assert {name for name in public - inner if f"`.{name}(" not in PAGE} == set()
 

@@ -79,7 +79,7 @@ def test_from_a_checkpoint(name: str, tmp_path: Path, launcher: subprocess.Popen
         assert is_refused(name, tmp_path / "whole", said), said[-3000:]
         assert table()[name][0] == "refused", refusal_in(said)
         return
-    kill_at = random.randrange(EVERY + 1, STEPS)  # noqa: S311 - any step will do, and it is in the folder's names
+    kill_at = random.randrange(EVERY + 1, STEPS)
     codes, _ = launch(launcher, tmp_path, name, "hit", kill_at=kill_at)
     assert codes == [-9, -9]
     codes, said = launch(launcher, tmp_path, name, "hit")
@@ -92,7 +92,7 @@ def test_from_a_checkpoint(name: str, tmp_path: Path, launcher: subprocess.Popen
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_from_memory(name: str, tmp_path: Path, launcher: subprocess.Popen[str], forker: subprocess.Popen[str]) -> None:
-    gate = random.randrange(7, STEPS - 1)  # noqa: S311 - any step will do
+    gate = random.randrange(7, STEPS - 1)
     party = Party(forker, tmp_path, "hit", shape=name, gates=[gate], spares=1)
     try:
         party.start(3)
@@ -106,7 +106,7 @@ def test_from_memory(name: str, tmp_path: Path, launcher: subprocess.Popen[str],
             assert table()[name][1] == "refused", refusal_in(party.log())
             return
         party.until_spare()
-        party.strike(random.randrange(2), gate=gate)  # noqa: S311
+        party.strike(random.randrange(2), gate=gate)
         party.until(lambda: party.events("done"))
         assert [event["path"] for event in party.events("restore")] == ["memory"], party.log()[-3000:]
     finally:
