@@ -192,7 +192,8 @@ def _trees_in(head: Mapping[str, Any], rank: int) -> tuple[dict[str, Any], dict[
 
 def _asked(metadata: Metadata, rank: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keys and paths of what this rank reads: first what is small and needed to understand the rest."""
-    small, rest = {}, {}
+    small: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
     for key, entry in metadata.state_dict_metadata.items():
         path = metadata.planner_data[key]
         if path[0] in {_OWN, _RNG, _RANKS} and path[1] != _key(rank):

@@ -65,6 +65,7 @@ class Step(TorchDispatchMode):
         self.read: dict[int, weakref.ref[torch.Tensor]] = {}
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.written: set[int] = set()
+        self.held: set[int] = set()
         self.generators: dict[int, tuple[torch.Generator, bytes]] = {}
 
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -141,6 +142,7 @@ class Completeness:
         self.looked.append(variables.reached(frames))
         self._stance = torch.compiler.set_stance("force_eager") if compiled else None
         self._under_way = Step()
+        self._under_way.held = self._held_memories()  # a step may put another tensor in the place of one
         self._under_way.__enter__()
 
     def handed(self, batch: Any) -> None:
@@ -181,14 +183,14 @@ class Completeness:
         first, last = self.steps[0], self.steps[-1]
         held = self.state.held()
         excused = [one for each in self.recomputed if not isinstance(each, str) for one in held_by(each)]
-        memories = {_memory(one) for one in [*held, *excused] if isinstance(one, torch.Tensor) and _has_memory(one)}
+        memories = self._held_memories() | last.held
         gradients = {_memory(one.grad): one for one in self.state.model.parameters()
                      if one.grad is not None and _has_memory(one.grad)}  # fmt: skip
         live = any(memory in step.gradients for step in self.steps for memory in step.read)
         owners = _owners(self.looked[-1])
         missing: dict[tuple[str, str], Missing] = {}
         for memory, reference in last.read.items():
-            if memory in last.gradients or (self.fresh_is_data and memory not in first.before):
+            if memory in last.held or memory in last.gradients or (self.fresh_is_data and memory not in first.before):
                 continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
@@ -209,6 +211,13 @@ class Completeness:
         anew = [one for one in missing.values() if one.path not in self.named]
         self.named |= {one.path for one in anew}
         return anew
+
+    def _held_memories(self) -> set[int]:
+        held = [
+            *self.state.held(),
+            *(one for each in self.recomputed if not isinstance(each, str) for one in held_by(each)),
+        ]
+        return {_memory(one) for one in held if isinstance(one, torch.Tensor) and _has_memory(one)}
 
     @staticmethod
     def _constant(memory: int, first: Step, last: Step) -> bool:
@@ -376,4 +385,4 @@ def _memory(tensor: torch.Tensor) -> int:
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:
     with _disable_current_modes():
-        return tensor.cpu().numpy().tobytes()
+        return bytes(tensor.cpu().numpy().tobytes())

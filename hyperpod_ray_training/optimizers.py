@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -135,10 +135,10 @@ class OptimizerState:
         state = self.optimizer.state
         state.clear()
         for name, entry in tree["state"].items():
-            state[named[name]] = join(entry, lambda mark, like=named[name]: _made(mark, tensors[mark.name], like))
+            state[named[name]] = join(entry, _maker(tensors, named[name]))
         anywhere = next(iter(named.values()), None)
         for key, value in tree["other"].items():
-            state[key] = join(value, lambda mark: _made(mark, tensors[mark.name], anywhere))
+            state[key] = join(value, _maker(tensors, anywhere))
         for group, saved in zip(self.optimizer.param_groups, tree["groups"], strict=True):
             for key, value in saved.items():
                 if key == "params":
@@ -146,9 +146,15 @@ class OptimizerState:
                 elif isinstance(value, Mark) and torch.is_tensor(group.get(key)):
                     group[key].copy_(tensors[value.name])  # a compiled step keeps the tensor of the learning rate
                 else:
-                    group[key] = join(value, lambda mark: _made(mark, tensors[mark.name], anywhere))
+                    group[key] = join(value, _maker(tensors, anywhere))
 
 
-def _made(mark: Mark, part: torch.Tensor, like: torch.Tensor | None) -> torch.Tensor:
-    device = like.device if like is not None and mark.device != "cpu" else part.device
-    return sharded(part.to(device), mark, like)
+def _maker(tensors: Mapping[str, torch.Tensor], like: torch.Tensor | None) -> Callable[[Mark], torch.Tensor]:
+    """Makes the tensor of a mark, where `like` is and sharded as it is."""
+
+    def make(mark: Mark) -> torch.Tensor:
+        part = tensors[mark.name]
+        device = like.device if like is not None and mark.device != "cpu" else part.device
+        return sharded(part.to(device), mark, like)
+
+    return make

@@ -9,7 +9,7 @@ Random numbers, the place in a loader that knows its own, and `per_rank` are dif
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -223,7 +223,9 @@ class TrainingState:
                 for own, parameter in named.items():
                     if f"{optimizer.section}.{own}" in content.tensors:
                         _put(parameter, content.tensors[f"{optimizer.section}.{own}"])
-                optimizer.fill(named, content.trees[f"{OPTIMIZER}.{name}"], content.tensors)
+                tree = content.trees.get(f"{OPTIMIZER}.{name}")
+                if tree is not None and not optimizer.unlike(named, tree):
+                    optimizer.fill(named, tree, content.tensors)
             for name, parameter in self._with_gradients().items():
                 parameter.grad = None
                 if name in content.tensors:
@@ -231,16 +233,24 @@ class TrainingState:
                     _put(gradient, content.tensors[name])
                     parameter.grad = gradient
         for name, value in self.extra.items():
-            tree = content.trees[f"{EXTRA}.{name}"]
-            current: dict[str, torch.Tensor] = {}
-            split(value.state_dict(), f"{EXTRA}.{name}", current)
-            value.load_state_dict(join(tree, lambda mark, now=current: self._extra(mark, content.tensors, now)))
+            tree = content.trees.get(f"{EXTRA}.{name}")
+            if tree is not None:
+                now: dict[str, torch.Tensor] = {}
+                split(value.state_dict(), f"{EXTRA}.{name}", now)
+                value.load_state_dict(join(tree, self._maker(content.tensors, now)))
 
-    def _extra(self, mark: Mark, tensors: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        part, like = tensors[mark.name], now.get(mark.name)
-        if mark.device != "cpu" and part.device.type == "cpu":
-            part = part.to(self.device if like is None else like.device)
-        return sharded(part, mark, like if isinstance(like, DTensor) else self.taker(mark))
+    def _maker(
+        self, tensors: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]
+    ) -> Callable[[Mark], torch.Tensor]:
+        """Makes the tensor of a mark; `now` are the tensors that are there."""
+
+        def make(mark: Mark) -> torch.Tensor:
+            part, like = tensors[mark.name], now.get(mark.name)
+            if mark.device != "cpu" and part.device.type == "cpu":
+                part = part.to(self.device if like is None else like.device)
+            return sharded(part, mark, like if isinstance(like, DTensor) else self.taker(mark))
+
+        return make
 
     def forget(self) -> None:
         """Drop what a copy that did not fit may have left in the optimizers."""

@@ -28,7 +28,8 @@ _SKIPPED = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, typ
 
 def loop_frames(frame: types.FrameType | None = None) -> list[types.FrameType]:
     """The user's own frames that called this library, the innermost first; none of an installed package."""
-    frame, frames = frame or sys._getframe(1), []
+    frames: list[types.FrameType] = []
+    frame = frame or sys._getframe(1)
     while frame is not None and len(frames) < _FRAMES:
         file = frame.f_code.co_filename
         if not file.startswith(_HERE) and not _installed(file):

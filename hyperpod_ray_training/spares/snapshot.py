@@ -54,7 +54,9 @@ class Snapshot:
     def _ordered(self, content: Content, still: Iterable[str]) -> tuple[list[str], list[str]]:
         """Names of the tensors that may differ between replicas, and of the others."""
         parameters = {name for name, one in self.state.named().items() if isinstance(one, torch.nn.Parameter)}
-        left_out, own, rest = set(still), [], []
+        left_out = set(still)
+        own: list[str] = []
+        rest: list[str] = []
         for name in content.tensors:
             section = name.partition(".")[0]
             buffer = section in {BUFFERS, MODEL} and name not in parameters
@@ -157,7 +159,7 @@ class Snapshot:
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    return local(tensor).numel() * tensor.element_size()
+    return int(local(tensor).numel() * tensor.element_size())
 
 
 def bytes_of(tensors: Iterable[torch.Tensor]) -> int:

@@ -126,14 +126,14 @@ def muon_and_adamw_forgotten(run: Run) -> None:
     _muon(run, lambda one, two: two)
 
 
-class OptimizersContainer(torch.optim.Optimizer):
+class OptimizersContainer(torch.optim.Optimizer):  # type: ignore[misc]
     """As torchtitan's: an Optimizer around one optimizer for each part of the model, without a state of its own."""
 
     def __init__(self, parts: list[nn.Module], **options: Any) -> None:
         self.optimizers = [torch.optim.AdamW(part.parameters(), **options) for part in parts]
         super().__init__([parameter for part in parts for parameter in part.parameters()], options)
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:
         for optimizer in self.optimizers:
             optimizer.step()
 
@@ -161,7 +161,7 @@ def optimizer_container(run: Run) -> None:
         training.finished(step, loss=total(loss))
 
 
-class Byol(nn.Module):
+class Byol(nn.Module):  # type: ignore[misc]
     """A network and its momentum copy in one module."""
 
     def __init__(self) -> None:
@@ -209,7 +209,7 @@ def byol_target_forgotten(run: Run) -> None:
         training.finished(step, loss=total(loss))
 
 
-class Moco(nn.Module):
+class Moco(nn.Module):  # type: ignore[misc]
     """A momentum encoder and a queue of keys in a buffer."""
 
     def __init__(self) -> None:
@@ -326,7 +326,7 @@ def ddp_with_ignored_experts(run: Run) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     torch.manual_seed(100 + dist.get_rank())
-    net[1].reset_parameters()  # type: ignore[operator]
+    net[1].reset_parameters()
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ["1.weight", "1.bias"])
     model, optimizer = ddp(net), torch.optim.AdamW(net.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
@@ -369,7 +369,7 @@ def pipeline_stage(run: Run) -> None:
         training.finished(step, loss=total(loss))
 
 
-class Lora(nn.Module):
+class Lora(nn.Module):  # type: ignore[misc]
     """A frozen layer and a trained product of two thin ones."""
 
     def __init__(self) -> None:

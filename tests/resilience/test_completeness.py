@@ -63,7 +63,7 @@ def train(model: nn.Module, optimizer: Any, x: torch.Tensor) -> float:
     loss = model(x).square().mean()
     loss.backward()
     optimizer.step()
-    return loss.item()
+    return float(loss)
 
 
 def test_one_model_with_one_optimizer_misses_nothing_and_its_gradients_are_no_state() -> None:
