@@ -159,13 +159,17 @@ def load(
         say(f"what does not fit is omitted: {reason}")
     live = state.named()
     rest = {key: path for key, path in rest.items() if _fits(state, live, _name(key), sizes[_name(key)])}
-    dtypes = [f"{_name(key)} from {_tensor(metadata, key).properties.dtype} to {live[_name(key)].dtype}" for key in rest
-              if _name(key) in live and live[_name(key)].dtype != _tensor(metadata, key).properties.dtype]  # fmt: skip
-    if dtypes:
+    converted = {
+        name: (saved, live[name].dtype)
+        for name, saved in ((_name(key), _tensor(metadata, key).properties.dtype) for key in rest)
+        if name in live and live[name].dtype != saved
+    }
+    if converted:
+        dtypes = [f"{name} from {before} to {now}" for name, (before, now) in converted.items()]
         more = f" and {len(dtypes) - 3} more" if len(dtypes) > 3 else ""
         say(f"the checkpoint has other dtypes, its numbers are converted: {', '.join(dtypes[:3])}{more}")
     trees = _laid_out(state, trees)
-    targets = _targets(state, metadata, rest, trees)
+    targets = _targets(state, metadata, rest, trees, converted)
     body: dict[str, Any] = {}
     for key, path in rest.items():
         _set(body, path, targets[_name(key)])
@@ -273,9 +277,19 @@ def _of_parameter(state: TrainingState, mark: Mark) -> bool:
 
 
 def _targets(
-    state: TrainingState, metadata: Metadata, keys: Mapping[str, Any], trees: Mapping[str, Any]
+    state: TrainingState,
+    metadata: Metadata,
+    keys: Mapping[str, Any],
+    trees: Mapping[str, Any],
+    converted: Mapping[str, tuple[torch.dtype, torch.dtype]],
 ) -> dict[str, torch.Tensor]:
     """Tensors to read into: the model's own, and new ones for what is made anew."""
+
+    def dtype_of(name: str, saved: torch.dtype) -> torch.dtype:
+        """A moment follows its parameter, where it had the parameter's dtype."""
+        changes = (pair for parameter, pair in converted.items() if f".state.{parameter.partition('.')[2]}." in name)
+        return next((now for before, now in changes if before == saved), saved)
+
     live = state.named()
     marks = {mark.name: mark for tree in trees.values() for mark in marks_in(tree)}
     gradients = state._with_gradients()
@@ -290,11 +304,14 @@ def _targets(
         elif mark is not None and mark.placements is not None and (shard := state.taker(mark)) is not None:
             assert isinstance(shard, DTensor)  # noqa: S101 - `taker` says so
             targets[name] = sharded_empty(
-                *entry.size, dtype=entry.properties.dtype, device_mesh=shard.device_mesh, placements=mark.placements
+                *entry.size,
+                dtype=dtype_of(name, entry.properties.dtype),
+                device_mesh=shard.device_mesh,
+                placements=mark.placements,
             )
         else:
             device = torch.device("cpu") if mark is None or mark.device == "cpu" else state.device
-            targets[name] = torch.empty(entry.size, dtype=entry.properties.dtype, device=device)
+            targets[name] = torch.empty(entry.size, dtype=dtype_of(name, entry.properties.dtype), device=device)
     return targets
 
 
