@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 
 from hyperpod_ray_training import variables
-from hyperpod_ray_training.state import TrainingState
+from hyperpod_ray_training.state import GRADIENTS, TrainingState
 from hyperpod_ray_training.stateful import InPlace, held_by
 from hyperpod_ray_training.trees import checksum, local
 
@@ -114,6 +114,8 @@ class Completeness:
     first: int = 0
     steps: list[Step] = field(default_factory=list)
     looked: list[dict[str, tuple[Any, int]]] = field(default_factory=list)
+    names: frozenset[str] = frozenset()
+    """The tensors at the newest save."""
     named: set[str] = field(default_factory=set)
     """What has been named already."""
     fresh_is_data: bool = False
@@ -124,6 +126,14 @@ class Completeness:
     def begin(self, step: int) -> None:
         """The loop begins, or goes on, at this step."""
         self.first = step
+
+    def noticed(self, step: int, names: frozenset[str]) -> None:
+        """These tensors are about to be saved after so many steps: where they are others, steps are watched again."""
+        names = frozenset(name for name in names if not name.startswith(f"{GRADIENTS}."))
+        if self.over and self.names and names != self.names and not _compiled():
+            self.steps, self.first = [], step - WATCHED[0]
+        if self.over:
+            self.names = names
 
     @property
     def over(self) -> bool:

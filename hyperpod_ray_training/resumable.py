@@ -298,6 +298,7 @@ class Resumable(Looping):
             self.journal.update(now=True, state="saving")
         with self.unhurried():
             self.saver.finish()
+            self.complete.noticed(self.step, frozenset(self.state.content().tensors))
             if self.prunes and self.rank == 0 and self.run.keep is not None:  # a full disk has room for this one then
                 torchrun.prune(self.folder, self.run, keep=max(1, self.run.keep - 1))
             self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)

@@ -94,16 +94,20 @@ def sharded(part: torch.Tensor, mark: Mark, like: torch.Tensor | None) -> torch.
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    """A number of 32 bits that differs where the content of this rank's part does."""
+    """A number of 32 bits that differs where the content of this rank's part does; on a GPU it is computed there."""
     here = local(tensor).detach()
-    if not here.numel():
-        return 0
-    flat = here.contiguous().reshape(-1).view(torch.uint8)
-    if flat.device.type == "cpu":
-        return zlib.crc32(flat.numpy())
-    # where a copy to the host would cost more than reading: a sum of words, weighted by their place
+    if here.device.type == "cpu":
+        return zlib.crc32(_bytes_of(here).numpy()) if here.numel() else 0
+    return weighed(here)
+
+
+def weighed(tensor: torch.Tensor) -> int:
+    """A checksum that is the same on every device: a sum of words, weighted by their place."""
+    flat = _bytes_of(local(tensor).detach())
     words = flat[: flat.numel() // 8 * 8]
-    words = (words if words.storage_offset() % 8 == 0 else words.clone()).view(torch.int64)
+    words = (words if words.data_ptr() % 8 == 0 and words.storage_offset() % 8 == 0 else words.clone()).view(
+        torch.int64
+    )
     rest = flat[words.numel() * 8 :].to(torch.int64)
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
     for part in (words, rest):
@@ -113,3 +117,7 @@ def checksum(tensor: torch.Tensor) -> int:
             total = total * 31 + (piece * (weights | 1)).sum()
     number = int(total)
     return (number ^ number >> 32) & 0xFFFFFFFF
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)

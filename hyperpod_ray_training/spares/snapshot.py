@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import zlib
 from collections.abc import Iterable
 
 import torch
@@ -12,7 +13,7 @@ from hyperpod_ray_training import rng
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares.store import Store
 from hyperpod_ray_training.state import BUFFERS, GRADIENTS, MODEL, Content, TrainingState
-from hyperpod_ray_training.trees import checksum, local, mark_of
+from hyperpod_ray_training.trees import checksum, local, mark_of, weighed
 
 _NUMBER_BYTES, _LEAST_META = 8, 1 << 16
 _HEAD_BYTES = 6 * _NUMBER_BYTES
@@ -113,7 +114,7 @@ class Snapshot:
         if on_gpu:
             torch.cuda.current_stream(self.device).synchronize()
         # what is not this rank's own may come from a replica: is that what was here?
-        alike = checksum(buffer[starts[1] : starts[1] + needed[2]]) if self.replicas and fits else 0
+        alike = _together(parts[1]) if self.replicas and fits else 0
         numbers = (len(meta) if fits else 0, room[0], starts[1], next_starts[2], next_starts[1], alike)
         head = b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in numbers) + (meta if fits else b"")
         buffer[: len(head)].copy_(torch.frombuffer(bytearray(head), dtype=torch.uint8))
@@ -134,7 +135,7 @@ class Snapshot:
                 at += size
         if at > buffer.numel():
             raise ValueError(f"a copy has {buffer.numel()} bytes, {at} expected")
-        if alike and checksum(buffer[own:at]) != alike:
+        if alike and _together(content.tensors[mark.name] for mark in meta["marks"][1]) != alike:
             raise ValueError("the tensors of a replica are not what this rank had")
         saved = {mark.name: mark for marks in meta["marks"] for mark in marks}
         others = [name for name, value in meta["still"].items() if name not in live or checksum(live[name]) != value]
@@ -160,6 +161,11 @@ class Snapshot:
 
 def _bytes(tensor: torch.Tensor) -> int:
     return int(local(tensor).numel() * tensor.element_size())
+
+
+def _together(tensors: Iterable[torch.Tensor]) -> int:
+    """One checksum of all, computed where they are; never 0."""
+    return zlib.crc32(repr([weighed(one) for one in tensors]).encode()) or 1
 
 
 def bytes_of(tensors: Iterable[torch.Tensor]) -> int:

@@ -216,6 +216,23 @@ def test_what_is_used_in_every_second_step_only_is_seen() -> None:
     assert watched.refused.keys() == {"rare"}
 
 
+def test_other_tensors_at_a_save_are_watched_again() -> None:
+    model, late = net(), torch.zeros(4)
+    optimizer = torch.optim.AdamW(model.parameters())
+    watched = Watched(model, optimizer)
+    for step in watched.steps(20):
+        train(model, optimizer, torch.randn(8, 16))
+        if step == 10:
+            model.register_buffer("scale", torch.ones(1))
+        if step > 10:
+            late += model(torch.randn(8, 16)).detach().mean(0)
+        if step % 4 == 3:
+            watched.complete.noticed(step + 1, frozenset(watched.state.content().tensors))
+        if watched.refused:
+            assert 12 < step < 19
+    assert watched.refused.keys() == {"late"}
+
+
 def test_a_loop_that_is_left_within_a_watched_step_leaves_no_mode_behind() -> None:
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 

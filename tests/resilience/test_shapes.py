@@ -25,7 +25,7 @@ AT_ONCE = {"fsdp1", "zero_redundancy"}
 
 def table() -> dict[str, tuple[str, str]]:
     """Of each shape the outcome from a checkpoint and from memory, as the page says."""
-    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| (\w+) \| (\w+) \|", PAGE.read_text(), flags=re.MULTILINE)
+    rows = re.findall(r"^\|[^|]*\| `(\w+)` \| (\w+) \| (\w+) \|$", PAGE.read_text(), flags=re.MULTILINE)
     return {name: (disk, memory) for name, disk, memory in rows}
 
 
