@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch._dynamo.utils
 from torch import nn
 
 from hyperpod_ray_training.completeness import Completeness, Missing
@@ -29,10 +30,10 @@ class Watched:
         self.complete = Completeness(self.state, recomputed)
         self.missing: list[Missing] = []
 
-    def steps(self, total: int = 7) -> Iterator[int]:
-        self.complete.begin(0)
+    def steps(self, total: int = 7, *, first: int = 0) -> Iterator[int]:
+        self.complete.begin(first)
         try:
-            for step in range(total):
+            for step in range(first, first + total):
                 self.complete.step_begins(step, loop_frames(sys._getframe(1)))
                 yield step
                 self.missing += self.complete.step_ended()
@@ -244,6 +245,28 @@ def test_a_loop_that_is_left_within_a_watched_step_leaves_no_mode_behind() -> No
             break
     watched.complete.abandon()
     assert _get_current_dispatch_mode() is None
+
+
+@pytest.mark.parametrize("first", [0, 100])
+def test_under_torch_compile_steps_are_watched_by_their_number(first: int) -> None:
+    torch._dynamo.reset()  # what an earlier test has compiled is compiled again
+    torch._dynamo.utils.counters.clear()
+    model, judge = torch.compile(nn.Linear(16, 4), backend="eager"), nn.Linear(4, 1)
+    one, two = torch.optim.AdamW(model.parameters()), torch.optim.AdamW(judge.parameters())
+    watched = Watched([model, judge], one)
+    try:
+        for _ in watched.steps(first=first):
+            one.zero_grad()
+            two.zero_grad()
+            judge(model(torch.randn(8, 16))).mean().backward()
+            one.step()
+            two.step()
+        assert watched.refused == ({} if first else {"two": "optimizer=[…, two]"})
+        before = sum(torch._dynamo.utils.counters["frames"].values())
+        torch.compile(nn.Linear(16, 4), backend="eager")(torch.randn(2, 16))
+        assert sum(torch._dynamo.utils.counters["frames"].values()) > before, "it compiles again"
+    finally:
+        torch._dynamo.utils.counters.clear()
 
 
 def test_a_watched_step_has_the_same_bits() -> None:
