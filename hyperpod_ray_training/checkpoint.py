@@ -43,7 +43,7 @@ class MisfitError(Exception):
 def to_save(state: TrainingState, step: int, ranks: Ranks) -> dict[str, Any]:
     """The state as torch's distributed checkpoint takes it; the same call on every rank."""
     content = state.content()
-    trees = {name: pickle.dumps(tree) for name, tree in content.trees.items()}
+    trees = {name: pickle.dumps(join(tree, _whole)) for name, tree in content.trees.items()}
     own = _key(state.rank)
     saved: dict[str, Any] = {
         _FORMAT: {str(FORMAT): 0},
@@ -56,10 +56,12 @@ def to_save(state: TrainingState, step: int, ranks: Ranks) -> dict[str, Any]:
     mine: dict[str, Any] = {}
     for name, tensor in content.tensors.items():
         section, _, rest = name.partition(".")
+        # the stager cannot copy a gradient of FSDP2 in its own memory
+        value = tensor.clone() if section == GRADIENTS else tensor
         if name in differ:
-            mine[name] = tensor
+            mine[name] = value
         else:
-            saved.setdefault(section, {})[rest] = tensor
+            saved.setdefault(section, {})[rest] = value
     for name, tree in trees.items():
         if f"{_TREES}.{name}" in differ:
             mine[f"{_TREES}.{name}"] = tree
@@ -68,6 +70,11 @@ def to_save(state: TrainingState, step: int, ranks: Ranks) -> dict[str, Any]:
     if mine:
         saved[_RANKS] = {own: mine}
     return saved
+
+
+def _whole(mark: Mark) -> Mark:
+    """A mark that is the same on every rank: parts of a sharded tensor may be of other sizes."""
+    return mark if mark.placements is None else dataclasses.replace(mark, shape=mark.whole)
 
 
 def digests(content: Content, trees: Mapping[str, bytes]) -> dict[str, Hashable]:
