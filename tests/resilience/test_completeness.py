@@ -229,8 +229,8 @@ def test_other_tensors_at_a_save_are_watched_again() -> None:
             late += model(torch.randn(8, 16)).detach().mean(0)
         if step % 4 == 3:
             watched.complete.noticed(step + 1, frozenset(watched.state.content().tensors))
-        if watched.refused:
-            assert 12 < step < 19
+        if step == 12:
+            assert not watched.refused
     assert watched.refused.keys() == {"late"}
 
 
