@@ -131,14 +131,14 @@ class Completeness:
         """These tensors are about to be saved after so many steps: where they are others, steps are watched again."""
         names = frozenset(name for name in names if not name.startswith(f"{GRADIENTS}."))
         if self.over and self.names and names != self.names and not _compiled():
-            self.steps, self.first = [], step - WATCHED[0]
+            self.state.proved, self.first = False, step - WATCHED[0]
         if self.over:
             self.names = names
 
     @property
     def over(self) -> bool:
-        """Whether all steps to be watched have been."""
-        return len(self.steps) >= len(WATCHED)
+        """Whether all steps to be watched have been, here or where the state comes from."""
+        return self.state.proved
 
     def step_begins(self, step: int, frames: list[types.FrameType]) -> None:
         """Watch it, where it is one to watch."""
@@ -181,10 +181,10 @@ class Completeness:
         self.steps.append(step)
         if len(self.steps) < 2:
             return []
+        self.state.proved = len(self.steps) == len(WATCHED)
         missing = self._missing()
         if self.over:
-            self.steps = [Step.__new__(Step)] * len(WATCHED)  # the tensors and objects of the loop are let go
-            self.looked = []
+            self.steps, self.looked = [], []  # the tensors and objects of the loop are let go
         return missing
 
     # ---- what is missing ----

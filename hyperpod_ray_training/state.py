@@ -85,6 +85,8 @@ class TrainingState:
         self.rank, self.world, self.position = rank, world, Position()
         self.gradients = True
         """Whether gradients outlive a step; until a watched step has shown that they do not, they count as state."""
+        self.proved = False
+        """Whether watched steps have shown that nothing is missing, here or in the process that a copy is of."""
         first = next(self.model.parameters(), None)
         if first is None:
             raise InputError("model: no parameters", expected="a module that is trained", fix="give the model itself")

@@ -86,6 +86,7 @@ class Snapshot:
                 "step": step, "rng": rng.capture(self.device), "still": still, "trees": content.trees,
                 "marks": [[mark_of(name, content.tensors[name]) for name in names] for names in (own, rest)],
                 "shared": self.state.shared(), "own": self.state.own(), "gradients": self.state.gradients,
+                "proved": self.state.proved,
             }
         )  # fmt: skip
         parts = [[local(content.tensors[name]) for name in names] for names in (own, rest)]
@@ -146,7 +147,7 @@ class Snapshot:
         reason = self.state.unlike(wholes, meta["trees"], wholes)
         if reason:
             raise ValueError(reason)
-        self.state.gradients = meta["gradients"]
+        self.state.gradients, self.state.proved = meta["gradients"], meta["proved"]
         self.state.fill(content)
         self.state.fill_own(meta["shared"], meta["own"])
         rng.restore(meta["rng"], self.device)

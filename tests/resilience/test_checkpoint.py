@@ -311,6 +311,16 @@ def test_containers_are_unwrapped() -> None:
     assert optimizers_of(container) == {"0": one, "1": two, "2": container}
 
 
+def test_what_is_sharded_by_no_layout_is_refused_when_resumable_is_made() -> None:
+    model = nn.Linear(2, 2)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    zero = type("ZeroRedundancyOptimizer", (torch.optim.SGD,), {"consolidate_state_dict": lambda _: None})
+    outer = zero(model.parameters(), lr=0.1)
+    outer.optim = inner
+    with pytest.raises(InputError, match=r"ZeroRedundancyOptimizer.*Fix: shard the model with fully_shard"):
+        state_of(model, outer)
+
+
 @pytest.mark.parametrize("wrong", [object(), [1], {"a": "adam"}, None])
 def test_what_is_no_optimizer_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError, match="optimizer: "):

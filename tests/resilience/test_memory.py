@@ -18,7 +18,7 @@ from hyperpod_ray_training import Resumable
 from hyperpod_ray_training.spares import neighbour
 from hyperpod_ray_training.spares.memory import Memory
 from hyperpod_ray_training.spares.neighbour import Neighbour, Source, neighbour_distance, newest_whole, replicas_among
-from hyperpod_ray_training.spares.snapshot import Snapshot, counts
+from hyperpod_ray_training.spares.snapshot import Snapshot, counts, own_part
 from hyperpod_ray_training.spares.store import KEPT, Store
 from hyperpod_ray_training.state import TrainingState
 
@@ -253,6 +253,61 @@ def test_a_copy_is_of_the_parameters_that_the_optimizer_has() -> None:
         trained.zero_()
     assert snapshot.load(copy) == 1
     assert trained.tolist() == [1.0, 2.0]
+
+
+def adapted(seed: int, frozen: float) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(seed)
+    base, head = torch.nn.Linear(4, 4).requires_grad_(False), torch.nn.Linear(4, 2)
+    torch.nn.init.constant_(base.weight, frozen)
+    torch.nn.init.zeros_(base.bias)
+    return torch.nn.Sequential(base, head), torch.optim.AdamW(head.parameters(), lr=0.1)
+
+
+def test_frozen_parameters_are_compared_and_not_copied() -> None:
+    model, optimizer = adapted(0, 1.0)
+    snapshot, store = snapshot_of(model, optimizer, {}), Store()
+    copies = [snapshot.take(step, store).clone() for step in (1, 2)]
+    assert snapshot_of(*adapted(7, 1.0), {}).load(copies[1]) == 2
+    with pytest.raises(ValueError, match=r"model\.0\.weight: trained by no optimizer, and built otherwise"):
+        snapshot_of(*adapted(7, 2.0), {}).load(copies[1])
+    model[0].weight.data = model[0].weight.data * 3  # a momentum network, changed as many do it: no version counts it
+    snapshot.take(3, store)  # the copy grows, and counts from the next on
+    moved = snapshot.take(4, store)
+    assert counts(moved)
+    newcomer = adapted(7, 2.0)
+    snapshot_of(*newcomer, {}).load(moved)
+    assert torch.equal(newcomer[0][0].weight, torch.full((4, 4), 3.0))
+
+
+def test_a_replica_that_is_not_alike_is_refused() -> None:
+    def taken(seed: int) -> torch.Tensor:
+        model, optimizer = adapted(seed, 1.0)
+        state = TrainingState(model=model, optimizer=optimizer, extra={}, per_rank={}, rank=0, world=2)
+        return Snapshot(state, replicas=True).take(1, Store())
+
+    mine, twin, other = taken(0), taken(0), taken(1)
+    own = own_part(mine)
+    newcomer = snapshot_of(*adapted(5, 1.0), {})
+    assert newcomer.load(torch.cat([own, twin[len(own) :]])) == 1
+    with pytest.raises(ValueError, match="the tensors of a replica are not what this rank had"):
+        newcomer.load(torch.cat([own, other[len(own) :]]))
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_gradients_come_back_where_they_outlive_a_step(kept: bool) -> None:
+    model, optimizer = adapted(0, 1.0)
+    model(torch.ones(1, 4)).sum().backward()
+    snapshot = snapshot_of(model, optimizer, {})
+    snapshot.state.gradients, snapshot.state.proved = kept, True
+    copy = snapshot.take(1, Store())
+    newcomer = adapted(5, 1.0)
+    newcomer[0](torch.ones(1, 4)).sum().backward()
+    taker = snapshot_of(*newcomer, {})
+    taker.load(copy)
+    assert (taker.state.gradients, taker.state.proved) == (kept, True)
+    gradient = newcomer[0][1].weight.grad
+    assert (gradient is not None) == kept
+    assert not kept or torch.equal(gradient, model[1].weight.grad)
 
 
 def test_asking_for_the_size_leaves_the_optimizer_as_it_is() -> None:
