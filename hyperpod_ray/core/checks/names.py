@@ -43,7 +43,7 @@ RESERVED_VARIABLES = {
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "set ray.drain_timeout_seconds",
     "RESILIENCE_SPARES": "set ray.training_spares",
     "RESILIENCE_HANG_RULES": "set ray.hung_job_detection",
-    "RESILIENCE_TRACKING": "set ray.tracking",
+    names.TRACKERS_VARIABLE: "set ray.tracking",
 }
 """Variables that something else sets, and what to do instead."""
 

@@ -25,7 +25,8 @@ def a_worker_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
                 for _, worker, group in workers(plan)
                 if group.type == entry.type
             ]
-            if not plan.known(entry.type) or not pods:
+            stated = (entry.instances, entry.accelerators, entry.vcpus, entry.memory_gib)
+            if not plan.known(entry.type) or not pods or all(value is None for value in stated):
                 continue
             spec, has = plan.type_spec(entry.type), share(plan, entry)
             devices = float(entry.accelerators) if entry.accelerators is not None else has.instances * spec.accelerators
