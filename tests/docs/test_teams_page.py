@@ -10,7 +10,7 @@ import yaml
 from hyperpod_ray.core import names
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.loader import FOLDER
-from hyperpod_ray.core.model import Team
+from hyperpod_ray.core.model import Team, TeamQuota
 from hyperpod_ray.ops.observe import queues
 from tests.ops.test_ops_queues import PENDING
 
@@ -24,7 +24,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 def test_the_file_on_the_page_is_part_of_the_example() -> None:
     shown, access = (yaml.safe_load(block) for block in blocks(PAGE, "yaml"))
-    assert Team(quota=[{"type": "ml.g5.8xlarge", "instances": 1}], **access["teams"][0]).access is not None
+    assert Team(quota=[TeamQuota(type="ml.g5.8xlarge", instances=1)], **access["teams"][0]).access is not None
     whole: Any = yaml.safe_load((FOLDER / "examples" / "teams.yaml").read_text(encoding="utf-8"))
     assert {key: whole[key] for key in ("task_governance", "ray")} == {
         key: shown[key] for key in ("task_governance", "ray")
