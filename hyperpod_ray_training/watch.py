@@ -61,7 +61,7 @@ class Watch(UserCallback):
     def _judge(self, worker_exceptions: dict[int, Exception]) -> str | None:
         journal = Journal(self.run.folder(), name=self.run.name)
         fatal = None
-        texts = {rank: _describe(error) for rank, error in sorted(worker_exceptions.items())}
+        texts = {rank: self._with_way_out(_describe(error)) for rank, error in sorted(worker_exceptions.items())}
         for rank, error in sorted(worker_exceptions.items()):
             journal.event("error", rank=rank, message=texts[rank][:2000])
             if MARK in str(error):
@@ -84,6 +84,21 @@ class Watch(UserCallback):
             now=True, state="failed" if fatal else "recovering", last_error=next(iter(texts.values()), "")[:2000]
         )
         return fatal
+
+    def _with_way_out(self, text: str) -> str:
+        """An error's text; where a collective has waited for its limit, also what to do if no rank was lost."""
+        if not any(words in text for words in _LIMITS):
+            return text
+        limit = self.run.settings.process_group_timeout_s
+        return in_three_parts(
+            text.rstrip("."),
+            expected=f"every rank in the collective within process_group_timeout_s ({limit})",
+            fix="training.pause() on every rank around what takes longer, or raise RESILIENCE_PROCESS_GROUP_TIMEOUT_S",
+        )
+
+
+_LIMITS = ("Timed out waiting", "Watchdog caught collective operation timeout")
+"""What gloo and NCCL say where a collective has reached its limit."""
 
 
 def _inner(error: Exception) -> BaseException:

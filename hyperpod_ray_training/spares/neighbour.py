@@ -201,7 +201,7 @@ class Neighbour:
             if self.stretch != int(vote):
                 self._quick = 0
                 if self.rank == 0:
-                    log(f"memory: one copy in {int(vote)} is made; a copy takes longer than the steps it covers")
+                    log(f"memory: one copy in {int(vote)} is sent; a copy takes longer than the steps it covers")
             self.stretch, self._vote = int(vote), None
 
     def _keep(self, step: int, received: torch.Tensor) -> None:

@@ -81,7 +81,7 @@ class Progress:
         return f"hangs for {limit:.1f} s{where}{doing} while others wait for it. Where it is at work: {WAY_OUT}"
 
     def together(self, now: float, holders: Sequence[Member], limits: Limits) -> str | None:
-        """Why the generation cannot go on though nobody hangs: all wait in collectives, and none gets on."""
+        """Why the generation stands though nobody hangs: all wait in collectives, and none gets on."""
         if not self.total or any(member.busy or member.place not in {COLLECTIVE, BACKWARD} for member in holders):
             return None
         limit = max(limits.together_s, self.hang_limit_s(limits))

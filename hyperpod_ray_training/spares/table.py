@@ -345,8 +345,8 @@ class Table:
         out: Out = []
         for member, why in self._progress.behind(now, holders, self.limits):
             out += self.lost(now, member.uid, why)
-        why = None if out else self._progress.together(now, holders, self.limits)
-        return out if why is None else self._end(now, why) + self._form(now)
+        standstill = None if out else self._progress.together(now, holders, self.limits)
+        return out if standstill is None else self._end(now, standstill) + self._form(now)
 
     def _move(self, now: float) -> Out:
         """Ask all ranks to hand over at the end of a step, where others should train after it.

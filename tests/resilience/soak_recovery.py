@@ -45,7 +45,7 @@ EVERY, STEPS_EACH = 5, 60
 STACKS_AFTER_S = 12.0
 
 
-class Recovery(Soak):
+class Recovery(Soak):  # type: ignore[misc]
     """One run and its trials."""
 
     def __init__(self, forker: Any, folder: Path, *, trials: int, seed: int, limit_s: float) -> None:

@@ -83,7 +83,7 @@ def handing(self: neighbour.Neighbour, *rest: Any) -> Any:
 
 
 hand = neighbour.Neighbour._hand
-neighbour.Neighbour._hand = handing  # type: ignore[method-assign]
+neighbour.Neighbour._hand = handing  # type: ignore[method-assign, assignment]
 
 
 def evaluate(step: int) -> None:

@@ -356,7 +356,7 @@ def slow_copies(rank: int, port: int, pipe: Any) -> None:
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     clock = Clock()
-    neighbour.time = clock  # type: ignore[assignment]
+    neighbour.time = clock  # type: ignore[assignment, attr-defined]
     exchange = Neighbour(store=Store(), group=dist.new_group(backend="gloo"), nodes=["a", "b"], rank=rank)
     at, keep, copied = [0], exchange._keep, []
 

@@ -120,7 +120,7 @@ def waits_for_a_future() -> None:
         pool.submit(ENDED.wait).result()
 
 
-class Slow(torch.utils.data.Dataset[int]):
+class Slow(torch.utils.data.Dataset[int]):  # type: ignore[misc]
     def __len__(self) -> int:
         return 1
 
