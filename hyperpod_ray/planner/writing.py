@@ -14,8 +14,9 @@ def write(path: Path, outlook: Outlook) -> Path:
     """Replace the section, or append it. The rest of the file stays as it is, comments included.
 
     Raises:
-        PlanError: the model has no name and no size that a file can hold.
+        PlanError: the file cannot hold the model or the way of training.
     """
+    _refuse(outlook)
     text = path.read_text(encoding="utf-8")
     section = "\n".join(_section(outlook)) + "\n"
     found = re.search(r"^training:.*\n(?:(?:[ \t].*|[ \t]*#.*|[ \t]*)\n)*?(?=^\S|\Z)", text, flags=re.MULTILINE)
@@ -26,6 +27,27 @@ def write(path: Path, outlook: Outlook) -> Path:
         text = text.rstrip("\n") + "\n\n" + section
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def _refuse(outlook: Outlook) -> None:
+    """What the section has no setting for would be lost without a word."""
+    job = outlook.job
+    ways = {
+        "--precision": job.precision != "bf16", "--stack": job.stack != "pytorch", "--parallel": bool(job.parallel.name),
+        "--recompute": job.recompute is not None, "--lora-rank": bool(job.lora_rank),
+    }  # fmt: skip
+    if any(ways.values()):
+        raise PlanError(
+            f"--write: the section training cannot hold {', '.join(name for name, used in ways.items() if used)}",
+            expected="a run that the file describes whole",
+            fix="write without it and give it with each plan, or plan without --write",
+        )
+    if job.whole:
+        raise PlanError(
+            "--write: the speed of a whole run, with its interruptions in it",
+            expected="a speed of steps: plans take interruptions off again",
+            fix="give --from-run progress.json, or plan without --write",
+        )
 
 
 def _section(outlook: Outlook) -> list[str]:
