@@ -33,8 +33,9 @@ def _refuse(outlook: Outlook) -> None:
     """What the section has no setting for would be lost without a word."""
     job = outlook.job
     ways = {
-        "--precision": job.precision != "bf16", "--stack": job.stack != "pytorch", "--parallel": bool(job.parallel.name),
-        "--recompute": job.recompute is not None, "--lora-rank": bool(job.lora_rank),
+        "--precision": job.precision != "bf16", "--stack": job.stack != "pytorch",
+        "--parallel": bool(job.parallel.name), "--recompute": job.recompute is not None,
+        "--lora-rank": bool(job.lora_rank),
     }  # fmt: skip
     if any(ways.values()):
         raise PlanError(

@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.planner import architecture, hugging_face, memory, parallel, speed
+from hyperpod_ray.planner.architecture import Architecture
 from hyperpod_ray.planner.parallel import Parallel
 from hyperpod_ray.planner.speed import Setting
 
-H100 = {"gpu": "H100", "gpus": 64, "sequence": 4096}
+
+def on_h100(model: Architecture, **more: Any) -> Setting:
+    return Setting(model=model, gpu="H100", gpus=64, sequence=4096, **more)
+
 
 CONFIGS: dict[str, tuple[dict[str, Any], float, float]] = {
     # config.json as published on Hugging Face (keys that count); parameters and active ones as published, in billions
@@ -101,10 +105,13 @@ def test_a_configuration_counts_its_published_parameters(written: Path, name: st
 def test_a_file_is_the_model_of_the_same_name(written: Path, name: str) -> None:
     """But for what the file does not say: its source and, of images, that they are not counted."""
     read, listed = hugging_face.architecture(written), architecture.named(name)
-    same = {"name": "", "source": "", "assumed": ""}
     # a width that no layer uses says nothing
-    unused = {} if listed.dense_layers else {"feed": 0}
-    assert replace(read, **same, **unused) == replace(listed, **same, **unused)
+    feeds = (read.feed, listed.feed) if listed.dense_layers else (0, 0)
+    read, listed = (
+        replace(model, name="", source="", assumed="", feed=feed)
+        for model, feed in zip((read, listed), feeds, strict=True)
+    )
+    assert read == listed
 
 
 def test_a_sliding_window_costs_less_attention() -> None:
@@ -156,9 +163,10 @@ def test_splits_share_what_they_split() -> None:
 
 def test_a_long_sequence_fits_with_context_parallelism_only() -> None:
     model = architecture.named("llama-3.1-8b")
-    long = {"gpu": "H100", "world": 64, "tokens": 131072}
-    assert memory.fit(model, **long).verdict == "no"
-    assert memory.fit(model, **long, parallel=parallel.parse("cp=8")).verdict == "yes"
+    alone, split = (
+        memory.fit(model, gpu="H100", world=64, tokens=131072, parallel=parallel.parse(text)) for text in ("", "cp=8")
+    )
+    assert (alone.verdict, split.verdict) == ("no", "yes")
 
 
 @pytest.mark.parametrize(("choice", "less"), [("selective", "none"), ("full", "selective")])
@@ -166,7 +174,7 @@ def test_recomputation_saves_memory(choice: memory.Recompute, less: memory.Recom
     model = architecture.named("llama-3.1-8b")
     fits = [memory.fit(model, gpu="H100", world=64, tokens=8192, recompute=each) for each in (choice, less)]
     assert fits[0].total < fits[1].total
-    speeds = [speed.steps(Setting(model=model, recompute=each, **H100)).central for each in (choice, less)]
+    speeds = [speed.steps(on_h100(model, recompute=each)).central for each in (choice, less)]
     assert speeds[0] <= speeds[1]
 
 
@@ -188,7 +196,7 @@ def test_lora_needs_no_state_of_the_frozen_model_and_less_time() -> None:
     assert memory.checkpoint_bytes(model, lora_rank=16) < 3e9
     # NVIDIA, NeMo 24.07: LoRA of Llama 2 7B to 70B is 1.39 to 1.47 times as fast as full fine-tuning
     for name in ("llama-2-7b", "llama-2-13b", "llama-2-70b"):
-        at = Setting(model=architecture.named(name), precision="fp8", stack="megatron", **H100)
+        at = on_h100(architecture.named(name), precision="fp8", stack="megatron")
         assert 1.35 < speed.steps(replace(at, lora=True)).central / speed.steps(at).central < 1.5
 
 
