@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hyperpod_ray.core.amounts import shown
-from hyperpod_ray.planner import PlanError, data, goodput, memory, simulate, spares, speed
+from hyperpod_ray.planner import PlanError, data, decides, goodput, memory, simulate, spares, speed
 from hyperpod_ray.planner.alternatives import Alternative
 from hyperpod_ray.planner.cluster import Bill
 from hyperpod_ray.planner.failures import LEVELS
@@ -265,6 +265,8 @@ def _time(made: Plan) -> Answer:
         answer.head = f"{_span(days, 'days')} and {_span(total, '$', short=True)}."
         if bill.unknown:
             answer.notes.append(f"Without {', '.join(bill.unknown)}, whose price is not known.")
+    if words := decides.bound_by(outlook):
+        answer.notes.append(words)
     if outlook.job.tokens_per_second is None:
         answer.notes.append(
             "Steps alone answer what a benchmark shows. A whole run also evaluates, waits for data and has slow nodes."
@@ -788,6 +790,10 @@ def as_data(made: Plan) -> dict[str, Any]:
             }
             for answer in made.answers
         },
+        "decided_by": [
+            {"what": driver.name, **dict(zip(LEVELS, map(_finite, driver.days), strict=True))}
+            for driver in (decides.drivers(made.outlook) if made.fits else [])
+        ],
         "alternatives": [_alternative(row) for row in made.others],
         "not_known": made.refused,
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
 
 from hyperpod_ray.planner import page_style as look
 from hyperpod_ray.planner import pictures
+from hyperpod_ray.planner.alternatives import Alternative
 from hyperpod_ray.planner.answers import Answer, Plan, Row, figure
 from hyperpod_ray.planner.ranges import Range
 
@@ -44,6 +46,10 @@ def _plan(one: Plan) -> str:
         for letter, answer in zip(LETTERS, one.answers, strict=True)
     )
     parts.append(f"<table class=short>{rows}</table>")
+    if pictures.OVERVIEW in drawn:
+        parts.append(f"<figure><figcaption>{pictures.OVERVIEW}</figcaption>{drawn[pictures.OVERVIEW]}</figure>")
+    if one.others:
+        parts.append(f"<h2>Alternatives</h2>{_alternatives(one.others)}")
     if not drawn:
         parts.append(
             "<p class=note>No pictures: matplotlib is not installed (pip install '.[plan]' in a checkout).</p>"
@@ -66,6 +72,24 @@ def _table(answer: Answer) -> str:
         return ""
     head = "<tr><th>Figure<th class=n>Low<th class=n>Central<th class=n>High<th>Unit<th>Source</tr>"
     return f"<div class=wide><table>{head}{''.join(_row(row) for row in answer.rows)}</table></div>"
+
+
+def _alternatives(rows: Sequence[Alternative]) -> str:
+    head = "<tr><th>Run on<th>Fits<th class=n>Days<th class=n>Dollars<th class=n>Goodput<th>Note</tr>"
+    body = "".join(
+        f"<tr><td>{'<b>' if row.own else ''}{escape(row.name)}{'</b>' if row.own else ''}<td>{escape(row.fits)}"
+        f"<td class=n>{_span(row.days, 'days')}<td class=n>{_span(row.dollars, '$')}"
+        f"<td class=n>{'' if row.goodput is None else figure(row.goodput, '%')}<td class=s>{escape(row.note)}</tr>"
+        for row in rows
+    )
+    return f"<div class=wide><table>{head}{body}</table></div>"
+
+
+def _span(value: Range | None, unit: str) -> str:
+    if value is None:
+        return "not known"
+    low, central, high = (figure(one, unit) for one in value)
+    return f"{central} ({low} to {high})"
 
 
 def _words(text: str) -> str:

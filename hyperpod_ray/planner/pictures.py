@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from hyperpod_ray.planner import goodput
+from hyperpod_ray.planner import decides, goodput
 from hyperpod_ray.planner.answers import Plan
 from hyperpod_ray.planner.failures import LEVELS
 from hyperpod_ray.planner.ranges import DAY
@@ -17,6 +17,9 @@ SETTINGS: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "plan", "font.family": "sans-serif", "font.size": 10,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True,
 }  # fmt: skip
+
+
+OVERVIEW = "Days, dollars and goodput, and what decides them"
 
 
 def there() -> bool:
@@ -33,6 +36,8 @@ def draw(made: Plan) -> dict[str, str]:
     matplotlib.use("Agg")
     with matplotlib.rc_context(SETTINGS):
         found = {"Goodput by interval between saves": _curve(made), "Where the time goes": _lost(made)}
+        if drivers := decides.drivers(made.outlook) if made.fits else []:
+            found[OVERVIEW] = _overview(made, drivers)
         if made.outcomes:
             found["When it ends"] = _finish(made)
         if made.deploy:
@@ -56,6 +61,31 @@ def _svg(figure: Any) -> str:
     stream = io.StringIO()
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     return "<svg" + stream.getvalue().partition("<svg")[2]
+
+
+def _overview(made: Plan, drivers: list[decides.Driver]) -> str:
+    """Three figures, and a bar for each span that moves the end."""
+    outlook = made.outlook
+    figure, axes = _figure(height=1.9 + 0.42 * len(drivers))
+    central = drivers[0].days.central
+    for index, driver in enumerate(drivers):
+        low, high = driver.days.low, min(driver.days.high, 4 * central)
+        axes.barh(index, high - low, left=low, color=COLOURS["central"] if index == 0 else LOSSES["stall"], height=0.6)
+        axes.text(high, index, f" {low:.3g} to {driver.days.high:.3g}", va="center", fontsize=9)
+    axes.axvline(central, color="black", linewidth=0.9, linestyle="--")
+    axes.set_yticks(range(len(drivers)), [driver.name for driver in drivers])
+    axes.invert_yaxis()
+    first = min(driver.days.low for driver in drivers)
+    last = min(max(driver.days.high for driver in drivers), 4 * central)
+    axes.set(xlabel="days to the end, one span moved at a time")
+    axes.set_xlim(first - 0.05 * (last - first), last + 0.25 * (last - first))
+    figures = {answer.key: answer for answer in made.answers}
+    words = figures["time"].head.rstrip(".")
+    share = outlook.goodputs
+    figure.suptitle(
+        f"{words}\ngoodput {share.central:.2%} ({share.low:.2%} to {share.high:.2%})", fontsize=12, fontweight="bold"
+    )
+    return _svg(figure)
 
 
 def _curve(made: Plan) -> str:

@@ -268,7 +268,9 @@ def test_the_page_has_its_pictures_and_loads_nothing(tmp_path: Path) -> None:
     text = out.read_text(encoding="utf-8")
     page = Page()
     page.feed(text)
-    assert page.pictures == 3
+    assert page.pictures == 4
+    assert "Days, dollars and goodput, and what decides them" in text
+    assert text.index("what decides them") < text.index("a. Does it fit?")
     assert [one for one in page.loads if not re.match(r"(use|image|clippath) #", one)] == []
     assert not re.search(r"<script|@import|url\((?!#)", text)
 

@@ -14,7 +14,7 @@ from hyperpod_ray.cli.main import main
 from hyperpod_ray.core import checks as rules
 from hyperpod_ray.core.findings import Finding
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.planner import PlanError, alternatives, answers, checks, journal
+from hyperpod_ray.planner import PlanError, alternatives, answers, checks, decides, journal
 from hyperpod_ray.planner.cluster import bill, cluster
 from hyperpod_ray.planner.failures import published
 from hyperpod_ray.planner.job import Wish, job
@@ -234,6 +234,25 @@ def test_an_alternative_claims_nothing_that_is_not_known() -> None:
     assert days[0] is not None
     assert days[1] is not None
     assert days[0].central > 2 * days[1].central
+
+
+def test_what_decides_the_end_is_the_widest_span() -> None:
+    """A measured speed leaves the interruptions; twice the rate and slower repairs are then what counts."""
+    base = {"ray/workers/0/replicas": 8, f"{WORKERS}/count": 8}
+    unsure = checks.outlook(plan_of({**base, "training": TRAINING}))
+    sure = checks.outlook(plan_of({**base, "training": {**TRAINING, "tokens_per_second": 600}}))
+    assert unsure is not None
+    assert sure is not None
+    first, *rest = decides.drivers(unsure)
+    assert first.name == "speed of a whole run"
+    assert all(first.width >= driver.width for driver in rest)
+    assert decides.drivers(sure)[0].name == "how often it is interrupted"
+    assert "What decides it: how often it is interrupted" in decides.bound_by(sure)
+    # each span alone lies inside the span of all together
+    assert unsure.finish_seconds is not None
+    for driver in decides.drivers(unsure):
+        assert unsure.finish_seconds.low / DAY <= driver.days.low <= driver.days.high
+        assert driver.days.high <= unsure.finish_seconds.high / DAY
 
 
 def test_a_split_that_the_file_cannot_hold_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
