@@ -257,12 +257,12 @@ def _time(made: Plan) -> Answer:
     price = bill.per_hour(nodes=cluster.nodes + cluster.spares)
     if price is None:
         answer.rows.append(Row(what="cost", value=None, unit="$", source=f"no price of {', '.join(bill.unknown)}"))
-        answer.head = f"{_span(days, 'days')}; the price is not known."
+        answer.head = f"{_long(days)}; the price is not known."
     else:
         total = days.map(lambda day: day * 24 * price)
         answer.rows.append(Row(what="the environment", value=Range.exact(price), unit="$/h", source=bill.source))
         answer.rows.append(Row(what="cost", value=total, unit="$", source="days × 24 × $/h, spares included"))
-        answer.head = f"{_span(days, 'days')} and {_span(total, '$', short=True)}."
+        answer.head = f"{_long(days)} and {_span(total, '$', short=True)}."
         if bill.unknown:
             answer.notes.append(f"Without {', '.join(bill.unknown)}, whose price is not known.")
     if words := decides.bound_by(outlook):
@@ -752,7 +752,7 @@ def figure(value: float, unit: str) -> str:  # noqa: PLR0911
     if unit in ("GPUs", "nodes", "steps", "tokens/s"):
         return f"{value:,.0f}"
     if unit == "days" and abs(value) < 1000:
-        return f"{value:.1f}"
+        return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
@@ -767,6 +767,11 @@ def _span(value: Range, unit: str, *, short: bool = False) -> str:
         return f"{figure(value.central, unit)} {unit}"
     low, central, high = (shown(one) if short and math.isfinite(one) else figure(one, unit) for one in value)
     return f"{central} {unit} ({low} to {high})"
+
+
+def _long(days: Range) -> str:
+    """Days, or hours of a short run."""
+    return _span(days, "days") if days.central >= 2 else _span(days.map(lambda day: day * 24), "h")
 
 
 def _seconds(value: float) -> str:

@@ -88,6 +88,12 @@ def test_a_researchers_question(capsys: pytest.CaptureFixture[str]) -> None:
     assert count["central"] * each["central"] / 86400 == pytest.approx(lost * days["central"])
 
 
+def test_a_short_run_is_answered_in_hours(capsys: pytest.CaptureFixture[str]) -> None:
+    data = data_of(capsys, "prod", "--model", "llama-3.1-8b", "--tokens", "2B", "--lora-rank", "16")
+    assert re.match(r"\d\.\d+ h \(\d\.\d+ to \d", data["answers"]["time"]["answer"])
+    assert 0 < figure(data, "time", "to the end")["central"] < 0.1
+
+
 def test_prods_ninth_node_costs_twelve_percent(capsys: pytest.CaptureFixture[str]) -> None:
     data = data_of(capsys, "prod", *RUN)
     spares = data["answers"]["spares"]
