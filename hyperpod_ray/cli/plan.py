@@ -85,6 +85,10 @@ def register(app: typer.Typer) -> None:
         team: Annotated[
             str, typer.Option(metavar="NAME", help="Plan in the quota of this team. Default: the RayCluster's workers.")
         ] = "",
+        node_price: Annotated[
+            float | None,
+            typer.Option(metavar="USD", help="Of one training node and hour: a training plan's, spot or a contract's."),
+        ] = None,
         failures: Annotated[
             str, typer.Option(metavar="LEVEL", help="low, central, high, or a YAML file with your own record.")
         ] = "central",
@@ -131,6 +135,7 @@ def register(app: typer.Typer) -> None:
             made = [
                 _plan(
                     name, wish, failures=failures, storage=storage, rehearsal=rehearsal, team=team, run=from_run,
+                    node_price=node_price,
                     sort=sort, deploy=partial(_deploy, name, given=assembly, synthesize=deploy),
                 )
                 for name in dict.fromkeys(filter(None, (env, compare)))
@@ -153,6 +158,7 @@ def _plan(
     rehearsal: Path | None,
     team: str,
     run: Path | None,
+    node_price: float | None,
     sort: Literal["days", "dollars", "goodput"],
     deploy: Callable[[], Deploy | str],
 ) -> Plan:
@@ -184,6 +190,9 @@ def _plan(
     day = output.now().date()
     systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib, part=part)
     own = bill(plan, prices, day=day, part=part)
+    if node_price is not None:
+        own = own.at_node_price(node_price)
+        systems = [(each, cost.at_node_price(node_price)) for each, cost in systems]
     others = alternatives.table(outlook, own, plan, prices, sort=sort)
     return answers.plan(outlook, own, deploy=deploy(), systems=systems, others=others)
 

@@ -728,8 +728,8 @@ def _refused(outlook: Outlook, bill: Bill) -> Iterator[str]:
     yield "loss, quality and convergence: tokens are taken as given"
     if cluster.spot:
         yield "spot interruptions: no public rate; they come on top of the failures"
-    if cluster.on_plan:
-        yield "the price of the training plan: no public figure; SearchTrainingPlanOfferings has it"
+    if cluster.on_plan and bill.node is None:
+        yield "the price of the training plan: no public figure; SearchTrainingPlanOfferings has it (--node-price)"
     if outlook.throughput is None:
         yield f"days and dollars on {cluster.gpu}: no published throughput; measure it and give --tokens-per-second"
     if bill.node is None and not cluster.on_plan:

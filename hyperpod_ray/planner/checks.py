@@ -139,7 +139,8 @@ def _spares(plan: Plan, found: Outlook, prices: Prices, day: date) -> Iterator[F
         "instance_groups",
         index,
         "count",
-        what=f"{part.spares} spare for {part.nodes} nodes: {costs}",
+        what=f"{part.spares} spare{'s' if part.spares > 1 else ''} for {part.nodes} "
+        f"node{'s' if part.nodes > 1 else ''}: {costs}",
         expected=f"a spare from {limit.central:.0f} nodes on ({limit.low:.0f} to {limit.high:.0f})",
         fix=f"lower count by {part.spares}; keep the spare for a deadline or scarce capacity only",
     )

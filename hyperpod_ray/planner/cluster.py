@@ -12,7 +12,7 @@ from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import NodeGroup
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
-from hyperpod_ray.planner import PlanError, data
+from hyperpod_ray.planner import PlanError, data, reading
 from hyperpod_ray.planner.data import Gpu
 from hyperpod_ray.planner.ranges import Range
 from hyperpod_ray.planner.storage import FileSystem
@@ -306,6 +306,20 @@ class Bill:
     """Lines without a price."""
     estimated: bool
     source: str
+    training: tuple[str, ...] = ()
+    """Groups of training nodes: lines of theirs."""
+
+    def at_node_price(self, usd: float) -> Bill:
+        """The bill with the price of a training node that the user knows.
+
+        Raises:
+            PlanError: it is no price.
+        """
+        fix = "give dollars of one node and hour: the price of a training plan ÷ its nodes ÷ its hours"
+        price = reading.number(usd, name="--node-price", low=0.01, high=10_000, fix=fix)
+        others = tuple(name for name in self.unknown if name not in self.training)
+        source = f"{price:,.6g} $ a training node and hour, as given; the rest: {self.source}"
+        return replace(self, node=price, unknown=others, source=source)
 
     def per_hour(self, *, nodes: int) -> float | None:
         """Of the environment with so many training nodes."""
@@ -352,4 +366,6 @@ def bill(plan: CommonPlan, prices: Prices, *, day: date, part: Cluster | None = 
     words = f"on-demand in {plan.settings.region}, prices read {dates[0]} to {dates[-1]}" if dates else "no price known"
     if estimate:
         words += f"; an estimate: {next(line.estimate for line in found.estimated)}"
-    return Bill(node=price, rest=rest, unknown=unknown, estimated=estimate, source=words)
+    return Bill(
+        node=price, rest=rest, unknown=unknown, estimated=estimate, source=words, training=tuple(sorted(own))
+    )  # fmt: skip

@@ -338,7 +338,7 @@ def test_an_accelerator_without_figures_is_refused(folder: Path, capsys: pytest.
         (
             ("count: 8", "count: 8\n      training_plan_arn: arn:aws:sagemaker:us-west-2:444455556666:training-plan/p"),
             False,
-            "the price of the training plan: no public figure; SearchTrainingPlanOfferings has it",
+            "the price of the training plan: no public figure; SearchTrainingPlanOfferings has it (--node-price)",
         ),
     ],
 )
@@ -357,6 +357,23 @@ def test_spot_and_training_plans_have_no_public_figure(
     if not known:
         assert "the price is not known" in data["answers"]["time"]["answer"]
         assert figure(data, "spares", "useful GPU-hour, 0 spares").get("value", "") is None
+
+
+def test_the_price_of_a_training_plan_can_be_given(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arn = "training_plan_arn: arn:aws:sagemaker:us-west-2:444455556666:training-plan/p"
+    text = (folder / "prod.yaml").read_text(encoding="utf-8")
+    (folder / "prod.yaml").write_text(text.replace("count: 8", f"count: 8\n      {arn}", 1), encoding="utf-8")
+    run = ("--environments", str(folder), "plan", "prod", "-o", "json", "--node-price")
+    assert main([*run, "40"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    hour, cost = figure(data, "time", "the environment"), figure(data, "time", "cost")
+    assert 8 * 40 < hour["central"] < 8 * 40 + 20
+    assert cost["central"] == pytest.approx(figure(data, "time", "to the end")["central"] * 24 * hour["central"])
+    assert "as given" in hour["source"]
+    assert not any("training plan" in line for line in data["not_known"])
+    for wrong in ("0", "-3", "nan", "1e9"):
+        assert main([*run, wrong]) == 2
+        assert "--node-price: " in capsys.readouterr().err
 
 
 def test_one_date_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
