@@ -373,7 +373,7 @@ def test_the_price_of_a_training_plan_can_be_given(folder: Path, capsys: pytest.
     assert not any("training plan" in line for line in data["not_known"])
     for wrong in ("0", "-3", "nan", "1e9"):
         assert main([*run, wrong]) == 2
-        assert "--node-price: " in capsys.readouterr().err
+        assert "--node-price: " in capsys.readouterr().out
 
 
 def test_one_date_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,9 +149,14 @@ class Shape(Sourced):
 
 
 def _load(name: str) -> dict[str, Any]:
-    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
-    data: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    data = _parsed(Path(__file__).parent / name)
     data.pop("about")
+    return data
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is built in, for a fast start
+    data: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  # safe, both
     return data
 
 
@@ -206,8 +211,7 @@ def times() -> dict[str, Seconds]:
 @functools.cache
 def node_durations() -> dict[str, tuple[Range, str]]:
     """What nodes take, in seconds, with the source: the spans that a review uses (`review/durations.yaml`)."""
-    text = (project.PACKAGE / "review" / "durations.yaml").read_text(encoding="utf-8")
-    table = yaml.safe_load(text)["nodes"]
+    table = _parsed(project.PACKAGE / "review" / "durations.yaml")["nodes"]
     return {
         name: (Range(*(60.0 * minutes for minutes in row["minutes"])), str(row["source"]))
         for name, row in table.items()
