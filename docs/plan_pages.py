@@ -17,7 +17,7 @@ from hyperpod_ray import core
 from hyperpod_ray.cli import plan_text
 from hyperpod_ray.core.loader import environment_names
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.planner import answers
+from hyperpod_ray.planner import alternatives, answers
 from hyperpod_ray.planner.cluster import bill, cluster, file_systems
 from hyperpod_ray.planner.failures import published
 from hyperpod_ray.planner.job import Wish, job
@@ -26,7 +26,7 @@ from hyperpod_ray.pricing import price_file
 
 PROJECT = Path(__file__).resolve().parents[1]
 FOLDER = PROJECT / "docs" / "plans"
-FIRST_STEP = "Not on this page: the command above synthesizes the templates and adds it."
+FIRST_STEP = "Not on this page: `--deploy` synthesizes the templates and adds it."
 
 
 def page(name: str) -> str:
@@ -36,7 +36,9 @@ def page(name: str) -> str:
     day = max(price.as_of for _, _, _, price in prices.entries())
     outlook = Outlook(cluster=cluster(plan), job=job(Wish(), plan.settings.training), rates=published())
     systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib)
-    made = answers.plan(outlook, bill(plan, prices, day=day), deploy=FIRST_STEP, systems=systems, runs=2_000)
+    own = bill(plan, prices, day=day)
+    others = alternatives.table(outlook, own, plan, prices, sort="dollars")
+    made = answers.plan(outlook, own, deploy=FIRST_STEP, systems=systems, others=others, runs=2_000)
     text = plan_text.text([made], Format.markdown)
     note = f"`docs/plan_pages.py` makes this page; do not edit it. Prices of {day} and before. The command:\n\n"
     head, _, rest = text.partition("\n\n")
