@@ -99,8 +99,8 @@ def _lines() -> Iterator[str]:
     yield ""
     impossible = [name for name, _, fit in ran if fit.verdict == "no"]
     yield (
-        f"{len(ran)} PyTorch configurations ran with a printed micro-batch. The planner calls {len(impossible)} of "
-        "them impossible."
+        f"{len(ran)} configurations with PyTorch ran with a printed micro-batch. "
+        f"The planner calls {len(impossible)} of them impossible."
     )
     yield ""
     yield "Most rows are llm-foundry's, whose models are alike. By source, steps that are kept out:"

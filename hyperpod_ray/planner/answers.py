@@ -271,6 +271,10 @@ def _time(made: Plan) -> Answer:
         answer.notes.append(
             "Steps alone answer what a benchmark shows. A whole run also evaluates, waits for data and has slow nodes."
         )
+        if outlook.job.lora_rank:
+            answer.notes.append("The published whole runs are pre-training; none of them is a fine-tuning.")
+        if outlook.job.model.experts:
+            answer.notes.append("Benchmarks of experts share tokens evenly by force; a router of your own may not.")
     elif not outlook.job.whole:
         answer.notes.append("A measured speed of steps leaves evaluation, data and slow nodes aside.")
     if cluster.scaled:
