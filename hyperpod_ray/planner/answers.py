@@ -265,35 +265,42 @@ def _time(made: Plan) -> Answer:
         answer.head = f"{_long(days)} and {_span(total, '$', short=True)}."
         if bill.unknown:
             answer.notes.append(f"Without {', '.join(bill.unknown)}, whose price is not known.")
+    answer.notes += _time_notes(outlook)
+    return answer
+
+
+def _time_notes(outlook: Outlook) -> list[str]:
+    """What the figures of time hold, and what they leave aside."""
+    cluster, notes = outlook.cluster, []
     if words := decides.bound_by(outlook):
-        answer.notes.append(words)
+        notes.append(words)
     if outlook.job.tokens_per_second is None:
-        answer.notes.append(
+        notes.append(
             "Steps alone answer what a benchmark shows. A whole run also evaluates, waits for data and has slow nodes."
         )
         if outlook.job.lora_rank:
-            answer.notes.append("The published whole runs are pre-training; none of them is a fine-tuning.")
+            notes.append("The published whole runs are pre-training; none of them is a fine-tuning.")
         if outlook.job.model.experts:
-            answer.notes.append("Benchmarks of experts share tokens evenly by force; a router of your own may not.")
+            notes.append("Benchmarks of experts share tokens evenly by force; a router of your own may not.")
     elif not outlook.job.whole:
-        answer.notes.append("A measured speed of steps leaves evaluation, data and slow nodes aside.")
+        notes.append("A measured speed of steps leaves evaluation, data and slow nodes aside.")
     if cluster.scaled:
-        answer.notes.append(
+        notes.append(
             f"Managed Karpenter adds the {cluster.nodes} nodes when the run starts and removes them after it: `cost` "
             "counts none of them while nothing runs."
         )
     hidden = speed.hidden_tokens(gpu=cluster.gpu, network_gbps=cluster.network_gbps)
     own = outlook.job.sequence / outlook.job.parallel.ranks
     if cluster.nodes > 1 and own < hidden:
-        answer.notes.append(
+        notes.append(
             f"FSDP's traffic between nodes hides behind the arithmetic from {hidden:,.0f} tokens per GPU and "
             f"micro-step on; there are {own:,.0f}: expect the low end, or use larger micro-batches."
         )
     if outlook.job.parallel.tensor > cluster.per_node:
-        answer.notes.append(
+        notes.append(
             f"tp={outlook.job.parallel.tensor} leaves the node: no published row does that, expect the low end."
         )
-    return answer
+    return notes
 
 
 # --- c: a checkpoint -------------------------------------------------------------------------------------------------

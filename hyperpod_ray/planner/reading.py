@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +102,6 @@ def number(value: Any, *, name: str, low: float, high: float, fix: str, integer:
     bounds = f"{'a whole number' if integer else 'a number'} from {_shown(low)} to {_shown(high)}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise PlanError(f"{name}: {str(value)[:60]}", expected=bounds, fix=fix)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise PlanError(f"{name}: {value}", expected=bounds, fix=fix)
     if not low <= value <= high or (integer and value != int(value)):
         raise PlanError(f"{name}: {_shown(value)}", expected=bounds, fix=fix)
     return float(value)

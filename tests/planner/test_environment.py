@@ -199,8 +199,9 @@ def test_a_measured_whole_run_has_its_interruptions_in_it(tmp_path: Path, capsys
 # --- alternatives -----------------------------------------------------------------------------------------------------
 
 
-def table(sort: alternatives.Sort) -> list[alternatives.Alternative]:
-    plan = plan_of({"ray/workers/0/replicas": 8, f"{WORKERS}/count": 8, "training": TRAINING})
+def table(sort: alternatives.Sort, **training: Any) -> list[alternatives.Alternative]:
+    section = {**TRAINING, **training}
+    plan = plan_of({"ray/workers/0/replicas": 8, f"{WORKERS}/count": 8, "training": section})
     outlook = Outlook(cluster=cluster(plan), job=job(Wish(), plan.settings.training), rates=published())
     prices = price_file.recorded()
     return alternatives.table(outlook, bill(plan, prices, day=DATE), plan, prices, sort=sort)
@@ -234,6 +235,15 @@ def test_an_alternative_claims_nothing_that_is_not_known() -> None:
     assert days[0] is not None
     assert days[1] is not None
     assert days[0].central > 2 * days[1].central
+
+
+def test_a_measured_speed_is_of_its_own_type_only() -> None:
+    published_, measured = (
+        {row.name: row for row in table("dollars", **training)} for training in ({}, {"tokens_per_second": 300})
+    )
+    other, own = "8 × ml.p4de.24xlarge, us-west-2", "8 × ml.p5.48xlarge, us-west-2"
+    assert published_[other].days == measured[other].days
+    assert published_[own].days != measured[own].days
 
 
 def test_what_decides_the_end_is_the_widest_span() -> None:
