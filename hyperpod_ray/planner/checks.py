@@ -10,7 +10,7 @@ from datetime import date
 
 from hyperpod_ray.core.findings import Finding, error, warning
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.planner import PlanError, answers, goodput, memory
+from hyperpod_ray.planner import PlanError, goodput, memory
 from hyperpod_ray.planner.cluster import bill, cluster
 from hyperpod_ray.planner.failures import published
 from hyperpod_ray.planner.job import Wish, job
@@ -113,8 +113,12 @@ def _saves(found: Outlook) -> Iterator[Finding]:
 
 def _spares(plan: Plan, found: Outlook, prices: Prices, day: date) -> Iterator[Finding]:
     part = found.cluster
+    if not part.spares:
+        return
+    from hyperpod_ray.planner import answers
+
     limit = answers.pays_from(found)
-    if not part.spares or part.nodes >= limit.central:
+    if part.nodes >= limit.central:
         return
     names = [worker.instance_group for worker in plan.settings.ray.workers]
     groups = plan.settings.hyperpod.instance_groups
