@@ -19,10 +19,10 @@ help:  ## list the commands
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
 
-.venv/.stamp: requirements.txt requirements-dev.txt pyproject.toml
+.venv/.stamp: requirements.txt requirements/dev.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.txt -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.txt -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index --editable .
 	touch $@
 
@@ -41,10 +41,10 @@ emulator-env: setup  ## install the embedded AWS
 TORCH := torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
-.venv-rehearsal/.stamp: requirements-rehearsal.txt hyperpod_ray/image/requirements-tiered.txt hyperpod_ray/image/requirements-build.txt
+.venv-rehearsal/.stamp: requirements/rehearsal.txt hyperpod_ray/image/requirements-tiered.txt hyperpod_ray/image/requirements-build.txt
 	$(PYTHON) -m venv .venv-rehearsal
 	$(PIP_REHEARSAL) --retries 1 --timeout 15 --index-url $(TORCH_INDEX) $(TORCH) || $(PIP_REHEARSAL) $(TORCH)
-	$(PIP_REHEARSAL) --require-hashes -r requirements-rehearsal.txt
+	$(PIP_REHEARSAL) --require-hashes -r requirements/rehearsal.txt
 	$(PIP_REHEARSAL) --require-hashes --no-deps --only-binary :all: --target .venv-rehearsal/build -r hyperpod_ray/image/requirements-build.txt
 	PYTHONPATH="$(CURDIR)/.venv-rehearsal/build" $(PIP_REHEARSAL) --require-hashes --no-deps --no-build-isolation -r hyperpod_ray/image/requirements-tiered.txt
 	touch $@
@@ -52,14 +52,14 @@ PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
 rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehearsals
 
 # without their own requirements, which are old: what is asked of them needs none of those
-.venv-oracles/.stamp: requirements-oracles.txt
+.venv-oracles/.stamp: requirements/oracles.txt
 	$(PYTHON) -m venv .venv-oracles
-	.venv-oracles/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements-oracles.txt
+	.venv-oracles/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements/oracles.txt
 	touch $@
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test quick times lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
+.PHONY: demo test test-slow test-all quick times house lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -76,8 +76,13 @@ pin: setup  ## record the digests of the base image and of what a mirror copies,
 manifests: setup  ## readable Kubernetes YAML of ENV
 	$(RUN) manifests $(ENV)
 
-test: setup emulator-env rehearsal-env local-charts  ## the whole suite
+test: setup emulator-env rehearsal-env local-charts  ## the suite, without the tests marked slow
 	$(BIN)/python -m tests.run
+
+test-slow: setup emulator-env rehearsal-env local-charts  ## the tests marked slow: deploys, printed commands, the runbook, soaks
+	$(BIN)/python -m tests.run --slow
+
+test-all: test test-slow  ## the whole suite
 
 quick: setup local-charts  ## the tests that start no server, no Ray and no cdk CLI
 	$(BIN)/python -m tests.run --quick
@@ -88,7 +93,7 @@ times: setup emulator-env rehearsal-env local-charts  ## how long deploy, demo a
 walk: setup emulator-env rehearsal-env local-charts  ## run what the pages print, as printed, in a fresh clone
 	$(BIN)/python -m tests.run --walk
 
-stories: setup rehearsal-env  ## two teams and commands by hand with real Ray, and Ray on a real Slurm: minutes that `make test` has no time for
+stories: setup rehearsal-env  ## two teams and commands by hand with real Ray, and Ray on a real Slurm: minutes that `make test-all` has no time for
 	$(BIN)/python -m tests.run --stories -rs
 
 browser: setup docs  ## open the page of `status --web` and the built site in headless Chromium; pictures in .cache/browser
@@ -121,7 +126,7 @@ terminal: setup emulator-env local-charts  ## record docs/terminal.svg: status, 
 
 docs: setup  ## build the documentation site into .cache/site; a broken link fails
 	test -d .venv-docs || $(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet --require-hashes -r requirements-docs.txt
+	.venv-docs/bin/python -m pip install --quiet --require-hashes -r requirements/docs.txt
 	.venv-docs/bin/mkdocs build  # no --quiet: strict does not count warnings then
 	.venv-docs/bin/python docs/check_site.py .cache/site
 
@@ -137,6 +142,9 @@ oracles: setup .venv-oracles/.stamp  ## ask dlcalc and llm-analysis again, and c
 
 crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in the folder FROM
 	$(BIN)/python -m hyperpod_ray_sandbox.charts.kuberay_crds $(FROM)
+
+house: setup  ## print the figures of the source: files, lines, arrows, circles, names
+	$(BIN)/python benchmarks/house.py
 
 mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive. WORDS chooses some
 	$(BIN)/python -m tests.mutants.run $(WORDS)

@@ -79,7 +79,7 @@ def measure(folder: Path, *, limit: int) -> int:
 
 def install(python: Path, wheel: Path, *, into: Path | None, cache: Path, said: str) -> None:
     """Install with a cache of pip of its own, and print the seconds."""
-    constraint = str(PROJECT / "requirements-light.txt")
+    constraint = str(PROJECT / "requirements/light.txt")
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--cache-dir", str(cache)]
     start = time.monotonic()
     run([*command, *(("--target", str(into)) if into else ()), "--constraint", constraint, str(wheel)])

@@ -296,7 +296,7 @@ class EksCluster(ControlPlane):
 def _kubectl_layer(scope: Construct, version: str) -> lambda_.ILayerVersion:
     """The Lambda layer with kubectl of a Kubernetes version such as `1.35`, and its helm."""
     number = f"V{version.split('.')[1]}"
-    # one of the packages in requirements.in; each is loaded only where it is used
+    # one of the packages in requirements/requirements.in; each is loaded only where it is used
     package = importlib.import_module(f"aws_cdk.lambda_layer_kubectl_{number.lower()}")
     return cast("lambda_.ILayerVersion", getattr(package, f"Kubectl{number}Layer")(scope, "Kubectl"))
 

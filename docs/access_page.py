@@ -18,11 +18,12 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGE = PROJECT / "docs" / "reference" / "access.md"
+OPS = "hyperpod_ray.ops"
 COMMANDS = {
-    command: f"hyperpod_ray.ops.{command}"
-    for command in (
-        "status", "wait", "logs", "connect", "submit", "runs", "cost", "nodes", "preflight", "deploy", "teardown",
-    )
+    "status": f"{OPS}.status", "wait": f"{OPS}.change.wait", "logs": f"{OPS}.repair.logs",
+    "connect": f"{OPS}.reach.connect", "submit": f"{OPS}.jobs.submit", "runs": f"{OPS}.runs.listing",
+    "cost": f"{OPS}.money.cost", "nodes": f"{OPS}.repair.nodes", "preflight": f"{OPS}.preflight",
+    "deploy": f"{OPS}.change.deploy", "teardown": f"{OPS}.change.teardown",
 }  # fmt: skip
 ROLES = {
     "researcher": ("status", "wait", "logs", "connect", "submit", "runs", "cost"),
@@ -59,17 +60,17 @@ def imports(module: str) -> frozenset[str]:
     if path is None:
         return frozenset()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "ops":
+        if isinstance(node, ast.ImportFrom) and node.module and f"{node.module}.".startswith(f"{OPS}."):
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             found |= {name for name in names if file_of(name)} or {node.module}
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.startswith("ops.")}
+            found |= {alias.name for alias in node.names if alias.name.startswith(f"{OPS}.")}
     return frozenset(found)
 
 
 def closure(module: str) -> set[str]:
     """A module and all of `ops` that it reaches; of `preflight`, the rules that need the account."""
-    if module == "hyperpod_ray.ops.preflight":
+    if module == f"{OPS}.preflight":
         rooms = sorted((PROJECT / "hyperpod_ray/core/checks/account").glob("*.py"))
         return {f"hyperpod_ray.core.checks.account.{path.stem}" for path in rooms} | _reached(module)
     return _reached(module)

@@ -1,4 +1,4 @@
-"""The suite, in parts that run side by side: `python -m tests.run [--quick|--walk|--stories] [pytest's arguments]`.
+"""The suite, in parts that run side by side: `python -m tests.run [--slow|--quick|--walk|--stories]`.
 
 Each part is one pytest process, so that its files share interpreters, sandboxes and Node.js kernels. A part's output is
 shown at its end. The exit code is 1 when one fails. What the tests started ends with this process, however it ends.
@@ -6,9 +6,10 @@ shown at its end. The exit code is 1 when one fails. What the tests started ends
 A test that failed runs once more when all parts have ended, alone. Where it passes then, it is unsteady: the last lines
 name it, its first failure stays in the output, and the exit code is 0. After more than `UNSTEADY` failures, none does.
 
-Without an option it is `make test`. `--quick` (`make quick`) runs the parts that start no server, no Ray and no cdk
-CLI: about half of the tests, a tenth of the processor time of all. `--walk` (`make walk`) types what the pages print.
-`--stories` plays minutes of real Ray that `make test` has no time for (`make stories`).
+Without an option it is `make test`, which leaves the tests marked `slow` to `--slow` (`make test-slow`): deploys,
+printed commands, the runbook, soaks and most rehearsals. `--quick` (`make quick`) runs the parts that start no server,
+no Ray and no cdk CLI: about half of the tests, a tenth of the processor time of all. `--walk` (`make walk`) types what
+the pages print. `--stories` plays minutes of real Ray (`make stories`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
 TESTS_FAILED, NOTHING_COLLECTED = 1, 5
 UNSTEADY = 5
 WHAT = {
-    "": "the whole suite",
+    "": "the suite",
+    "--slow": "the slow tests",
     "--quick": "the quick part",
     "--walk": "the printed commands",
     "--stories": "the stories",
@@ -179,7 +181,11 @@ def main(arguments: list[str]) -> int:
     subprocess.run([sys.executable, "-c", "import aws_cdk"], check=False)
     chosen = next((argument for argument in arguments if argument in WHAT), "")
     arguments = [argument for argument in arguments if argument != chosen]
-    waiting = [part for part in parts() if (part.quick if chosen == "--quick" else part.only == chosen)]
+    waiting = [
+        part for part in parts() if (part.quick if chosen == "--quick" else part.only == chosen.replace("--slow", ""))
+    ]
+    if chosen in ("", "--slow"):
+        arguments += ["-m", "slow" if chosen else "not slow"]
     running, ended, lines = list[Part](), list[Part](), list[str]()
     caches = tempfile.TemporaryDirectory(prefix="tests-")
     try:

@@ -19,7 +19,8 @@ from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.findings import Effect, Row
 
 PYTHON = (
-    *(f"requirements{name}.txt" for name in ("", "-rehearsal", "-dev", "-docs", "-light", "-oracles")),
+    "requirements.txt",
+    *(f"requirements/{name}.txt" for name in ("rehearsal", "dev", "docs", "light", "oracles")),
     *(
         f"hyperpod_ray/image/requirements-{name}.txt"
         for name in ("build", "cu128", "cu130", "cu128-transformers", "cu130-transformers", "tiered")

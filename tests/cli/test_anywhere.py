@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-ROOMS = ("environments", "hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "k8s")
+ROOMS = ("constructs", "environments", "hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "k8s", "stacks")
 FILES = ("app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "images.lock.yaml")
 NOBODY = 65534
 START = "import os, sys; sys.path += filter(None, [os.environ.get('PACKAGES')]); "

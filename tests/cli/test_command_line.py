@@ -137,7 +137,7 @@ def test_ctrl_c_works_where_the_parent_ignores_it() -> None:
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 from hyperpod_ray import core
-from hyperpod_ray.constructs.cli.main import script
+from hyperpod_ray.cli.main import script
 
 def names(**_):
     os.kill(os.getpid(), signal.SIGINT)

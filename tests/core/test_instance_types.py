@@ -76,7 +76,7 @@ def test_zone_ids_begin_with_their_region(region: str, prefix: str) -> None:
     assert zone_prefix_of(region) == prefix
 
 
-@pytest.mark.parametrize("file", ["requirements.in", "pyproject.toml"])
+@pytest.mark.parametrize("file", ["requirements/requirements.in", "pyproject.toml"])
 def test_kubectl_is_the_layers(file: str) -> None:
     requirements = (Path(__file__).parents[2] / file).read_text(encoding="utf-8")
     layers = re.findall(r"lambda-layer-kubectl-v(\d+)==", requirements)

@@ -28,6 +28,10 @@ def clone(target: Path) -> Path:
     ).stdout  # fmt: skip
     for name in filter(None, listed.split("\0")):
         source, file = PROJECT / name, target / name
+        if source.is_symlink() and name not in INSTALLED:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.symlink_to(source.readlink())
+            continue
         if not source.is_file() or name.split("/")[0] in INSTALLED:
             continue
         file.parent.mkdir(parents=True, exist_ok=True)

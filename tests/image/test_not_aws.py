@@ -21,7 +21,7 @@ def files() -> list[Path]:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     names = listed or [str(path.relative_to(ROOT)) for path in ROOT.glob("**/*") if path.is_file()]
     wanted = re.compile(
-        r"(requirements[^/]*\.(in|txt)|pyproject\.toml|package(-lock)?\.json|\.lock\.yaml|Dockerfile|\.sh)$"
+        r"(requirements[^/]*\.(in|txt)|^requirements/.*|pyproject\.toml|package(-lock)?\.json|\.lock\.yaml|Dockerfile|\.sh)$"
         r"|^hyperpod_ray/image/|^lifecycle/|^environments/|^jobs/|^charts\.|^k8s/"
     )
     return [ROOT / name for name in names if wanted.search(name) and (ROOT / name).is_file()]
@@ -30,7 +30,7 @@ def files() -> list[Path]:
 def test_no_file_that_is_installed_from_names_it() -> None:
     looked_at = files()
     kinds = {path.name for path in looked_at}
-    assert {"Dockerfile", "requirements.txt", "requirements-rehearsal.txt", "pyproject.toml"} <= kinds
+    assert {"Dockerfile", "requirements.txt", "rehearsal.txt", "pyproject.toml"} <= kinds
     found = [path for path in looked_at if NOT_AWS.search(path.read_text(errors="ignore"))]
     assert found == []
 

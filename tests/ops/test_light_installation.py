@@ -1,4 +1,4 @@
-"""The light installation: two wheels and what `requirements-light.txt` pins, against a running environment.
+"""The light installation: two wheels and what `requirements/light.txt` pins, against a running environment.
 
 No index is asked. The pinned distributions come from this interpreter, whose versions must be the pinned ones; of the
 checkout, nothing can be reached. `benchmarks/light_install.py` installs with pip, as the README writes it.
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.emulator, pytest.mark.rehearsal, pytest.mark.slow]
 
 LARGEST_MB = 150
 PINS = dict(
-    re.findall(r"^([a-z0-9-]+)==(\S+)$", (ROOT / "requirements-light.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    re.findall(r"^([a-z0-9-]+)==(\S+)$", (ROOT / "requirements/light.txt").read_text(encoding="utf-8"), re.MULTILINE)
 )
 OURS = ("hyperpod-ray", "hyperpod-ray-rules")
 HEAD = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265}
@@ -67,7 +67,7 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
     (site,) = (home / "lib").glob("python*/site-packages")
     for name, version in PINS.items():
         distribution = importlib.metadata.distribution(name)
-        assert distribution.version == version, f"{name}: requirements.txt and requirements-light.txt differ"
+        assert distribution.version == version, f"{name}: requirements.txt and requirements/light.txt differ"
         root = Path(str(distribution.locate_file(""))).resolve()
         for file in distribution.files or []:
             source = Path(str(distribution.locate_file(file))).resolve()
@@ -101,8 +101,8 @@ def test_it_is_small_and_holds_what_is_pinned(light: Light) -> None:
 
 
 def test_the_pages_print_the_same_command() -> None:
-    command = "pip install --constraint requirements-light.txt ./hyperpod_ray_rules ."
-    for page in ("README.md", "docs/from-your-laptop.md", "docs/embedded-aws.md", "requirements-light.txt"):
+    command = "pip install --constraint requirements/light.txt ./hyperpod_ray_rules ."
+    for page in ("README.md", "docs/from-your-laptop.md", "docs/embedded-aws.md", "requirements/light.txt"):
         assert command in (ROOT / page).read_text(encoding="utf-8"), page
 
 

@@ -308,7 +308,7 @@ SERVE = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from concurrent.futures import ThreadPoolExecutor
-from hyperpod_ray.constructs.ops.web import serve
+from hyperpod_ray.ops.web import serve
 def take():
     with ThreadPoolExecutor() as pool:  # as a snapshot does: Python waits for such threads at its end
         pool.submit(time.sleep, float(sys.argv[1])).result()

@@ -143,7 +143,7 @@ def test_llama_65b_took_the_published_gpu_hours() -> None:
 
 
 def test_the_record_is_of_the_pinned_programs_and_of_these_questions() -> None:
-    pinned = dict(re.findall(r"^([a-z-]+)==(\S+)$", (PROJECT / "requirements-oracles.in").read_text(), re.MULTILINE))
+    pinned = dict(re.findall(r"^([a-z-]+)==(\S+)$", (PROJECT / "requirements/oracles.in").read_text(), re.MULTILINE))
     assert recorded()["versions"] == {name: pinned[name] for name in ("dlcalc", "llm-analysis")}
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", recorded()["as_of"])
     assert recorded()["command"] == ".venv-oracles/bin/python tests/planner/oracles/ask.py"

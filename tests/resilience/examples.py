@@ -1,6 +1,6 @@
 """Training scripts that others have published, carried over by docs/make-your-script-survive.md.
 
-The scripts are not kept here: each is read from the package that carries it, which `requirements-rehearsal.txt` pins by
+The scripts are not kept here: each is read from the package that carries it, which `requirements/rehearsal.txt` pins by
 hash, and the changed lines are applied to it. Data and pretrained models cannot be downloaded in a test: modules of the
 same shape stand in for `torchvision`, `datasets` and `evaluate`.
 """

@@ -231,13 +231,13 @@ import json, os, pathlib
 def main(*, outdir=None, context=None):
     out = pathlib.Path(outdir or os.environ["CDK_OUTDIR"]); out.mkdir(parents=True, exist_ok=True)
     context = context or json.loads(os.environ["CDK_CONTEXT_JSON"])
-    if pathlib.Path("core/broken").exists():
+    if pathlib.Path("stacks/broken").exists():
         raise SystemExit("environments/x.yaml:3: broken on purpose")
     files = pathlib.Path(context["environments"])
     with open(os.environ["CALLS"], "a") as calls:
         calls.write(f"{os.getpid()}\\n")
     said = {path.stem: path.read_text() for path in files.glob("*.yaml")}
-    word = pathlib.Path("core/word").read_text()
+    word = pathlib.Path("stacks/word").read_text()
     (out / "manifest.json").write_text(json.dumps({"artifacts": {}, "says": word, "files": said}))
     return 0
 if __name__ == "__main__":
@@ -271,8 +271,8 @@ def test_the_run_is_that_of_the_reviewed_revision(
     file = repository / "environments" / "x.yaml"
     (repository / "environments" / "y.yaml").unlink()
     (repository / "app.py").write_text(LUSTRE_APP)
-    (repository / "image").mkdir()
-    (repository / "image" / "Dockerfile").write_text("FROM scratch")
+    (repository / "hyperpod_ray" / "image").mkdir(parents=True)
+    (repository / "hyperpod_ray" / "image" / "Dockerfile").write_text("FROM scratch")
     for name in ("charts.lock.yaml", "charts.contents.yaml", "images.lock.yaml"):
         (repository / name).write_bytes((PROJECT / name).read_bytes())
     for gib in (9600, 1200):
@@ -294,13 +294,13 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     folder = tmp_path / "repository"
     folder.mkdir()
-    (folder / "core").mkdir()
+    (folder / "stacks").mkdir()
     (folder / "environments").mkdir()
     (folder / "environments" / "x.yaml").write_text("x")
     (folder / "environments" / "y.yaml").write_text("y")
     (folder / "app.py").write_text(APP)
     for word in ("first", "second"):
-        (folder / "core" / "word").write_text(word)
+        (folder / "stacks" / "word").write_text(word)
         if word == "first":
             git(folder, "init", "--quiet", "--initial-branch=main")
         git(folder, "add", ".")
@@ -327,7 +327,7 @@ def test_two_revisions_are_synthesized_and_nothing_is_left(repository: Path) -> 
 
 
 def test_the_working_tree_is_the_head(repository: Path) -> None:
-    (repository / "core" / "word").write_text("not committed")
+    (repository / "stacks" / "word").write_text("not committed")
     with assemblies("HEAD", None, project=repository) as made:
         assert (says(made.base), says(made.head)) == ("second", "not committed")
 
@@ -337,7 +337,7 @@ def test_what_others_merged_is_no_part_of_the_review(repository: Path) -> None:
     (repository / "environments" / "x.yaml").write_text("feature")
     git(repository, "commit", "--quiet", "-am", "feature")
     git(repository, "checkout", "--quiet", "main")
-    (repository / "core" / "word").write_text("merged by others")
+    (repository / "stacks" / "word").write_text("merged by others")
     git(repository, "commit", "--quiet", "-am", "others")
     git(repository, "checkout", "--quiet", "feature")
     with assemblies("main", None, project=repository) as made:
@@ -346,7 +346,7 @@ def test_what_others_merged_is_no_part_of_the_review(repository: Path) -> None:
 
 
 def test_a_synth_that_fails_is_told_and_nothing_is_left(repository: Path) -> None:
-    (repository / "core" / "broken").write_text("")
+    (repository / "stacks" / "broken").write_text("")
     with pytest.raises(ReviewError, match="broken on purpose"), assemblies("HEAD", None, project=repository):
         pass
     assert git(repository, "worktree", "list").count("\n") == 0
@@ -406,7 +406,7 @@ def test_what_no_template_is_made_of_needs_no_synth(repository: Path) -> None:
 
 
 def test_a_new_file_of_code_is_changed_code(repository: Path) -> None:
-    (repository / "core" / "new.py").write_text("")
+    (repository / "stacks" / "new.py").write_text("")
     with assemblies("HEAD", None, project=repository) as made:
         assert made.synths == 2
 

@@ -14,9 +14,12 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+
+import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 SOURCES = (
@@ -81,12 +84,26 @@ def synthesized(
         cdk_app = cdk.App(
             context=app.feature_flags(), outdir=str(folder), builtin_cloud_formation_validation=validation
         )
-        EnvironmentStage(cdk_app, plan=plan, project=project())
-        cdk_app.synth()
+        source = project()
+        with _package_of(source):
+            EnvironmentStage(cdk_app, plan=plan, project=source)
+            cdk_app.synth()
         if not uploads:
             _without_uploads(folder)
 
     return kept([name, text, validation, uploads, changes], make)
+
+
+@contextmanager
+def _package_of(project: Path) -> Iterator[None]:
+    """The image is built from the product's own files: those of the copy, where the project is one."""
+    from hyperpod_ray.image import context
+
+    with pytest.MonkeyPatch.context() as patched:
+        if project != PROJECT:
+            patched.setattr(context, "PACKAGE", project / "hyperpod_ray")
+            patched.setattr(context, "_library", lambda: project / context.LIBRARY)
+        yield
 
 
 def _without_uploads(assembly: Path) -> None:

@@ -47,4 +47,4 @@ def test_a_part_that_fails_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys
     out = capsys.readouterr().out
     assert "tests/environments: passed in " in out
     assert "tests/no-such-folder: failed in " in out
-    assert "the whole suite: " in out
+    assert "the suite: " in out
