@@ -83,3 +83,9 @@ def default_image(folder: str, name: str | None = None) -> BuildableImage | None
         architecture=chosen["architecture"],
         accelerator=chosen["accelerator"],
     )
+
+
+def missing_installer(folder: str) -> str:
+    """The EFA installer that a folder's image needs and whose sha256 nobody recorded yet; empty: none is missing."""
+    efa = _data()["efa"]
+    return f"aws-efa-installer-{efa['version']}.tar.gz" if folder == FOLDER and not efa["sha256"] else ""

@@ -14,6 +14,8 @@ from hyperpod_ray.image.versions import ImageError, ImageSet
 DOCKERFILE = "hyperpod_ray/image/Dockerfile"
 SHARED = ("hyperpod_ray/image/requirements-build.txt", "hyperpod_ray/image/requirements-tiered.txt")
 """Requirements of every set."""
+FABRIC = ("hyperpod_ray/image/efa/install.sh", "hyperpod_ray/image/efa/check_plugin.py")
+"""What installs and checks the plugin by which NCCL uses EFA."""
 WHEELS = "hyperpod_ray/image/wheels"
 """Wheels that travel with a build. The folder is there without them too: the Dockerfile mounts it."""
 EMPTY = ".keep"
@@ -30,7 +32,7 @@ def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Pa
         own: The lock of the environment's own packages. Default: none.
         wheels: Folder of wheels. Default: none.
     """
-    for name in (DOCKERFILE, f"hyperpod_ray/image/{chosen.requirements.name}", *SHARED):
+    for name in (DOCKERFILE, f"hyperpod_ray/image/{chosen.requirements.name}", *SHARED, *FABRIC):
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(PACKAGE.parent / name, copy)
@@ -38,7 +40,7 @@ def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Pa
     given = target / WHEELS
     given.mkdir()
     (given / EMPTY).touch()
-    for file in distributions(wheels) if wheels else []:
+    for file in [*distributions(wheels), *installer_files(wheels, chosen.efa_version)] if wheels else []:
         # not a second copy of gigabytes, where the file system allows it
         try:
             os.link(file, given / file.name)
@@ -46,6 +48,13 @@ def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Pa
             shutil.copyfile(file, given / file.name)
     ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(_library(), target / LIBRARY, ignore=ignore)
+
+
+def installer_files(folder: Path, version: str) -> list[Path]:
+    """The EFA installer, its signature and AWS's key, those of them that a folder has."""
+    archive = f"aws-efa-installer-{version}.tar.gz"
+    named = (folder / name for name in (archive, f"{archive}.sig", "aws-efa-installer.key"))
+    return [path for path in named if path.is_file()]
 
 
 def _library() -> Path:

@@ -86,7 +86,7 @@ class _Answer:
 def _get(url: str, *, headers: dict[str, str], params: dict[str, str] | None = None) -> _Answer:
     fields = urlencode(params or {})
     try:
-        answer = _way_to(url).request(
+        answer = way_to(url).request(
             "GET",
             f"{url}?{fields}" if fields else url,
             headers=headers,
@@ -114,7 +114,7 @@ def _get(url: str, *, headers: dict[str, str], params: dict[str, str] | None = N
     return _Answer(status=answer.status, reason=str(answer.reason or ""), headers=answer.headers, body=body)
 
 
-def _way_to(url: str) -> urllib3.PoolManager:
+def way_to(url: str) -> urllib3.PoolManager:
     """Straight, or by the proxy that HTTPS_PROXY and NO_PROXY name."""
     # a company's own authority, where requests and the AWS CLI look for it too
     authority = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("AWS_CA_BUNDLE")
