@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from hyperpod_ray.core.image_packages import distributions
+from hyperpod_ray.core.image_sets import installer_files
 from hyperpod_ray.core.project import PACKAGE
 from hyperpod_ray.image.versions import ImageError, ImageSet
 
@@ -40,7 +41,7 @@ def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Pa
     given = target / WHEELS
     given.mkdir()
     (given / EMPTY).touch()
-    for file in [*distributions(wheels), *installer_files(wheels, chosen.efa_version)] if wheels else []:
+    for file in [*distributions(wheels), *_installer(wheels)] if wheels else []:
         # not a second copy of gigabytes, where the file system allows it
         try:
             os.link(file, given / file.name)
@@ -50,11 +51,9 @@ def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Pa
     shutil.copytree(_library(), target / LIBRARY, ignore=ignore)
 
 
-def installer_files(folder: Path, version: str) -> list[Path]:
+def _installer(folder: Path) -> list[Path]:
     """The EFA installer, its signature and AWS's key, those of them that a folder has."""
-    archive = f"aws-efa-installer-{version}.tar.gz"
-    named = (folder / name for name in (archive, f"{archive}.sig", "aws-efa-installer.key"))
-    return [path for path in named if path.is_file()]
+    return [path for name in installer_files() if (path := folder / name).is_file()]
 
 
 def _library() -> Path:

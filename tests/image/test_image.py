@@ -119,8 +119,8 @@ def test_build_args_fill_every_argument_of_the_dockerfile() -> None:
     ("change", "said"),
     [
         ({"default": "cu999"}, "default: 'cu999'. Expected one of cu130, cu128"),
-        ({"sets": {"x": {"base": "b"}}}, "Expected ray, default and sets of"),
-        ({"ray": None, "sets": None}, "Expected ray, default and sets of"),
+        ({"sets": {"x": {"base": "b"}}}, "Expected efa, ray, default and sets of"),
+        ({"ray": None, "sets": None}, "Expected efa, ray, default and sets of"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:

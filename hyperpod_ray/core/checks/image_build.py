@@ -112,6 +112,29 @@ def a_build_in_a_closed_network_reaches_its_sources(plan: CommonPlan) -> Iterato
             )
 
 
+@rule("image", "network", needs="repository")
+def the_installer_travels_where_nothing_is_reached(plan: CommonPlan, repository: Repository) -> Iterator[Finding]:
+    """In a closed network a build reaches no site of AWS's EFA installer: archive, signature and key travel with it.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-verify.html
+    """
+    image = plan.built_image
+    if image is None or repository.root is None or image.folder != image_sets.FOLDER:
+        return
+    if not image.in_vpc or not plan.settings.network.closed:
+        return
+    folder = repository.root / image.wheels if image.wheels else None
+    missing = [name for name in image_sets.installer_files() if folder is None or not (folder / name).is_file()]
+    if missing:
+        yield error(
+            "image",
+            *(("wheels",) if image.wheels else ("in_vpc",)),
+            what=f"the build has no way to efa-installer.amazonaws.com, and no {', '.join(missing)}",
+            expected="these files in the folder of image.wheels",
+            fix=f"download them from https://efa-installer.amazonaws.com into {image.wheels or 'a folder, and name it'}",
+        )
+
+
 @rule("image", needs="repository")
 def wheels_are_what_the_locks_name(plan: CommonPlan, repository: Repository) -> Iterator[Finding]:
     """A build without an index finds each locked file in the folder; no file there is one that no lock names.

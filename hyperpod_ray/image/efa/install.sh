@@ -57,4 +57,4 @@ fi
 find "$root" \( -name 'libfabric.so*' -o -name 'libnccl-net*.so' \) -printf '%h\n' | sort -u >"$loader"
 [[ -s $loader ]] || fail "the installer left neither libfabric nor the plugin under $root. Expected both. Fix: another version"
 ldconfig
-rm -rf /var/lib/apt/lists/*
+rm -rf "${EFA_LISTS:-/var/lib/apt/lists}"/*
