@@ -32,7 +32,7 @@ import torch.distributed as dist
 from ray.train import Checkpoint, CheckpointUploadMode
 from torch.distributed.checkpoint.stateful import Stateful
 
-from hyperpod_ray_training import hangs, rng, torchrun
+from hyperpod_ray_training import fabric, hangs, rng, torchrun
 from hyperpod_ray_training.draining import NONE, DrainWatch
 from hyperpod_ray_training.errors import InputError, Unrecoverable
 from hyperpod_ray_training.faults import FaultHooks
@@ -56,6 +56,8 @@ from hyperpod_ray_training.tracking import tracker_of
 from hyperpod_ray_training.writers import kind_for
 
 STAY, MOVE, RESIZE = 0.0, 1.0, 2.0
+TRANSPORT_STEPS = 3
+"""Steps after which NCCL's log is read for the way it sends; it says it before the first."""
 
 
 class Resumable(Looping):
@@ -91,6 +93,7 @@ class Resumable(Looping):
         extra: Mapping[str, Stateful] | None = None,
         per_rank: Mapping[str, Stateful] | None = None,
     ) -> None:
+        fabric.listen()
         ensure_process_group()
         self.run, self.settings = run, run.settings
         self.folder = run.folder()
@@ -130,6 +133,8 @@ class Resumable(Looping):
             self.memory = memory_of(self.generation, self.state, self.settings, quiet=self.ranks.patient)
         self.metrics: dict[str, Any] = {}
         self.tracker = tracker_of(run.name, run.url) if self.journal.enabled else None
+        self.journal.progress |= {"transport": "", "efa": False, "across_nodes": False}  # those of an earlier start
+        self._asked_for_transport = 0 if self.journal.enabled and fabric.uses_nccl() else TRANSPORT_STEPS
         hangs.begin()  # a loop that another trainer runs
         self.draining = False
         self.alone = torchrun.started() and not ray.is_initialized()
@@ -215,6 +220,7 @@ class Resumable(Looping):
         if self.generation is not None:
             self.generation.member.now.step = self.step
             self.generation.store.saved_step = max(self.generation.store.saved_step, self.saver.saved_step)
+        self._note_transport()
         reason = self._talk()
         if self.memory is not None:
             self.memory.finished(self.step, settle=self.leaving)
@@ -230,6 +236,21 @@ class Resumable(Looping):
             self.save(reason, wait=reason in {"deadline", "leave"})
         if reason == "leave" and self.step != self.total_steps:
             raise SystemExit(torchrun.LEFT)
+
+    def _note_transport(self) -> None:
+        """Write down how ranks talk, as soon as NCCL has said it."""
+        if self._asked_for_transport >= TRANSPORT_STEPS:
+            return
+        self._asked_for_transport += 1
+        if transport := fabric.chosen():
+            self._asked_for_transport = TRANSPORT_STEPS
+            noted = {
+                "transport": transport,
+                "efa": fabric.has_efa(),
+                "across_nodes": fabric.across_nodes(self.world),
+            }
+            self.journal.event("transport", **noted)
+            self.journal.update(**noted)
 
     def part_done(self) -> None:
         """Note that a part of the step under way is done, such as a micro-batch.

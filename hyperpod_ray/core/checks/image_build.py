@@ -131,7 +131,7 @@ def the_installer_travels_where_nothing_is_reached(plan: CommonPlan, repository:
             *(("wheels",) if image.wheels else ("in_vpc",)),
             what=f"the build has no way to efa-installer.amazonaws.com, and no {', '.join(missing)}",
             expected="these files in the folder of image.wheels",
-            fix=f"download them from https://efa-installer.amazonaws.com into {image.wheels or 'a folder, and name it'}",
+            fix=f"download them from https://efa-installer.amazonaws.com to {image.wheels or 'a folder, and name it'}",
         )
 
 
