@@ -150,7 +150,7 @@ def test_an_environment_is_read_without_them(monkeypatch: pytest.MonkeyPatch) ->
     evidence = Evidence(repository=Repository.around("prod"))
     assert [one for one in checks.run(plan, valid=everything, evidence=evidence) if one.severity == "error"] == []
     titles = {rule.title for rule in RULES if rule.stage == "deploy"}
-    assert titles == {"charts", "image digests", "cdk"}
+    assert titles == {"charts", "image digests", "cdk", "EFA installer"}
 
 
 @pytest.mark.parametrize("name", ["dev", "prod", "local"])

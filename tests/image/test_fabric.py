@@ -262,7 +262,8 @@ def test_a_closed_build_needs_it(tmp_path: Path) -> None:
         network = settings.network.model_copy(update={"egress": egress})
         changed = settings.model_copy(update={"image": BuiltImage.model_validate(image), "network": network})
         plan = Plan(name="test", settings=changed)
-        return [".".join(map(str, finding.path)) for finding in travels(plan, Repository(root=tmp_path))]
+        found = travels(plan, Repository(root=tmp_path))
+        return [".".join(map(str, finding.path)) for finding in found if finding.severity == "error"]
 
     assert findings({"in_vpc": True}, "closed") == ["image.in_vpc"]
     assert findings({"in_vpc": True, "wheels": "wheels"}, "closed") == ["image.wheels"]
