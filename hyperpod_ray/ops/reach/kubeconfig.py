@@ -31,6 +31,14 @@ EARLY = datetime.timedelta(seconds=60)
 """A credential is renewed that long before it expires."""
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 UNSET = "unset KUBECONFIG to use the environment's own cluster"
+CORRECT = f"correct it, or {UNSET}"
+
+
+class KubeconfigError(OpsError):
+    """The files of KUBECONFIG cannot be used."""
+
+    def __init__(self, what: str, *, expected: str, fix: str) -> None:
+        super().__init__(f"KUBECONFIG cannot be used: {what}", expected=expected, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +75,17 @@ class Kubeconfig:
         self._user, self._folder = self._entry("users", "user", user) if user else ({}, Path())
         self.server = str(cluster.get("server") or "").rstrip("/")
         if not self.server.startswith(("https://", "http://")):
-            raise self._refused(f"the server of context '{name}' is '{self.server}'", "an https:// address")
+            raise KubeconfigError(
+                f"the server of context '{name}' is '{self.server}'", expected="an https:// address", fix=CORRECT
+            )
         self.authority = self._text(cluster, "certificate-authority", self._cluster_folder)
         self.insecure = bool(cluster.get("insecure-skip-tls-verify"))
         self.tls_server_name = str(cluster.get("tls-server-name") or "")
         self.proxy = str(cluster.get("proxy-url") or "")
         if "auth-provider" in self._user:
-            raise self._refused(f"user '{user}' has an auth-provider", "an exec plugin, which took its place")
+            raise KubeconfigError(
+                f"user '{user}' has an auth-provider", expected="an exec plugin, which took its place", fix=CORRECT
+            )
         self._plugin = self._user.get("exec")
         self._lock = threading.Lock()
         self._kept: tuple[Credential, datetime.datetime | None] | None = None
@@ -104,11 +116,13 @@ class Kubeconfig:
             except FileNotFoundError:
                 continue  # as kubectl does
             except (OSError, ValueError, yaml.YAMLError) as error:
-                raise self._refused(f"{path} cannot be read ({shortened(str(error), most=120)})", "YAML") from None
+                raise KubeconfigError(
+                    f"{path} cannot be read ({shortened(str(error), most=120)})", expected="YAML", fix=CORRECT
+                ) from None
             if content is None:
                 continue
             if not isinstance(content, dict):
-                raise self._refused(f"{path} holds no mapping", "a kubeconfig")
+                raise KubeconfigError(f"{path} holds no mapping", expected="a kubeconfig", fix=CORRECT)
             read += 1
             current = current or str(content.get("current-context") or "")
             for section, entries in self._entries.items():
@@ -116,9 +130,9 @@ class Kubeconfig:
                     if isinstance(entry, dict) and isinstance(entry.get("name"), str):
                         entries.setdefault(entry["name"], (entry, path.resolve().parent))
         if not read:
-            raise self._refused(f"no file at {files}", "a kubeconfig")
+            raise KubeconfigError(f"no file at {files}", expected="a kubeconfig", fix=CORRECT)
         if not current:
-            raise self._refused(f"{files} has no current context", "`current-context`")
+            raise KubeconfigError(f"{files} has no current context", expected="`current-context`", fix=CORRECT)
         return current
 
     def _entry(self, section: str, member: str, name: str) -> tuple[Json, Path]:
@@ -126,7 +140,7 @@ class Kubeconfig:
         content = {} if entry.get(member) is None else entry[member]
         if not isinstance(content, dict):
             names = ", ".join(sorted(self._entries[section])) or "none"
-            raise self._refused(f"no {member} '{name}'", f"a name of `{section}`: {names}")
+            raise KubeconfigError(f"no {member} '{name}'", expected=f"a name of `{section}`: {names}", fix=CORRECT)
         return content, folder
 
     def _text(self, holder: Json, name: str, folder: Path) -> str:
@@ -135,7 +149,9 @@ class Kubeconfig:
             try:
                 return base64.b64decode(str(data), validate=True).decode("ascii")
             except (binascii.Error, UnicodeDecodeError):
-                raise self._refused(f"{name}-data is no base64 of PEM text", "a certificate or key") from None
+                raise KubeconfigError(
+                    f"{name}-data is no base64 of PEM text", expected="a certificate or key", fix=CORRECT
+                ) from None
         if path := holder.get(name):
             return self._content(folder / Path(str(path)).expanduser(), name)
         return ""
@@ -144,7 +160,9 @@ class Kubeconfig:
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise self._refused(f"{name} {path} cannot be read ({type(error).__name__})", "a text file") from None
+            raise KubeconfigError(
+                f"{name} {path} cannot be read ({type(error).__name__})", expected="a text file", fix=CORRECT
+            ) from None
 
     # --- credentials -----------------------------------------------------------------------------------------------
 
@@ -165,10 +183,16 @@ class Kubeconfig:
 
     def _credential(self, headers: dict[str, str], *, certificate: str, key: str) -> Credential:
         if bool(certificate) != bool(key):
-            raise self._refused("the user has one of client certificate and key", "both or neither")
+            raise KubeconfigError(
+                "the user has one of client certificate and key", expected="both or neither", fix=CORRECT
+            )
         groups = self._user.get("as-groups") or []
         if len(groups) > 1 or self._user.get("as-uid") or self._user.get("as-user-extra"):
-            raise self._refused("it impersonates more than a user and a group", "`as` and one entry of `as-groups`")
+            raise KubeconfigError(
+                "it impersonates more than a user and a group",
+                expected="`as` and one entry of `as-groups`",
+                fix=CORRECT,
+            )
         headers |= {"Impersonate-User": str(self._user["as"])} if self._user.get("as") else {}
         headers |= {"Impersonate-Group": str(groups[0])} if groups else {}
         return Credential(headers=headers, certificate=certificate, key=key)
@@ -180,10 +204,12 @@ class Kubeconfig:
         """
         command, version = str(plugin.get("command") or ""), str(plugin.get("apiVersion") or "")
         if version not in EXEC_VERSIONS:
-            raise self._refused(f"the exec plugin's apiVersion is '{version}'", " or ".join(EXEC_VERSIONS))
+            raise KubeconfigError(
+                f"the exec plugin's apiVersion is '{version}'", expected=" or ".join(EXEC_VERSIONS), fix=CORRECT
+            )
         interactive = sys.stdin is not None and sys.stdin.isatty() and plugin.get("interactiveMode") != "Never"
         if plugin.get("interactiveMode") == "Always" and not interactive:
-            raise self._refused(f"the exec plugin '{command}' asks questions", "a terminal")
+            raise KubeconfigError(f"the exec plugin '{command}' asks questions", expected="a terminal", fix=CORRECT)
         spec: Json = {"interactive": interactive}
         if plugin.get("provideClusterInfo"):
             data = base64.b64encode(self.authority.encode()).decode()
@@ -223,13 +249,14 @@ class Kubeconfig:
             until = status.get("expirationTimestamp")
             expires = datetime.datetime.fromisoformat(until).astimezone(datetime.UTC) if until else None
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise self._refused(f"the exec plugin '{command}' prints no ExecCredential", "JSON with a status") from None
+            raise KubeconfigError(
+                f"the exec plugin '{command}' prints no ExecCredential", expected="JSON with a status", fix=CORRECT
+            ) from None
         if not headers and not certificate:
-            raise self._refused(f"the exec plugin '{command}' gives no credential", "a token or a certificate")
+            raise KubeconfigError(
+                f"the exec plugin '{command}' gives no credential", expected="a token or a certificate", fix=CORRECT
+            )
         return self._credential(headers, certificate=certificate, key=key), expires
-
-    def _refused(self, text: str, expected: str) -> OpsError:
-        return OpsError(f"KUBECONFIG cannot be used: {text}", expected=expected, fix=f"correct it, or {UNSET}")
 
 
 def _expires(until: datetime.datetime | None) -> bool:
