@@ -24,8 +24,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 LIMIT_MB = 150
 GOAL_CPU_SECONDS = 0.3
 ATTEMPTS = 7
-MEASURED = (("--help",), ("env", "check"), ("env", "check", "dev"))
-COMMANDS = (
+MEASURED: tuple[tuple[str, ...], ...] = (("--help",), ("env", "check"), ("env", "check", "dev"))
+COMMANDS: tuple[tuple[str, ...], ...] = (
     ("--version",),
     ("status", "--help"),
     ("submit", "--help"),

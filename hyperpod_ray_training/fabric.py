@@ -62,10 +62,10 @@ def transport(log: str) -> str:
     networks = _NETWORK.findall(log)
     if not networks:
         return ""
-    network = networks[-1].strip()
+    network = str(networks[-1]).strip()
     if "libfabric" in network.lower() or "ofi" in network.lower():
         providers = _PROVIDER.findall(log)
-        provider = providers[-1] if providers else "libfabric"
+        provider = str(providers[-1]) if providers else "libfabric"
         return "efa" if provider.startswith("efa") else provider
     return {"Socket": "sockets", "IB": "infiniband"}.get(network, network[:40])
 

@@ -244,7 +244,7 @@ class Resumable(Looping):
         self._asked_for_transport += 1
         if transport := fabric.chosen():
             self._asked_for_transport = TRANSPORT_STEPS
-            noted = {
+            noted: dict[str, Any] = {
                 "transport": transport,
                 "efa": fabric.has_efa(),
                 "across_nodes": fabric.across_nodes(self.world),

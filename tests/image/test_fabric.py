@@ -20,7 +20,7 @@ from hyperpod_ray.core.model import BuiltImage
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.image import context, installer
 from hyperpod_ray.image.versions import FILE, ImageError, choose, read, record_installer
-from tests.core.test_environment_checks import text_of
+from tests.core.environment_files import text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALL, CHECK = (ROOT / "hyperpod_ray/image/efa" / name for name in ("install.sh", "check_plugin.py"))
