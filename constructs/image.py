@@ -19,6 +19,8 @@ from hyperpod_ray.constructs.refuse import refuse_deployment
 
 NO_CONTENT = ["**/__pycache__", "**/*.pyc"]
 """Left by Python on whoever's machine; not part of the image."""
+BUILD_COMPUTE = "BUILD_GENERAL1_LARGE"
+BUILD_MINUTES = 55
 
 
 class TrainingImage(Construct):
@@ -86,6 +88,7 @@ class TrainingImage(Construct):
         logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
         logs.grant_write(build)
         log_builds_to(build, logs)
+        fit_large_images(build)
         if environment is not None:
             environment.apply(self, build)
         self.uri = self.repository.repository_uri_for_tag(self.content)
@@ -105,6 +108,20 @@ def _repository(scope: Construct, name: str, *, keep_images: int, retain: bool) 
         removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain else RemovalPolicy.DESTROY,
         empty_on_delete=not retain,
     )
+
+
+def fit_large_images(build: ContainerImageBuild) -> None:
+    """Give a build the disk and the processors that an image of 20 GB with CUDA needs, and an end.
+
+    Large has 128 GB of disk, Small 64, and layers are there twice while they are pushed. The build reports to
+    CloudFormation, which waits for one hour at most: a build that ends before says why.
+    https://docs.aws.amazon.com/codebuild/latest/userguide/build-env-ref-compute-types.html
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-cloudformation-customresource.html
+    """
+    for project in Stack.of(build).node.find_all():
+        if isinstance(project, codebuild.CfnProject):
+            project.add_property_override("Environment.ComputeType", BUILD_COMPUTE)
+            project.add_property_override("TimeoutInMinutes", BUILD_MINUTES)
 
 
 def log_builds_to(build: ContainerImageBuild, group: LogGroup) -> None:

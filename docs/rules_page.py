@@ -37,7 +37,9 @@ def page() -> str:
         "[Settings](../settings.md) has the values of each single setting.",
         "",
     ]
-    for room in (name for name in checks.__all__ if name != "run"):
+    checks.account_rules()
+    rooms = [name for name in checks.__all__ if name not in ("run", "account_rules")]
+    for room in sorted([*rooms, "account"]):
         of_room = f"hyperpod_ray.core.checks.{room}"
         found = [rule for rule in RULES if f"{rule.check.__module__}.".startswith(f"{of_room}.")]
         if not found:

@@ -34,7 +34,7 @@ EVENTS = "events.jsonl"
 KINDS = frozenset(
     {
         "start", "restore", "step", "save", "drain", "resize", "error", "done", "fault",
-        "lost", "generation", "move", "note", "spare", "fallback",
+        "lost", "generation", "move", "note", "spare", "fallback", "transport",
     }
 )  # fmt: skip
 _PROGRESS_EVERY_S = 1.0

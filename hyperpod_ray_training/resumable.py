@@ -32,7 +32,7 @@ import torch.distributed as dist
 from ray.train import Checkpoint, CheckpointUploadMode
 from ray.train.v2._internal.execution.train_fn_utils import get_train_fn_utils
 
-from hyperpod_ray_training import hangs, rng, torchrun
+from hyperpod_ray_training import fabric, hangs, rng, torchrun
 from hyperpod_ray_training.completeness import Completeness
 from hyperpod_ray_training.draining import NONE, DrainWatch
 from hyperpod_ray_training.errors import InputError, Unrecoverable
@@ -58,6 +58,8 @@ from hyperpod_ray_training.variables import loop_frames
 from hyperpod_ray_training.writers import kind_for
 
 STAY, MOVE, RESIZE = 0.0, 1.0, 2.0
+TRANSPORT_STEPS = 3
+"""Steps after which NCCL's log is read for the way it sends; it says it before the first."""
 
 
 class Resumable(Looping):
@@ -97,6 +99,7 @@ class Resumable(Looping):
         per_rank: Mapping[str, Any] | None = None,
         recomputed: Sequence[Any] = (),
     ) -> None:
+        fabric.listen()
         ensure_process_group()
         self.run, self.settings = run, run.settings
         self.folder = run.folder()
@@ -138,6 +141,8 @@ class Resumable(Looping):
             self.memory = memory_of(self.generation, self.state, self.settings, quiet=self.ranks.patient)
         self.metrics: dict[str, Any] = {}
         self.tracker = tracker_of(run.name, run.url) if self.journal.enabled else None
+        self.journal.progress |= {"transport": "", "efa": False, "across_nodes": False}  # those of an earlier start
+        self._asked_for_transport = 0 if self.journal.enabled and fabric.uses_nccl() else TRANSPORT_STEPS
         hangs.begin()  # a loop that another trainer runs
         self.draining = False
         self.alone = torchrun.started() and not ray.is_initialized()
@@ -227,6 +232,7 @@ class Resumable(Looping):
         if self.generation is not None:
             self.generation.member.now.step = self.step
             self.generation.store.saved_step = max(self.generation.store.saved_step, self.saver.saved_step)
+        self._note_transport()
         reason = self._talk()
         if self.memory is not None:
             self.memory.finished(self.step, settle=self.leaving)
@@ -278,6 +284,21 @@ class Resumable(Looping):
     def handed(self, batch: Any) -> None:
         """A batch goes to the loop from a place that the run keeps."""
         self.complete.handed(batch)
+
+    def _note_transport(self) -> None:
+        """Write down how ranks talk, as soon as NCCL has said it."""
+        if self._asked_for_transport >= TRANSPORT_STEPS:
+            return
+        self._asked_for_transport += 1
+        if transport := fabric.chosen():
+            self._asked_for_transport = TRANSPORT_STEPS
+            noted: dict[str, Any] = {
+                "transport": transport,
+                "efa": fabric.has_efa(),
+                "across_nodes": fabric.across_nodes(self.world),
+            }
+            self.journal.event("transport", **noted)
+            self.journal.update(**noted)
 
     def part_done(self) -> None:
         """Note that a part of the step under way is done, such as a micro-batch.

@@ -18,6 +18,7 @@ from typing import Any
 from hyperpod_ray_training import torchrun
 from hyperpod_ray_training.capacity import spares_with_room, wait_for_placement
 from hyperpod_ray_training.errors import MARK, InputError, Unrecoverable, in_three_parts
+from hyperpod_ray_training.fabric import listening
 from hyperpod_ray_training.folder import RunFolder, check_writable, names_missing
 from hyperpod_ray_training.hangs import watched
 from hyperpod_ray_training.journal import Journal, log
@@ -232,7 +233,7 @@ class Run:
             )
         limit = self.settings.process_group_timeout_s
         torch_config = replace(asked.torch, timeout_s=limit) if asked.torch else TorchConfig(timeout_s=limit)
-        prepared = closing(watched(loop))
+        prepared = closing(watched(listening(loop)))
         if most == 0 and torchrun.started():
             prepared = torchrun.prepared(prepared, limit_s=limit)
         parts = Parts(loop=prepared, torch_config=torch_config, dataset_config=asked.dataset_config)

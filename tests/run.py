@@ -140,7 +140,9 @@ def parts() -> list[Part]:
     spares = ("resilience/test_spares.py", "resilience/test_examples.py")
     # one Slurm at a time: each looks for processes that are left
     slurm = ("rehearsal/slurm/test_slurm_cluster.py", "rehearsal/slurm/test_slurm_operations.py")
-    with_ray = ("ops/test_ops_connect.py", "ops/test_ops_pull.py", "ops/test_ops_submit.py")
+    with_ray = (
+        "ops/test_light_installation.py", "ops/test_ops_connect.py", "ops/test_ops_pull.py", "ops/test_ops_submit.py",
+    )  # fmt: skip
     day = "ops/test_researchers_day.py"
     stories = (
         "rehearsal/test_two_teams_ray.py", "rehearsal/slurm/test_slurm_ray_cluster.py", "rehearsal/test_by_hand_ray.py",

@@ -63,6 +63,27 @@ def pin(
     return OK
 
 
+@command(app, "pin-efa", examples=["image pin-efa", "image pin-efa --file wheels/aws-efa-installer-1.50.0.tar.gz"])
+def pin_efa(
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Installer that you downloaded. Default: AWS's site.")
+    ] = None,
+    update: Annotated[bool, typer.Option("--update", help="Accept another sha256 of the same version.")] = False,
+) -> int:
+    """Record the sha256 of AWS's EFA installer in hyperpod_ray/image/versions.yaml. Builds verify its signature too."""
+    from hyperpod_ray.image import installer
+    from hyperpod_ray.image.versions import ImageError, choose, record_installer
+
+    try:
+        chosen = choose()
+        sha256 = installer.sha256_of(chosen.efa_version, file=file)
+        result = record_installer(chosen, sha256, update=update)
+    except ImageError as error:
+        raise OpsError.of(error, code=ERROR) from error
+    output.write_line(f"aws-efa-installer-{chosen.efa_version}.tar.gz {sha256}: {result}")
+    return OK
+
+
 @command(app, examples=["image lock research"])
 def lock(env: Env) -> int:
     """Lock the environment's own packages, with hashes.

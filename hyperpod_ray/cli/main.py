@@ -211,6 +211,8 @@ def script() -> None:
     """Entry point of the installed command."""
     # a shell starts background jobs with SIGINT ignored, and Python then never raises KeyboardInterrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # pydantic looks for plugins in every installed distribution; this program has none
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # what a command opened is closed also when it is asked to end
     signal.signal(signal.SIGTERM, _terminated)
     raise SystemExit(main())

@@ -10,6 +10,8 @@ STAMP = "# lock of requirements and image set: "
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?==([^\s;\\]+)")
 
+INSTALLER = "aws-efa-installer-"
+
 
 def lock_of(requirements: Path) -> Path:
     """Where the lock of a requirements file is."""
@@ -23,8 +25,12 @@ def entries(text: str) -> list[str]:
 
 
 def distributions(folder: Path) -> list[Path]:
-    """The wheels and source distributions of a folder."""
-    return sorted(file for file in folder.iterdir() if file.is_file() and file.name.endswith((".whl", ".tar.gz")))
+    """The wheels and source distributions of a folder; the EFA installer beside them is neither."""
+    return sorted(
+        file
+        for file in folder.iterdir()
+        if file.is_file() and file.name.endswith((".whl", ".tar.gz")) and not file.name.startswith(INSTALLER)
+    )
 
 
 def of_file(name: str) -> tuple[str, str]:

@@ -94,3 +94,14 @@ def default_image(folder: str, name: str | None = None) -> BuildableImage | None
         architecture=chosen["architecture"],
         accelerator=chosen["accelerator"],
     )
+
+
+def missing_installer(folder: str) -> str:
+    """The EFA installer that a folder's image needs and whose sha256 nobody recorded yet; empty: none is missing."""
+    return installer_files()[0] if folder == FOLDER and not _data()["efa"]["sha256"] else ""
+
+
+def installer_files() -> tuple[str, str, str]:
+    """Names of the EFA installer, its signature, and the key that signed it, as AWS's site has them."""
+    archive = f"aws-efa-installer-{_data()['efa']['version']}.tar.gz"
+    return archive, f"{archive}.sig", "aws-efa-installer.key"

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.image_sets import default_image
+from hyperpod_ray.core.image_sets import default_image, missing_installer
 from hyperpod_ray.core.images import ChartImage, Reference, chart_images
 from hyperpod_ray.core.model import DynamicStorage
 from hyperpod_ray.core.names import CHARTS
@@ -146,6 +146,8 @@ def without_digest(plan: CommonPlan) -> dict[str, str]:
     built = default_image(image.folder, image.set) if image and not image.base else None
     if built is not None and not built.digest:
         found[built.base] = "hyperpod_ray/image/versions.yaml"
+    if image is not None and (installer := missing_installer(image.folder)):
+        found[installer] = "hyperpod_ray/image/versions.yaml"
     return found
 
 

@@ -8,12 +8,15 @@ import shutil
 from pathlib import Path
 
 from hyperpod_ray.core.image_packages import distributions
+from hyperpod_ray.core.image_sets import installer_files
 from hyperpod_ray.core.project import PACKAGE
 from hyperpod_ray.image.versions import ImageError, ImageSet
 
 DOCKERFILE = "hyperpod_ray/image/Dockerfile"
 SHARED = ("hyperpod_ray/image/requirements-build.txt", "hyperpod_ray/image/requirements-tiered.txt")
 """Requirements of every set."""
+FABRIC = ("hyperpod_ray/image/efa/install.sh", "hyperpod_ray/image/efa/check_plugin.py")
+"""What installs and checks the plugin by which NCCL uses EFA."""
 WHEELS = "hyperpod_ray/image/wheels"
 """Wheels that travel with a build. The folder is there without them too: the Dockerfile mounts it."""
 EMPTY = ".keep"
@@ -30,7 +33,7 @@ def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Pa
         own: The lock of the environment's own packages. Default: none.
         wheels: Folder of wheels. Default: none.
     """
-    for name in (DOCKERFILE, f"hyperpod_ray/image/{chosen.requirements.name}", *SHARED):
+    for name in (DOCKERFILE, f"hyperpod_ray/image/{chosen.requirements.name}", *SHARED, *FABRIC):
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(PACKAGE.parent / name, copy)
@@ -38,7 +41,7 @@ def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Pa
     given = target / WHEELS
     given.mkdir()
     (given / EMPTY).touch()
-    for file in distributions(wheels) if wheels else []:
+    for file in [*distributions(wheels), *_installer(wheels)] if wheels else []:
         # not a second copy of gigabytes, where the file system allows it
         try:
             os.link(file, given / file.name)
@@ -46,6 +49,11 @@ def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Pa
             shutil.copyfile(file, given / file.name)
     ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(_library(), target / LIBRARY, ignore=ignore)
+
+
+def _installer(folder: Path) -> list[Path]:
+    """The EFA installer, its signature and AWS's key, those of them that a folder has."""
+    return [path for name in installer_files() if (path := folder / name).is_file()]
 
 
 def _library() -> Path:

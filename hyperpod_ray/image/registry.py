@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
-import requests
 import urllib3
 
+from hyperpod_ray.core.proxies import proxy_of
 from hyperpod_ray.image.versions import ImageError
 
 TIMEOUT_S = 30
@@ -83,11 +84,22 @@ class _Answer:
 
 
 def _get(url: str, *, headers: dict[str, str], params: dict[str, str] | None = None) -> _Answer:
+    fields = urlencode(params or {})
     try:
-        with requests.get(url, headers=headers, params=params, timeout=TIMEOUT_S, stream=True) as answer:
+        answer = way_to(url).request(
+            "GET",
+            f"{url}?{fields}" if fields else url,
+            headers=headers,
+            timeout=TIMEOUT_S,
+            retries=urllib3.Retry(connect=0, read=0, redirect=5, status=0),
+            preload_content=False,
+        )
+        try:
             # a body without end is cut off, not read into memory
-            body = answer.raw.read(MAX_MANIFEST_BYTES + 1, decode_content=True)
-    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            body = answer.read(MAX_MANIFEST_BYTES + 1, decode_content=True)
+        finally:
+            answer.close()
+    except (urllib3.exceptions.HTTPError, OSError) as error:
         raise ImageError(
             f"{urlsplit(url).netloc}: {_plain(error)}",
             expected="an answer",
@@ -99,7 +111,19 @@ def _get(url: str, *, headers: dict[str, str], params: dict[str, str] | None = N
             expected=f"at most {MAX_MANIFEST_BYTES:,} bytes",
             fix="correct `base` in hyperpod_ray/image/versions.yaml",
         )
-    return _Answer(status=answer.status_code, reason=answer.reason, headers=answer.headers, body=body)
+    return _Answer(status=answer.status, reason=str(answer.reason or ""), headers=answer.headers, body=body)
+
+
+def way_to(url: str) -> urllib3.PoolManager:
+    """Straight, or by the proxy that HTTPS_PROXY and NO_PROXY name."""
+    # a company's own authority, where requests and the AWS CLI look for it too
+    authority = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("AWS_CA_BUNDLE")
+    proxy = proxy_of(url)
+    if not proxy:
+        return urllib3.PoolManager(ca_certs=authority)
+    access = urlsplit(proxy)
+    login = urllib3.make_headers(proxy_basic_auth=f"{access.username}:{access.password}") if access.username else None
+    return urllib3.ProxyManager(proxy, proxy_headers=login, ca_certs=authority)
 
 
 def _token(challenge: str, *, repository: str, url: str) -> str:

@@ -14,6 +14,7 @@ from hyperpod_ray.core.project_files import read_mapping
 
 FILE = Path(__file__).with_name("versions.yaml")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ImageError(ProjectError, ValueError):
@@ -36,6 +37,8 @@ class ImageSet:
         architecture: Processor architecture of the base, `x86_64` or `arm64`.
         accelerator: What its frameworks are built for, `nvidia` or `neuron`.
         origin: The set whose entry has base and digest: its own name, or that of the set which it extends.
+        efa_version: Version of AWS's EFA installer.
+        efa_sha256: Its sha256, or empty where it is not known yet; an image is not built without.
     """
 
     name: str
@@ -49,6 +52,8 @@ class ImageSet:
     architecture: str
     accelerator: str
     origin: str
+    efa_version: str
+    efa_sha256: str
 
     @property
     def requirements(self) -> Path:
@@ -70,9 +75,17 @@ class ImageSet:
                 expected="sha256: and 64 hex digits, because a tag can be moved",
                 fix="hyperpod-ray image pin",
             )
+        if not _SHA256.fullmatch(self.efa_sha256):
+            raise ImageError(
+                f"{FILE.name}: efa.sha256: {self.efa_sha256!r}",
+                expected=f"the 64 hex digits of aws-efa-installer-{self.efa_version}.tar.gz",
+                fix="hyperpod-ray image pin-efa",
+            )
         return {
             "BASE_IMAGE": name,
             "BASE_DIGEST": digest,
+            "EFA_VERSION": self.efa_version,
+            "EFA_SHA256": self.efa_sha256,
             "REQUIREMENTS": self.requirements.name,
             "RAY_VERSION": self.ray,
             "TORCH_VERSION": self.torch,
@@ -90,6 +103,8 @@ def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:
                 name=name,
                 ray=str(content["ray"]),
                 origin=str(fields.get("extends", name)),
+                efa_version=str(content["efa"]["version"]),
+                efa_sha256=str(content["efa"]["sha256"]),
                 **{key: str(value) for key, value in fields_of(content["sets"], name).items()},
             )
             for name, fields in content["sets"].items()
@@ -98,7 +113,7 @@ def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:
     except (KeyError, TypeError, AttributeError) as error:
         raise ImageError(
             f"{file.name}: {error}",
-            expected="ray, default and sets of base, tag, digest, python, torch, cuda, architecture, accelerator",
+            expected="efa, ray, default and sets of base, tag, digest, python, torch, cuda, architecture, accelerator",
             fix="correct the file",
         ) from error
     if default not in sets:
@@ -133,13 +148,34 @@ def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: 
             expected=f"{chosen.digest}, as in {file.name}",
             fix="to use the new one: hyperpod-ray image pin --update",
         )
-    text = file.read_text(encoding="utf-8")
     line = re.compile(rf"(^  {re.escape(chosen.origin)}:\n(?:    .*\n)*?    digest: )\"[^\"\n]*\"", re.M)
-    changed, count = line.subn(rf'\g<1>"{digest}"', text)
+    return _written(file, line, digest, where=f"sets.{chosen.name}", key="digest")
+
+
+def record_installer(chosen: ImageSet, sha256: str, *, update: bool = False, file: Path = FILE) -> str:
+    """Write the sha256 of the EFA installer into the file; what was done, in words.
+
+    Raises:
+        ImageError: Another one is recorded and `update` is not set, or the file has no line for it.
+    """
+    if chosen.efa_sha256 == sha256:
+        return "still what hyperpod_ray/image/versions.yaml says"
+    if chosen.efa_sha256 and not update:
+        raise ImageError(
+            f"aws-efa-installer-{chosen.efa_version}.tar.gz has sha256 {sha256}; builds expect the recorded one",
+            expected=f"{chosen.efa_sha256}, as in {file.name}",
+            fix="to use the new one: hyperpod-ray image pin-efa --update",
+        )
+    line = re.compile(r"(^efa:\n(?:  .*\n)*?  sha256: )\"[^\"\n]*\"", re.M)
+    return _written(file, line, sha256, where="efa", key="sha256")
+
+
+def _written(file: Path, line: re.Pattern[str], value: str, *, where: str, key: str) -> str:
+    changed, count = line.subn(rf'\g<1>"{value}"', file.read_text(encoding="utf-8"))
     if count != 1:
         raise ImageError(
-            f"{file.name}: sets.{chosen.name}: no line for {digest}",
-            expected='a line `digest: "…"`',
+            f"{file.name}: {where}: no line for {value}",
+            expected=f'a line `{key}: "…"`',
             fix="add it, empty",
         )
     fresh = file.with_suffix(".new")

@@ -43,6 +43,19 @@ class OpsError(ProjectError):
         return cls(what, expected="", fix=fix, code=code)
 
 
+class ApiError(Exception):
+    """A refusal of a Kubernetes API server.
+
+    Args:
+        status: HTTP status.
+        body: What it sent, usually a `Status` as JSON.
+    """
+
+    def __init__(self, *, status: int, reason: str = "", body: str = "") -> None:
+        super().__init__(f"{status} {reason}".rstrip())
+        self.status, self.reason, self.body = status, reason, body
+
+
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 REFUSED_CREDENTIALS = {
     "UnrecognizedClientException",
@@ -68,14 +81,14 @@ LOGIN = "aws sso login, or export fresh credentials; `aws sts get-caller-identit
 
 
 def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | None:  # noqa: PLR0911
-    """What a failure of boto3, the Kubernetes client or the network means; None for a defect of this program."""
+    """What a failure of boto3, the Kubernetes API or the network means; None for a defect of this program."""
     if isinstance(error, OpsError):
         return error
     module = type(error).__module__.partition(".")[0]
     name = type(error).__name__
     if module in ("botocore", "boto3"):
         return _of_aws(error, name, environment)
-    if module in ("kubernetes", "urllib3"):
+    if isinstance(error, ApiError) or module == "urllib3":
         return of_kubernetes(error, environment)
     if name == "EnvironmentFileError":
         known = ": no environment '" not in str(error)
@@ -178,14 +191,8 @@ def shortened(text: str, *, most: int = 240) -> str:
 
 
 def of_kubernetes(error: BaseException, environment: str) -> OpsError | None:  # noqa: PLR0911
-    """What a failure of the Kubernetes client means."""
+    """What a failure on the way to the Kubernetes API means."""
     status = getattr(error, "status", None)
-    if type(error).__name__ == "ConfigException":
-        return OpsError(
-            f"KUBECONFIG cannot be used: {error}",
-            expected="a kubeconfig with a current context",
-            fix="unset KUBECONFIG to use the environment's own cluster",
-        )
     if status == 401:
         return OpsError(
             "the Kubernetes API does not know these credentials",

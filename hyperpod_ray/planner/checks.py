@@ -12,7 +12,7 @@ from datetime import date
 from hyperpod_ray.core.findings import Finding, error, warning
 from hyperpod_ray.core.model import Training
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.planner import PlanError, answers, goodput
+from hyperpod_ray.planner import PlanError, goodput
 from hyperpod_ray.planner.cluster import bill, cluster
 from hyperpod_ray.planner.failures import published
 from hyperpod_ray.planner.job import Wish, job
@@ -121,9 +121,13 @@ def _saves(found: Outlook) -> Iterator[Finding]:
 
 def _spares(plan: Plan, found: Outlook, prices: Prices, day: date) -> Iterator[Finding]:
     part = found.cluster
+    if not part.spares:
+        return
+    from hyperpod_ray.planner import answers
+
     limit = answers.pays_from(found)
     # nodes that a team is sure of are no spares (`Cluster.promised`), and managed Karpenter has none
-    if not part.spares or part.scaled or part.nodes >= limit.central:
+    if part.scaled or part.nodes >= limit.central:
         return
     names = [worker.instance_group for worker in plan.settings.ray.workers]
     groups = plan.settings.hyperpod.instance_groups

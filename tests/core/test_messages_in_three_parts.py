@@ -67,7 +67,10 @@ OTHERS = {
     "hyperpod_ray/planner/speed.py": "a defect of the figures on file",
     "hyperpod_ray/ops/reach/jobs_api.py": "a lost connection, which is tried again",
     "hyperpod_ray/ops/runs/pull.py": "a file that did not arrive whole, which is tried again",
-    "hyperpod_ray/ops/reach/clients.py": "the Kubernetes client's own class",
+    "hyperpod_ray/ops/reach/api_server.py": "what the API server answered; `explain` adds the parts",
+    "hyperpod_ray/ops/reach/forward.py": "a broken protocol, which ends one connection",
+    "hyperpod_ray/image/efa/": "printed by the image build, with the parts in its text",
+    "hyperpod_ray/image/installer.py": "caught there, with the parts",
     "hyperpod_ray/ops/web/server.py": "what HTTP answers to a refused request, and Python's own text",
     "hyperpod_ray/ops/observe/gather.py": "a kind that is not installed: caught there",
 }

@@ -30,6 +30,14 @@ def base(monkeypatch: pytest.MonkeyPatch) -> None:
         name="x", ray="1", base="docker.io/base:1", digest=DIGEST, architecture="x86_64", accelerator="nvidia"
     )
     monkeypatch.setattr(needs, "default_image", lambda *_: built)
+    monkeypatch.setattr(needs, "missing_installer", lambda _: "")
+
+
+def test_an_installer_without_a_sha256_is_named(base: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "missing_installer", lambda _: "aws-efa-installer-1.0.0.tar.gz")
+    (finding,) = image_digests(asked("dev"))
+    assert "aws-efa-installer-1.0.0.tar.gz" in finding.what
+    assert (finding.severity, finding.fix) == ("error", "make pin, then commit hyperpod_ray/image/versions.yaml")
 
 
 @pytest.mark.usefixtures("base")
@@ -142,7 +150,7 @@ def test_an_environment_is_read_without_them(monkeypatch: pytest.MonkeyPatch) ->
     evidence = Evidence(repository=Repository.around("prod"))
     assert [one for one in checks.run(plan, valid=everything, evidence=evidence) if one.severity == "error"] == []
     titles = {rule.title for rule in RULES if rule.stage == "deploy"}
-    assert titles == {"charts", "image digests", "cdk"}
+    assert titles == {"charts", "image digests", "cdk", "EFA installer"}
 
 
 @pytest.mark.parametrize("name", ["dev", "prod", "local"])

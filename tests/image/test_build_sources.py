@@ -104,7 +104,8 @@ def wheels(tmp_path: Path) -> Path:
 
 def test_own_packages_install_from_the_folder_without_an_index(tmp_path: Path, wheels: Path) -> None:
     lock = lock_of(wheels / "tiny_lib-1.4-py3-none-any.whl")
-    arguments = choose().build_args(base=f"r.example.com/ray@sha256:{'0' * 64}", no_index=True)
+    chosen = dataclasses.replace(choose(), efa_sha256="1e" * 32)
+    arguments = chosen.build_args(base=f"r.example.com/ray@sha256:{'0' * 64}", no_index=True)
     assert arguments["PIP_INDEX_URL"] == ""
     done, there = run_own(tmp_path, lock=lock, wheels=wheels, **arguments)
     assert done.returncode == 0, done.stderr
@@ -383,5 +384,5 @@ def test_a_base_by_digest_needs_no_recorded_digest() -> None:
         [] if choose().digest else [f"{choose().base}:{choose().tag}"]
     )
     assert not [name for name in needs.without_digest(planned({"base": COPY})) if "ray:" in name]
-    arguments = dataclasses.replace(choose(), digest="").build_args(base=COPY)
+    arguments = dataclasses.replace(choose(), digest="", efa_sha256="1e" * 32).build_args(base=COPY)
     assert (arguments["BASE_IMAGE"], arguments["BASE_DIGEST"]) == tuple(COPY.split("@"))

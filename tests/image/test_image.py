@@ -18,6 +18,7 @@ from hyperpod_ray.image.versions import FILE, ImageError, ImageSet, choose, read
 ROOT = Path(__file__).parents[2]
 SETS = sorted(read()[1])
 DIGEST = "sha256:" + "0f" * 32
+SHA256 = "1e" * 32
 pinned = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==(\S+)")
 
 
@@ -100,7 +101,7 @@ def test_the_command_exits_2_while_the_digest_is_unknown_and_prints_arguments_el
         text=True,
         check=False,
     )
-    if choose().digest:
+    if choose().digest and choose().efa_sha256:
         assert done.returncode == 0
         assert f"--build-arg BASE_DIGEST={choose().digest}" in done.stdout
     else:
@@ -111,15 +112,15 @@ def test_the_command_exits_2_while_the_digest_is_unknown_and_prints_arguments_el
 
 def test_build_args_fill_every_argument_of_the_dockerfile() -> None:
     declared = set(re.findall(r"^ARG (\w+)$", (ROOT / "hyperpod_ray/image/Dockerfile").read_text(), re.M))
-    assert set(dataclasses.replace(choose(), digest=DIGEST).build_args()) == declared
+    assert set(dataclasses.replace(choose(), digest=DIGEST, efa_sha256=SHA256).build_args()) == declared
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"default": "cu999"}, "default: 'cu999'. Expected one of cu130, cu128"),
-        ({"sets": {"x": {"base": "b"}}}, "Expected ray, default and sets of"),
-        ({"ray": None, "sets": None}, "Expected ray, default and sets of"),
+        ({"sets": {"x": {"base": "b"}}}, "Expected efa, ray, default and sets of"),
+        ({"ray": None, "sets": None}, "Expected efa, ray, default and sets of"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:

@@ -24,6 +24,8 @@ def test_every_copied_path_is_there_and_nothing_else(tmp_path: Path) -> None:
     for source in copied:
         assert (tmp_path / source).exists(), source
     staged = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    known = {DOCKERFILE, *copied, *(f"{folder}/.keep" for folder in re.findall(r"type=bind,source=([^,]+),", text))}
+    mounted = re.findall(r"type=bind,source=([^,]+),", text)
+    known = {DOCKERFILE, *copied, *(f"{folder}/.keep" for folder in mounted), *re.findall(r"bash /tmp/(efa/\S+)", text)}
+    known |= {f"hyperpod_ray/image/{path}" for path in known if path.startswith("efa/")}
     assert {path for path in staged if path not in known and not path.startswith("hyperpod_ray_training/")} == set()
     assert not any("__pycache__" in path for path in staged)

@@ -158,7 +158,7 @@ def test_a_digest_is_recorded_once_and_then_guarded(tmp_path: Path) -> None:
     assert "commit it" in record_digest(read(file)[1][name], first, file=file)
     sharing = {key for key, one in read(FILE)[1].items() if one.origin == name}
     others = [one.digest for key, one in read(file)[1].items() if key not in sharing]
-    assert {read(file)[1][key].build_args()["BASE_DIGEST"] for key in sharing} == {first}
+    assert {read(file)[1][key].digest for key in sharing} == {first}
     assert others == [one.digest for key, one in read(FILE)[1].items() if key not in sharing]
     changed = [a for a, b in zip(FILE.read_text().splitlines(), file.read_text().splitlines(), strict=True) if a != b]
     assert len(changed) == 1, "comments and all else stay"

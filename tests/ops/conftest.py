@@ -10,7 +10,7 @@ import pytest
 
 from hyperpod_ray.ops.jobs import submit
 from hyperpod_ray.ops.observe import training
-from hyperpod_ray.ops.reach import clients, connect
+from hyperpod_ray.ops.reach import api_server, clients, connect
 from hyperpod_ray_sandbox.aws import install, process
 from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text
@@ -29,6 +29,8 @@ def start_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     patch = pytest.MonkeyPatch()
     patch.setattr(clients, "CONNECT_SECONDS", 120)
     patch.setattr(clients, "READ_SECONDS", 900)
+    patch.setattr(api_server, "CONNECT_SECONDS", 120)
+    patch.setattr(api_server, "READ_SECONDS", 900)
 
     def start(*, seconds_per_state: float = 1.5) -> World:
         state: Path = tmp_path_factory.mktemp("aws")

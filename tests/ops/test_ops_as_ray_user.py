@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.client.exceptions import ApiException
 
 from hyperpod_ray import k8s
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops.change import wait
+from hyperpod_ray.ops.errors import ApiError
 from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.observe.snapshot import Cluster, Node
 from hyperpod_ray.ops.reach import connect
@@ -102,10 +102,8 @@ def test_a_stranger_may_nothing(rules: list[dict[str, Any]]) -> None:
     assert not any(allows(rules, "ray-users:elsewhere", ask) for ask in ALLOWED)
 
 
-def forbidden() -> ApiException:
-    error = ApiException(status=403, reason="Forbidden")
-    error.body = '{"message": "it is forbidden"}'
-    return error
+def forbidden() -> ApiError:
+    return ApiError(status=403, reason="Forbidden", body='{"message": "it is forbidden"}')
 
 
 RAY = {
@@ -223,5 +221,5 @@ def test_a_namespace_of_ones_own_that_is_refused_is_no_small_thing(target: Targe
 def test_submit_and_connect_get_the_token_and_no_other_secret(target: Target) -> None:
     assert connect.token(target) == "token"
     target.plan.settings.ray.__dict__["cluster_name"] = "another"
-    with pytest.raises(ApiException):
+    with pytest.raises(ApiError):
         connect.token(target)

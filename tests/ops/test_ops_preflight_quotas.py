@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.evidence import Evidence
-from hyperpod_ray.core.findings import RULES
 from hyperpod_ray.core.plan import read_data
 from tests.core.account.good import NEW, account
 from tests.core.account.recorded import RecordedAccount
@@ -33,7 +33,7 @@ LISTED = {
     "EC2-VPC Elastic IPs",  # L-0263D0A3
     "Clusters",  # L-1194D53C
 }
-RULE = {rule.title: rule for rule in RULES if rule.needs == "account"}
+RULE = {rule.title: rule for rule in account_rules()}
 THEIRS = {"ClusterName": "theirs", "ClusterArn": "arn:aws:sagemaker:us-west-2:123456789012:cluster/x",
           "ClusterStatus": "InService", "InstanceGroups": []}  # fmt: skip
 

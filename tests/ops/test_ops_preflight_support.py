@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.checks.eks import support_of
 from hyperpod_ray.core.evidence import Evidence
-from hyperpod_ray.core.findings import RULES, Finding
+from hyperpod_ray.core.findings import Finding
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.core.service_limits import platform as known
 from hyperpod_ray.core.today import VARIABLE
@@ -23,7 +24,7 @@ from tests.core.environment_files import plan
 from tests.ops.world import environment_text
 
 PRICE = "the control plane then costs 0.60 $ an hour in place of 0.10"
-RULE = {rule.title: rule for rule in RULES if rule.needs == "account"}
+RULE = {rule.title: rule for rule in account_rules()}
 
 
 @pytest.fixture

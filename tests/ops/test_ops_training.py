@@ -22,7 +22,7 @@ from hyperpod_ray.ops.reach.jobs_api import OURS, Jobs
 from hyperpod_ray.ops.runs.listing import all_of
 from hyperpod_ray.ops.verdict import judge
 from tests.ops.ray_head import Head
-from tests.ops.snapshots import healthy, said
+from tests.ops.snapshots import healthy, said, trains
 from tests.ops.world import ROOT
 from tests.support.answers import JOB_KEYS, Answers
 from tests.support.emulator import until
@@ -315,3 +315,27 @@ def test_only_what_a_job_links_can_be_read(ray: Head, tmp_path: Path) -> None:
 def test_the_library_and_status_name_the_same_folder() -> None:
     text = (ROOT / "hyperpod_ray_training" / "publish.py").read_text(encoding="utf-8")
     assert f'FOLDER = "{names.PUBLISHED_RUNS.rstrip("/")}"' in text
+
+
+@pytest.mark.parametrize(
+    ("noted", "found"),
+    [
+        ({"transport": "sockets", "efa": True, "across_nodes": True}, True),
+        ({"transport": "tcp;ofi_rxm", "efa": True, "across_nodes": True}, True),
+        ({"transport": "efa", "efa": True, "across_nodes": True}, False),
+        ({"transport": "sockets", "efa": True, "across_nodes": False}, False),
+        ({"transport": "sockets", "efa": False, "across_nodes": True}, False),
+        ({"transport": "", "efa": True, "across_nodes": True}, False),
+        ({"transport": ["sockets"], "efa": "yes", "across_nodes": 1}, False),
+        ({}, False),
+    ],
+)
+def test_efa_nodes_that_train_over_sockets_are_a_finding(noted: dict[str, Any], found: bool) -> None:
+    run = journal(**noted)
+    verdict = judge(trains(transport=run.transport, misses_efa=run.misses_efa))
+    findings = [finding for finding in verdict.findings if "though its nodes have EFA" in finding.what]
+    assert bool(findings) is found
+    assert verdict.state == ("Action required" if found else "Healthy")
+    for finding in findings:
+        assert "aws-ofi-nccl, which image.uri must have too" in finding.why
+        assert finding.next.startswith("hyperpod-ray deploy")

@@ -15,13 +15,14 @@ import yaml
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.new_file import default_zones
-from hyperpod_ray.ops.reach import clients
+from hyperpod_ray.ops.reach import api_server, clients
 from tests.support import assemblies, boto_models
 from tests.support.emulator import Emulator
 
 boto_models.share()
 # beside a busy suite the embedded AWS and the Kubernetes API are slow, not away
 clients.CONNECT_SECONDS, clients.READ_SECONDS = 120, 900
+api_server.CONNECT_SECONDS, api_server.READ_SECONDS = 120, 900
 
 
 @dataclass(frozen=True)

@@ -174,3 +174,8 @@ def test_the_sandbox_judges_what_the_commands_ask_for(
     for one in asked:
         request = Request(action=one.action, resource=one.resource, context=dict(one.keys))
         assert allows(statements, request), one
+
+
+def test_a_build_has_the_disk_of_a_large_image_and_ends_before_cloudformation_gives_up(project: dict[str, Any]) -> None:
+    assert project["Environment"]["ComputeType"] == "BUILD_GENERAL1_LARGE"
+    assert project["TimeoutInMinutes"] < 60

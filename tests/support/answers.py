@@ -24,10 +24,10 @@ import kubernetes_validate
 import yaml
 from botocore import xform_name
 from botocore.validate import validate_parameters
-from kubernetes.client.exceptions import ApiException
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops.errors import ApiError
 from hyperpod_ray.ops.observe import controllers, gather, training
 from hyperpod_ray.ops.observe.snapshot import Instance, Snapshot
 from hyperpod_ray.ops.reach.clients import Target
@@ -505,7 +505,7 @@ class Kubernetes:
 
     def request(self, method: str, path: str, **_: Any) -> Json:
         """No object is asked for by name here."""
-        raise ApiException(status=404, reason=f"{method} {path}")
+        raise ApiError(status=404, reason=f"{method} {path}")
 
     def _all(self, path: str) -> Iterator[Json]:
         answers, kind = self.answers, path.rpartition("/")[2]

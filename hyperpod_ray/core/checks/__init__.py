@@ -7,9 +7,10 @@ also names what it needs: the file, the repository around it, or the AWS account
 
 from __future__ import annotations
 
+import importlib
+
 from hyperpod_ray.core.checks import (
     access,
-    account,
     eks,
     groups,
     hangs,
@@ -39,11 +40,11 @@ from hyperpod_ray.core.checks import (
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.errors import ProjectError
 from hyperpod_ray.core.evidence import Evidence
-from hyperpod_ray.core.findings import RULES, Finding
+from hyperpod_ray.core.findings import RULES, Finding, Rule
 
 __all__ = [
     "access",
-    "account",
+    "account_rules",
     "eks",
     "groups",
     "hangs",
@@ -73,12 +74,20 @@ __all__ = [
 ]
 
 
+def account_rules() -> list[Rule]:
+    """The rules that need the account, in the order of their modules; imported here, as most commands ask none."""
+    importlib.import_module(f"{__name__}.account")
+    return [rule for rule in RULES if rule.needs == "account"]
+
+
 def run(plan: CommonPlan, *, valid: frozenset[str], evidence: Evidence | None = None) -> list[Finding]:
     """Findings of every rule of stage `load` whose sections are all in `valid` and whose evidence is at hand.
 
     A rule may presuppose what another one refuses. Where it then fails, the other one has said what is wrong.
     """
     at_hand = evidence or Evidence()
+    if at_hand.account is not None:
+        account_rules()
     concerned = (rule for rule in RULES if rule.stage == "load" and rule.concerns(plan))
     runnable = [rule for rule in concerned if rule.reads(plan.settings.orchestrator) <= valid and rule.runs(at_hand)]
     findings: list[Finding] = []

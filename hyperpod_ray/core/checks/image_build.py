@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from hyperpod_ray.core import image_packages, image_sets
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
-from hyperpod_ray.core.findings import Finding, error, rule
+from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped
 from hyperpod_ray.core.image_build import PYPI_HOSTS, base_repository, index_host
 from hyperpod_ray.core.image_sets import default_image
 from hyperpod_ray.core.model import BuiltImage
@@ -110,6 +110,31 @@ def a_build_in_a_closed_network_reaches_its_sources(plan: CommonPlan) -> Iterato
                 expected=f"one of {region}",
                 fix="name one of that Region",
             )
+
+
+@rule("image", "network", needs="repository", stage="deploy", title="EFA installer")
+def the_installer_travels_where_nothing_is_reached(plan: CommonPlan, repository: Repository) -> Iterator[Finding]:
+    """In a closed network a build reaches no site of AWS's EFA installer: archive, signature and key travel with it.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-verify.html
+    """
+    image = plan.built_image
+    closed = image is not None and image.in_vpc and plan.settings.network.closed
+    if image is None or repository.root is None or not closed or image.folder != image_sets.FOLDER:
+        yield skipped("no build of the project's image in a closed network")
+        return
+    folder = repository.root / image.wheels if image.wheels else None
+    missing = [name for name in image_sets.installer_files() if folder is None or not (folder / name).is_file()]
+    if not missing:
+        yield fine("image", "wheels", what="the EFA installer, its signature and AWS's key travel with the build")
+        return
+    yield error(
+        "image",
+        *(("wheels",) if image.wheels else ("in_vpc",)),
+        what=f"the build has no way to efa-installer.amazonaws.com, and no {', '.join(missing)}",
+        expected="these files in the folder of image.wheels",
+        fix=f"download them from https://efa-installer.amazonaws.com to {image.wheels or 'a folder, and name it'}",
+    )
 
 
 @rule("image", needs="repository")

@@ -65,7 +65,8 @@ class ExistingImage(Settings):
     kind: ClassVar = "existing"
 
     uri: Annotated[str, shapes.IMAGE_DIGEST.field()]
-    """The image, by digest."""
+    """The image, by digest. It must contain Ray in the environment's version and a user that is not root. For nodes
+    with EFA it needs libfabric and aws-ofi-nccl, without which NCCL trains over TCP (docs/packages-and-images.md)."""
 
 
 Image = Annotated[

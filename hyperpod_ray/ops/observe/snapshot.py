@@ -335,6 +335,10 @@ class Run:
     attempt: str = ""
     """Name of the newest start of the workers, a part of its checkpoints' names."""
     last_error: str = ""
+    transport: str = ""
+    """How NCCL sends between ranks: efa, sockets, infiniband, or its own word; empty: not said."""
+    misses_efa: bool = False
+    """Whether ranks of several nodes that have EFA send by something else."""
     folder: str = ""
     faults: int = 0
     """Events `error`, `lost` and `fault` among `events`."""

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
+from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.checks.eks import COSTS_MORE
 from hyperpod_ray.core.checks.records import images_have_digests
 from hyperpod_ray.core.evidence import Evidence, Repository, code
@@ -28,11 +29,6 @@ RESULTS: dict[str, Result] = {
     "error": "failed", "warning": "warning", "unknown": "unknown", "fine": "ok", "skipped": "skipped",
 }  # fmt: skip
 """A finding's severity as a result of this command."""
-
-
-def account_rules() -> list[Rule]:
-    """The rules that need the account, in the order of their modules."""
-    return [rule for rule in RULES if rule.needs == "account"]
 
 
 def deployment_rules() -> list[Rule]:

@@ -17,12 +17,13 @@ from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import absent
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
-from hyperpod_ray.ops.errors import LOGIN, OpsError, guarded
+from hyperpod_ray.ops.errors import LOGIN, ApiError, OpsError, guarded
 from hyperpod_ray.ops.reach import tunnel
+from hyperpod_ray.ops.reach.api_server import ApiServer
+from hyperpod_ray.ops.reach.kubeconfig import Credential, Kubeconfig
 
 if TYPE_CHECKING:
     import boto3.session
-    from kubernetes import client as kubernetes_client
 
 Json = dict[str, Any]
 
@@ -197,7 +198,8 @@ class Kubernetes:
         self.tunnel: tunnel.Tunnel | None = None
         """The way to a private endpoint, where this machine has no other."""
         self.endpoint, self._authority = self._eks()
-        self.api = self._given() if os.environ.get("KUBECONFIG") else self._own()
+        files = os.environ.get("KUBECONFIG")
+        self.api = self._reach(self._by_kubeconfig(files) if files else self._own())
 
     # --- connecting ------------------------------------------------------------------------------------------------
 
@@ -220,10 +222,10 @@ class Kubernetes:
             )
         return tunnel.Endpoint.of(cluster), str(cluster.get("certificateAuthority", {}).get("data", ""))
 
-    def _reach(self, configuration: Any) -> None:
+    def _reach(self, api: ApiServer) -> ApiServer:
         """Send requests through a tunnel where that is needed; the certificate must still be the endpoint's."""
-        if not tunnel.needed(self._mode, self.endpoint, proxied=bool(configuration.proxy)):
-            return
+        if not tunnel.needed(self._mode, self.endpoint, proxied=bool(api.proxy)):
+            return api
         self._aws.require_account()
         settings = self._plan.settings
         self.tunnel = tunnel.Tunnel(
@@ -234,59 +236,38 @@ class Kubernetes:
             region=settings.region,
             reason=f"{names.PROGRAM} {self._plan.name}",
         ).open()
-        configuration.host = f"https://{tunnel.LOOPBACK}:{self.tunnel.port}"
-        configuration.tls_server_name = self.endpoint.host
-        configuration.proxy = None  # the port is on this machine
+        return api.through(f"https://{tunnel.LOOPBACK}:{self.tunnel.port}")
 
-    def _configuration(self) -> Any:
-        import urllib3
-        from kubernetes import client
-
-        configuration = client.Configuration()
-        configuration.retries = urllib3.Retry(
-            total=4,
-            backoff_factor=0.3,
-            status_forcelist=(429, 500, 502, 503, 504),
-            allowed_methods=frozenset({"GET"}),
-            raise_on_status=False,
-        )
-        return configuration
-
-    def _own(self) -> kubernetes_client.ApiClient:
+    def _own(self) -> ApiServer:
         """Through EKS: the cluster's own address and authority, and a token as `aws eks get-token` makes it."""
-        from kubernetes import client
+        authority = base64.b64decode(self._authority).decode() if self._authority else ""
+        return ApiServer(self.endpoint.url, self._credential, authority=authority)
 
-        configuration = self._configuration()
-        configuration.host = self.endpoint.url
-        configuration.ca_cert_data = base64.b64decode(self._authority).decode() if self._authority else None
-        configuration.api_key_prefix = {"authorization": "Bearer"}
-        configuration.refresh_api_key_hook = self._refresh
-        self._refresh(configuration)
-        self._reach(configuration)
-        return client.ApiClient(configuration)
-
-    def _refresh(self, configuration: Any) -> None:
-        token, made = self._token
-        if time.monotonic() - made > TOKEN_SECONDS or not token:
+    def _credential(self, *, renewed: bool = False) -> Credential:
+        token, since = self._token
+        if renewed or not token or time.monotonic() - since > TOKEN_SECONDS:
             token = eks_token(self._aws.session, cluster_name=self.cluster_name, region=self._plan.settings.region)
             self._token = (token, time.monotonic())
-        configuration.api_key = {"authorization": token}
+        return Credential(headers={"Authorization": f"Bearer {token}"})
 
-    def _given(self) -> kubernetes_client.ApiClient:
+    def _by_kubeconfig(self, files: str) -> ApiServer:
         """Through KUBECONFIG, but only where its current context is this environment's cluster."""
-        from kubernetes import client, config
-
-        configuration = self._configuration()
-        config.load_kube_config(config_file=os.environ["KUBECONFIG"], client_configuration=configuration)
-        if configuration.host.rstrip("/") != self.endpoint.url.rstrip("/"):
+        config = Kubeconfig(files)
+        if config.server != self.endpoint.url.rstrip("/"):
             raise OpsError(
-                f"KUBECONFIG's current context is {configuration.host}",
+                f"KUBECONFIG's current context is {config.server}",
                 expected=f"the environment's cluster, {self.endpoint.url}",
                 fix="unset KUBECONFIG, or "
                 f"aws eks update-kubeconfig --name {self.cluster_name} --region {self._plan.settings.region}",
             )
-        self._reach(configuration)
-        return client.ApiClient(configuration)
+        return ApiServer(
+            config.server,
+            config.credential,
+            authority=config.authority,
+            insecure=config.insecure,
+            tls_server_name=config.tls_server_name,
+            proxy=config.proxy,
+        )
 
     # --- objects ---------------------------------------------------------------------------------------------------
 
@@ -299,40 +280,14 @@ class Kubernetes:
         body: Any = None,
         content_type: str = "application/json",
     ) -> Json:
-        """One request by path. A failure is the client's own `ApiException`."""
-        from kubernetes.client.exceptions import ApiException
-
-        serialized = self.api.param_serialize(
-            method=method,
-            resource_path=path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": "application/json", "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
-        answer = self.api.call_api(*serialized, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
-        raw: bytes = answer.read()
-        if not 200 <= answer.status < 300:
-            raise ApiException(status=answer.status, reason=answer.reason, body=raw.decode(errors="replace"))
-        data: Json = json.loads(raw or b"{}")
+        """One request by path; a refusal is an `ApiError`."""
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        data: Json = json.loads(self.api.send(method, path, query=query or {}, headers=headers, body=body) or b"{}")
         return data
 
     def text(self, path: str, *, query: Json | None = None) -> str:
         """What the API server sends as text, such as a container's log."""
-        from kubernetes.client.exceptions import ApiException
-
-        serialized = self.api.param_serialize(
-            method="GET",
-            resource_path=path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": "*/*"},
-            auth_settings=["BearerToken"],
-        )
-        answer = self.api.call_api(*serialized, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
-        raw: bytes = answer.read()
-        if not 200 <= answer.status < 300:
-            raise ApiException(status=answer.status, reason=answer.reason, body=raw.decode(errors="replace"))
-        return raw.decode(errors="replace")
+        return self.api.send("GET", path, query=query or {}, headers={"Accept": "*/*"}).decode(errors="replace")
 
     def items(self, path: str, *, labels: str = "", fields: str = "") -> list[Json]:
         """Objects of a listing, a few hundred at a time."""
@@ -350,11 +305,9 @@ class Kubernetes:
 
     def delete(self, path: str, *, propagation: str = "Foreground") -> bool:
         """Ask for an object's deletion; False where it is not there."""
-        from kubernetes.client.exceptions import ApiException
-
         try:
             self.request("DELETE", path, body={"propagationPolicy": propagation})
-        except ApiException as error:
+        except ApiError as error:
             if error.status == 404:
                 return False
             raise

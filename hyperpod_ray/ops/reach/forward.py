@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import functools
 import json
+import selectors
 import socket
 import socketserver
+import ssl
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,13 @@ LOOPBACK = "127.0.0.1"
 CHUNK = 65536
 PROTOCOL = "v4.channel.k8s.io"
 CONNECTIONS = 100
-"""At once: each takes four file descriptors, and the client's loop cannot look at those above 1023."""
+"""At once: each has a thread and two file descriptors."""
+ROOM = 4 * 1024 * 1024
+"""Bytes that wait for one side; the other is not read meanwhile."""
+END_SECONDS, CLOSE_SECONDS = 30, 2
+"""How long a side may take to read what the other sent last, and to say goodbye."""
+CONTINUATION, BINARY, CLOSE, PING, PONG = 0, 2, 8, 9, 10
+"""Kinds of WebSocket frames (RFC 6455, section 11.8)."""
 
 
 class Forward:
@@ -53,9 +58,6 @@ class Forward:
     ) -> None:
         self._kubernetes = kubernetes
         self._find = find
-        self._lock = threading.Lock()
-        self._kept = contextlib.ExitStack()
-        self._authority_file = ""
         self._room = threading.BoundedSemaphore(CONNECTIONS)
         self.namespace = namespace
         self.remote = remote
@@ -96,7 +98,6 @@ class Forward:
     def __exit__(self, *error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._kept.close()
 
     def news(self) -> str:
         """What happened to the pod since this was last asked; empty where it is the one it was."""
@@ -123,15 +124,20 @@ class Forward:
     def _serve(self, near: socket.socket) -> None:
         with contextlib.closing(near), self._room:
             try:
-                stream = self._connect()
+                websocket = self._connect()
             except Exception as error:  # whatever it is, it concerns this connection only
                 self.failure = _reason(error)
                 return
-            with contextlib.closing(stream.socket(self.remote)) as far:
-                relay(near, far, at_end=lambda: self._said(stream))
+            with contextlib.closing(Relay(near, websocket, port=self.remote)) as relay:
+                try:
+                    relay.run()
+                except Exception as error:
+                    relay.error = _reason(error)
+                if relay.ended:
+                    self._said(relay.error)
 
     def _connect(self) -> Any:
-        """A stream to the pod; where that fails, to the pod that has taken its place."""
+        """A WebSocket to the pod; where that fails, to the pod that has taken its place."""
         try:
             return self._open(self.pod)
         except Exception:
@@ -142,38 +148,11 @@ class Forward:
             return self._open(name)
 
     def _open(self, pod: str) -> Any:
-        from kubernetes.stream import ws_client
-
-        configuration = copy.copy(self._kubernetes.api.configuration)
-        if configuration.ca_cert_data and not configuration.ssl_ca_cert:
-            configuration.ssl_ca_cert = self._authority(configuration.ca_cert_data)
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/portforward"
-        _, url, headers, *_ = self._kubernetes.api.param_serialize(
-            method="GET",
-            resource_path=path,
-            query_params=[("ports", str(self.remote))],
-            header_params={"sec-websocket-protocol": PROTOCOL},
-            auth_settings=["BearerToken"],
-        )
-        websocket = ws_client.create_websocket(
-            configuration, ws_client.get_websocket_url(url), {key.lower(): value for key, value in headers.items()}
-        )
-        return _stream_class()(websocket, [self.remote])
+        return self._kubernetes.api.websocket(path, query={"ports": self.remote}, protocol=PROTOCOL)
 
-    def _authority(self, certificates: str) -> str:
-        """The cluster's certificate authority as a file: the client's WebSocket takes nothing else."""
-        with self._lock:
-            if not self._authority_file:
-                made = tempfile.NamedTemporaryFile("w", prefix="cluster-ca-", suffix=".pem")  # noqa: SIM115
-                file = self._kept.enter_context(made)
-                file.write(certificates)
-                file.flush()
-                self._authority_file = file.name
-            return self._authority_file
-
-    def _said(self, stream: Any) -> None:
+    def _said(self, text: str) -> None:
         """Keep what the pod's node, or the connection to it, said at the end."""
-        text = stream.error(self.remote) or stream.failure
         if "connection refused" in text:
             text = f"nothing listens on port {self.remote} of pod {self.namespace}/{self.pod} (connection refused)"
         if text:
@@ -181,28 +160,138 @@ class Forward:
         self.ended = True
 
 
-@functools.cache
-def _stream_class() -> Any:
-    """The client's own port-forward, that says how it ended where the client's would show a traceback."""
-    from kubernetes.stream import ws_client
+class Relay:
+    """Copies both ways between a connection here and a pod's port, until one side has ended.
 
-    base: Any = ws_client.PortForward
+    In one thread, which never waits for one direction alone: a peer that writes before it reads would stop both.
+    Python's TLS sockets are not for two threads.
 
-    class Stream(base):  # type: ignore[misc]  # the client has no types
-        failure = ""
+    Args:
+        near: The connection on this machine.
+        websocket: What `portforward` opened: channel 0 carries bytes, channel 1 the node's error text.
+        port: The pod's port, which the first message of each channel must repeat.
+    """
 
-        def _proxy(self) -> None:
+    def __init__(self, near: socket.socket, websocket: Any, *, port: int) -> None:
+        self._near, self._websocket, self._far = near, websocket, websocket.sock
+        self._port = port.to_bytes(2, "little")
+        self._opened: set[int] = set()
+        self._to_near, self._to_pod, self._message = bytearray(), bytearray(), bytearray()
+        self.error = ""
+        """What the pod's node said."""
+        self.ended = False
+        """Whether the far side ended it."""
+
+    def run(self) -> None:
+        """Copy; returns when one side has ended and what it sent has been handed on."""
+        self._near.setblocking(False)
+        self._far.settimeout(0)
+        open_here = True
+        with selectors.DefaultSelector() as selector:
+            while open_here and not self.ended:
+                self._wait(selector)
+                open_here = self._from_near()
+                self._send_to_pod()
+                self._from_pod()
+                open_here = self._send_to_near() and open_here
+        side, rest = (self._near, self._to_near) if self.ended else (self._far, self._to_pod)
+        if rest:
+            side.settimeout(END_SECONDS)
+            with contextlib.suppress(OSError):
+                side.sendall(rest)
+
+    def close(self) -> None:
+        """End both sides."""
+        _end(self._near)
+        with contextlib.suppress(Exception):
+            # what was sent last must arrive: a socket that is closed with unread data loses it
+            self._websocket.shutdown() if self.ended else self._websocket.close(timeout=CLOSE_SECONDS)
+
+    def _wait(self, selector: selectors.BaseSelector) -> None:
+        """Until something can be read or written."""
+        _watch(selector, self._near, read=len(self._to_pod) < ROOM, write=bool(self._to_near))
+        full = len(self._to_near) >= ROOM
+        _watch(selector, self._far, read=not full, write=bool(self._to_pod))
+        pending = getattr(self._far, "pending", lambda: 0)
+        selector.select(0 if pending() and not full else None)
+
+    def _from_near(self) -> bool:
+        """Read what is there; False when the connection here has ended."""
+        if len(self._to_pod) >= ROOM:
+            return True
+        try:
+            data = self._near.recv(CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if data:
+            self._queue(b"\0" + data, BINARY)
+        return bool(data)
+
+    def _queue(self, payload: bytes, code: int) -> None:
+        from websocket import ABNF
+
+        self._to_pod += ABNF.create_frame(payload, code).format()
+
+    def _send_to_pod(self) -> None:
+        while self._to_pod:
             try:
-                super()._proxy()
-            except Exception as error:
-                self.failure = _reason(error)
-            finally:
-                for port in self.local_ports.values():
-                    port.python.close()
-                with contextlib.suppress(Exception):
-                    self.websocket.shutdown()
+                sent = self._far.send(self._to_pod)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            del self._to_pod[:sent]
 
-    return Stream
+    def _from_pod(self) -> None:
+        from websocket import WebSocketConnectionClosedException
+
+        while len(self._to_near) < ROOM and not self.ended:
+            try:
+                frame = self._websocket.recv_frame()  # the package keeps the part of a frame that has arrived
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            except (WebSocketConnectionClosedException, OSError):
+                self.ended = True
+                return
+            if frame.opcode == CLOSE:
+                self.ended = True
+            elif frame.opcode == PING:  # behind what waits: the package would write into the middle of a frame
+                self._queue(frame.data, PONG)
+            elif frame.opcode in (BINARY, CONTINUATION):
+                self._message += frame.data
+                if frame.fin and self._message:
+                    message, self._message = bytes(self._message), bytearray()
+                    self._take(message[0], message[1:])
+
+    def _take(self, channel: int, data: bytes) -> None:
+        if channel not in self._opened:
+            if channel > 1 or data != self._port:
+                raise OSError(f"port-forward began with channel {channel} and {data[:8]!r}")
+            self._opened.add(channel)
+        elif channel == 0:
+            self._to_near += data
+        else:
+            self.error += data.decode(errors="replace")
+            self.ended = True
+
+    def _send_to_near(self) -> bool:
+        """Write what is there to write; False when the connection here has ended."""
+        try:
+            while self._to_near:
+                del self._to_near[: self._near.send(self._to_near)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            return False
+        return True
+
+
+def _watch(selector: selectors.BaseSelector, side: socket.socket, *, read: bool, write: bool) -> None:
+    events = (selectors.EVENT_READ if read else 0) | (selectors.EVENT_WRITE if write else 0)
+    with contextlib.suppress(KeyError):
+        selector.unregister(side)
+    if events:
+        selector.register(side, events)
 
 
 def _reason(error: BaseException | None) -> str:
@@ -217,33 +306,6 @@ def _reason(error: BaseException | None) -> str:
             text = str(json.loads(text).get("message") or text)
         return f"the Kubernetes API answers {status}: {shortened(text)}"
     return shortened(str(error)) or type(error).__name__
-
-
-def relay(near: socket.socket, far: socket.socket, *, at_end: Callable[[], None] = lambda: None) -> None:
-    """Copy both ways until one side has ended.
-
-    A thread for each way: one that waits for room in one direction must not stop the other.
-
-    Args:
-        at_end: Called when `far` has ended, before `near` is notified.
-    """
-
-    def send() -> None:
-        _copy(near, far)
-        _end(far)
-
-    up = threading.Thread(target=send, daemon=True)
-    up.start()
-    _copy(far, near)
-    at_end()
-    _end(near)
-    up.join()
-
-
-def _copy(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(CHUNK):
-            sink.sendall(data)
 
 
 def _end(side: socket.socket) -> None:

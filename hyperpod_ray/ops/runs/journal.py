@@ -140,11 +140,19 @@ def run_of(
         world_size=whole(progress.get("world_size")),
         attempt=str(progress.get("attempt") or ""),
         last_error=first_line(progress.get("last_error")),
+        transport=first_line(progress.get("transport")),
+        misses_efa=_misses_efa(progress),
         folder=folder or str(progress.get("last_checkpoint_path") or "").rpartition("/")[0],
         faults=sum(event.kind in FAULTS for event in known),
         recoveries=sum(event.kind == BACK for event in known),
         events=tuple(known),
     )
+
+
+def _misses_efa(progress: Mapping[str, Any]) -> bool:
+    transport = progress.get("transport")
+    told = progress.get("efa") is True and progress.get("across_nodes") is True and isinstance(transport, str)
+    return told and transport not in ("", "efa")
 
 
 def _list(value: object) -> list[Any]:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import durations
 from hyperpod_ray.ops.observe.snapshot import Hang, Job, RayJob, Run, Snapshot
-from hyperpod_ray.ops.verdict.finding import Finding, command
+from hyperpod_ray.ops.verdict.finding import Finding, command, deploy
 
 HANG_SECONDS = 45.0
 """No step for less is no hang; with the seconds that a look takes, a hang shows within a minute."""
@@ -169,6 +169,7 @@ def _run(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
     if age > patience(run):
         yield _hangs(seen, job, run, age if parted(run) else run.step_age_seconds or age)
         return
+    yield from _past_efa(seen, run)
     yield from _slow(seen, job, run)
     yield from _late_checkpoint(seen, job, run)
 
@@ -253,6 +254,19 @@ def _without_steps(seen: Snapshot, job: Job, run: Run, began: datetime | None) -
         expected_by=began + FIRST_STEP if began else None,
         subject=run.name,
     )
+
+
+def _past_efa(seen: Snapshot, run: Run) -> Iterator[Finding]:
+    """Nodes with EFA whose ranks talk over TCP: the same price, a fraction of the bandwidth, and no error anywhere."""
+    if run.misses_efa:
+        yield Finding(
+            kind="action-required",
+            what=f"run '{run.name}' trains over {run.transport}, though its nodes have EFA",
+            why="NCCL found no plugin for EFA in the image: libfabric and aws-ofi-nccl, which image.uri must have too",
+            since=run.started,
+            next=deploy(seen),
+            subject=run.name,
+        )
 
 
 def _slow(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from hyperpod_ray.review.effects import alarms, eks, general, hyperpod, kubernetes, rights, slurm, storage, team_files, teams
+from hyperpod_ray.review.effects import (
+    alarms,
+    eks,
+    general,
+    hyperpod,
+    kubernetes,
+    rights,
+    slurm,
+    storage,
+    team_files,
+    teams,
+)
 
 RULES = (
     general.find,

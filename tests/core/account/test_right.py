@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.evidence import Evidence
-from hyperpod_ray.core.findings import RULES
 from hyperpod_ray.core.today import VARIABLE
 from tests.core.account.good import ACCOUNT, EXISTING, NEW, NODES_1, NODES_2, REGION, TAG, VPC, account
 from tests.core.account.recorded import RecordedAccount
@@ -16,7 +16,7 @@ from tests.core.environment_files import plan
 # ruff: noqa: E501  (a case on one line)
 
 Json = dict[str, Any]
-RULE = {rule.title: rule for rule in RULES if rule.needs == "account"}
+RULE = {rule.title: rule for rule in account_rules()}
 ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/abc"
 ON_SHARED = {"Orchestrator": {"Eks": {"ClusterArn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/shared"}}}
 MINE = {"status": "CREATE_COMPLETE", "tags": TAG}

@@ -11,8 +11,9 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 
+from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.evidence import Evidence
-from hyperpod_ray.core.findings import RULES, Finding
+from hyperpod_ray.core.findings import Finding
 from hyperpod_ray.core.today import VARIABLE
 from tests.core.account.good import (
     ACCOUNT,
@@ -222,7 +223,7 @@ def judged(file: Json, edits: Json) -> dict[str, list[Finding]]:
     """Findings of each rule of the account, by its title."""
     evidence = Evidence(account=RecordedAccount(account(edits)))
     made = plan(file)
-    return {rule.title: list(rule(made, evidence)) for rule in RULES if rule.needs == "account" and rule.concerns(made)}
+    return {rule.title: list(rule(made, evidence)) for rule in account_rules() if rule.concerns(made)}
 
 
 def bad(found: dict[str, list[Finding]]) -> list[tuple[str, Finding]]:
@@ -250,7 +251,7 @@ def test_sabotage(case: Sabotage) -> None:
 def test_there_are_enough() -> None:
     assert len(CASES) >= 60
     tripped = {title for case in CASES for title, _, _ in case.said}
-    silent = {rule.title for rule in RULES if rule.needs == "account" and rule.orchestrator != "slurm"} - tripped
+    silent = {rule.title for rule in account_rules() if rule.orchestrator != "slurm"} - tripped
     covered = {row.split(" | ")[0] for state in STATES.values() for row in state.get("said", [])}
     assert silent - covered == {"tier bucket", "mirror repositories"}, "covered below"
 
@@ -342,7 +343,7 @@ def test_the_deployment_role_creates_an_app_where_one_is_asked_for() -> None:
 
 def test_the_deployment_role_is_simulated_on_every_resource() -> None:
     asked = RecordedAccount(account({}))
-    (rule,) = [one for one in RULES if one.title == "deployment role"]
+    (rule,) = [one for one in account_rules() if one.title == "deployment role"]
     list(rule(plan(NEW), Evidence(account=asked)))
     (simulated,) = [arguments for operation, arguments in asked.requests if operation == "simulate_principal_policy"]
     assert simulated["ResourceArns"] == ["*"]

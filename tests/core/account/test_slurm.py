@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core import names
+from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.evidence import Evidence
-from hyperpod_ray.core.findings import RULES, Finding
+from hyperpod_ray.core.findings import Finding
 from hyperpod_ray.core.slurm_model import SlurmEnvironment
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.core.today import VARIABLE
@@ -62,7 +63,7 @@ ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/abc"
 def judged(file: Json, edits: Json) -> tuple[RecordedAccount, dict[str, list[Finding]]]:
     settings = SlurmEnvironment.model_validate(changed(file, of=SLURM))
     plan, asked = SlurmPlan(name="test", settings=settings), RecordedAccount(account({**THERE, **edits}))
-    rules = [rule for rule in RULES if rule.needs == "account" and rule.concerns(plan)]
+    rules = [rule for rule in account_rules() if rule.concerns(plan)]
     return asked, {rule.title: list(rule(plan, Evidence(account=asked))) for rule in rules}
 
 
