@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
+from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError, explain
 from hyperpod_ray.ops.money import spending
@@ -160,13 +161,15 @@ def _show(target: AnyTarget, found: Cost, form: Format) -> None:
     table = output.table("Group", "What", ">$ per hour", ">$ per month", "Price of")
     for line in found.lines:
         mark = "~" if line.estimate else ""
-        amounts = (_dollars(value, mark=mark) for value in (line.usd_per_hour, line.usd_per_month))
+        amounts = (dollars(value, mark=mark, sign="") for value in (line.usd_per_hour, line.usd_per_month))
         table.add_row(line.name, line.what, *amounts, _origin(line))
     table.add_section()
     some = len(found.unknown) < len(found.lines)
     sums = (found.usd_per_hour, found.usd_per_month) if some else (None, None)
     mark = "~" if found.estimated else ""
-    table.add_row("known sum" if found.unknown else "sum", "", *(_dollars(value, mark=mark) for value in sums), "")
+    table.add_row(
+        "known sum" if found.unknown else "sum", "", *(dollars(value, mark=mark, sign="") for value in sums), ""
+    )
     output.console(form).print(table)
     settings = target.plan.settings
     output.log(
@@ -182,10 +185,6 @@ def _show(target: AnyTarget, found: Cost, form: Format) -> None:
         output.log(
             f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"
         )
-
-
-def _dollars(value: float | None, *, mark: str = "") -> str:
-    return "unknown" if value is None else f"{mark}{value:,.2f}"
 
 
 def _origin(line: Line) -> str:
