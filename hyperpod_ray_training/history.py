@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,13 +46,16 @@ SKEW_S = 60.0
 GAP_S = 600.0
 """A line that is later than the one before by more is believed when the next line agrees."""
 STEP_JUMP = 100
-"""A step that is further ahead than so many of the last strides is believed when the next step agrees."""
+"""A step further ahead than so many of the last strides, or back without a restore: believed if the next agrees."""
 POINTS = 400
 """Most points of the curve."""
 MOST_LINE_BYTES = 64 << 10
 _NEWEST, _SHORT = 60, 120
 _GAPS, _PAUSES, _SLOTS, _SIGNS_KEPT = 50, 8, 64, 10
 _SIZES = 64
+_MARK_BYTES = 20
+_DAY, _YEAR = 86_400.0, 365 * 86_400.0
+_ROWS = {"curve": 4, "saves": 5, "interruptions": 7, "events": 5, "slots": 3, "signs": 3}
 _BIN = 0.03
 _TEXT = 200
 _NO_METRIC = frozenset({"world", "rank", "gen"})
@@ -158,7 +162,7 @@ class Tail:
         with stream:
             stream.seek(self.offset)
             end = None if most_bytes is None else self.offset + most_bytes
-            while end is None or self.offset < end:
+            while end is None or self.offset < end or self._skipping:
                 line = stream.readline(MOST_LINE_BYTES)
                 if not line.endswith(b"\n"):
                     if len(line) < MOST_LINE_BYTES:
@@ -167,10 +171,8 @@ class Tail:
                     self.offset += len(line)
                     continue
                 self.offset += len(line)
-                if self._skipping:  # the end of a line that is too long for one
-                    self._skipping = False
-                    continue
-                yield line
+                self._skipping = False
+                yield line  # of one that is too long, its end
 
     def rest(self) -> bytes:
         """A line that is being written."""
@@ -209,8 +211,8 @@ class History:
     def __init__(self) -> None:
         self.offset = 0
         """Bytes of `events.jsonl` that are in here."""
-        self.line = [0, 0]
-        """Length and CRC-32 of the last of them, by which a reader knows its place in the file."""
+        self.line = [0, 0, 0]
+        """Length, CRC-32 and end of the last line among them, by which a reader knows its place in the file."""
         self.begin: float | None = None
         """When the first line was written."""
         self.t: float | None = None
@@ -272,7 +274,8 @@ class History:
         for line in tail.lines(most_bytes=most_bytes):
             self.add(line)
             self.offset = tail.offset
-        self.offset = tail.offset
+            if len(line) >= _MARK_BYTES:
+                self.line = [len(line), zlib.crc32(line), tail.offset]
         if to_the_end and (rest := tail.rest()) and (event := parse(rest)):
             self.feed(event)
 
@@ -280,11 +283,11 @@ class History:
         """Whether the last line that is known stands where it stood."""
         try:
             with Path(path).open("rb") as stream:
-                stream.seek(max(0, self.offset - self.line[0]))
+                stream.seek(max(0, self.line[2] - self.line[0]))
                 line = stream.read(self.line[0])
+                return stream.seek(0, 2) >= self.offset and [len(line), zlib.crc32(line)] == self.line[:2]
         except OSError:
             return False
-        return [len(line), zlib.crc32(line)] == self.line
 
     def take_newest(self, lines: list[bytes]) -> bool:
         """Read the newest lines of a file; False where the last line that is known is not among them.
@@ -293,10 +296,8 @@ class History:
             lines: Without their ends; the first may be cut.
         """
         if self.offset:
-            known = [
-                place for place, line in enumerate(lines)
-                if len(line) + 1 == self.line[0] and zlib.crc32(line + b"\n") == self.line[1]
-            ]  # fmt: skip
+            # of a line that was too long for one, its end is known
+            known = [place for place, line in enumerate(lines) if self._ends(line + b"\n")]
             if not known:
                 return False
             lines = lines[known[-1] + 1 :]
@@ -304,9 +305,13 @@ class History:
             self.add(line + b"\n")
         return True
 
+    def _ends(self, line: bytes) -> bool:
+        """Whether a line is the last that is known, or ends with it."""
+        length, checksum, _ = self.line
+        return 0 < length <= len(line) and zlib.crc32(line[-length:]) == checksum
+
     def add(self, line: bytes) -> None:
         """One line of the file."""
-        self.line = [len(line), zlib.crc32(line)]
         event = parse(line)
         if event is not None:
             self.feed(event)
@@ -334,6 +339,8 @@ class History:
                 return empty
             vars(fresh).update(content)
             fresh.settled(now=fresh.t or 0.0)  # what another hand has written fails here
+            if any(len(row) != length for name, length in _ROWS.items() for row in getattr(fresh, name)):
+                return empty
         except Exception:
             return empty
         return fresh
@@ -346,9 +353,17 @@ class History:
 
     def feed(self, event: Event) -> None:
         """One event. One that is far from its neighbours in time or step harms nobody but itself."""
-        held, self.doubtful = self.doubtful, None
+        if not self._possible(event.t):
+            if self.t is None:
+                return
+            event = Event(self.t, event.kind, event.step, event.values)
+        held = self.doubtful
         if held is not None:
             doubted = Event(held[0], held[1], held[2], held[3])
+            if event.step is None and self._far(doubted) and not self._doubtful(event):
+                self._take(event)  # which says nothing about a step
+                return
+            self.doubtful = None
             if self._agrees(event, doubted):
                 self._take(doubted)
             elif doubted.kind != "step":
@@ -357,6 +372,12 @@ class History:
             self.doubtful = [event.t, event.kind, event.step, _small(event.values)]
         else:
             self._take(event)
+
+    def _possible(self, t: float) -> bool:
+        """Whether a line may be of this time: no later than tomorrow, and no earlier than the day before the first."""
+        if self.begin is not None and t < self.begin - _DAY:
+            return False
+        return t <= (self.t or 0.0) + GAP_S or t < time.time() + _DAY
 
     def _doubtful(self, event: Event) -> bool:
         if self.t is None:
@@ -368,18 +389,22 @@ class History:
     def _far(self, event: Event) -> bool:
         if event.kind != "step" or self.last is None or event.step is None:
             return False
-        return bool(event.step > self.last[1] + STEP_JUMP * self.stride)
+        back = event.step <= self.last[1] and self.restored is None and not self.restarted
+        return bool(back or event.step > self.last[1] + STEP_JUMP * self.stride)
 
     def _agrees(self, event: Event, doubted: Event) -> bool:
         """Whether the line after a doubtful one is nearer to it than to the lines before."""
         if self._far(doubted) and event.step is not None and self.last is not None and doubted.step is not None:
-            return bool(abs(event.step - doubted.step) <= abs(event.step - self.last[1]))
+            on = event.step > doubted.step or event.kind != "step"
+            return bool(on and abs(event.step - doubted.step) <= abs(event.step - self.last[1]))
         return abs(event.t - doubted.t) <= abs(event.t - (self.t or 0.0))
 
     def _take(self, event: Event) -> None:
         newest = self.t
         if newest is None:
             newest = self.begin = self.t = event.t
+        if event.t - newest > _YEAR and sum(self.counts.values()) == 1:
+            newest = self.begin = event.t  # the one line before this had no time
         spent = max(0.0, event.t - newest)
         if event.t > newest or event.t < newest - SKEW_S:
             self.t = event.t

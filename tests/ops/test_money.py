@@ -119,7 +119,7 @@ def test_gpus_train_where_a_run_says_so(
 
 
 def test_a_node_that_is_not_ready_or_on_its_way_is_not_idle(tmp_path: Path) -> None:
-    seen = pages.healthy()
+    seen = training()
     spare = seen.instances[-1]
     booting = replace(seen, instances=(*seen.instances[:-1], replace(spare, status="Pending")))
     silent = replace(seen, nodes=tuple(replace(one, ready=spare.id not in one.name) for one in seen.nodes))
@@ -312,11 +312,10 @@ def test_so_far_says_all_of_it(
     monkeypatch.setattr(gather, "snapshot", lambda target: training())
     data = spending.so_far(target, KNOWN, form=Format.table)
     out, err = capsys.readouterr()
-    assert (
-        "idle: 8 GPUs in group workers, $80.00 an hour: no Ray worker on i-" in out and "32 of 40 GPUs train: $" in out
-    )
+    for words in ("idle: 8 GPUs in group workers, $80.00 an hour: no Ray worker on ", "32 of 40 GPUs train: ~$"):
+        assert words in out, out
     assert "run llama-7b-first: $" in out and "goodput 9" in out and "it is no bill" in err
     (one,) = data["runs"]
     record = pages.record()
-    assert one["usd_per_useful_gpu_hour"] == pytest.approx(10 / one["goodput"], rel=0.01), "80 $ an hour of 8 GPUs"
+    assert one["usd_per_useful_gpu_hour"] == pytest.approx(10 / one["goodput"], rel=0.02), "80 $ an hour of 8 GPUs"
     assert sum(one["spent_seconds"].values()) == pytest.approx(record.whole_seconds, abs=0.01)

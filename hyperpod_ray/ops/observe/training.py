@@ -174,10 +174,10 @@ def _history(kept: object, newest: Callable[[int], bytes | None]) -> tuple[Histo
     """What a run's events add up to, and whether its first ones are missing."""
     lines: list[bytes] = []
     for most in EVENTS:
-        lines = [line for line in (newest(most) or b"").split(b"\n") if line]
+        lines = (newest(most) or b"").removesuffix(b"\n").split(b"\n")
         history = History.kept(kept)
         if len(lines) < most:  # all that there is
-            if not history.take_newest(lines) and lines:
+            if not history.take_newest(lines) and lines != [b""]:
                 history = History()  # another file than the one that was added up
                 history.take_newest(lines)
             return history, False

@@ -155,7 +155,7 @@ class Record:
     @property
     def first_number(self) -> int:
         """Which interruption of the run the first of `interruptions` is."""
-        return self.interrupted - len(self.interruptions) + 1
+        return max(1, self.interrupted - len(self.interruptions) + 1)
 
     def advances(self) -> list[tuple[Step, Step]]:
         """Pairs of neighbours of which the second continues the first; none across an interruption."""
