@@ -43,6 +43,10 @@ class OpsError(ProjectError):
         return cls(what, expected="", fix=fix, code=code)
 
 
+class LaptopError(OpsError):
+    """Something is missing on this machine: it says nothing of the environment."""
+
+
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 REFUSED_CREDENTIALS = {
     "UnrecognizedClientException",

@@ -401,6 +401,8 @@ class Unseen:
     next: str = ""
     refused: bool = False
     """Kubernetes answers, but these credentials may not see it: nothing is wrong with the cluster."""
+    laptop: bool = False
+    """This machine lacks what it takes to ask: nothing is known to be wrong with the cluster."""
 
 
 PARTS = {
