@@ -377,3 +377,26 @@ def test_the_kinds_stand_once() -> None:
     assert Path(sent.__file__).resolve() == Path(history.__file__).resolve()
     assert {*history.SIGNS, *history.FAULTS, *history.STOPPING} <= history.KINDS
     assert set(history.HELD) < set(SHARES)
+
+
+def test_a_program_that_this_machine_lacks_is_no_fault_of_the_cluster() -> None:
+    """And no sign of its health: what it would have said is not known."""
+    from hyperpod_ray.ops.errors import LaptopError
+    from hyperpod_ray.ops.observe.snapshot import Unseen
+    from hyperpod_ray.ops.reach import tunnel
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        with pytest.raises(LaptopError) as lacking:
+            tunnel.require_plugin()
+    unseen: list[Unseen] = []
+    target: Any = type("T", (), {"name": "demo"})
+    with gather._noted("Kubernetes", target, unseen):
+        raise lacking.value
+    verdict = judge(replace(pages.healthy(), unseen=tuple(unseen)))
+    assert verdict.state == "Steps unknown" and verdict.without == ("Kubernetes",)
+    (finding,) = [one for one in verdict.findings if one.subject == "Kubernetes"]
+    assert (finding.kind, "from this machine" in finding.what) == ("note", True)
+    assert "install it" in finding.next
+    other = judge(replace(pages.healthy(), unseen=(Unseen(source="Kubernetes", why="no answer"),)))
+    assert other.state == "Action required"
