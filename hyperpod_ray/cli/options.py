@@ -160,7 +160,7 @@ def epilog(examples: Sequence[str]) -> str:
 
 def _folded(line: str) -> str:
     """A command in lines of 78 characters that a shell reads as one; quoted words stay whole."""
-    words = re.findall(r"(?:\"[^\"]*\"|\S)+", line)
+    words: list[str] = re.findall(r"(?:\"[^\"]*\"|\S)+", line)
     folded, width = words[0], len(words[0])
     for word in words[1:]:
         if width + len(word) > 72:

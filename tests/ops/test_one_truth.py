@@ -26,6 +26,7 @@ from hyperpod_ray.ops.runs import listing, run_state
 from hyperpod_ray.ops.status import run_data
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web.environment import view
+from hyperpod_ray.pricing import price_file
 from hyperpod_ray_sandbox.rehearsal import web
 from hyperpod_ray_training import history
 from hyperpod_ray_training import journal as writer
@@ -284,10 +285,10 @@ def test_every_place_says_the_same(
     plan, seen = pages.plan(tmp_path), replace(pages.healthy(), at=story.at, jobs=(JOB,), runs=(run,))
     monkeypatch.setattr("time.time", story.at.timestamp)
     (state,) = run_state.read_here([str(folder)])
-    (line,) = view(plan, seen, judge(seen), prices=spending.price_file.recorded()).runs
+    (line,) = view(plan, seen, judge(seen), prices=price_file.recorded()).runs
     monkeypatch.setattr(gather, "snapshot", lambda target: seen)
     target: Any = type("T", (), {"plan": plan, "name": "demo"})
-    (cost,) = spending.so_far(target, spending.price_file.recorded(), form=Format.table)["runs"]
+    (cost,) = spending.so_far(target, price_file.recorded(), form=Format.table)["runs"]
     said = capsys.readouterr().out
     monkeypatch.setattr(web, "now", lambda: story.at)
     rehearsed = web._record(folder, "a")
@@ -373,7 +374,7 @@ def test_a_summary_of_another_shape_is_none(summary: Any) -> None:
 
 def test_the_kinds_stand_once() -> None:
     """The writer refuses a kind that the reader does not know, and both are one file."""
-    assert writer.KINDS is history.KINDS and sent.KINDS == history.KINDS
+    assert vars(writer)["KINDS"] is history.KINDS and sent.KINDS == history.KINDS
     assert Path(sent.__file__).resolve() == Path(history.__file__).resolve()
     assert {*history.SIGNS, *history.FAULTS, *history.STOPPING} <= history.KINDS
     assert set(history.HELD) < set(SHARES)
