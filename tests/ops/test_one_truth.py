@@ -23,6 +23,7 @@ from hyperpod_ray.ops.observe.snapshot import Job, Run
 from hyperpod_ray.ops.observe.training import run_of
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.runs import listing, run_state
+from hyperpod_ray.ops.runs.record import record_of
 from hyperpod_ray.ops.status import run_data
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web.environment import view
@@ -142,6 +143,16 @@ def clock_set_forward() -> Story:
     return Story().begins().steps(50).steps(1, every=3600.0).steps(50)
 
 
+def saves_in_the_background() -> Story:
+    """What a save cost lies in the steps before its line."""
+    story = Story().begins()
+    for _ in range(5):
+        story.steps(20).put("save", step=story.step, seconds=9.0, stall_s=1.5, reason="interval")
+        story.spent["training"] -= 1.5
+        story.spent["saving"] += 1.5
+    return story.steps(20)
+
+
 def another_nodes_clock() -> Story:
     story = Story().begins()
     for behind in (5.0, 30.0, 59.0):
@@ -213,6 +224,8 @@ STORIES: dict[str, Callable[[], Story]] = {
     "only a start": lambda: Story().put("start", role="driver"),
     "no driver": lambda: Story().put("start", role="worker", world=16).passes(9, "recovering").steps(20, every=0),
     "each ten steps": lambda: Story().begins().steps(30, stride=10, every=7.0).loses(back=25).steps(30, stride=10),
+    "saves in the background": saves_in_the_background,
+    "the newest step was slow": lambda: Story().begins().steps(50).steps(1, every=1000.0),
     "slow saves": lambda: Story().begins().steps(50).saves(30).steps(50).saves(30).steps(3),
     "submitted again": lambda: Story().begins().steps(50).submitted_again(idle=7200).steps(50),
     "submitted three times": lambda: Story().begins().steps(9).submitted_again(idle=60).steps(9).submitted_again(
@@ -338,6 +351,35 @@ def test_another_file_in_its_place_is_read_from_its_beginning(tmp_path: Path) ->
     kept.take_up(events)
     assert kept.summary() == up_to(tmp_path, 1 << 40).summary()
     assert as_status(other, tmp_path, kept=kept).spent_seconds["waiting"] == 7
+
+
+def test_a_line_that_is_glued_to_a_torn_one_is_read() -> None:
+    event = history.parse(
+        b'{"t": 1790000000.5, "ki{"t": 1790000002.5, "kind": "restore", "step": 7, "path": "memory"}\n'
+    )
+    assert event == history.Event(1790000002.5, "restore", 7, {"path": "x"})
+    assert history.parse(b'\0\0\0{"t": 1, "kind": "done"}\n') == history.Event(1.0, "done", None, {})
+    assert history.parse(b'{"t": 1790000000.5, "kind": "save", "st\n') is None
+
+
+def test_nothing_of_a_journal_moves_a_terminals_cursor() -> None:
+    story = escapes()
+    summary = History()
+    for line in story.lines:
+        summary.add(line)
+    record = record_of(summary, {"name": "\x1b[31mred", "state": "\x1b[2J", "last_error": "\x9b31m"}, name="a")
+    (lost,) = record.interruptions
+    texts = [lost.cause, record.name, record.state, record.error, *(event.text for event in record.events)]
+    assert "owned" in lost.cause and "cleared" in lost.cause
+    assert all(text.isprintable() for text in texts), texts
+
+
+def test_ranks_that_become_known_later_held_their_nodes_before() -> None:
+    summary = History()
+    for second in range(10):
+        summary.feed(history.Event(BEGIN + second, "step", second + 1, {"world": 8} if second > 4 else {}))
+    record = record_of(summary, {}, name="a")
+    assert record.held == {8: 9.0}
 
 
 def test_several_runs_at_once_are_kept_apart(tmp_path: Path) -> None:
