@@ -354,9 +354,7 @@ def test_another_file_in_its_place_is_read_from_its_beginning(tmp_path: Path) ->
 
 
 def test_a_line_that_is_glued_to_a_torn_one_is_read() -> None:
-    event = history.parse(
-        b'{"t": 1790000000.5, "ki{"t": 1790000002.5, "kind": "restore", "step": 7, "path": "memory"}\n'
-    )
+    event = history.parse(b'{"t": 1790000000.5, "ki{"t": 1790000002.5, "kind": "restore", "step": 7, "path": "x"}\n')
     assert event == history.Event(1790000002.5, "restore", 7, {"path": "x"})
     assert history.parse(b'\0\0\0{"t": 1, "kind": "done"}\n') == history.Event(1.0, "done", None, {})
     assert history.parse(b'{"t": 1790000000.5, "kind": "save", "st\n') is None
