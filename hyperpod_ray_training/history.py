@@ -1,7 +1,7 @@
 """The one reader of a run's journal: what `events.jsonl` adds up to, in bounded memory, line by line.
 
 `History` takes the lines in the order in which they were written, and keeps totals, not lines. Its `summary` is JSON:
-the writer keeps one in `progress.json`, and whoever reads the run goes on from there. A reading therefore costs what
+the writer keeps one in `progress.json`, and whoever reads the run continues from there. A reading therefore costs what
 was written since, not what the run has ever written.
 
 Each second since the run's first line counts as one of `SHARES`; together they are the whole.
@@ -266,7 +266,7 @@ class History:
         Args:
             path: `events.jsonl`.
             most_bytes: Read no more than so many now.
-            to_the_end: Read a last line without an end too; nobody goes on from here then.
+            to_the_end: Read a last line without an end too; nobody continues from here then.
         """
         if self.offset and not self._continues(path):
             vars(self).update(vars(History()))
@@ -602,7 +602,7 @@ class History:
         """A copy in which the time since the newest line counts too, as far as it can be said what it was.
 
         Args:
-            now: The time where the journal is written. While a run stands still, its time goes on.
+            now: The time where the journal is written. While a run stands still, its time runs on.
             ended: Whether the run is known to be over.
         """
         copy = History()

@@ -375,7 +375,7 @@ def test_nothing_of_a_journal_moves_a_terminals_cursor() -> None:
 def test_ranks_that_become_known_later_held_their_nodes_before() -> None:
     summary = History()
     for second in range(10):
-        summary.feed(history.Event(BEGIN + second, "step", second + 1, {"world": 8} if second > 4 else {}))
+        summary.feed(sent.Event(BEGIN + second, "step", second + 1, {"world": 8} if second > 4 else {}))
     record = record_of(summary, {}, name="a")
     assert record.held == {8: 9.0}
 

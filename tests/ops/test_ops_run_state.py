@@ -125,11 +125,11 @@ def test_a_long_run_is_thinned_and_keeps_its_last_step(tmp_path: Path) -> None:
     folder = tmp_path / "long"
     folder.mkdir()
     lines = [json.dumps({"t": BEGIN + n, "kind": "step", "step": n, "loss": 1 / (n + 1)}) for n in range(5000)]
-    lines += [json.dumps({"t": BEGIN + 6000, "kind": "step", "step": 4999, "loss": float("nan")})]
+    lines += [json.dumps({"t": BEGIN + 5000, "kind": "step", "step": 5000, "loss": float("nan")})]
     (folder / "events.jsonl").write_text("\n".join(lines))
     (found,) = run_state.read_here([str(folder)])
     assert 100 < len(found.curve) <= history.POINTS + 1
-    assert found.curve[-1][1:] == (4999, None), "NaN is no number in JSON"
+    assert found.curve[-1][1:] == (5000, None), "NaN is no number in JSON"
     json.loads(json.dumps(reader.read(str(folder)), allow_nan=False))
 
 

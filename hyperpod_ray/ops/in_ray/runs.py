@@ -2,7 +2,7 @@
 
 A run folder is what the training library writes: `progress.json`, `events.jsonl`, and checkpoints. With `--all` each
 FOLDER contains run folders. Times are seconds of this machine's clock, which is the cluster's. On a node of Slurm it is
-the system's Python that reads, which may be 3.8. `history` adds the events up; it goes on from what training wrote.
+the system's Python that reads, which may be 3.8. `history` adds the events up; it continues from what training wrote.
 """
 
 from __future__ import annotations
