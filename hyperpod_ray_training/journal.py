@@ -6,13 +6,13 @@ The first says where it stands and is replaced atomically; the second says what 
 failed) and state_t, t (unix seconds of this writing), started_t (driver) and begun_t (workers), last_step and
 last_step_t, step_s (median of the newest steps), best_step_s (the best that it has been) and pauses_s (the longest
 between two steps), where the loop notes parts of its steps also last_part_t, part_s and part_pauses_s,
-last_checkpoint_step, last_checkpoint_t and last_checkpoint_path, total_steps, world_size, attempt, metrics,
+last_checkpoint_step, last_checkpoint_t and last_checkpoint_path, total_steps, world_size, device, attempt, metrics,
 last_error. Watch the *age* of the last step and checkpoint: after a head failover a dead job can read RUNNING for
 minutes. `hyperpod-ray status` does, by `hyperpod_ray_training.publish`.
 
 `events.jsonl`: one JSON object a line with t, kind and what the kind needs (step, loss, world, rank, node, path,
-seconds …); kind is one of start, restore, step, save, drain, resize, error, done, fault, and in a run with spares
-lost, generation, move, spare, fallback.
+seconds …). `hyperpod_ray_training.history` lists the kinds and adds them up; what a run's events add up to is `history`
+of `progress.json`, so that nobody has to read a long file twice, and a run on object storage has its totals too.
 
 Neither may ever stop a training run: on a full disk they are skipped, and the first failure is reported on stderr.
 """
@@ -26,20 +26,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hyperpod_ray_training.history import KINDS, Event, History, whole
+
 if TYPE_CHECKING:  # `hyperpod_ray_training.supervise` imports this module, and has no use for file systems
     from hyperpod_ray_training.folder import RunFolder
 
 PROGRESS = "progress.json"
 EVENTS = "events.jsonl"
-KINDS = frozenset(
-    {
-        "start", "restore", "step", "save", "drain", "resize", "error", "done", "fault",
-        "lost", "generation", "move", "note", "spare", "fallback", "transport",
-    }
-)  # fmt: skip
 _PROGRESS_EVERY_S = 1.0
 _wall_clock = time.time  # bound here: the fault `clock-jump` shifts `time.time` and its journal must not move with it
 _PROGRESS_EVERY_REMOTE_S = 15.0
+_HISTORY_EVERY_S = 10.0
+_CATCH_UP_BYTES = 1 << 20
+"""Of `events.jsonl`, read at once between two steps: some ten milliseconds, after an earlier version wrote the run."""
 
 
 def log(text: str) -> None:
@@ -63,6 +62,8 @@ class Journal:
         self.progress: dict[str, Any] = {"version": 1, "name": name}
         if enabled:
             self.progress |= self._read()
+        self.history = History.kept(self.progress.get("history"))
+        self.added_t, self.unwritten = 0.0, list[Event]()
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -75,7 +76,10 @@ class Journal:
         """Append one line; `always` also from ranks that otherwise stay silent (faults, errors)."""
         if kind not in KINDS:
             raise ValueError(f"event kind: got {kind!r}, allowed: {', '.join(sorted(KINDS))}")
-        if not (self.enabled or always) or not self.folder.local:
+        if not (self.enabled or always):
+            return
+        if not self.folder.local:
+            self.unwritten.append(Event(_wall_clock(), kind, whole(fields.pop("step", None)), fields))
             return
         line = json.dumps({"t": round(_wall_clock(), 3), "kind": kind, **fields}, default=str) + "\n"
         try:
@@ -97,6 +101,7 @@ class Journal:
             return
         self.written_t = time.time()
         self.progress["t"] = round(self.written_t, 3)
+        self._add_up(now=now)
         content = json.dumps(self.progress, default=str, indent=1).encode()
         try:
             if not self.folder.local:
@@ -111,6 +116,23 @@ class Journal:
                 raise
         except OSError as error:
             self._complain(PROGRESS, error)
+
+    def _add_up(self, *, now: bool) -> None:
+        """Bring `history` up to date; compact, because it is written with every step's progress."""
+        if not now and abs(time.time() - self.added_t) < _HISTORY_EVERY_S:
+            return
+        self.added_t = time.time()
+        try:
+            written = History.kept(self.progress.get("history"))
+            if written.newer_than(self.history):  # another process of this run has read on
+                self.history = written
+            while self.unwritten:
+                self.history.feed(self.unwritten.pop(0))
+            if self.folder.local:
+                self.history.take_up(self.folder.at(EVENTS), most_bytes=_CATCH_UP_BYTES)
+            self.progress["history"] = json.dumps(self.history.summary(), separators=(",", ":"), default=str)
+        except Exception as error:
+            self._complain("history", OSError(f"{type(error).__name__}: {error}"))
 
     def _complain(self, file: str, error: OSError) -> None:
         if not self.complained:

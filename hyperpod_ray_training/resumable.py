@@ -391,7 +391,7 @@ class Resumable(Looping):
         """Load the newest complete checkpoint; `steps` does it first of all."""
         self.journal.update(
             now=True, state="restoring", begun_t=round(time.time(), 3), world_size=self.world, attempt=self.attempt,
-            last_part_t=None, **self.parts.fields(),
+            device=self.state.device.type, last_part_t=None, **self.parts.fields(),
         )  # fmt: skip
         self.journal.event(
             "start", role="worker", world=self.world, rank=self.rank, node=node_address(), pid=os.getpid(),

@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import sys
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -73,7 +74,9 @@ app = typer.Typer(
     help="Ray training on Amazon SageMaker HyperPod: check, deploy, operate and rehearse environments.",
     epilog=epilog(["env new staging", "local deploy staging", "deploy staging", "status staging"])
     + "\n\n\b\nExit codes:\n"
-    + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES),
+    + "\n".join(
+        textwrap.fill(f"  {code:>3}  {meaning}", width=78, subsequent_indent=" " * 7) for code, meaning in EXIT_CODES
+    ),
 )
 
 
@@ -209,6 +212,12 @@ def extra_of(error: ModuleNotFoundError) -> OpsError | None:
 
 def script() -> None:
     """Entry point of the installed command."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # the shell closed it (>&-): nobody reads
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows a question mark
     # a shell starts background jobs with SIGINT ignored, and Python then never raises KeyboardInterrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # pydantic looks for plugins in every installed distribution; this program has none

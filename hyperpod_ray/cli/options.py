@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,5 +154,16 @@ def _refuse(name: str, *, path: str, options: list[str]) -> None:
 
 def epilog(examples: Sequence[str]) -> str:
     """The end of a help: examples, each written without the program's name."""
-    lines = "\n".join(f"  {PROGRAM} {example}" for example in examples)
+    lines = "\n".join(f"  {_folded(f'{PROGRAM} {example}')}" for example in examples)
     return f"\b\nExamples:\n{lines}"
+
+
+def _folded(line: str) -> str:
+    """A command in lines of 78 characters that a shell reads as one; quoted words stay whole."""
+    words: list[str] = re.findall(r"(?:\"[^\"]*\"|\S)+", line)
+    folded, width = words[0], len(words[0])
+    for word in words[1:]:
+        if width + len(word) > 72:
+            folded, width = f"{folded} \\\n     ", 5
+        folded, width = f"{folded} {word}", width + 1 + len(word)
+    return folded

@@ -130,7 +130,8 @@ def _section(path: tuple[str, ...], node: Any) -> list[str]:
     usage = " ".join(filter(None, [PROGRAM, *path, "[OPTIONS]" if _rows(node) else "", arguments]))
     help_ = " ".join((node.help or "").split())
     rows = _rows(node)
-    examples = [line.strip() for line in (node.epilog or "").splitlines() if line.strip().startswith(PROGRAM)]
+    unfolded = re.sub(r" \\\n +", " ", node.epilog or "")
+    examples = [line.strip() for line in unfolded.splitlines() if line.strip().startswith(PROGRAM)]
     return [
         f"## `{' '.join(path)}`",
         "",

@@ -1,4 +1,4 @@
-"""Large numbers as people write them: `70B`, `4M`, `1.5T`, `1e12`."""
+"""Numbers as people write them: `70B`, `1.5T`, `$1,234.50`, `3 h 20 min`."""
 
 from __future__ import annotations
 
@@ -27,3 +27,34 @@ def shown(number: float) -> str:
         if number >= factor and unit:
             return f"{number / factor:.3g}{unit}"
     return f"{number:.3g}"
+
+
+def dollars(value: float | None, *, mark: str = "", sign: str = "$", cents: bool = True) -> str:
+    """An amount in US dollars.
+
+    Args:
+        value: None where it is not known.
+        mark: What stands before an estimate.
+        sign: Empty below a heading that says what the numbers are.
+        cents: Whether to write them.
+    """
+    if value is None:
+        return "unknown"
+    return f"{mark if value else ''}{sign}{value:,.{2 if cents else 0}f}"
+
+
+def duration(seconds: float) -> str:
+    """A span for people, to the second below a minute and a half: `42 s`, `12 min`, `3 h 20 min`, `5 d`."""
+    whole = max(0, round(seconds))
+    if whole < 90:
+        return f"{whole} s"
+    if whole < 5400:
+        return f"{whole // 60} min"
+    if whole < 172800:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 86400} d"
+
+
+def span(seconds: float) -> str:
+    """A duration of which parts of a second count: `0.27 s`, `8.1 s`, and from ten seconds on as `duration`."""
+    return f"{seconds:.2g} s" if seconds < 9.95 else duration(seconds)

@@ -56,6 +56,10 @@ class ApiError(Exception):
         self.status, self.reason, self.body = status, reason, body
 
 
+class LaptopError(OpsError):
+    """Something is missing on this machine: it says nothing of the environment."""
+
+
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 REFUSED_CREDENTIALS = {
     "UnrecognizedClientException",

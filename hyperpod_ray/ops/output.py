@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
 
 if TYPE_CHECKING:
@@ -205,18 +206,6 @@ def age(moment: datetime | None, *, at: datetime | None = None) -> str:
     if moment is None:
         return ""
     return duration(((at or now()) - moment).total_seconds())
-
-
-def duration(seconds: float) -> str:
-    """A span for people."""
-    whole = max(0, round(seconds))
-    if whole < 90:
-        return f"{whole} s"
-    if whole < 5400:
-        return f"{whole // 60} min"
-    if whole < 172800:
-        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-    return f"{whole // 86400} d"
 
 
 def interactive() -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray.core import names
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import CONDITION_FALSE, OK
 from hyperpod_ray.ops.observe import gather
@@ -165,10 +167,13 @@ def as_data(seen: Snapshot, verdict: Verdict) -> dict[str, Any]:
 
 def run_data(run: Run) -> dict[str, Any]:
     """A training run for JSON: what was read, and what follows from it."""
-    data: dict[str, Any] = output.plain(run)
+    data: dict[str, Any] = output.plain(replace(run, record=None))
+    del data["record"]
     return {
         **data,
         "steps_per_second": run.steps_per_second,
+        "goodput": run.goodput,
+        "spent_seconds": run.spent_seconds,
         "step_age_seconds": run.step_age_seconds,
         "checkpoint_age_seconds": run.checkpoint_age_seconds,
     }
@@ -301,8 +306,8 @@ def _of_run(run: Run, *, ages: bool) -> list[str]:
         f"{run.name}, {run.state}",
         "" if run.step is None else f"{run.step:,}{total}",
         "" if run.steps_per_second is None else f"{run.steps_per_second:.3g}",
-        f"{output.duration(age)} ago" if ages and age is not None else "",
-        f"{output.duration(saved)} ago" if ages and saved is not None else "",
+        f"{duration(age)} ago" if ages and age is not None else "",
+        f"{duration(saved)} ago" if ages and saved is not None else "",
         "" if run.loss is None else f"{run.loss:.4g}",
     ]
 

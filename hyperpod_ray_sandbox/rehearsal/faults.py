@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from hyperpod_ray_sandbox.rehearsal.events import Event, Tail
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.report import Injected
+from hyperpod_ray_training.history import Event, Tail
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.rehearsal.loopback_run import Scene

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hyperpod_ray_sandbox import leash
-from hyperpod_ray_sandbox.rehearsal.events import Event, Tail
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.jobs_api import submit
+from hyperpod_ray_training.history import Event, Tail
 
 DRIVER, SUPERVISOR = "train.py", "hyperpod_ray_training.supervise"
 STANDBY = "driver-standby"

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hyperpod_ray_sandbox.rehearsal.events import Event, Tail
 from hyperpod_ray_sandbox.rehearsal.job import DRIVER, STANDBY, SUPERVISOR, Job, Undisturbed
 from hyperpod_ray_sandbox.rehearsal.options import Listener, Options, with_spare_pods
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
@@ -19,6 +18,7 @@ from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import Manifest
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.state import Pod
 from hyperpod_ray_sandbox.rehearsal.replacement import Replacement
 from hyperpod_ray_sandbox.rehearsal.watcher import Watcher
+from hyperpod_ray_training.history import Event, Tail
 
 
 class NotRecoveredError(LocalError):

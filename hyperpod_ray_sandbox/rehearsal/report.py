@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hyperpod_ray_sandbox.rehearsal.events import Event, steps
+from hyperpod_ray_training.history import Event, steps
 
 SCHEMA_VERSION = 1
 NOT_SHOWN = (

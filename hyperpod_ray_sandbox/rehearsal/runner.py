@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hyperpod_ray_sandbox.rehearsal.events import Event, Tail
 from hyperpod_ray_sandbox.rehearsal.faults import Fault, faults_named
 from hyperpod_ray_sandbox.rehearsal.job import Job, Undisturbed
 from hyperpod_ray_sandbox.rehearsal.loopback_run import NotRecoveredError, Scene, last_line
@@ -22,6 +21,7 @@ from hyperpod_ray_sandbox.rehearsal.ray_hosts.machine import rehearsal_bin
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import Manifest
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.source import manifest_of
 from hyperpod_ray_sandbox.rehearsal.report import FaultReport, Injected, Report, compare, measure, timeline
+from hyperpod_ray_training.history import Event, Tail
 
 
 class Rehearsal:

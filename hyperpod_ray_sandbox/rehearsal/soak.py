@@ -19,7 +19,6 @@ from typing import Any
 
 from rich.console import Console
 
-from hyperpod_ray_sandbox.rehearsal.events import Event
 from hyperpod_ray_sandbox.rehearsal.job import Job, Undisturbed
 from hyperpod_ray_sandbox.rehearsal.loopback_run import Scene
 from hyperpod_ray_sandbox.rehearsal.options import FINAL, OUT, PROJECT, WARM_SECONDS, Options
@@ -28,6 +27,7 @@ from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import Manifest
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.source import manifest_of
 from hyperpod_ray_sandbox.rehearsal.report import Injected, compare, measure
 from hyperpod_ray_sandbox.rehearsal.terminal import Show
+from hyperpod_ray_training.history import Event
 
 # what is killed, and how often; the middle of a checkpoint three ways (see hyperpod_ray_training/faults.py)
 KINDS = {"worker": 6, "node": 2, "gpu-error": 2, "die-before-shard": 3, "die-after-shard": 3, "die-before-metadata": 3}

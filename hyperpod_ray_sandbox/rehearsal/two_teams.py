@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Protocol
 
 from hyperpod_ray_sandbox.rehearsal.admission import Decision, Queue, Workload, decide
-from hyperpod_ray_sandbox.rehearsal.events import Event, Tail
 from hyperpod_ray_sandbox.rehearsal.job import Job, Undisturbed
 from hyperpod_ray_sandbox.rehearsal.options import OUT, PROJECT
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
@@ -26,6 +25,7 @@ from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import Manifest
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.source import manifest_of
 from hyperpod_ray_sandbox.rehearsal.report import RunReport, compare
+from hyperpod_ray_training.history import Event, Tail
 
 NODES_EACH = 1.0
 """What each team is sure of; A asks for both."""

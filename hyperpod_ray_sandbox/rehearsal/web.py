@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperpod_ray.ops import output
+from hyperpod_ray.ops.in_ray.history import History, mapping
 from hyperpod_ray.ops.output import now
-from hyperpod_ray.ops.runs.record import Record, moment, read
+from hyperpod_ray.ops.runs.record import Record, moment, record_of
 from hyperpod_ray.ops.web.serve import paths
 from hyperpod_ray.ops.web.server import Server
 from hyperpod_ray.ops.web.view import GroupLine, Happening, NodeLine, RunLine, Tone, View
@@ -76,13 +77,13 @@ def _state(*, broken: bool, ended: bool, begun: bool) -> tuple[str, Tone]:
 
 def _record(folder: Path, name: str) -> Record:
     """A run's files as they are now; one that does not exist yet is empty."""
-    texts = []
-    for file in ("progress.json", "events.jsonl"):
-        try:
-            texts.append((folder / file).read_text("utf-8", errors="replace"))
-        except OSError:
-            texts.append("")
-    return read(name, texts[0], texts[1].splitlines())
+    try:
+        progress = mapping((folder / "progress.json").read_text("utf-8", errors="replace"))
+    except OSError:
+        progress = {}
+    history = History.kept(progress.pop("history", None))
+    history.take_up(folder / "events.jsonl", to_the_end=True)
+    return record_of(history, progress, name=name, now=now().timestamp())
 
 
 def _groups(scene: Scene, states: dict[str, str]) -> Iterator[GroupLine]:

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import typer
 
 from hyperpod_ray.cli import reference
 from hyperpod_ray.cli.main import USAGE, app, main, tree
+from hyperpod_ray.cli.options import epilog
+from hyperpod_ray.core import project
 from hyperpod_ray.ops import errors
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -85,6 +88,34 @@ def test_no_line_of_a_list_of_commands_is_cut(capsys: pytest.CaptureFixture[str]
             assert main([*path, "--help"]) == 0
             listed = capsys.readouterr().out.partition("\nCommands:\n")[2].partition("\n\n")[0]
             assert [line for line in listed.splitlines() if line.endswith("...")] == [], path
+
+
+def test_no_help_is_wider_than_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for path, _ in nodes(tree()):
+        assert main([*path, "--help"]) == 0
+        assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == [], path
+
+
+def test_a_folded_example_is_one_command_for_a_shell() -> None:
+    line = 'ray-job prod --name train --entrypoint "python train.py --epochs 3" --queue research --priority high --wait'
+    shown = epilog([line]).partition("Examples:\n")[2]
+    assert "\\\n" in shown and '"python train.py --epochs 3"' in shown
+    words = shown.strip().removeprefix("hyperpod-ray")
+    printed = subprocess.run(["sh", "-c", f"printf '%s\\n' {words}"], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == shlex.split(line)
+
+
+@pytest.mark.parametrize("words", ["plan dev", "env check dev", "--help"])
+@pytest.mark.parametrize("shell", ["PYTHONIOENCODING=latin-1 {} >/dev/full 2>&1 || true; PYTHONIOENCODING=latin-1 {}",
+                                   "{} >&-", "{} 2>&-", "PYTHONIOENCODING=ascii {}"])  # fmt: skip
+def test_a_poor_terminal_and_a_closed_output_give_no_traceback(words: str, shell: str) -> None:
+    command = f"{sys.executable} -m hyperpod_ray.cli {words}"
+    ended = subprocess.run(
+        ["sh", "-c", shell.replace("{}", command)], capture_output=True, check=False, cwd=project.SOURCE
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert b"Traceback" not in ended.stdout + ended.stderr and b"UnicodeEncodeError" not in ended.stderr
 
 
 def test_the_root_lists_the_commands_in_their_order() -> None:

@@ -18,7 +18,7 @@ from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.money import bill, spending
 from hyperpod_ray.ops.money.spend import run_usd, spend
 from hyperpod_ray.ops.observe import gather
-from hyperpod_ray.ops.observe.snapshot import Unseen
+from hyperpod_ray.ops.observe.snapshot import Job, Run, Snapshot, Unseen
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.pricing.prices import Price, Prices
@@ -69,17 +69,57 @@ def test_what_was_there_last_month_counts_from_the_first(tmp_path: Path) -> None
     assert workers.hours == pytest.approx(5 * (20 * 24 + 12))
 
 
+def training() -> Snapshot:
+    """32 of 40 GPUs train: a run whose job runs, in the healthy environment."""
+    run = Run(
+        name="llama-7b-first", job="j", cluster="ray", namespace="ray", state="running", at=NOW, world_size=32,
+        record=pages.record(),
+    )  # fmt: skip
+    return replace(pages.healthy(), runs=(run,), jobs=(Job(id="j", state="RUNNING", cluster="ray", namespace="ray"),))
+
+
 def test_a_node_without_a_worker_is_idle(tmp_path: Path) -> None:
-    found = spend(pages.plan(tmp_path), pages.healthy(), KNOWN)
+    found = spend(pages.plan(tmp_path), training(), KNOWN)
     (idle,) = found.idle
     assert (idle.group, idle.gpus, idle.usd_per_hour, len(idle.nodes)) == ("workers", 8, 80, 1)
-    assert (found.busy_gpus, found.gpus) == (32, 40)
-    assert found.usd_per_useful_gpu_hour() == pytest.approx(found.usd_per_hour / 32)
-    assert found.usd_per_useful_gpu_hour(goodput=0.5) == pytest.approx(found.usd_per_hour / 16)
+    assert idle.why == "no Ray worker on"
+    assert (found.training_gpus, found.busy_gpus, found.gpus) == (32, 32, 40)
+    goodput = training().runs[0].goodput
+    assert goodput is not None and 0.9 < goodput < 1
+    assert found.usd_per_useful_gpu_hour == pytest.approx(found.usd_per_hour / (32 * goodput))
+
+
+def test_workers_without_a_job_do_not_train(tmp_path: Path) -> None:
+    ended = Job(id="j", state="SUCCEEDED", cluster="ray", namespace="ray", ended=pages.ago(90))
+    found = spend(pages.plan(tmp_path), replace(pages.healthy(), jobs=(ended,)), KNOWN)
+    assert found.at_work == "0 of 40 GPUs train" and found.usd_per_useful_gpu_hour is None
+    spare, workers = sorted(found.idle, key=lambda idle: idle.gpus)
+    assert (spare.gpus, workers.gpus, workers.since) == (8, 32, pages.ago(90))
+    assert workers.usd == pytest.approx(4 * 80 * 1.5) and "no job on RayCluster ray/ray" in workers.why
+
+
+@pytest.mark.parametrize(
+    ("of_run", "changed", "at_work"),
+    [
+        ({}, {"runs": ()}, "at least 0 of 40 GPUs train; j published no steps"),
+        ({"device": "cpu"}, {}, "0 of 40 GPUs train"),
+        ({"state": "starting"}, {}, "0 of 40 GPUs train"),
+        ({}, {"jobs": (Job(id="j", state="FAILED", cluster="ray", namespace="ray"),)}, "0 of 40 GPUs train"),
+        ({}, {"unseen": (Unseen(source="Ray jobs", why="refused"),)},
+         "32 of 40 GPUs have work; whether they train is not known"),
+    ],
+)  # fmt: skip
+def test_gpus_train_where_a_run_says_so(
+    tmp_path: Path, of_run: dict[str, Any], changed: dict[str, Any], at_work: str
+) -> None:
+    seen = training()
+    seen = replace(seen, **{"runs": (replace(seen.runs[0], **of_run),), **changed})
+    found = spend(pages.plan(tmp_path), seen, KNOWN)
+    assert found.at_work == at_work and found.usd_per_useful_gpu_hour is None
 
 
 def test_a_node_that_is_not_ready_or_on_its_way_is_not_idle(tmp_path: Path) -> None:
-    seen = pages.healthy()
+    seen = training()
     spare = seen.instances[-1]
     booting = replace(seen, instances=(*seen.instances[:-1], replace(spare, status="Pending")))
     silent = replace(seen, nodes=tuple(replace(one, ready=spare.id not in one.name) for one in seen.nodes))
@@ -91,25 +131,24 @@ def test_a_node_that_is_not_ready_or_on_its_way_is_not_idle(tmp_path: Path) -> N
 def test_without_kubernetes_nothing_is_called_idle(tmp_path: Path) -> None:
     blind = replace(pages.healthy(), pods=(), nodes=(), unseen=(Unseen(source="Kubernetes", why="refused"),))
     found = spend(pages.plan(tmp_path), blind, KNOWN)
-    assert found.idle == () and found.busy_gpus is None and found.usd_per_useful_gpu_hour() is None
+    assert found.idle == () and found.busy_gpus is None and found.usd_per_useful_gpu_hour is None
     assert found.incomplete == ("Kubernetes",)
 
 
 def test_an_unknown_price_is_named_and_not_summed(tmp_path: Path) -> None:
     found = spend(pages.plan(tmp_path), pages.healthy(), Prices())
-    assert "workers" in found.unknown and found.usd == 0 and found.usd_per_useful_gpu_hour() is None
+    assert "workers" in found.unknown and found.usd == 0 and found.usd_per_useful_gpu_hour is None
 
 
 def test_what_a_run_has_cost(tmp_path: Path) -> None:
     run = pages.record()
-    assert run.begin is not None
-    hours = (NOW.timestamp() - run.begin) / 3600
-    assert run_usd(pages.plan(tmp_path), KNOWN, run, now=NOW.timestamp()) == pytest.approx(4 * 80 * hours)
-    ended = replace(run, state="done")
-    assert run_usd(pages.plan(tmp_path), KNOWN, ended, now=NOW.timestamp() + 9e9) == pytest.approx(
-        4 * 80 * hours, rel=1e-6
-    )
-    assert run_usd(pages.plan(tmp_path), Prices(), run, now=NOW.timestamp()) is None
+    assert run.begin is not None and run.step_t is not None
+    hours = (run.step_t - run.begin) / 3600
+    assert run_usd(pages.plan(tmp_path), KNOWN, run) == pytest.approx(4 * 80 * hours, rel=1e-3)
+    elastic = replace(run, held={32: 3600.0, 16: 7200.0})
+    assert run_usd(pages.plan(tmp_path), KNOWN, elastic) == pytest.approx(4 * 80 + 2 * 80 * 2)
+    assert run_usd(pages.plan(tmp_path), Prices(), run) is None
+    assert run_usd(pages.plan(tmp_path), KNOWN, replace(run, partial=True)) is None
 
 
 # --- Cost Explorer: botocore's Stubber judges parameters and answers by the service's own model -----------------------
@@ -269,22 +308,14 @@ def test_the_command_compares_without_credentials(
 def test_so_far_says_all_of_it(
     asked: tuple[Target, Stubber], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hyperpod_ray.ops.observe.snapshot import Run, RunEvent
-    from hyperpod_ray.ops.runs.record import moment
-
     target, _ = asked
-    _, lines = pages.journal()
-    events = tuple(
-        RunEvent(at=moment(one["t"]), kind=one["kind"], step=one.get("step"), loss=one.get("loss"))
-        for one in map(json.loads, lines)
-    )
-    run = Run(
-        name="llama", job="j", cluster="ray", namespace="ray", state="running", at=NOW, world_size=32, events=events
-    )
-    monkeypatch.setattr(gather, "snapshot", lambda target: replace(pages.healthy(), runs=(run,)))
+    monkeypatch.setattr(gather, "snapshot", lambda target: training())
     data = spending.so_far(target, KNOWN, form=Format.table)
     out, err = capsys.readouterr()
-    assert "idle: 8 GPUs in group workers, 80.00 $ an hour" in out and "32 of 40 GPUs train" in out
-    assert "run llama: " in out and "goodput 9" in out and "it is no bill" in err
+    for words in ("idle: 8 GPUs in group workers, $80.00 an hour: no Ray worker on ", "32 of 40 GPUs train: ~$"):
+        assert words in out, out
+    assert "run llama-7b-first: $" in out and "goodput 9" in out and "it is no bill" in err
     (one,) = data["runs"]
-    assert one["usd_per_useful_gpu_hour"] == pytest.approx(data["usd_per_useful_gpu_hour"] / one["goodput"], abs=0.01)
+    record = pages.record()
+    assert one["usd_per_useful_gpu_hour"] == pytest.approx(10 / one["goodput"], rel=0.02), "80 $ an hour of 8 GPUs"
+    assert sum(one["spent_seconds"].values()) == pytest.approx(record.whole_seconds, abs=0.01)

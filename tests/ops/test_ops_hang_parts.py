@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.ops.runs import journal
+from hyperpod_ray.ops.in_ray.history import History
+from hyperpod_ray.ops.runs.record import run_of
 from hyperpod_ray.ops.verdict import Verdict, judge
 from hyperpod_ray_training.pace import Pace, Parts
 from tests.ops.snapshots import JOB, healthy, said
@@ -84,7 +85,7 @@ class Loop:
     def judged(self, seconds: float) -> Verdict:
         """What `status` judges so long after the last mark."""
         at = datetime.fromtimestamp(self.now + seconds, UTC)
-        run = journal.run_of(self.fields, [], name="first", at=at, job=JOB.id, cluster="ray", namespace="ray")
+        run = run_of(self.fields, History(), name="first", at=at, job=JOB.id, cluster="ray", namespace="ray")
         seen = replace(healthy(), at=at, jobs=(replace(JOB, run="first", started=datetime.fromtimestamp(START, UTC)),))
         return judge(replace(seen, runs=(run,)))
 
@@ -177,7 +178,7 @@ def test_a_run_that_has_noted_no_part_yet_is_judged_by_its_steps() -> None:
 
 def test_one_long_pause_is_no_habit() -> None:
     at = datetime.fromtimestamp(START, UTC)
-    run = journal.run_of({"pauses_s": [90, 8], "part_pauses_s": [300, 40]}, [], name="first", at=at)
+    run = run_of({"pauses_s": [90, 8], "part_pauses_s": [300, 40]}, History(), name="first", at=at)
     assert (run.longest_pause_seconds, run.longest_part_pause_seconds) == (8, 40)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.ops import in_ray
+from hyperpod_ray.ops.in_ray import history
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.runs import run_plot, run_state
 from hyperpod_ray_training import journal
@@ -124,11 +125,11 @@ def test_a_long_run_is_thinned_and_keeps_its_last_step(tmp_path: Path) -> None:
     folder = tmp_path / "long"
     folder.mkdir()
     lines = [json.dumps({"t": BEGIN + n, "kind": "step", "step": n, "loss": 1 / (n + 1)}) for n in range(5000)]
-    lines += [json.dumps({"t": BEGIN + 6000, "kind": "step", "step": 4999, "loss": float("nan")})]
+    lines += [json.dumps({"t": BEGIN + 5000, "kind": "step", "step": 5000, "loss": float("nan")})]
     (folder / "events.jsonl").write_text("\n".join(lines))
     (found,) = run_state.read_here([str(folder)])
-    assert 100 < len(found.curve) <= reader.POINTS + 1
-    assert found.curve[-1][1:] == (4999, None), "NaN is no number in JSON"
+    assert 100 < len(found.curve) <= history.POINTS + 1
+    assert found.curve[-1][1:] == (5000, None), "NaN is no number in JSON"
     json.loads(json.dumps(reader.read(str(folder)), allow_nan=False))
 
 

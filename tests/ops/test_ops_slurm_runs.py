@@ -15,6 +15,7 @@ import pytest
 
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.in_ray import history
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.observe import slurm
 from hyperpod_ray.ops.runs import slurm_runs
@@ -162,7 +163,7 @@ def test_an_option_of_the_other_orchestrator_is_refused(
 
 def test_the_reader_is_python_3_8() -> None:
     """Ubuntu 20.04's, on HyperPod's older images. The grammar is judged by Python; these names came later."""
-    for text in (Path(reader.__file__).read_text(), slurm_runs._ON_NODE.replace("READER", "''")):
+    for text in (Path(reader.__file__).read_text(), Path(history.__file__).read_text(), slurm_runs._ON_NODE):
         tree = ast.parse(text, feature_version=(3, 8))
         names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -179,5 +180,5 @@ def test_the_answer_is_json_of_the_reader(storage: Path) -> None:
 
     found = reader.read_all(str(storage))
     assert [one["progress"]["last_step"] for one in found] == [32, 20]
-    assert found[0]["started"] == BEGIN
+    assert found[0]["history"]["begin"] == BEGIN
     assert json.dumps(found)

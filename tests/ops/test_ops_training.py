@@ -48,7 +48,8 @@ EVENTS = [
 
 
 def journal(events: list[str] | None = None, **changed: Any) -> Run:
-    made = run_of(json.dumps({**PROGRESS, **changed}), EVENTS if events is None else events, job=JOB, at=AT)
+    text = "\n".join(EVENTS if events is None else events).encode()
+    made = run_of(json.dumps({**PROGRESS, **changed}).encode(), lambda lines: text, job=JOB, at=AT)
     assert made is not None
     return made
 
@@ -67,20 +68,20 @@ def test_a_journal_is_a_run() -> None:
     assert (run.folder, run.attempt, run.last_error) == ("/fsx/runs/first", "abc123", "ActorDiedError: the node died")
     assert run.started == AT - timedelta(seconds=950), "the workers' start, after the driver's"
     assert (run.faults, run.recoveries) == (2, 1)
-    assert [event.kind for event in run.events] == ["error", "lost", "restore", "save", "step"]
+    assert [event.kind for event in run.events] == ["error", "lost", "restore", "save"]
     assert [event.text for event in run.events][:3] == ["ActorDiedError: the node died", "silent for 1.5 s", "memory"]
 
 
 def test_a_run_that_has_just_begun_has_no_steps() -> None:
     begun = {"version": 1, "name": "first", "state": "starting", "state_t": T, "started_t": T}
-    run = run_of(json.dumps(begun), [], job=JOB, at=AT)
+    run = run_of(json.dumps(begun).encode(), lambda lines: None, job=JOB, at=AT)
     assert run is not None
     assert (run.step, run.step_age_seconds, run.steps_per_second, run.loss) == (None, None, None, None)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"name": 7}', "null", '"first"'])
 def test_what_is_no_journal_is_no_run(text: str) -> None:
-    assert run_of(text, EVENTS, job=JOB, at=AT) is None
+    assert run_of(text.encode(), lambda lines: "\n".join(EVENTS).encode(), job=JOB, at=AT) is None
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "2.5", None, True, [1]])
@@ -168,7 +169,7 @@ def test_ages_are_counted_by_the_heads_clock(dashboard: tuple[type[Dashboard], J
     assert job.ray_id == "01000000"
     assert (job.run, run.job) == ("first", "job-1")
     assert (run.at, run.step_age_seconds) == (AT, 2.0)
-    assert len(run.events) == 5
+    assert len(run.events) == 4
 
 
 def test_every_job_that_runs_is_looked_at_and_few_of_the_others(dashboard: tuple[type[Dashboard], Jobs]) -> None:
@@ -265,7 +266,8 @@ def test_a_hanging_run_of_a_real_job_is_found(ray: Head, tmp_path: Path) -> None
         assert (run.name, run.state, run.step) == ("hanging", "running", 60)
         assert run.loss == pytest.approx(1 / 60)
         assert run.step_seconds is not None
-        assert [event.step for event in run.events] == list(range(1, 61))
+        assert run.record is not None
+        assert [step.step for step in run.record.steps] == list(range(1, 61))
         assert run.last_step_at is not None
         # what the tests' stand-in for a dashboard answers has these keys
         (listed,) = [item for item in jobs.json("GET", "/api/jobs/") if item["submission_id"] == "hangs"]

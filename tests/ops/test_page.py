@@ -213,7 +213,7 @@ def test_the_cost_is_marked_as_no_bill(made: View) -> None:
     text = Seen(shown(made)).text
     assert "Cost this month so far ~$" in text or "Cost this month so far $" in text
     assert "not a bill" in text and "hyperpod-ray cost demo --actual" in text
-    assert "8 GPUs of 1 node in group workers" in text
+    assert "8 GPUs in group workers" in text
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_interruptions_too_close_share_a_number(made: View) -> None:
     assert run is not None
     many = replace(run, interruptions=tuple(
         replace(run.interruptions[0], stopped_t=run.interruptions[0].stopped_t + n) for n in range(9)
-    ))  # fmt: skip
+    ), interrupted=9)  # fmt: skip
     drawn = timeline.draw(many, now=NOW.timestamp())
     assert drawn.count(">1–9<") == 2
     assert "aria-label" not in drawn and "9 interruptions" in drawn

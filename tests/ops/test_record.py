@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.ops.runs.record import read
+from hyperpod_ray.ops.in_ray.history import History
+from hyperpod_ray.ops.runs.record import read, run_of
 from tests.support.pages import NOW, journal
 
 
@@ -71,7 +72,7 @@ def test_rates_leave_interruptions_out() -> None:
     found = read(
         "a", "", [*steps(1, 11, t=0, every=2), line(21, "restore", step=11, path="x"), *steps(12, 21, t=200, every=2)]
     )
-    assert found.rate() == found.recent_rate == pytest.approx(0.5)
+    assert found.recent_rate == pytest.approx(0.5)
     assert found.usual_rate == pytest.approx(0.5)
 
 
@@ -131,28 +132,10 @@ def test_progress_is_newer_than_events() -> None:
     assert [one.seconds for one in found.interruptions] == pytest.approx([45, 260])
 
 
-def test_events_in_any_order_are_read_by_time() -> None:
+def test_a_run_of_a_snapshot_has_the_same_record() -> None:
     progress, lines = journal()
-    assert read("a", progress, reversed(lines)) == read("a", progress, lines)
-
-
-def test_a_published_run_is_read_as_its_files_are() -> None:
-    from hyperpod_ray.ops.observe.snapshot import Run, RunEvent
-    from hyperpod_ray.ops.runs.record import moment, of
-
-    _, lines = journal()
-    events = [json.loads(one) for one in lines][-300:]
-    published = Run(
-        name="llama", job="job-1", cluster="ray", namespace="ray", state="running", at=NOW, step=900, steps_total=5000,
-        loss=2.2, world_size=32, last_step_at=NOW, last_checkpoint_step=900, last_checkpoint_at=NOW,
-        events=tuple(
-            RunEvent(at=moment(one["t"]), kind=one["kind"], step=one.get("step"), loss=one.get("loss"),
-                     seconds=one.get("seconds"), text=str(one.get("message") or one.get("path") or ""))
-            for one in events
-        ),
-    )  # fmt: skip
-    found = of(published)
-    (one,) = found.interruptions
-    assert (one.again, one.source) == (45, "checkpoint") and one.cause.startswith("ActorDiedError")
-    assert (found.step, found.total_steps, found.state, found.value) == (900, 5000, "running", 2.2)
-    assert found.recent_rate == pytest.approx(1 / 8)
+    history = History()
+    for text in lines:
+        history.add(text.encode())
+    run = run_of(json.loads(progress), History.kept(json.dumps(history.summary())), name="x", at=NOW)
+    assert run.record == read("llama", progress, lines, now=NOW.timestamp())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hyperpod_ray_sandbox.rehearsal.events import Event
 from hyperpod_ray_sandbox.rehearsal.report import Injected, Report, compare, measure, timeline
+from hyperpod_ray_training.history import Event
 
 
 def loss(step: int) -> float:

@@ -15,10 +15,10 @@ from hyperpod_ray.cli.main import main
 from hyperpod_ray_sandbox import leash
 from hyperpod_ray_sandbox.rehearsal import commands, soak
 from hyperpod_ray_sandbox.rehearsal import terminal as show
-from hyperpod_ray_sandbox.rehearsal.events import Event
 from hyperpod_ray_sandbox.rehearsal.job import Job
 from hyperpod_ray_sandbox.rehearsal.options import Options
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
+from hyperpod_ray_training.history import Event
 
 PROJECT = Path(__file__).resolve().parents[2]
 

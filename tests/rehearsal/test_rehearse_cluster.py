@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray_sandbox.rehearsal.events import Tail
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
+from hyperpod_ray_training.history import Tail
 from tests.support.ray_turn import ray_turn
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from pathlib import Path
 import made_up
 import pytest
 
-from hyperpod_ray_sandbox.rehearsal.events import Event, Tail, parse
 from hyperpod_ray_sandbox.rehearsal.report import Injected, Observation, Report, compare, measure, unexplained
 from hyperpod_ray_sandbox.rehearsal.terminal import verdicts
+from hyperpod_ray_training.history import Event, Tail, parse
 
 
 def fault(t: float, *, kind: str = "node") -> Injected:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from hyperpod_ray_sandbox.rehearsal import loopback_run as module
-from hyperpod_ray_sandbox.rehearsal.events import Event
 from hyperpod_ray_sandbox.rehearsal.job import STANDBY
 from hyperpod_ray_sandbox.rehearsal.loopback_run import NotRecoveredError, Scene
 from hyperpod_ray_sandbox.rehearsal.options import Options
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
 from hyperpod_ray_training import standby
+from hyperpod_ray_training.history import Event
 
 
 class Made(Scene):

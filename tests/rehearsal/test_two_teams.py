@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from hyperpod_ray_sandbox.rehearsal.admission import Workload
-from hyperpod_ray_sandbox.rehearsal.events import Event
 from hyperpod_ray_sandbox.rehearsal.report import RunReport
 from hyperpod_ray_sandbox.rehearsal.two_teams import (
     INTERVAL,
@@ -22,6 +21,7 @@ from hyperpod_ray_sandbox.rehearsal.two_teams import (
     preempted,
     sentences,
 )
+from hyperpod_ray_training.history import Event
 
 
 class Fake:

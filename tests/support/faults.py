@@ -220,7 +220,7 @@ FAULTS = [
     Fault(name="a validation on purpose", section=HANG, happens=lambda a: a.trains(state="paused", state_t=300, last_step_t=300), state="Healthy", what="run 'first' pauses on purpose at step 4000"),
     Fault(name="a validation without an end", section=HANG, happens=lambda a: a.trains(state="paused", state_t=2400, last_step_t=2400), what="pauses on purpose at step 4000, for 40 min", next=f"{RUNS} logs demo raysubmit_1"),
     Fault(name="a save that has just ended", section=HANG, happens=lambda a: a.trains(state_t=5, last_step_t=120), state="Healthy"),
-    Fault(name="a save that ended, and no step since", section=HANG, happens=lambda a: a.trains(state_t=60, last_step_t=120), what="hangs: no step for 120 s"),
+    Fault(name="a save that ended, and no step since", section=HANG, happens=lambda a: a.trains(state_t=60, last_step_t=120), what="hangs: no step for 2 min"),
     Fault(name="no step yet", section=HANG, happens=lambda a: a.trains(last_step_t=None, last_step=None, started_t=180, begun_t=180), state="Recovering", what="run 'first' has finished no step since it started"),
     Fault(name="no step for long", section=HANG, happens=lambda a: a.trains(last_step_t=None, last_step=None, started_t=1200, begun_t=1200), what="has finished no step since it started 20 min ago", next=f"{RUNS} logs demo raysubmit_1"),
     Fault(name="no step since it was started again", section=HANG, happens=lambda a: a.trains(last_step_t=1800, begun_t=1200), what="has finished no step since it started 20 min ago"),

@@ -193,7 +193,7 @@ def environment(folder: Path, seen: Snapshot | None = None, *, name: str = f"lla
         view(made, shown, judge(shown), prices=prices),
         runs=(
             RunLine(name=run.name, state="RUNNING", tone="good", record=run,
-                    usd=run_usd(made, prices, run, now=NOW.timestamp()),
+                    usd=run_usd(made, prices, run),
                     usd_per_hour=run_usd_per_hour(made, prices, ranks=32)),
             RunLine(name="sweep-3", state="FAILED", tone="bad", started=ago(400), ended=ago(380),
                     command=f"python train.py --name {EVIL}", message=f"exit code 1 {EVIL}",

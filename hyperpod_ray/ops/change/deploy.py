@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from hyperpod_ray.core import plan_names, project
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import protection
 from hyperpod_ray.ops.change.progress import COMPLETE, Expected, Watch, busy, interrupted
@@ -75,7 +76,7 @@ def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float =
     left = _unfinished(stacks, ended=ended, before={stack.name: stack.status for stack in before})
     if ended or left:
         raise OpsError.outcome(_why(target, left, ended, since=started), fix=_next(target, left), code=ERROR)
-    took = output.duration((output.now() - started).total_seconds())
+    took = duration((output.now() - started).total_seconds())
     output.log(f"'{target.name}' is deployed: {len(stacks)} stacks, {took}")
     output.log(f"next: {target.command('wait', '--for', 'healthy')}")
     return OK

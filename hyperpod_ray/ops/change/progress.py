@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import INTERRUPTED, OpsError
 from hyperpod_ray.ops.observe.snapshot import Stack
@@ -103,7 +104,7 @@ class Watch:
             output.log(line)
         self._said = at
         if left := self._left(at):
-            output.log(f"{output.duration(at - self._started)} elapsed, {left}")
+            output.log(f"{duration(at - self._started)} elapsed, {left}")
 
     def _changed(self, stack: Stack, at: float) -> str:
         if stack.status in ("", self._states.get(stack.name)):
@@ -119,7 +120,7 @@ class Watch:
         began = self._began.pop(stack.name, None)
         if stack.status in COMPLETE:
             self._done |= {stack.name, *self._expected.before(stack.name)}
-        return f"{words} after {output.duration(at - began)}{usual}" if began is not None else words
+        return f"{words} after {duration(at - began)}{usual}" if began is not None else words
 
     def _usual(self, name: str) -> str:
         minutes = self._expected.minutes.get(name)
@@ -130,7 +131,7 @@ class Watch:
         for name, began in self._began.items():
             usual, spent = self._expected.minutes.get(name), (at - began) / 60
             late = ", longer than usual" if usual is not None and spent > usual else ""
-            lines.append(f"{name}: {self._states[name]} for {output.duration(at - began)}{self._usual(name)}{late}")
+            lines.append(f"{name}: {self._states[name]} for {duration(at - began)}{self._usual(name)}{late}")
         return lines
 
     def _left(self, at: float) -> str:
@@ -140,4 +141,4 @@ class Watch:
 
 
 def _span(minutes: float) -> str:
-    return output.duration(minutes * 60)
+    return duration(minutes * 60)

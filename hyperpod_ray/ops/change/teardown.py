@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hyperpod_ray.core import names, plan_names, project
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.evidence import absent, code
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import inventory, protection
@@ -160,7 +161,7 @@ def _drain(target: AnyTarget, found: Inventory, *, poll: float) -> None:
     remaining = _until_none(left, what="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
     if remaining:
         raise OpsError(
-            f"{', '.join(remaining)} did not end within {output.duration(DRAIN_SECONDS)}",
+            f"{', '.join(remaining)} did not end within {duration(DRAIN_SECONDS)}",
             expected="the pods' end",
             fix=f"hyperpod-ray nodes {target.name}; for a lost node: hyperpod-ray nodes free {target.name} NODE",
         )

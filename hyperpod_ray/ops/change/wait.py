@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.names import MOUNT_PATH
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import durations
@@ -260,7 +261,7 @@ def _close(target: AnyTarget, wanted: Goal, last: Progress, *, code: int, elapse
             "elapsed_seconds": round(elapsed, 1),
         }
         output.write_json("wait", data)
-    spent = output.duration(elapsed)
+    spent = duration(elapsed)
     again = f"hyperpod-ray wait {target.name} --for {wanted.name.removeprefix('group ')}"
     if code == OK:
         output.log(f"{wanted.name}: ready after {spent} ({last.phase}); next: {wanted.then}")
@@ -298,7 +299,7 @@ class _Display:
         if self._live:
             self._live.update(self._block(progress, elapsed))
         elif progress.phase != self._last:
-            spent = f"after {output.duration(elapsed)}, usually {self._goal.usual}"
+            spent = f"after {duration(elapsed)}, usually {self._goal.usual}"
             output.log(f"{output.stamp(output.now())} {self._goal.name}: {progress.phase} ({spent})")
         self._last = progress.phase
 
@@ -318,7 +319,7 @@ class _Display:
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
         grid.add_row(Text(self._goal.name, style="bold"), Text(progress.phase))
-        grid.add_row("elapsed", f"{output.duration(elapsed)}, usually {self._goal.usual}")
+        grid.add_row("elapsed", f"{duration(elapsed)}, usually {self._goal.usual}")
         grid.add_row("then", self._goal.then)
         grid.add_row("", Text("Ctrl-C stops waiting, not the work", style="note"))
         return grid

@@ -17,10 +17,11 @@ import time
 from typing import Any, NoReturn
 
 from . import runs
+from .history import History
 
 EVERY_S, MOST_S, SHARE = 60.0, 600.0, 0.01
 """Seconds between two reports: a hundredth of the run's time, so that a long run's log stays readable."""
-POINTS, EVENTS, CHECKPOINTS = 60, 5, 20
+CHECKPOINTS = 20
 
 
 def run(words: list[str], folder: str) -> NoReturn:
@@ -59,9 +60,7 @@ def publish(folder: str, *, last: str = "") -> str:
 
 
 def shortened(found: dict[str, Any]) -> dict[str, Any]:
-    """A report of a few kilobytes."""
-    curve = found["curve"]
-    each = max(1, -(-len(curve) // POINTS))
-    few = [point for index, point in enumerate(curve) if index % each == 0 or index == len(curve) - 1]
-    cut = {"curve": few, "events": found["events"][-EVENTS:], "checkpoints": found["checkpoints"][:CHECKPOINTS]}
-    return {**found, **cut}
+    """A report of some kilobytes."""
+    history = History.kept(found["history"])
+    history.shorten()
+    return {**found, "history": history.summary(), "checkpoints": found["checkpoints"][:CHECKPOINTS]}

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from hyperpod_ray.core import job_checks
+from hyperpod_ray.core.amounts import dollars, duration
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.ops import output
 from hyperpod_ray.planner import PlanError
 from hyperpod_ray.planner.cluster import cluster
 from hyperpod_ray.planner.failures import published
@@ -102,11 +102,13 @@ def lines(found: Estimate, *, now: datetime) -> list[str]:
     about = "~" if found.estimated else ""
     nodes = f"{found.nodes} node{'s' if found.nodes != 1 else ''} {found.instance_type}"
     size = f"{found.gpus} GPU{'s' if found.gpus != 1 else ''} on {nodes}" if found.gpus else nodes
-    price = f"{about}${found.usd_per_hour:,.2f} an hour" if found.usd_per_hour is not None else "price not known"
+    price = (
+        f"{dollars(found.usd_per_hour, mark=about)} an hour" if found.usd_per_hour is not None else "price not known"
+    )
     made = [f"it takes {size}: {price}"]
     if found.seconds is None:
         return [*made, f"when it ends is not known: {found.unknown}"]
-    low, usual, high = (output.duration(one) for one in found.seconds)
+    low, usual, high = (duration(one) for one in found.seconds)
     day = (now + timedelta(seconds=found.seconds.central)).strftime("%Y-%m-%d %H:%M UTC")
-    money = f", about {about}${found.usd.central:,.0f}" if found.usd is not None else ""
+    money = f", about {dollars(found.usd.central, mark=about, cents=False)}" if found.usd is not None else ""
     return [*made, f"it ends in about {usual} ({low} to {high}), {day}{money}"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
+from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError, explain
 from hyperpod_ray.ops.money import spending
@@ -174,10 +175,12 @@ def _show(target: AnyTarget, found: Cost, form: Format) -> None:
     mark = "~" if found.estimated else ""
     grows = found.unbounded or found.most_usd_per_hour > found.usd_per_hour
     name = "known sum" if found.unknown else "sum"
-    table.add_row(f"{name}, without autoscaling" if grows else name, "", *(_dollars(v, mark=mark) for v in sums), "")
+    table.add_row(
+        f"{name}, without autoscaling" if grows else name, "", *(dollars(v, mark=mark, sign="") for v in sums), ""
+    )
     if grows and not found.unbounded:
         most = (found.most_usd_per_hour, found.most_usd_per_hour * prices.HOURS_PER_MONTH)
-        table.add_row(f"{name}, at most", "", *(_dollars(v, mark=mark) for v in most), "")
+        table.add_row(f"{name}, at most", "", *(dollars(v, mark=mark, sign="") for v in most), "")
     output.console(form).print(table)
     settings = target.plan.settings
     output.log(
@@ -202,12 +205,8 @@ def _ranged(value: float | None, line: Line, *, mark: str, hours: int) -> str:
     if line.unbounded:
         return "unknown: no limit"
     if value is None or line.most_usd_per_hour is None:
-        return _dollars(value, mark=mark)
-    return f"{value:,.2f} to {_dollars(line.most_usd_per_hour * hours, mark=mark)}"
-
-
-def _dollars(value: float | None, *, mark: str = "") -> str:
-    return "unknown" if value is None else f"{mark}{value:,.2f}"
+        return dollars(value, mark=mark, sign="")
+    return f"{value:,.2f} to {dollars(line.most_usd_per_hour * hours, mark=mark, sign='')}"
 
 
 def _origin(line: Line) -> str:

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.ops.observe.snapshot import Instance, Snapshot
-from hyperpod_ray.ops.runs.record import Record
+from hyperpod_ray.ops.observe.snapshot import Instance, Run, Snapshot
+from hyperpod_ray.ops.runs.record import FINISHED, Record
+from hyperpod_ray.ops.verdict import training as verdict_training
 from hyperpod_ray.pricing import prices
 from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Prices
 
@@ -38,12 +39,18 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Idle:
-    """Accelerated nodes of a group that are ready, and on which no Ray worker runs."""
+    """Accelerated nodes of a group that are ready, and on which nothing is to be done."""
 
     group: str
     nodes: tuple[str, ...]
     gpus: int
     usd_per_hour: float | None
+    why: str
+    """What is missing: a worker, or a job for it."""
+    since: datetime | None = None
+    """Since when that is so of all of them; None where it is not known."""
+    usd: float | None = None
+    """What they have cost since then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +64,13 @@ class Spend:
     gpus: int
     """GPUs (or Neuron devices) of nodes that are there."""
     busy_gpus: int | None
-    """GPUs of nodes on which a Ray worker runs; None where Kubernetes did not answer."""
+    """GPUs of nodes on which a Ray worker or a job of Slurm runs; None where it is not known what runs where."""
+    training_gpus: int | None = None
+    """Ranks on GPUs of the runs that train; None where the jobs of Ray were not seen, and on Slurm."""
+    useful_gpus: float | None = None
+    """The same, each counted by its run's goodput."""
+    unjudged: tuple[str, ...] = ()
+    """Jobs that run and publish nothing: whether they train is not known."""
     incomplete: tuple[str, ...] = ()
     """Sources that did not answer: what they would have shown is not in the sums."""
 
@@ -81,16 +94,21 @@ class Spend:
         """Whether a price in the sums is an estimate."""
         return any(item.estimate and item.usd_per_hour is not None for item in self.items)
 
-    def usd_per_useful_gpu_hour(self, *, goodput: float | None = None) -> float | None:
-        """Everything that is paid for an hour, by the GPUs that train in it.
+    @property
+    def usd_per_useful_gpu_hour(self) -> float | None:
+        """Everything that is paid for an hour, by the GPUs whose hour is useful; None where a part is not known."""
+        return self.usd_per_hour / self.useful_gpus if self.useful_gpus and not self.unknown else None
 
-        Args:
-            goodput: Share of the time that ends up in finished work. Default: not counted.
-        """
-        if not self.busy_gpus or self.unknown:
-            return None
-        useful = self.busy_gpus * (1.0 if goodput is None else goodput)
-        return self.usd_per_hour / useful if useful > 0 else None
+    @property
+    def at_work(self) -> str:
+        """How many GPUs train, in words; on Slurm, how many have a job."""
+        if self.busy_gpus is None:
+            return f"{self.gpus} GPUs are there; what runs on them is not known"
+        if self.training_gpus is None:
+            return f"{self.busy_gpus} of {self.gpus} GPUs have work; whether they train is not known"
+        least = "at least " if self.unjudged else ""
+        more = f"; {', '.join(self.unjudged)} published no steps" if self.unjudged else ""
+        return f"{least}{self.training_gpus} of {self.gpus} GPUs train{more}"
 
 
 def spend(plan: CommonPlan, seen: Snapshot, known: Prices) -> Spend:
@@ -106,6 +124,8 @@ def spend(plan: CommonPlan, seen: Snapshot, known: Prices) -> Spend:
     gpus = sum(_gpus(plan, one) for one in there)
     idle = tuple(_idle(plan, seen, known))
     busy = sum(_gpus(plan, one) for one in there if names.node_name(one.id) in _working(seen))
+    training = _training(seen) if seen.orchestrator == "eks" and _saw_work(seen) and seen.saw("Ray jobs") else None
+    unjudged = tuple(job.id for job in verdict_training.unjudged(seen))
     return Spend(
         since=month,
         at=seen.at,
@@ -114,6 +134,10 @@ def spend(plan: CommonPlan, seen: Snapshot, known: Prices) -> Spend:
         idle=idle,
         gpus=gpus,
         busy_gpus=busy if _saw_work(seen) else None,
+        training_gpus=None if training is None else sum(min(run.world_size or 0, gpus) for run in training),
+        useful_gpus=None if training is None or unjudged
+        else sum(min(run.world_size or 0, gpus) * (run.goodput or 0.0) for run in training),
+        unjudged=unjudged,
         incomplete=tuple(one for one in ("HyperPod", "FSx", "Kubernetes", "Slurm") if not seen.saw(one)),
     )  # fmt: skip
 
@@ -131,13 +155,29 @@ def run_usd_per_hour(plan: CommonPlan, known: Prices, *, ranks: int) -> float | 
     return None
 
 
-def run_usd(plan: CommonPlan, known: Prices, record: Record, *, now: float) -> float | None:
-    """What a run's nodes have cost from its first step until its last one, or until now while it runs."""
-    hourly = run_usd_per_hour(plan, known, ranks=record.world) if record.world else None
-    if hourly is None or record.begin is None:
+def run_usd(plan: CommonPlan, known: Prices, record: Record) -> float | None:
+    """What a run's nodes have cost in the time in which it had workers on them, by how many there were."""
+    hourly = {ranks: run_usd_per_hour(plan, known, ranks=ranks) for ranks in record.held}
+    if record.partial or not hourly or None in hourly.values():
         return None
-    end = record.steps[-1].t if record.ended else now
-    return hourly * max(0.0, end - record.begin) / 3600
+    return sum((hourly[ranks] or 0.0) * seconds / 3600 for ranks, seconds in record.held.items())
+
+
+def run_usd_per_useful_gpu_hour(plan: CommonPlan, known: Prices, run: Run) -> float | None:
+    """A run's dollars by the GPU-hours of it that were useful; None for one whose ranks are on CPUs."""
+    if run.record is None or run.device == "cpu" or not run.record.useful_rank_seconds:
+        return None
+    usd = run_usd(plan, known, run.record)
+    return None if usd is None else usd * 3600 / run.record.useful_rank_seconds
+
+
+def _training(seen: Snapshot) -> list[Run]:
+    """Runs on GPUs whose job runs, and that have begun."""
+    going = {(job.cluster, job.id) for job in seen.jobs if job.state == "RUNNING"}
+    return [
+        run for run in seen.runs
+        if (run.cluster, run.job) in going and run.device != "cpu" and run.state not in ("starting", *FINISHED)
+    ]  # fmt: skip
 
 
 def _saw_work(seen: Snapshot) -> bool:
@@ -224,8 +264,27 @@ def _fixed(plan: CommonPlan, seen: Snapshot, known: Prices, month: datetime) -> 
 
 def _idle(plan: CommonPlan, seen: Snapshot, known: Prices) -> Iterator[Idle]:
     """Ready accelerated nodes without work; nothing where Kubernetes or Slurm did not say what runs where."""
+    yield from _without_a_worker(plan, seen, known)
+    if seen.orchestrator != "eks" or not _saw_work(seen) or not seen.saw("Ray jobs"):
+        return
+    for cluster in dict.fromkeys((pod.namespace, pod.cluster) for pod in seen.pods):
+        jobs = [job for job in seen.jobs if (job.namespace, job.cluster) == cluster]
+        if any(job.state in ("RUNNING", "PENDING") for job in jobs):
+            continue
+        pods = [pod for pod in seen.pods if (pod.namespace, pod.cluster) == cluster and pod.node in _working(seen)]
+        workers = {pod.node: pod.ready_since or pod.created for pod in pods if pod.role == "worker"}
+        since = max([*filter(None, workers.values()), *filter(None, (job.ended for job in jobs))], default=None)
+        for group in plan.groups:
+            free = [one for one in seen.instances if one.group == group.name and names.node_name(one.id) in workers]
+            if free and plan.accelerated(group):
+                why = f"no job on RayCluster {cluster[0]}/{cluster[1]}, whose workers are on"
+                yield _idle_nodes(plan, seen, known, free, why=why, since=since)
+
+
+def _without_a_worker(plan: CommonPlan, seen: Snapshot, known: Prices) -> Iterator[Idle]:
     if not _saw_work(seen) or not (seen.saw_nodes or seen.slurm):
         return
+    since = {node.name: node.since for node in seen.nodes}
     ready = {node.name for node in seen.nodes if node.ready}
     if slurm := seen.slurm:
         at = ((one, slurm.of(one)) for one in seen.instances)
@@ -243,10 +302,24 @@ def _idle(plan: CommonPlan, seen: Snapshot, known: Prices) -> Iterator[Idle]:
             and names.node_name(one.id) not in working
         ]
         if free:
-            price = known.instance(plan.settings.region, group.type)
-            yield Idle(
-                group=group.name,
-                nodes=tuple(one.id for one in free),
-                gpus=len(free) * plan.type_spec(group.type).accelerators,
-                usd_per_hour=price.usd * len(free) if price and not group.training_plan_arn else None,
-            )
+            why = "no job of Slurm on" if seen.slurm else "no Ray worker on"
+            yield _idle_nodes(
+                plan, seen, known, free, why=why,
+                # a worker may have been there and gone: when it was ready is the earliest that it can be
+                since=max(filter(None, (since.get(names.node_name(one.id)) for one in free)), default=None)
+                if not seen.pods else None,
+            )  # fmt: skip
+
+
+def _idle_nodes(
+    plan: CommonPlan, seen: Snapshot, known: Prices, free: list[Instance], *, why: str, since: datetime | None
+) -> Idle:
+    group = plan.group(free[0].group)
+    price = known.instance(plan.settings.region, group.type)
+    hourly = price.usd * len(free) if price and not group.training_plan_arn else None
+    hours = None if since is None else max(0.0, (seen.at - since).total_seconds() / 3600)
+    return Idle(
+        group=group.name, nodes=tuple(one.id for one in free), usd_per_hour=hourly, why=why, since=since,
+        gpus=len(free) * plan.type_spec(group.type).accelerators,
+        usd=None if hourly is None or hours is None else hourly * hours,
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -10,15 +10,15 @@ from typing import Any
 
 from hyperpod_ray import core
 from hyperpod_ray.core import AnyFile, names
+from hyperpod_ray.core.amounts import dollars, duration
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 from hyperpod_ray.ops.money import bill
 from hyperpod_ray.ops.money.bill import Bill
-from hyperpod_ray.ops.money.spend import Spend, run_usd, spend
+from hyperpod_ray.ops.money.spend import Spend, run_usd, run_usd_per_useful_gpu_hour, spend
 from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget, Target
-from hyperpod_ray.ops.runs import record
 from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.prices import Prices
 
@@ -30,15 +30,16 @@ def so_far(target: Target | SlurmTarget, known: Prices, *, form: Format) -> dict
     runs = [
         {
             "run": run.name,
-            "usd": _cents(run_usd(target.plan, known, written, now=seen.at.timestamp())),
-            "goodput": None if written.goodput is None else round(written.goodput, 4),
-            "usd_per_useful_gpu_hour": _cents(found.usd_per_useful_gpu_hour(goodput=written.goodput)),
+            "usd": _cents(run_usd(target.plan, known, run.record)),
+            "goodput": run.goodput,
+            "spent_seconds": run.spent_seconds,
+            "usd_per_useful_gpu_hour": _cents(run_usd_per_useful_gpu_hour(target.plan, known, run)),
         }
         for run in seen.runs
-        for written in [record.of(run)]
+        if run.record is not None
     ]
     if form is not Format.json:
-        _show_spend(found, runs, form, work="Ray worker" if seen.orchestrator == "eks" else "job of Slurm")
+        _show_spend(found, runs, form)
         for item in seen.unseen:
             output.log(f"{item.source} could not be asked: {item.why}")
     return {
@@ -50,7 +51,9 @@ def so_far(target: Target | SlurmTarget, known: Prices, *, form: Format) -> dict
         "idle": [asdict(one) for one in found.idle],
         "gpus": found.gpus,
         "busy_gpus": found.busy_gpus,
-        "usd_per_useful_gpu_hour": _cents(found.usd_per_useful_gpu_hour()),
+        "training_gpus": found.training_gpus,
+        "unjudged": list(found.unjudged),
+        "usd_per_useful_gpu_hour": _cents(found.usd_per_useful_gpu_hour),
         "runs": runs,
         "unknown": list(found.unknown),
         "unseen": seen.unseen,
@@ -157,38 +160,43 @@ def _cents(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def _amount(value: float | None, *, estimate: bool = False) -> str:
-    return "unknown" if value is None else f"{'~' if estimate else ''}{value:,.2f}"
-
-
-def _show_spend(found: Spend, runs: list[dict[str, Any]], form: Format, *, work: str) -> None:
+def _show_spend(found: Spend, runs: list[dict[str, Any]], form: Format) -> None:
     table = output.table("Name", "What is there now", ">$ per hour", ">Hours", ">$ this month")
     for item in found.items:
-        amounts = [_amount(value, estimate=item.estimate) for value in (item.usd_per_hour, item.usd)]
+        amounts = [
+            dollars(value, mark="~" if item.estimate else "", sign="") for value in (item.usd_per_hour, item.usd)
+        ]
         table.add_row(item.name, item.what, amounts[0], f"{item.hours:,.1f}", amounts[1])
     table.add_section()
-    sums = [_amount(value, estimate=found.estimate) for value in (found.usd_per_hour, found.usd)]
+    sums = [dollars(value, mark="~" if found.estimate else "", sign="") for value in (found.usd_per_hour, found.usd)]
     table.add_row("known sum" if found.unknown else "sum", "", sums[0], "", sums[1])
     console = output.console(form)
     console.print(table)
     for one in found.idle:
+        since = f", {dollars(one.usd)} since {output.clock(one.since)}" if one.since else ""
         console.print(
-            f"idle: {one.gpus} GPUs in group {one.group}, {_amount(one.usd_per_hour)} $ an hour: no {work} on "
+            f"idle: {one.gpus} GPUs in group {one.group}, {dollars(one.usd_per_hour)} an hour{since}: {one.why} "
             f"{', '.join(one.nodes)}"
         )
-    useful = found.usd_per_useful_gpu_hour()
-    if useful is not None:
-        console.print(f"{found.busy_gpus} of {found.gpus} GPUs train: {_amount(useful, estimate=found.estimate)} $ "
-                      "per GPU-hour that trains")  # fmt: skip
+    useful = found.usd_per_useful_gpu_hour
+    mark = "~" if found.estimate else ""
+    console.print(found.at_work + ("" if useful is None else f": {mark}{dollars(useful)} per useful GPU-hour"))
     for run in runs:
-        share = "" if run["goodput"] is None else f", goodput {100 * run['goodput']:.1f} %"
-        each = run["usd_per_useful_gpu_hour"]
-        useful_words = "" if each is None else f", {each:,.2f} $ per useful GPU-hour"
-        console.print(f"run {run['run']}: {_amount(run['usd'])} ${share}{useful_words}")
+        console.print(": ".join([f"run {run['run']}", ", ".join(filter(None, _of_run(run)))]))
     output.log(
         f"list prices times hours since {found.since:%Y-%m-%d} of what is there now; nodes that are gone are not "
         "counted, and it is no bill: --actual asks for that"
     )
+
+
+def _of_run(run: dict[str, Any]) -> Iterator[str]:
+    """What a run has cost, and where its time went."""
+    yield dollars(run["usd"])
+    if run["goodput"] is not None:
+        yield f"goodput {100 * run['goodput']:.1f} %"
+    if run["usd_per_useful_gpu_hour"] is not None:
+        yield f"{dollars(run['usd_per_useful_gpu_hour'])} per useful GPU-hour"
+    yield from (f"{share} {duration(spent)}" for share, spent in run["spent_seconds"].items() if spent >= 1)
 
 
 def _show_bill(target: AnyTarget, found: Bill, form: Format) -> None:

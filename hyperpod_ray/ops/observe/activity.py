@@ -15,9 +15,9 @@ from statistics import mean
 from typing import Any
 from urllib.parse import urlencode
 
+from hyperpod_ray.ops.in_ray.history import number
 from hyperpod_ray.ops.observe.snapshot import Job
 from hyperpod_ray.ops.reach.jobs_api import Jobs
-from hyperpod_ray.ops.runs.journal import number
 
 ACTORS = 1000
 """Most actors of a job that are looked at."""

@@ -12,7 +12,7 @@ from hyperpod_ray.core import names, plan_names
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import absent, code
 from hyperpod_ray.core.slurm_plan import SlurmPlan
-from hyperpod_ray.ops.errors import DENIED, OpsError, explain
+from hyperpod_ray.ops.errors import DENIED, LaptopError, OpsError, explain
 from hyperpod_ray.ops.observe import controllers, slurm
 from hyperpod_ray.ops.observe.free_space import with_free_space
 from hyperpod_ray.ops.observe.hangs import hangs
@@ -136,7 +136,8 @@ def _noted(source: str, target: AnyTarget, unseen: list[Unseen]) -> Iterator[Non
         known = explain(error, environment=target.name)
         if known is None:
             raise
-        unseen.append(Unseen(source=source, why=known.message, next=known.fix, refused=refused(error)))
+        laptop = isinstance(known, LaptopError)
+        unseen.append(Unseen(source=source, why=known.message, next=known.fix, refused=refused(error), laptop=laptop))
 
 
 # --- CloudFormation --------------------------------------------------------------------------------------------------

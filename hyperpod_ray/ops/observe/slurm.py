@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
-from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.errors import LaptopError, OpsError
 from hyperpod_ray.ops.observe.hostlist import expanded
 from hyperpod_ray.ops.observe.snapshot import Cluster, Instance, Slurm, SlurmJob, SlurmNode
 from hyperpod_ray.ops.reach.clients import SlurmTarget
@@ -110,7 +110,7 @@ def answer(
     """
     for program, how in (("aws", "install the AWS CLI"), (PLUGIN, f"install it ({INSTALL})")):
         if shutil.which(program) is None:
-            raise OpsError(
+            raise LaptopError(
                 f"'{program}' is not installed, and the node is asked over Session Manager",
                 expected="the AWS CLI and its Session Manager plugin",
                 fix=how,

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hyperpod_ray.ops.runs.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,19 +291,18 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class RunEvent:
-    """One thing that happened to a training run: a line of its `events.jsonl`."""
+    """One thing that happened to a training run: a line of its `events.jsonl` that is no step."""
 
     at: datetime
     kind: str
     step: int | None = None
-    loss: float | None = None
     seconds: float | None = None
     text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A training run as its own journal has it: `progress.json`, and the newest lines of `events.jsonl`."""
+    """A training run as its own journal has it: `progress.json`, and all of `events.jsonl`, added up."""
 
     name: str
     job: str
@@ -324,6 +327,8 @@ class Run:
     """The longest pause between two parts that happened at least twice."""
     loss: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
+    began: datetime | None = None
+    """When the run wrote its first line."""
     started: datetime | None = None
     """When the newest attempt began."""
     state_since: datetime | None = None
@@ -332,6 +337,8 @@ class Run:
     last_checkpoint_at: datetime | None = None
     last_checkpoint_step: int | None = None
     world_size: int | None = None
+    device: str = ""
+    """What its ranks compute on, such as `cuda` or `cpu`; empty where it does not say."""
     attempt: str = ""
     """Name of the newest start of the workers, a part of its checkpoints' names."""
     last_error: str = ""
@@ -341,11 +348,24 @@ class Run:
     """Whether ranks of several nodes that have EFA send by something else."""
     folder: str = ""
     faults: int = 0
-    """Events `error`, `lost` and `fault` among `events`."""
+    """Events `error`, `lost` and `fault`, of the whole run."""
     recoveries: int = 0
-    """Restores among `events`."""
+    """Restores, of the whole run."""
     events: tuple[RunEvent, ...] = ()
-    """Oldest first."""
+    """The newest, oldest first."""
+    record: Record | None = None
+    """All that its journal adds up to; None where no journal was read."""
+
+    @property
+    def goodput(self) -> float | None:
+        """The share of its time that was spent on steps that last."""
+        exact = self.record.goodput if self.record else None
+        return None if exact is None else round(exact, 4)
+
+    @property
+    def spent_seconds(self) -> dict[str, float]:
+        """Seconds of the run by what they were spent on."""
+        return {share: round(spent, 3) for share, spent in self.record.seconds.items()} if self.record else {}
 
     @property
     def steps_per_second(self) -> float | None:
@@ -385,6 +405,8 @@ class Unseen:
     next: str = ""
     refused: bool = False
     """Kubernetes answers, but these credentials may not see it: nothing is wrong with the cluster."""
+    laptop: bool = False
+    """This machine lacks what it takes to ask: nothing is known to be wrong with the cluster."""
 
 
 PARTS = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from hyperpod_ray.core import names
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.in_ray.history import History, first_line, mapping, number
 from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.observe.activity import with_activity
 from hyperpod_ray.ops.observe.snapshot import Job, Run
@@ -27,7 +28,7 @@ from hyperpod_ray.ops.reach import connect
 from hyperpod_ray.ops.reach.clients import Json, Target
 from hyperpod_ray.ops.reach.forward import LOOPBACK
 from hyperpod_ray.ops.reach.jobs_api import ENDED, Jobs, is_ours
-from hyperpod_ray.ops.runs import journal
+from hyperpod_ray.ops.runs import record
 
 CALL_SECONDS = 15.0
 """A dashboard that takes longer is not asked further."""
@@ -35,8 +36,8 @@ LISTED = 20
 """Newest jobs that are shown, beside all that run."""
 LOOKED_AT = 6
 """Newest ended jobs whose journal is read too: the history of a run that was submitted again."""
-EVENTS = 400
-"""Newest lines of a journal."""
+EVENTS = (400, 10_000, 100_000)
+"""Newest lines of a journal that are asked for, until they reach back to what `progress.json` adds up already."""
 ENDED_JOB = frozenset(ENDED)
 
 
@@ -117,7 +118,7 @@ def _job(item: Json, *, namespace: str, cluster: str) -> Job:
         command=str(item.get("entrypoint") or ""),
         started=_milliseconds(item.get("start_time")),
         ended=_milliseconds(item.get("end_time")),
-        message=journal.first_line(item.get("message")),
+        message=first_line(item.get("message")),
         exit_code=item.get("driver_exit_code"),
     )
 
@@ -131,11 +132,11 @@ def _run_of(jobs: Jobs, item: Json, job: Job) -> Run | None:
     if progress is None:
         return None
     at = jobs.clock or now()
-    events = _file(jobs, node, f"{names.PUBLISHED_RUNS}{job.id}/events.jsonl", lines=EVENTS) or ""
-    return run_of(progress, events.splitlines(), job=job, at=at)
+    events = f"{names.PUBLISHED_RUNS}{job.id}/events.jsonl"
+    return run_of(progress, lambda lines: _file(jobs, node, events, lines=lines), job=job, at=at)
 
 
-def _file(jobs: Jobs, node: str, name: str, *, lines: int = -1) -> str | None:
+def _file(jobs: Jobs, node: str, name: str, *, lines: int = -1) -> bytes | None:
     """A file of a node's log folder, or its last lines; None where there is none."""
     query = urlencode({"node_id": node, "filename": name, "lines": lines, "timeout": int(CALL_SECONDS)})
     status, body = jobs.call("GET", f"/api/v0/logs/file?{query}")
@@ -145,26 +146,48 @@ def _file(jobs: Jobs, node: str, name: str, *, lines: int = -1) -> str | None:
             expected="the token in the Secret with the RayCluster's name",
             fix="run the command again; a recreated cluster has a new token",
         )
-    return body.decode(errors="replace") if status == 200 else None  # 500 where there is no such file
+    return body if status == 200 else None  # 500 where there is no such file
 
 
-def run_of(progress: str, lines: Iterable[str], *, job: Job, at: datetime) -> Run | None:
-    """A run from the texts of `progress.json` and `events.jsonl`; None where the first is no journal.
+def run_of(progress: bytes, newest: Callable[[int], bytes | None], *, job: Job, at: datetime) -> Run | None:
+    """A run from `progress.json` and as much of `events.jsonl` as that does not add up yet.
 
     Args:
         progress: All of `progress.json`.
-        lines: Lines of `events.jsonl`; the first may be cut.
+        newest: The newest so many lines of `events.jsonl`; None where there is no such file.
         job: Whose it is.
         at: The cluster's time.
+
+    Returns:
+        None where `progress` is no journal.
     """
-    content = journal.mapping(progress)
+    content = mapping(progress)
     if not isinstance(content.get("name"), str):
         return None
-    return journal.run_of(
-        content, journal.events(lines), name="", at=at, job=job.id, cluster=job.cluster, namespace=job.namespace
+    history, partial = _history(content.pop("history", None), newest)
+    return record.run_of(
+        content, history, name="", at=at, job=job.id, cluster=job.cluster, namespace=job.namespace, partial=partial
     )
 
 
+def _history(kept: object, newest: Callable[[int], bytes | None]) -> tuple[History, bool]:
+    """What a run's events add up to, and whether its first ones are missing."""
+    lines: list[bytes] = []
+    for most in EVENTS:
+        lines = (newest(most) or b"").removesuffix(b"\n").split(b"\n")
+        history = History.kept(kept)
+        if len(lines) < most:  # all that there is
+            if not history.take_newest(lines) and lines != [b""]:
+                history = History()  # another file than the one that was added up
+                history.take_newest(lines)
+            return history, False
+        if history.offset and history.take_newest(lines):
+            return history, False
+    history = History()
+    history.take_newest(lines)
+    return history, True
+
+
 def _milliseconds(value: Any) -> datetime | None:
-    found = journal.number(value)
-    return journal.moment(found / 1000) if found else None
+    milliseconds = number(value)
+    return record.at_of(milliseconds / 1000) if milliseconds else None

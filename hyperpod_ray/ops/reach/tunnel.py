@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from hyperpod_ray.core.evidence import code
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.errors import DENIED, OpsError, shortened
+from hyperpod_ray.ops.errors import DENIED, LaptopError, OpsError, shortened
 
 if TYPE_CHECKING:
     from hyperpod_ray.ops.reach.clients import Aws
@@ -108,7 +108,7 @@ def require_plugin() -> str:
     """The plugin's path; an `OpsError` where it is missing or would put the session's token into its arguments."""
     path = shutil.which(PLUGIN)
     if path is None:
-        raise OpsError(
+        raise LaptopError(
             f"'{PLUGIN}' is not installed, and the Kubernetes API is private",
             expected=OTHER_WAYS,
             fix=f"install it ({INSTALL}), or connect to the VPC and give --tunnel never",
@@ -120,7 +120,7 @@ def require_plugin() -> str:
     text = answer.strip()
     version = tuple(int(part) for part in text.split(".")) if _VERSION.fullmatch(text) else ()
     if version < LEAST_PLUGIN:
-        raise OpsError(
+        raise LaptopError(
             f"'{PLUGIN}' is {shortened(text, most=40) or 'of no known version'}",
             expected=f"{'.'.join(map(str, LEAST_PLUGIN))} or newer, which takes the token from its environment",
             fix=f"update it ({INSTALL})",

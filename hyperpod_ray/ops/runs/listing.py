@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hyperpod_ray.core import job
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.findings import meant
 from hyperpod_ray.core.names import COMMAND_ANNOTATION
 from hyperpod_ray.ops import output
@@ -112,7 +113,7 @@ def listing(target: AnyRuns, *, form: Format, source: Source, state: str = "", p
 
     table = output.table("=run", "name", "state", "step", ">steps/s", ">loss", "started", ">for", "command")
     for run in found:
-        took = "" if run.seconds is None else output.duration(run.seconds)
+        took = "" if run.seconds is None else duration(run.seconds)
         there = states.get(run.folder)
         table.add_row(
             run.id, run.name, Text(run.state, style=STYLE.get(run.state, "note")),
@@ -220,7 +221,7 @@ def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
         "state": run.state + (f", exit code {run.exit_code}" if run.exit_code else ""),
         "started": output.clock(run.started),
         "ended": output.clock(run.ended),
-        "for": "" if run.seconds is None else output.duration(run.seconds),
+        "for": "" if run.seconds is None else duration(run.seconds),
         "command": run.command,
         "working directory": run.working_dir,
         "variables": ", ".join(run.variables),
@@ -330,6 +331,7 @@ FIGURES = {
     "smallest_loss": "smallest loss",
     "steps_per_second": "steps/s",
     "world_size": "ranks",
+    "goodput": "goodput",
     "recoveries": "recoveries",
     "faults": "faults",
     "checkpoints": "checkpoints",
@@ -349,9 +351,10 @@ def _figures(run: Run, state: State, *, common: int | None) -> dict[str, Any]:
         "steps_total": training.steps_total,
         "loss": training.loss,
         "loss_at_common_step": None if common is None else state.loss_at(common),
-        "smallest_loss": run_state.smallest_loss(state),
-        "steps_per_second": run_state.median_rate(state),
+        "smallest_loss": state.record.lowest if state.record.metric == "loss" else None,
+        "steps_per_second": state.record.usual_rate,
         "world_size": training.world_size,
+        "goodput": training.goodput,
         "recoveries": training.recoveries,
         "faults": training.faults,
         "checkpoints": sum(one.complete for one in state.checkpoints),
@@ -366,7 +369,7 @@ def _shown(key: str, value: Any) -> str:
     if value is None:
         return ""
     if key == "seconds":
-        return output.duration(value)
+        return duration(value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -393,13 +396,18 @@ def _in_words(there: State) -> dict[str, str]:
     lowest = there.best("loss", "min")
     return {
         "training": run.state + (f", {run.world_size} ranks" if run.world_size else ""),
-        "step": step + (f", {rate} steps/s" if rate else "") + (f", {output.duration(left)} left" if left else ""),
+        "step": step + (f", {rate} steps/s" if rate else "") + (f", {duration(left)} left" if left else ""),
         "metrics": ", ".join(f"{key} {value:.4g}" for key, value in sorted(run.metrics.items())),
-        "newest checkpoint": f"{last.path}" + (f", {output.duration(age)} old" if age is not None else "")
+        "newest checkpoint": f"{last.path}" + (f", {duration(age)} old" if age is not None else "")
         if last
         else "none is complete",
         "best checkpoint": f"{lowest.path}, loss {lowest.metrics['loss']:.4g}" if lowest else "",
         "recoveries": str(run.recoveries) if run.recoveries else "",
+        "goodput": "" if run.goodput is None else f"{100 * run.goodput:.1f} %",
+        "its time": ", ".join(f"{share} {duration(spent)}" for share, spent in run.spent_seconds.items() if spent >= 1),
+        "lost by": ", ".join(
+            f"{cause} {duration(seconds)} in {count}" for cause, (count, seconds) in there.record.by_cause.items()
+        ),
         "last error": run.last_error,
     }
 
@@ -414,6 +422,8 @@ def as_progress(there: State | None) -> dict[str, Any] | None:
             "state": run.state, "step": run.step, "steps_total": run.steps_total,
             "steps_per_second": run.steps_per_second, "seconds_left": there.seconds_left, "loss": run.loss,
             "metrics": run.metrics, "world_size": run.world_size, "recoveries": run.recoveries,
+            "began": run.began, "goodput": run.goodput, "spent_seconds": run.spent_seconds,
+            "lost_by_cause": {cause: round(spent, 3) for cause, (_, spent) in there.record.by_cause.items()},
             "step_age_seconds": run.step_age_seconds, "checkpoint_age_seconds": run.checkpoint_age_seconds,
             "last_error": run.last_error, "checkpoints": list(there.checkpoints), "curve": list(there.curve),
         }

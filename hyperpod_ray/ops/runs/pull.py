@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops import in_ray, output
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 from hyperpod_ray.ops.in_ray import files as reader
@@ -368,5 +369,5 @@ class _Progress:
         if now - self.said > SAY_SECONDS:
             self.said = now
             rate = done / (now - self.begun)
-            left = output.duration((self.total - done) / rate) if rate else "?"
+            left = duration((self.total - done) / rate) if rate else "?"
             output.log(f"{done / 2**30:,.2f} of {self.total / 2**30:,.2f} GiB, {rate / 2**20:,.0f} MiB/s, {left} left")

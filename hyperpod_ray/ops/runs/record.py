@@ -1,30 +1,24 @@
-"""What a run writes about itself (`progress.json`, `events.jsonl`): steps, checkpoints, interruptions. Pure.
+"""One run, as its journal says: the figures that every command, page and report shows of it. Pure.
 
-The training library writes both; `hyperpod_ray_training.journal` says what is in them. A line that a kill cut short,
-and a line of another shape, counts as none.
+`hyperpod_ray_training.history` reads the journal and adds it up; nothing else here reads a line of it.
+docs/concepts.md says what useful time is.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from hyperpod_ray.ops.observe.snapshot import Run
-from hyperpod_ray.ops.runs import journal
-from hyperpod_ray.ops.runs.journal import number, whole
+from hyperpod_ray.ops.in_ray.history import FAULTS, SHARES, History, cause_of, clean, first_line, mapping, number, whole
+from hyperpod_ray.ops.observe.snapshot import Run, RunEvent
 
 RECENT_SECONDS = 60.0
 """Of what the present rate is an average."""
 FINISHED = ("done", "failed")
-NO_METRICS = {"t", "step", "world", "rank", "gen", "kind"}
-SIGNS = ("fault", "lost", "drain", "move", "error", "resize", "fallback")
-"""Kinds of events that say why steps stop, the most telling first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +30,8 @@ class Step:
     step: int
     value: float | None
     """The run's metric; None where the step has none, or it is not a finite number."""
+    resumed: bool = False
+    """Whether an interruption lies before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +74,7 @@ class Interruption:
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
-    """Something that the run noticed."""
+    """Something that was said of a node."""
 
     t: float
     kind: str
@@ -94,14 +90,27 @@ class Record:
     """starting, restoring, running, draining, recovering, done or failed; empty where `progress.json` is missing."""
     metric: str = "loss"
     steps: tuple[Step, ...] = ()
+    """Some hundred of them, in the order in which they were done."""
     saves: tuple[Save, ...] = ()
+    """The newest; `saved` counts all."""
+    saved: int = 0
     interruptions: tuple[Interruption, ...] = ()
-    signs: tuple[Sign, ...] = ()
+    """The newest; `interrupted` counts all."""
+    interrupted: int = 0
+    by_cause: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    """Interruptions by the kind of event that tells most about them: how many, and seconds without a step."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of the run by what they were spent on: each of `SHARES`."""
+    held: Mapping[int, float] = field(default_factory=dict)
+    """Seconds in which it had workers, by the number of ranks."""
+    useful_rank_seconds: float = 0.0
     total_steps: int | None = None
     world: int | None = None
     step: int | None = None
     """The newest step; `steps` may leave some out."""
     value: float | None = None
+    lowest: float | None = None
+    """The smallest value of the metric, over all steps."""
     step_t: float | None = None
     checkpoint_step: int | None = None
     checkpoint_t: float | None = None
@@ -109,59 +118,56 @@ class Record:
     error: str = ""
     not_finite: int | None = None
     """The first step whose metric is not a finite number."""
-
-    @property
-    def begin(self) -> float | None:
-        """When its first step was done."""
-        return self.steps[0].t if self.steps else None
+    begin: float | None = None
+    """When it wrote its first line."""
+    recent_rate: float | None = None
+    """Steps per second of the last minute of steps; the time of interruptions does not count."""
+    usual_rate: float | None = None
+    """The median rate of all its steps."""
+    step_seconds: float | None = None
+    """Median seconds of the newest steps."""
+    pause_seconds: float | None = None
+    """The longest time between two steps that happened at least twice."""
+    faults: int = 0
+    recoveries: int = 0
+    events: tuple[RunEvent, ...] = ()
+    """The newest that are no step, oldest first."""
+    partial: bool = False
+    """Whether its first lines could not be read: then there are no totals."""
 
     @property
     def ended(self) -> bool:
         """Whether no further step is to come."""
         return self.state in FINISHED
 
-    def advances(self) -> list[tuple[Step, Step]]:
-        """Pairs of neighbours of which the second continues the first; none across an interruption."""
-        stops = {item.stopped_t for item in self.interruptions if item.resumed_t is not None}
-        return [(a, b) for a, b in itertools.pairwise(self.steps) if b.step > a.step and a.t not in stops]
-
-    def rate(self, *, since: float = -math.inf, until: float = math.inf) -> float | None:
-        """Steps per second of the steps done in a span, those done a second time too; None where it has fewer than two.
-
-        The time of interruptions does not count: it is what a step takes.
-        """
-        done, spent = 0, 0.0
-        for before, after in self.advances():
-            if before.t >= since and after.t <= until:
-                done += after.step - before.step
-                spent += after.t - before.t
-        return done / spent if done and spent > 0 else None
-
     @property
-    def recent_rate(self) -> float | None:
-        """Steps per second of the last minute of steps."""
-        return self.rate(since=self.steps[-1].t - RECENT_SECONDS) if self.steps else None
-
-    @property
-    def usual_rate(self) -> float | None:
-        """The median rate of the run's own steps."""
-        rates = [(b.step - a.step) / (b.t - a.t) for a, b in self.advances() if b.t > a.t]
-        return statistics.median(rates) if rates else None
+    def whole_seconds(self) -> float:
+        """All seconds of the run."""
+        return sum(self.seconds.values())
 
     @property
     def goodput(self) -> float | None:
-        """The share of the time since the first step that was spent on steps that last."""
-        if len(self.steps) < 2:
+        """The share of the run's time that was spent on steps that last; None before there is a step to judge by."""
+        if self.partial or self.step_t is None or self.whole_seconds <= 0:
             return None
-        whole = self.steps[-1].t - self.steps[0].t
-        lost = sum(item.seconds or 0.0 for item in self.interruptions)
-        lost += sum(save.stall_s for save in self.saves)
-        highest = 0
-        for before, after in self.advances():
-            if after.step <= highest:
-                lost += after.t - before.t
-            highest = max(highest, before.step, after.step)
-        return max(0.0, 1 - lost / whole) if whole > 0 else None
+        return self.seconds["training"] / self.whole_seconds
+
+    @property
+    def first_number(self) -> int:
+        """Which interruption of the run the first of `interruptions` is."""
+        return max(1, self.interrupted - len(self.interruptions) + 1)
+
+    def advances(self) -> list[tuple[Step, Step]]:
+        """Pairs of neighbours of which the second continues the first; none across an interruption."""
+        return [(a, b) for a, b in itertools.pairwise(self.steps) if b.step > a.step and b.t > a.t and not b.resumed]
+
+    def by_step(self) -> list[Step]:
+        """Steps in their own order; one that was done again counts as it went the last time."""
+        kept: list[Step] = []
+        for step in reversed(self.steps):
+            if not kept or step.step < kept[-1].step:
+                kept.append(step)
+        return kept[::-1]
 
     def ends(self, *, now: float) -> float | None:
         """When the last step is done at the present rate, in unix seconds; None where that is not known."""
@@ -171,63 +177,152 @@ class Record:
         return now + max(0, self.total_steps - self.step) / rate
 
 
-def read(name: str, progress: str = "", events: Iterable[str] = ()) -> Record:
-    """A run's record.
+def read(name: str, progress: str = "", events: Iterable[str] = (), *, now: float | None = None) -> Record:
+    """A run's record from the texts of its files.
 
     Args:
         name: The run.
         progress: Text of `progress.json`; empty where there is none.
-        events: Lines of `events.jsonl`.
+        events: All lines of `events.jsonl`.
+        now: The cluster's time. Default: that of the newest line.
     """
-    now = journal.mapping(progress)
-    found = journal.events(events)
-    metric = _metric(found)
-    steps, saves, signs, interruptions = _walk(found, metric=metric)
-    ended = now.get("state") in FINISHED or any(event["kind"] == "done" for event in found)
-    open_ = None if ended else _open(steps, signs)
-    last = steps[-1] if steps else None
-    metrics = now.get("metrics")
-    bad = next((e for e in found if e["kind"] == "step" and metric in e and number(e[metric]) is None), None)
+    history = History()
+    for line in events:
+        history.add(line.encode())
+    return record_of(history, mapping(progress), name=name, now=now)
+
+
+def record_of(
+    history: History, progress: Mapping[str, Any], *, name: str, now: float | None = None, partial: bool = False
+) -> Record:
+    """A run's record from its history and the content of its `progress.json`."""
+    state = clean(progress.get("state"), 40)
+    known = history.settled(now=now if now is not None else history.t or 0.0, ended=state in FINISHED)
+    ended = known.over or state in FINISHED
+    steps = tuple(Step(t=t, step=step, value=value, resumed=bool(edge)) for t, step, value, edge in known.curve)
+    interruptions = [
+        Interruption(stopped_t=stopped, resumed_t=max(stopped, resumed), stopped_step=step, resumed_step=back,
+                     source=source, cause=cause)
+        for stopped, resumed, step, back, source, cause, _ in known.interruptions
+    ]  # fmt: skip
+    is_open = known.last is not None and known.broken and not ended
+    if is_open and known.last is not None:
+        interruptions.append(
+            Interruption(stopped_t=known.last[0], resumed_t=None, stopped_step=known.last[1], resumed_step=None,
+                         source="", cause=cause_of(known.signs)[1])
+        )  # fmt: skip
+    metric, metrics = known.metric or "loss", progress.get("metrics")
+    t, step, value = known.last or (None, None, None)
+    world = whole(progress.get("world_size")) or known.world
+    rates = sorted((total / count, count) for count, total in known.rates.values())
+    pauses = _numbers(progress.get("pauses_s")) or known.pauses
     return Record(
-        name=name,
-        state="done" if ended and now.get("state") != "failed" else str(now.get("state") or ""),
-        metric=metric,
-        steps=tuple(steps),
-        saves=tuple(saves),
-        interruptions=(*interruptions, *([open_] if open_ else [])),
-        signs=tuple(signs),
-        total_steps=whole(now.get("total_steps")),
-        world=whole(now.get("world_size")),
-        step=whole(now.get("last_step")) if "last_step" in now else last.step if last else None,
-        value=number(metrics.get(metric)) if isinstance(metrics, dict) else last.value if last else None,
-        step_t=number(now.get("last_step_t")) or (last.t if last else None),
-        checkpoint_step=whole(now.get("last_checkpoint_step")) if "last_checkpoint_step" in now else _last_save(saves),
-        checkpoint_t=number(now.get("last_checkpoint_t")) or (saves[-1].t if saves else None),
-        checkpoint_path=str(now.get("last_checkpoint_path") or ""),
-        error=str(now.get("last_error") or ""),
-        not_finite=whole(bad["step"]) if bad else None,
+        name=clean(progress.get("name") or name),
+        state="done" if ended and state != "failed" else state,
+        metric=clean(metric, 60),
+        steps=steps,
+        saves=tuple(
+            Save(t=at, step=of, reason=why, seconds=took, stall_s=stall) for at, of, why, took, stall in known.saves
+        ),
+        saved=known.counts.get("save", 0),
+        interruptions=tuple(interruptions),
+        interrupted=known.interrupted + is_open,
+        by_cause={cause: (int(count), seconds) for cause, (count, seconds) in known.by_cause.items()},
+        seconds={share: known.seconds[share] for share in SHARES},
+        held={int(ranks) or world or 0: seconds for ranks, seconds in known.held.items()},
+        useful_rank_seconds=known.useful_ranks if known.world else known.seconds["training"] * (world or 0),
+        total_steps=whole(progress.get("total_steps")),
+        world=world,
+        step=whole(progress.get("last_step")) if "last_step" in progress else step,
+        value=number(metrics.get(metric)) if isinstance(metrics, dict) else value,
+        lowest=known.lowest,
+        step_t=number(progress.get("last_step_t")) or t,
+        checkpoint_step=whole(progress.get("last_checkpoint_step"))
+        if "last_checkpoint_step" in progress
+        else known.saves[-1][1] if known.saves else None,
+        checkpoint_t=number(progress.get("last_checkpoint_t")) or (known.saves[-1][0] if known.saves else None),
+        checkpoint_path=clean(progress.get("last_checkpoint_path")),
+        error=first_line(progress.get("last_error")),
+        not_finite=known.not_finite,
+        begin=known.begin,
+        recent_rate=_recent(known),
+        usual_rate=1 / _middle(rates) if rates else None,
+        step_seconds=number(progress.get("step_s")) or (statistics.median(known.gaps) if known.gaps else None),
+        pause_seconds=pauses[1] if len(pauses) > 1 else None,
+        faults=sum(known.counts.get(kind, 0) for kind in FAULTS),
+        recoveries=known.counts.get("restore", 0),
+        events=tuple(
+            RunEvent(at=moment(at), kind=kind, step=of, seconds=took, text=text)
+            for at, kind, of, took, text in known.events
+        ),
+        partial=partial,
+    )  # fmt: skip
+
+
+def run_of(
+    progress: Mapping[str, Any],
+    history: History,
+    *,
+    name: str,
+    at: datetime,
+    job: str = "",
+    cluster: str = "",
+    namespace: str = "",
+    folder: str = "",
+    partial: bool = False,
+) -> Run:
+    """A run as a snapshot has it.
+
+    Args:
+        progress: The content of `progress.json`.
+        history: What its events add up to.
+        name: Its name, where `progress` has none.
+        at: The cluster's time.
+        job: ID of the job that trains it.
+        cluster: RayCluster of the job.
+        namespace: Namespace of the RayCluster.
+        folder: Its folder; empty: the folder of its newest checkpoint.
+        partial: Whether `history` lacks the run's first lines.
+    """
+    record = record_of(history, progress, name=name, now=at.timestamp(), partial=partial)
+    part_pauses = _numbers(progress.get("part_pauses_s"))
+    metrics = progress.get("metrics")
+    known = metrics if isinstance(metrics, dict) else {}
+    figures = {clean(key, 60): value for key, raw in known.items() if (value := number(raw)) is not None}
+    starts = [start for key in ("started_t", "begun_t") if (start := at_of(progress.get(key)))]
+    return Run(
+        name=record.name,
+        job=job,
+        cluster=cluster,
+        namespace=namespace,
+        state=record.state or "unknown",
+        at=at,
+        step=record.step,
+        steps_total=record.total_steps,
+        step_seconds=record.step_seconds,
+        best_step_seconds=number(progress.get("best_step_s")),
+        longest_pause_seconds=record.pause_seconds,
+        part_seconds=number(progress.get("part_s")),
+        longest_part_pause_seconds=part_pauses[1] if len(part_pauses) > 1 else None,
+        loss=figures.get("loss") if known else record.value if record.metric == "loss" else None,
+        metrics=figures,
+        began=at_of(record.begin) or min(starts, default=None),
+        started=max(starts, default=None),
+        state_since=at_of(progress.get("state_t")),
+        last_step_at=at_of(record.step_t),
+        last_part_at=at_of(progress.get("last_part_t")),
+        last_checkpoint_at=at_of(record.checkpoint_t),
+        last_checkpoint_step=record.checkpoint_step,
+        world_size=record.world,
+        device=clean(progress.get("device"), 20),
+        attempt=clean(progress.get("attempt"), 60),
+        last_error=record.error,
+        folder=folder or record.checkpoint_path.rpartition("/")[0],
+        faults=record.faults,
+        recoveries=record.recoveries,
+        events=record.events,
+        record=record,
     )
-
-
-def of(run: Run) -> Record:
-    """The record of a run as a snapshot has it: of its newest events only."""
-    lines = []
-    for event in run.events:
-        path = event.text if event.kind == journal.BACK and (event.text == "memory" or "/" in event.text) else ""
-        fields = {"step": event.step, "loss": event.loss, "seconds": event.seconds, "message": event.text, "path": path}
-        known = {key: value for key, value in fields.items() if value not in (None, "")}
-        lines.append(json.dumps({"t": event.at.timestamp(), "kind": event.kind, **known}))
-    progress = {
-        "state": run.state, "last_step": run.step, "total_steps": run.steps_total, "world_size": run.world_size,
-        "last_step_t": _stamp(run.last_step_at), "last_checkpoint_step": run.last_checkpoint_step,
-        "last_checkpoint_t": _stamp(run.last_checkpoint_at), "last_checkpoint_path": run.folder,
-        "last_error": run.last_error, "metrics": {"loss": run.loss, **run.metrics},
-    }  # fmt: skip
-    return read(run.name, json.dumps({key: value for key, value in progress.items() if value is not None}), lines)
-
-
-def _stamp(at: datetime | None) -> float | None:
-    return None if at is None else at.timestamp()
 
 
 def moment(t: float) -> datetime:
@@ -235,101 +330,34 @@ def moment(t: float) -> datetime:
     return datetime.fromtimestamp(t, UTC)
 
 
-def _last_save(saves: Sequence[Save]) -> int | None:
-    return saves[-1].step if saves else None
-
-
-def _metric(events: Sequence[Mapping[str, Any]]) -> str:
-    """`loss`, or the first number that steps have where there is no loss."""
-    step = next((event for event in events if event["kind"] == "step"), {})
-    others = [key for key, value in step.items() if key not in NO_METRICS and number(value) is not None]
-    return "loss" if "loss" in step or not others else others[0]
-
-
-def _walk(
-    events: Sequence[Mapping[str, Any]], *, metric: str
-) -> tuple[list[Step], list[Save], list[Sign], list[Interruption]]:
-    steps: list[Step] = []
-    saves: list[Save] = []
-    signs: list[Sign] = []
-    interruptions: list[Interruption] = []
-    restored: Mapping[str, Any] | None = None
-    for event in events:
-        t, kind = float(event["t"]), str(event["kind"])
-        if kind == journal.BACK:
-            restored = event
-        elif kind == "save":
-            stall, seconds = number(event.get("stall_s")), number(event.get("seconds"))
-            saves.append(
-                Save(
-                    t=t, step=int(event["step"]), reason=str(event.get("reason") or ""),
-                    seconds=seconds, stall_s=stall or 0.0,
-                )
-            )  # fmt: skip
-        elif kind == "step":
-            step = Step(t=t, step=int(event["step"]), value=number(event.get(metric)))
-            if steps and (restored is not None or step.step <= steps[-1].step):
-                interruptions.append(_interruption(steps[-1], step, restored, signs))
-            steps.append(step)
-            restored = None
-        elif kind in SIGNS or (kind == "start" and event.get("role") == "driver" and steps):
-            signs.append(Sign(t=t, kind=kind, text=_words(event)))
-    return steps, saves, signs, interruptions
-
-
-def _interruption(last: Step, new: Step, restored: Mapping[str, Any] | None, signs: Sequence[Sign]) -> Interruption:
-    path = str(restored.get("path") or "") if restored else ""
-    back = whole(restored.get("step")) if restored else None
-    return Interruption(
-        stopped_t=last.t,
-        resumed_t=new.t,
-        stopped_step=last.step,
-        resumed_step=new.step - 1 if back is None else back,
-        source="memory" if path == "memory" else "checkpoint" if path else "",
-        cause=_cause([sign for sign in signs if last.t <= sign.t <= new.t]),
-    )
-
-
-def _open(steps: Sequence[Step], signs: Sequence[Sign]) -> Interruption | None:
-    """The interruption that has not ended: something that stops steps was noticed, and no step followed."""
-    last = steps[-1] if steps else None
-    after = [sign for sign in signs if last and sign.t > last.t and sign.kind in ("fault", "lost", "error", "start")]
-    if last is None or not after:
+def at_of(value: object) -> datetime | None:
+    """Unix seconds as a time; None where they are none."""
+    seconds = number(value)
+    try:
+        return None if seconds is None else moment(seconds)
+    except (OverflowError, OSError, ValueError):
         return None
-    return Interruption(
-        stopped_t=last.t, resumed_t=None, stopped_step=last.step, resumed_step=None, source="", cause=_cause(after)
-    )
 
 
-def _cause(signs: Sequence[Sign]) -> str:
-    for kind in SIGNS:
-        for sign in signs:
-            if sign.kind == kind:
-                return sign.text
-    return signs[0].text if signs else "the run's events name no cause"
+def _numbers(values: object) -> list[float]:
+    return [exact for value in (values if isinstance(values, list) else []) if (exact := number(value)) is not None]
 
 
-def _words(event: Mapping[str, Any]) -> str:
-    """A sign in one line."""
-    node, rank = event.get("node"), event.get("rank")
-    where = "".join(
-        [f"rank {rank}" if rank is not None else "", f" on {node}" if node not in (None, "local") else ""]
-    ).strip()
-    text = " ".join(str(event.get("message") or event.get("reason") or "").split())[:300]
-    match str(event["kind"]):
-        case "fault":
-            what = f"injected fault {event.get('fault') or event.get('name') or ''}".rstrip()
-        case "lost":
-            what = f"{where or 'a rank'} lost"
-            where = ""
-        case "drain" | "move":
-            what = "drain notice"
-        case "resize":
-            what = f"{event.get('world_before', '?')} → {event.get('world', '?')} workers"
-        case "start":
-            what = "the job started again"
-        case "fallback":
-            what = "full restart"
-        case _:
-            return text or "an error without a message"
-    return ": ".join(filter(None, [f"{what} ({where})" if where else what, text]))
+def _recent(history: History) -> float | None:
+    """Steps per second of the last minute of steps."""
+    since = (history.last[0] if history.last else 0.0) - RECENT_SECONDS
+    newest = [slot for slot in history.slots if slot[0] - slot[2] >= since and slot[2] > 0]
+    spent = sum(slot[2] for slot in newest)
+    return sum(slot[1] for slot in newest) / spent if spent > 0 else None
+
+
+def _middle(sizes: Sequence[tuple[float, float]]) -> float:
+    """The median of values that come with how often each is there, smallest first."""
+    half = sum(count for _, count in sizes) / 2
+    for place, (value, count) in enumerate(sizes):
+        half -= count
+        if half == 0 and place + 1 < len(sizes):
+            return (value + sizes[place + 1][0]) / 2
+        if half <= 0:
+            break
+    return value

@@ -7,24 +7,23 @@ they may do is submit a job: a small one reads the folders in the head's pod, pr
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import secrets
 import shlex
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import runs as reader
+from hyperpod_ray.ops.in_ray.history import History
 from hyperpod_ray.ops.jobs.submit import post, upload
 from hyperpod_ray.ops.observe.snapshot import Run as Training
 from hyperpod_ray.ops.reach.jobs_api import ENDED, OURS, READ_PREFIX, Jobs
-from hyperpod_ray.ops.runs import journal
+from hyperpod_ray.ops.runs.record import Record, at_of, run_of
 
 READ_SECONDS = 180
 READ_POLL_SECONDS = 0.5
@@ -48,10 +47,19 @@ class State:
     """What one run folder says."""
 
     training: Training
-    curve: tuple[tuple[float, int, float | None], ...]
-    """Unix seconds, step and loss; at most some hundred points, oldest first."""
     checkpoints: tuple[Checkpoint, ...]
     """Newest first."""
+
+    @property
+    def record(self) -> Record:
+        """What its journal adds up to."""
+        return self.training.record or Record(name=self.training.name)
+
+    @property
+    def curve(self) -> list[tuple[float, int, float | None]]:
+        """Unix seconds, step and loss; at most some hundred points, by step."""
+        has = self.record.metric == "loss"
+        return [(step.t, step.step, step.value if has else None) for step in self.record.by_step()]
 
     @property
     def folder(self) -> str:
@@ -165,28 +173,14 @@ def states(answer: Any) -> list[State]:
 
 def _state(item: dict[str, Any]) -> State:
     folder = str(item["folder"])
-    curve = tuple((float(t), int(step), loss) for t, step, loss in item["curve"])
-    run = journal.run_of(
+    run = run_of(
         item["progress"],
-        item["events"],
+        History.kept(item["history"]),
         name=folder.rstrip("/").rsplit("/", 1)[-1],
-        at=journal.moment(item["at"]) or datetime.now(UTC),
+        at=at_of(item["at"]) or datetime.now(UTC),
         folder=folder,
     )
-    newest = curve[-1] if curve else (None, None, None)
-    training = replace(
-        run,
-        state=run.state or "unknown",
-        step=newest[1] if run.step is None else run.step,
-        step_seconds=item["step_seconds"],
-        longest_pause_seconds=item["longest_pause_seconds"],
-        loss=run.metrics.get("loss", newest[2]),
-        started=journal.moment(item["started"]),
-        last_step_at=run.last_step_at or journal.moment(newest[0]),
-        faults=sum(item["counts"].get(kind, 0) for kind in journal.FAULTS),
-        recoveries=item["counts"].get(journal.BACK, 0),
-    )
-    return State(training=training, curve=curve, checkpoints=tuple(_checkpoints(item)))
+    return State(training=run, checkpoints=tuple(_checkpoints(item)))
 
 
 def _checkpoints(item: dict[str, Any]) -> Iterator[Checkpoint]:
@@ -199,18 +193,3 @@ def _checkpoints(item: dict[str, Any]) -> Iterator[Checkpoint]:
             bytes=one["bytes"],
             metrics=one["metrics"],
         )
-
-
-def smallest_loss(found: State) -> float | None:
-    """Smallest loss of a run."""
-    return min((loss for _, _, loss in found.curve if loss is not None), default=None)
-
-
-def median_rate(found: State) -> float | None:
-    """Median steps per second of the whole run: pauses for saves and faults do not count."""
-    spans = [
-        (after[0] - before[0]) / (after[1] - before[1])
-        for before, after in itertools.pairwise(found.curve)
-        if after[1] > before[1] and after[0] > before[0]
-    ]
-    return 1 / statistics.median(spans) if spans else None

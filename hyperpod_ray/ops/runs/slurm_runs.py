@@ -2,8 +2,7 @@
 
 `hyperpod_ray.ops.in_ray.runs`, which reads run folders for a Ray cluster, is sent as the text of one command, and the
 answer comes back compressed. Nothing is installed, written or left on the node. The node's own user reads: what a run's
-owner keeps
-from others stays unread, and is named.
+owner keeps from others stays unread, and is named.
 """
 
 from __future__ import annotations
@@ -32,17 +31,20 @@ STORAGE = f"{names.MOUNT_PATH}/runs"
 SECONDS = 180
 """A run has many files, and their sizes are added up on a file system that others use."""
 _ON_NODE = """
-import base64, json, os, sys, zlib
+import base64, json, os, sys, types, zlib
+sys.modules["sent"] = types.ModuleType("sent")
+for name, text in MODULES.items():
+    module = sys.modules["sent." + name] = types.ModuleType("sent." + name)
+    module.__package__ = "sent"
+    exec(text, module.__dict__)
 folder = sys.argv[1]
 try:
     os.listdir(folder)
 except OSError as error:
     sys.exit(f"{folder}: {error.strerror}")
-space = {"__name__": "reader"}
-exec(READER, space)
 listed = [one for one in os.listdir(folder) if one[0] != "."]
 closed = [one for one in listed if not os.access(os.path.join(folder, one), os.R_OK)]
-answer = json.dumps({"runs": space["read_all"](folder), "closed": sorted(closed)})
+answer = json.dumps({"runs": module.read_all(folder), "closed": sorted(closed)})
 sys.stdout.write(base64.encodebytes(zlib.compress(answer.encode())).decode())
 """
 Runner = Callable[[Sequence[str]], str]
@@ -50,7 +52,10 @@ Runner = Callable[[Sequence[str]], str]
 
 def command(storage: str) -> str:
     """What runs on the node, in one line: Python of the system, and its standard library alone."""
-    program = f"READER = {Path(reader.__file__).read_text(encoding='utf-8')!r}{_ON_NODE}"
+    texts = {
+        module: Path(reader.__file__).with_name(f"{module}.py").read_text("utf-8") for module in ("history", "runs")
+    }
+    program = f"MODULES = {texts!r}{_ON_NODE}"
     packed = base64.b64encode(zlib.compress(program.encode(), 9)).decode()
     start = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{packed}')))"
     words = ["python3", "-c", start, storage]

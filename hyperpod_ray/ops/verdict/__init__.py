@@ -68,10 +68,12 @@ def judge(seen: Snapshot) -> Verdict:
     found = [controllers.without_recovery(seen, item) for item in found]
     order = {"action-required": 0, "recovering": 1, "note": 2}
     found.sort(key=lambda finding: order[finding.kind])
-    state: State = "Steps unknown" if training.unjudged(seen) else "Healthy"
+    # what this machine cannot ask is no fault of the cluster, and no sign of its health either
+    blind = any(item.laptop for item in seen.unseen)
+    state: State = "Steps unknown" if training.unjudged(seen) or blind else "Healthy"
     if any(finding.kind == "recovering" for finding in found):
         state = "Recovering"
     if any(finding.kind == "action-required" for finding in found):
         state = "Action required"
-    hidden = tuple(item.source for item in seen.unseen if item.refused)
+    hidden = tuple(item.source for item in seen.unseen if item.refused or item.laptop)
     return Verdict(state=state, findings=tuple(found), without=hidden)

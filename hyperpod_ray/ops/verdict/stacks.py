@@ -32,8 +32,8 @@ def unseen(seen: Snapshot) -> Iterator[Finding]:
             yield Finding(kind="note", what=f"{item.source}: not yours to see", why=item.why, subject=item.source)
             continue
         yield Finding(
-            kind="action-required",
-            what=f"{item.source} could not be asked",
+            kind="note" if item.laptop else "action-required",
+            what=f"{item.source} could not be asked{' from this machine' if item.laptop else ''}",
             why=item.why,
             next=item.next,
             subject=item.source,

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from hyperpod_ray.ops import output
+from hyperpod_ray.core.amounts import duration, span
 from hyperpod_ray.ops.change import durations
 from hyperpod_ray.ops.observe.snapshot import Hang, Job, RayJob, Run, Snapshot
 from hyperpod_ray.ops.verdict.finding import Finding, command, deploy
@@ -199,13 +199,14 @@ def parted(run: Run) -> bool:
 
 def _hangs(seen: Snapshot, job: Job, run: Run, age: float) -> Finding:
     mark, usually = ("part of a step", run.part_seconds) if parted(run) else ("step", run.step_seconds)
-    usual = f"usually one in {_seconds(usually)}" if usually else "its first steps"
+    usual = f"usually one in {span(usually)}" if usually else "its first steps"
     saved = ""
     if run.last_checkpoint_step is not None and run.step is not None:
-        saved = f"; its checkpoint of step {run.last_checkpoint_step} is {_age(run.checkpoint_age_seconds)} old"
+        old = duration(run.checkpoint_age_seconds or 0.0)
+        saved = f"; its checkpoint of step {run.last_checkpoint_step} is {old} old"
     return Finding(
         kind="action-required",
-        what=f"run '{run.name}' hangs: no {mark} for {_seconds(age)} after step {run.step}, {usual}{saved}",
+        what=f"run '{run.name}' hangs: no {mark} for {span(age)} after step {run.step}, {usual}{saved}",
         why=_said_by_hyperpod(seen, job, run) or run.last_error,
         since=run.at - timedelta(seconds=age),
         next=f"{_logs(seen, job)}; then {_stop(seen, job)}, and submit the same command again",
@@ -219,7 +220,7 @@ def _standing(seen: Snapshot, job: Job, run: Run, began: datetime | None) -> Fin
     if began is not None and run.at - began > limit:
         return Finding(
             kind="action-required",
-            what=f"{what}, for {output.duration((run.at - began).total_seconds())}",
+            what=f"{what}, for {duration((run.at - began).total_seconds())}",
             why=run.last_error,
             since=began,
             next=_logs(seen, job),
@@ -241,7 +242,7 @@ def _without_steps(seen: Snapshot, job: Job, run: Run, began: datetime | None) -
     if began is not None and run.at - began > FIRST_STEP:
         return Finding(
             kind="action-required",
-            what=f"{what} {output.duration((run.at - began).total_seconds())} ago",
+            what=f"{what} {duration((run.at - began).total_seconds())} ago",
             why=_said_by_hyperpod(seen, job, run) or run.last_error,
             since=began,
             next=_logs(seen, job),
@@ -273,8 +274,8 @@ def _slow(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
     if run.step_seconds and run.best_step_seconds and run.step_seconds > SLOW * run.best_step_seconds:
         yield Finding(
             kind="note",
-            what=f"run '{run.name}' is slow: a step takes {_seconds(run.step_seconds)}, and took "
-            f"{_seconds(run.best_step_seconds)} with as many ranks",
+            what=f"run '{run.name}' is slow: a step takes {span(run.step_seconds)}, and took "
+            f"{span(run.best_step_seconds)} with as many ranks",
             next=_show(seen, job),
             subject=run.name,
         )
@@ -291,20 +292,12 @@ def _late_checkpoint(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
     if age > max(LATE_CHECKPOINT * usual, LATE_CHECKPOINT_LEAST.total_seconds()):
         yield Finding(
             kind="action-required",
-            what=f"run '{run.name}' has saved no checkpoint for {_age(age)}, usually one in {_age(usual)}",
+            what=f"run '{run.name}' has saved no checkpoint for {duration(age)}, usually one in {duration(usual)}",
             why=run.last_error,
             since=run.last_checkpoint_at,
             next=_logs(seen, job),
             subject=run.name,
         )
-
-
-def _seconds(value: float | None) -> str:
-    return f"{value or 0:.2g} s" if (value or 0) < 10 else f"{value:.0f} s"
-
-
-def _age(value: float | None) -> str:
-    return output.duration(value or 0.0)
 
 
 # --- RayJobs ---------------------------------------------------------------------------------------------------------

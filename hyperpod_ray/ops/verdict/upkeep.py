@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from hyperpod_ray.ops import output
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops.observe.snapshot import Group, Snapshot
 from hyperpod_ray.ops.verdict.finding import Finding, command
 
@@ -34,7 +34,7 @@ def training_plans(seen: Snapshot) -> Iterator[Finding]:
             soon = left < PLAN_ENDS
             yield Finding(
                 kind="action-required" if soon else "note",
-                what=f"{what} ends in {output.duration(left.total_seconds())}; HyperPod then takes its nodes",
+                what=f"{what} ends in {duration(left.total_seconds())}; HyperPod then takes its nodes",
                 why="the run's last checkpoint stays",
                 expected_by=plan.end,
                 next=extend,

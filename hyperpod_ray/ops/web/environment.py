@@ -8,7 +8,7 @@ from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, spend
 from hyperpod_ray.ops.observe.node_rows import Row, joined
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
-from hyperpod_ray.ops.runs import record
+from hyperpod_ray.ops.runs.record import Record
 from hyperpod_ray.ops.status import counts
 from hyperpod_ray.ops.verdict import Verdict
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, RunLine, Tone, View
@@ -19,7 +19,6 @@ NO_RECORD = (
     "This job publishes no steps: it does not use the training library, or it has not begun. "
     "The picture needs what the library writes."
 )
-NEWEST = "Pictures show the newest events of a run that its cluster serves; what is older lies in the run's folder."
 ENDED = {"SUCCEEDED", "FAILED", "STOPPED", "done", "failed"}
 ENDED_SHOWN = 6
 HISTORY = 12
@@ -43,7 +42,6 @@ def view(
         tone=TONES[verdict.state],
         findings=verdict.findings,
         runs=tuple(_runs(plan, seen, prices)),
-        runs_note=NEWEST if any(run.events for run in seen.runs) else "",
         groups=tuple(_groups(seen)),
         nodes=tuple(_node(seen, row) for row in joined(seen)),
         events=tuple(_events(seen)),
@@ -62,13 +60,13 @@ def _runs(plan: CommonPlan, seen: Snapshot, prices: Prices | None) -> Iterator[R
     for run in seen.runs:
         job = jobs.get(run.job)
         published.add(run.job)
-        written = record.of(run)
+        written = run.record or Record(name=run.name, state=run.state)
         state = run.state if job is None or job.state == "RUNNING" else job.state
         lines.append(
             RunLine(
                 name=run.name, state=state, tone=_job_tone(state), record=written,
                 message=job.message if job and job.state == "FAILED" else "",
-                usd=None if prices is None else run_usd(plan, prices, written, now=seen.at.timestamp()),
+                usd=None if prices is None else run_usd(plan, prices, written),
                 usd_per_hour=run_usd_per_hour(plan, prices, ranks=run.world_size)
                 if prices and run.world_size else None,
             )

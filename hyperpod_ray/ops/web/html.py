@@ -67,8 +67,3 @@ def figures(shown: Iterable[tuple[str, str]]) -> str:
     """Names and values, as a row that wraps."""
     cells = "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in shown)
     return f'<dl class="figures">{cells}</dl>'
-
-
-def dollars(value: float | None) -> str:
-    """An amount in US dollars."""
-    return "unknown" if value is None else f"${value:,.2f}" if value < 1000 else f"${value:,.0f}"

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from html import escape
 
+from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.money.spend import Spend
 from hyperpod_ray.ops.verdict import Finding
 from hyperpod_ray.ops.web import training
-from hyperpod_ray.ops.web.html import SIGNS, command, digested, dollars, figures, state, table, when
+from hyperpod_ray.ops.web.html import SIGNS, command, digested, figures, state, table, when
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, Tone, View
 from hyperpod_ray.ops.web.watch import Latest
 
@@ -210,20 +210,22 @@ def _cost(view: View) -> str:
     shown = [
         ("so far", f"<strong>{mark}{dollars(spend.usd)}</strong>"),
         ("now", f"{mark}{dollars(spend.usd_per_hour)} an hour"),
-        ("GPUs", _gpus(spend)),
+        ("GPUs", escape(spend.at_work)),
     ]
-    useful = spend.usd_per_useful_gpu_hour()
+    useful = spend.usd_per_useful_gpu_hour
     if useful is not None:
-        shown.append(("an hour of a GPU that trains", f"{mark}{dollars(useful)}"))
+        shown.append(("a useful GPU-hour", f"{mark}{dollars(useful)}"))
     idle = "".join(
-        f'<p class="idle">{state("busy", "Idle")}: {one.gpus} GPUs of {len(one.nodes)} '
-        f"node{'' if len(one.nodes) == 1 else 's'} in group {escape(one.group)}, "
-        f"{dollars(one.usd_per_hour)} an hour: no Ray worker runs there. A spare node is idle on purpose.</p>"
+        f'<p class="idle">{state("busy", "Idle")}: {one.gpus} GPUs in group {escape(one.group)}, '
+        f"{dollars(one.usd_per_hour)} an hour"
+        + (f", {dollars(one.usd)} since {when(one.since)}" if one.since else "")
+        + f": {escape(one.why)} {len(one.nodes)} node{'' if len(one.nodes) == 1 else 's'}. "
+        "A spare node is idle on purpose.</p>"
         for one in spend.idle
     )
     rows = (
-        (escape(one.name), escape(one.what), _usd(one.usd_per_hour, one.estimate), f"{one.hours:,.1f}",
-         _usd(one.usd, one.estimate))
+        (escape(one.name), escape(one.what), dollars(one.usd_per_hour, mark="~" if one.estimate else ""),
+         f"{one.hours:,.1f}", dollars(one.usd, mark="~" if one.estimate else ""))
         for one in spend.items
     )  # fmt: skip
     lines = table("What is there now", ("Name", "What", ">$ per hour", ">Hours", ">$ this month"), rows)
@@ -236,16 +238,6 @@ def _cost(view: View) -> str:
         f"Nodes that are gone are not in it.{escape(unknown + missing)} Billed: "
         f"{command(f'hyperpod-ray cost {view.environment} --actual')}</p>{note}"
     )
-
-
-def _usd(value: float | None, estimate: bool) -> str:
-    return dollars(value) if value is None or not estimate else f"~{dollars(value)}"
-
-
-def _gpus(spend: Spend) -> str:
-    if spend.busy_gpus is None:
-        return f"{spend.gpus} there"
-    return f"{spend.busy_gpus} of {spend.gpus} train"
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

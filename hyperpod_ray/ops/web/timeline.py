@@ -135,9 +135,9 @@ def _svg(record: Record, axis: Axis, *, name: str, node_signs: Sequence[Sign]) -
 
 def summary(record: Record) -> str:
     """The picture in one sentence, for who does not see it."""
-    count = len(record.interruptions)
+    count = record.interrupted
     return (
-        f"Run {record.name}: {record.metric} and steps per second over time, {len(record.saves)} checkpoints, "
+        f"Run {record.name}: {record.metric} and steps per second over time, {record.saved} checkpoints, "
         f"{count} interruption{'' if count == 1 else 's'}; the table below lists them."
     )
 
@@ -179,7 +179,8 @@ def _numbers(record: Record, axis: Axis) -> list[tuple[str, float, float, bool]]
     found = []
     for group in groups:
         first, last = record.interruptions[group[0]], record.interruptions[group[-1]]
-        text = str(group[0] + 1) if len(group) == 1 else f"{group[0] + 1}–{group[-1] + 1}"
+        number = group[0] + record.first_number
+        text = str(number) if len(group) == 1 else f"{number}–{group[-1] + record.first_number}"
         end = axis.x(last.resumed_t) if last.resumed_t is not None else axis.last
         found.append((text, axis.x(first.stopped_t), end, last.resumed_t is None))
     return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from hyperpod_ray.ops import output
+from hyperpod_ray.core.amounts import dollars, duration, span
 from hyperpod_ray.ops.runs.record import Interruption, Record, Sign, moment
 from hyperpod_ray.ops.web import timeline
-from hyperpod_ray.ops.web.html import dollars, figures, state, table, when
+from hyperpod_ray.ops.web.html import figures, state, table, when
 from hyperpod_ray.ops.web.view import RunLine, View
 
 FAR_SECONDS = 400 * 86400
@@ -17,13 +17,12 @@ FAR_SECONDS = 400 * 86400
 
 def runs(view: View) -> str:
     """All runs."""
-    note = f'<p class="note">{escape(view.runs_note)}</p>' if view.runs_note else ""
     signs = [
         Sign(t=one.time.timestamp(), kind="node", text=f"{one.where}: {one.what}")
         for one in view.events
         if one.level == "Error" and one.time
     ]
-    return note + "".join(_run(one, view, signs) for one in view.runs)
+    return "".join(_run(one, view, signs) for one in view.runs)
 
 
 def _run(run: RunLine, view: View, signs: Sequence[Sign]) -> str:
@@ -45,7 +44,7 @@ def _run(run: RunLine, view: View, signs: Sequence[Sign]) -> str:
                 "Faults and recoveries",
                 (">No.", "Stopped", "What", ">No step for", ">Steps again", "Continued from"),
                 (_interruption(number, one, begin=begin, relative=view.relative)
-                 for number, one in enumerate(record.interruptions, 1)),
+                 for number, one in enumerate(record.interruptions, record.first_number)),
             )
         )  # fmt: skip
     return "".join([*parts, "</article>"])
@@ -90,6 +89,12 @@ def _of_record(record: Record, *, now: float) -> list[tuple[str, str]]:
         shown.append(("workers", f"{record.world:,}"))
     if record.goodput is not None:
         shown.append(("goodput", f"{100 * record.goodput:.1f} %"))
+        lost = [f"{share} {duration(spent)}" for share, spent in record.seconds.items() if spent >= 1]
+        shown.append(("its time", escape(", ".join(lost))))
+    if record.partial:
+        shown.append(
+            ("since the beginning", "its first events were not read: hyperpod-ray runs show reads all of them")
+        )
     ends = record.ends(now=now)
     if ends is not None and ends < now + FAR_SECONDS:
         shown.append(("ends at this rate", when(moment(ends), ago=False)))
@@ -108,7 +113,7 @@ def _troubles(record: Record) -> list[tuple[str, str]]:
 
 def _legend(record: Record, *, nodes: bool) -> str:
     keys = [
-        ("save", f"checkpoint complete ({len(record.saves)})"),
+        ("save", f"checkpoint complete ({record.saved})"),
         ("gap", "no step"),
         ("number", "interruption, see the table"),
         ("back", "training continues"),
@@ -137,7 +142,7 @@ def _interruption(number: int, one: Interruption, *, begin: float, relative: boo
     if one.resumed_t is None:
         lasted, source = state("bad", "until now"), ""
     else:
-        lasted = escape(output.duration(one.seconds or 0.0) if (one.seconds or 0) >= 10 else f"{one.seconds:.1f} s")
+        lasted = escape(span(one.seconds or 0.0))
         source = f"step {one.resumed_step:,}" if one.resumed_step is not None else ""
         source += {"memory": " in memory of the others", "checkpoint": " of a checkpoint"}.get(one.source, "")
     again = "" if one.resumed_t is None else f"{one.again:,}"

@@ -94,7 +94,6 @@ class View:
     tone: Tone
     findings: tuple[Finding, ...] = ()
     runs: tuple[RunLine, ...] = ()
-    runs_note: str = ""
     groups: tuple[GroupLine, ...] = ()
     nodes: tuple[NodeLine, ...] = ()
     events: tuple[Happening, ...] = ()

@@ -10,6 +10,7 @@ from hyperpod_ray.review.effects import guard, hang_rules, karpenter, raycluster
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Row
 from hyperpod_ray.review.kubernetes import Cluster, KubernetesObject, ObjectName, Release, pairs
+from hyperpod_ray_rules.quantity import number
 
 _CRD_FREE = {"hyperpod-helm-chart"}
 """Charts whose CRDs this stack's objects do not use."""
@@ -426,12 +427,5 @@ def _parts(before: Any, now: Any, path: str = "") -> list[str]:
     return [path or "all of it"]
 
 
-_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
 def _gib(quantity: Any) -> float:
-    text = str(quantity or 0)
-    for unit, factor in _UNITS.items():
-        if text.endswith(unit):
-            return float(text.removesuffix(unit)) * factor / 2**30
-    return float(text) / 2**30
+    return float(number(quantity or 0) / 2**30)

@@ -1,6 +1,6 @@
 """Rights that something running loses, and write rights on the scripts that every node runs as root.
 
-Rights that are given are remarks (`review/security/iam.py`). Rights that are taken end work: a job that reads or writes is
+Rights that are given are remarks (`security/iam.py`). Rights that are taken end work: a job that reads or writes is
 refused from then on, whatever it was doing.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.review.money import Line, Money
 from hyperpod_ray.review.review import EnvironmentReview
 from hyperpod_ray.review.schedule import Schedule
@@ -11,10 +12,13 @@ def change(line: Line) -> str:
     """`12.30 → 24.60 (+12.30)`, with `~` where it is an estimate, or what is unknown; of autoscaling a range."""
     most = [_most(usd, top) for usd, top in ((line.before_usd, line.before_most), (line.after_usd, line.after_most))]
     if any(most):
-        sides = [text or _dollars(usd, "") for text, usd in zip(most, (line.before_usd, line.after_usd), strict=True)]
+        sides = [
+            text or dollars(usd, sign="") for text, usd in zip(most, (line.before_usd, line.after_usd), strict=True)
+        ]
         return " → ".join(sides)
     mark = "~" if line.estimate else ""
-    text = " → ".join((_dollars(line.before_usd, mark), _dollars(line.after_usd, mark)))
+    pair = (dollars(line.before_usd, mark=mark, sign=""), dollars(line.after_usd, mark=mark, sign=""))
+    text = " → ".join(pair)
     return text if line.difference is None else f"{text} ({line.difference:+,.2f})"
 
 
@@ -27,8 +31,10 @@ def _most(usd: float | None, most: float | None) -> str:
     return f"{usd:,.2f} to {most:,.2f}" if most > usd else ""
 
 
-def _dollars(usd: float | None, mark: str) -> str:
-    return "unknown" if usd is None else f"{mark if usd else ''}{usd:,.2f}"
+def _sides(paid: Money) -> str:
+    """Before and after."""
+    mark = "~" if paid.estimated else ""
+    return " → ".join(dollars(usd, mark=mark, sign="") for usd in (paid.before, paid.after))
 
 
 def price_note(paid: Money) -> str:
@@ -40,8 +46,7 @@ def price_note(paid: Money) -> str:
             "credentials."
         )
     dates = ", ".join(str(day) for day in paid.dates)
-    mark = "~" if paid.estimated else ""
-    sums = f"{_dollars(paid.before, mark)} → {_dollars(paid.after, mark)} $ per hour"
+    sums = f"{_sides(paid)} $ per hour"
     text = f"On-demand in {paid.region}, prices read {dates}: {sums}"
     unknown = f", without {', '.join(paid.unknown)}, whose price is unknown" if paid.unknown else ""
     return f"{text}{unknown}.{_estimates(paid)} Not counted: {', '.join(paid.not_counted)}."
@@ -51,11 +56,7 @@ def sums(paid: Money) -> str:
     """Dollars per hour before and after, in one line."""
     if len(paid.unknown) == len(paid.lines):
         return "unknown: no price is on file"
-    mark = "~" if paid.estimated else ""
-    text = (
-        f"{_dollars(paid.before, mark)} → {_dollars(paid.after, mark)} $ per hour ({paid.after - paid.before:+,.2f}); "
-        + _month(paid)
-    )
+    text = f"{_sides(paid)} $ per hour ({paid.after - paid.before:+,.2f}); {_month(paid)}"
     return text + (f", without {', '.join(paid.unknown)}: price unknown" if paid.unknown else "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.quantity import number
+from hyperpod_ray_rules.quantity import number
 
 Json = dict[str, Any]
 

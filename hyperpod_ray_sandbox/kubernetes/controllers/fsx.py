@@ -14,12 +14,12 @@ import asyncio
 from typing import Any
 
 from hyperpod_ray_rules import names
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.aws.client import Client, ControlError
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.aws import Aws, AwsError
 from hyperpod_ray_sandbox.kubernetes.controllers.common import event, node_ready, remove
 from hyperpod_ray_sandbox.kubernetes.controllers.volumes import PROVISIONED_BY
-from hyperpod_ray_sandbox.kubernetes.quantity import number
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 
 Json = dict[str, Any]

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from hyperpod_ray_rules import kuberay, names
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.admission.amounts import written
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers import raypods
@@ -31,7 +32,6 @@ from hyperpod_ray_sandbox.kubernetes.controllers.common import (
     set_status,
 )
 from hyperpod_ray_sandbox.kubernetes.controllers.rayjob import RayJobs
-from hyperpod_ray_sandbox.kubernetes.quantity import number
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.times import now

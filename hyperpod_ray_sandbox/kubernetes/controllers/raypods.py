@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from hyperpod_ray_rules import names
-from hyperpod_ray_sandbox.kubernetes.quantity import number
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.store import copy
 
 Json = dict[str, Any]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.common import alive, condition, event, set_status
-from hyperpod_ray_sandbox.kubernetes.quantity import number
 from hyperpod_ray_sandbox.kubernetes.selectors import matches, node_term
 
 Json = dict[str, Any]

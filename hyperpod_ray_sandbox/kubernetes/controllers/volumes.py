@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.common import set_status
-from hyperpod_ray_sandbox.kubernetes.quantity import number
 from hyperpod_ray_sandbox.kubernetes.selectors import matches
 
 Json = dict[str, Any]

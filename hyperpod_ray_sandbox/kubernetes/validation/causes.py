@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.quantity import number
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.status import Cause
 
 PORTS = "must be between 1 and 65535, inclusive"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.quantity import number
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.validation import names, quantities
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.workloads import share

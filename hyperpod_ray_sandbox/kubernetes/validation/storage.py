@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.quantity import number
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import node_selector

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from hyperpod_ray_sandbox.rehearsal.events import Event
 from hyperpod_ray_sandbox.rehearsal.report import FaultReport, RunReport
+from hyperpod_ray_training.history import Event
 
 SCHEMA_VERSION = 1
 BEFORE_S = {

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hyperpod_ray.core import names
-from hyperpod_ray_sandbox.rehearsal.events import Event, Tail
 from hyperpod_ray_sandbox.rehearsal.job import DRIVER, Job, Undisturbed
 from hyperpod_ray_sandbox.rehearsal.options import OUT, PROJECT
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
@@ -34,6 +33,7 @@ from hyperpod_ray_sandbox.rehearsal.slurm.figures import (
 )
 from hyperpod_ray_sandbox.rehearsal.slurm.install import found, require
 from hyperpod_ray_sandbox.rehearsal.slurm.replacement import Replacement
+from hyperpod_ray_training.history import Event, Tail
 
 FAULTS = ("process", "node", "controller", "batch-host", "spare")
 LAUNCHERS = {"torchrun": "jobs/slurm/train.sbatch", "ray": "jobs/slurm/ray.sbatch"}

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from hyperpod_ray.cli import local
 from hyperpod_ray.cli.main import main
-from hyperpod_ray_sandbox.rehearsal.events import Event
 from hyperpod_ray_sandbox.rehearsal.options import PROJECT
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.report import FaultReport, RunReport
@@ -28,6 +27,7 @@ from hyperpod_ray_sandbox.rehearsal.slurm.figures import (
     warm_spares,
 )
 from hyperpod_ray_sandbox.rehearsal.slurm.rehearse import FAULTS, FAULTS_OF, LAUNCHERS, Options
+from hyperpod_ray_training.history import Event
 
 FAULT = FaultReport(
     fault="node", run="r", target="n2", t=1.0, step=14, detected_after_s=1.0, detected_by="x", resumed_after_s=20.0,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray_sandbox.rehearsal.events import Event
 from hyperpod_ray_sandbox.rehearsal.options import PROJECT
 from hyperpod_ray_sandbox.rehearsal.slurm import rehearse
 from hyperpod_ray_sandbox.rehearsal.slurm.conf import Layout
 from hyperpod_ray_sandbox.rehearsal.slurm.rehearse import KINDS, REPAIRED, REQUEUED, SPARED, Kind, Options, Scene
+from hyperpod_ray_training.history import Event
 
 LAYOUT = {"host": "h", "user": "u", "controller_port": 1, "node_ports": (2, 3, 4, 5)}
 

@@ -1,0 +1,1 @@
+../../../hyperpod_ray_training/history.py
