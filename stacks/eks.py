@@ -15,6 +15,7 @@ from hyperpod_ray.constructs.lifecycle import LifecycleScripts
 from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.storage import FsxCsiRole
 from hyperpod_ray.core import needs
+from hyperpod_ray.core import project as places
 from hyperpod_ray.core.model import DynamicStorage, ExistingEks
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import user_groups
@@ -76,7 +77,7 @@ class EksStack(EnvironmentStack):
             self,
             "Lifecycle",
             bucket_name=plan.lifecycle_bucket_name,
-            folder=project / "lifecycle",
+            folder=places.file(project, places.LIFECYCLE),
             efa_file_system=plan.efa_storage,
         )
         # by name: the control plane does not wait for the image's stack

@@ -13,6 +13,7 @@ from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.slurm_role import SlurmExecutionRole
 from hyperpod_ray.constructs.storage import LustreFileSystem
 from hyperpod_ray.core import names, needs
+from hyperpod_ray.core import project as places
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.stacks import watch
 from hyperpod_ray.stacks.base import EnvironmentStack
@@ -38,7 +39,7 @@ class SlurmStack(EnvironmentStack):
         if plan.script is not None:
             folder, script = plan.script
             scripts = LifecycleScripts(
-                self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / folder
+                self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=places.file(project, folder)
             )
         database = settings.accounting_database
         repository = None

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from hyperpod_ray.charts.errors import ChartError
 from hyperpod_ray.core.errors import in_three_parts
+from hyperpod_ray.core.images import archives, broken_lock, conflict
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, Field(pattern=r"^(https|file)://\S+$|^http://(127\.0\.0\.1|localhost)[:/]\S*$")]
@@ -150,10 +151,16 @@ class Lock:
     charts: dict[str, LockedChart]
 
     @classmethod
-    def read(cls, path: Path) -> Lock:
-        """Read a lock file. ChartError with every problem, each with its place, when it is not good."""
+    def read(cls, path: Path, *, project: Path | None = None) -> Lock:
+        """Read a lock file. ChartError with every problem, each with its place, when it is not good.
+
+        Args:
+            path: The lock file.
+            project: The user's project, for a lock file that the product ships. Default: that of the current folder.
+        """
         try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            raw = yaml.safe_load(text)
             content = _File.model_validate(raw if raw is not None else {})
         except OSError as error:
             raise ChartError(
@@ -162,13 +169,15 @@ class Lock:
                 fix="correct the path or its permissions",
             ) from error
         except yaml.YAMLError as error:
+            if conflict(text):
+                raise ChartError.of(broken_lock(path, text, "")) from error
             raise ChartError(
                 f"{path}: not YAML: {' '.join(str(error).split())}", expected="a lock file", fix="correct the line"
             ) from error
         except ValidationError as error:
             lines = [_problem(path, item) for item in error.errors()]
             raise ChartError.together(lines) from error
-        out = path.parent / content.folder
+        out = archives(path, content.folder, project=project)
         made = {
             key: LockedChart(
                 key=key,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hyperpod_ray.cli.options import Out, Output, command, current, folder, names
+from hyperpod_ray.cli.options import Out, Output, command, current, folder, names, project_folder
 from hyperpod_ray.core.names import PROGRAM
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
@@ -132,7 +132,6 @@ def _plans(made: Review, *, revision: str = "") -> Iterator[CommonPlan]:
     import tempfile
 
     from hyperpod_ray import core
-    from hyperpod_ray.core import project
     from hyperpod_ray.review.worktrees import environment_files
 
     names_ = [one.name for one in made.environments]
@@ -140,7 +139,7 @@ def _plans(made: Review, *, revision: str = "") -> Iterator[CommonPlan]:
         there = folder()
         if revision:
             there = Path(scratch)
-            for name, text in environment_files(project.SOURCE, revision, names_).items():
+            for name, text in environment_files(project_folder(), revision, names_, folder=folder()).items():
                 (there / f"{name}.yaml").write_text(text, encoding="utf-8")
         for name in names_:
             try:
@@ -150,7 +149,6 @@ def _plans(made: Review, *, revision: str = "") -> Iterator[CommonPlan]:
 
 
 def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None, head_assembly: Path | None) -> Review:
-    from hyperpod_ray.core import project
     from hyperpod_ray.review.review import review as compare
     from hyperpod_ray.review.training import add_outlook
     from hyperpod_ray.review.worktrees import assemblies
@@ -169,13 +167,6 @@ def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None
             fix=f"{PROGRAM} review --base origin/main",
             code=BAD_USE,
         )
-    if not project.is_checkout():
-        raise OpsError(
-            "review --base: no checkout of the project with `make setup`",
-            expected="one: both revisions are synthesized",
-            fix=f"{PROGRAM} review --base-assembly FOLDER --head-assembly FOLDER",
-            code=BAD_USE,
-        )
-    with assemblies(base, head or None, project=project.SOURCE, environment=env) as sides:
+    with assemblies(base, head or None, project=project_folder(), folder=folder(), environment=env) as sides:
         made = compare(sides.base, sides.head, only=env, base_name=base, head_name=head or "working tree", sides=sides)
         return add_outlook(made, _plans(made, revision=head))

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from hyperpod_ray.core.project import SOURCE
+from hyperpod_ray.core import project as places
+from hyperpod_ray.core.errors import ProjectError
 
 _ECR = re.compile(r"^(\d{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.(amazonaws\.com(?:\.cn)?)$")
 
@@ -81,23 +82,81 @@ class ChartImage:
         return {"component": self.component, "condition": self.condition, **shown, "levers": dict(self.levers)}
 
 
+def archives(lock: Path, folder: str, *, project: Path | None = None) -> Path:
+    """Where the packaged charts of a lock file are: in its `folder`, beside it.
+
+    Those of a lock file that the product ships are in the cache of the user's project. In the product's own checkout
+    they are in the checkout.
+
+    Args:
+        lock: The lock file.
+        folder: Its `folder`.
+        project: The user's project. Default: that of the current folder.
+    """
+    owner = places.owner(lock)
+    if owner is None:
+        return lock.parent / folder
+    if places.ships(project or places.root()):
+        return (places.PACKAGE.parent if owner == places.PACKAGE else lock.parent) / folder
+    return places.cache("charts", project=project) / owner.name / folder
+
+
 def contents_file(lock: Path) -> Path:
     """The record that belongs to a lock file: `charts.lock.yaml` has `charts.contents.yaml`."""
     return lock.with_name(lock.name.removesuffix(".lock.yaml").removesuffix(".yaml") + ".contents.yaml")
 
 
+class LockFileError(ProjectError):
+    """A lock file that is no YAML; the command exits with code 2."""
+
+
+def read_lock(path: Path) -> dict[str, Any]:
+    """The content of a lock file, or of the record beside one; empty where there is none.
+
+    Raises:
+        LockFileError: it cannot be read, such as after a merge that left conflict markers in it.
+    """
+    try:
+        state = path.stat()
+    except OSError:
+        return {}
+    return _parsed(path, state.st_mtime_ns, state.st_size)
+
+
 @functools.cache
-def _contents(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.is_file() else {}
+def _parsed(path: Path, _changed_ns: int, _size: int) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    try:
+        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  (safe loaders, both)
+    except yaml.YAMLError as error:
+        raise broken_lock(path, text, " ".join(str(error).split())) from error
+    return data if isinstance(data, dict) else {}
 
 
-def chart_images(lock_file: str, chart: str) -> tuple[ChartImage, ...]:
+def broken_lock(path: Path, text: str, why: str) -> LockFileError:
+    """What is wrong with a lock file that cannot be parsed."""
+    if line := conflict(text):
+        return LockFileError(
+            f"{path}:{line}: conflict markers of a merge",
+            expected="a lock file",
+            fix=f"take one side (git checkout --ours or --theirs {path.name}), or resolve the conflict by hand",
+        )
+    return LockFileError(f"{path}: {why}", expected="a lock file", fix="write it with its tool once more")
+
+
+def conflict(text: str) -> int:
+    """Line of the first conflict marker that a merge left; 0 where there is none."""
+    marks = ("<<<<<<< ", ">>>>>>> ")
+    return next((number for number, line in enumerate(text.splitlines(), 1) if line.startswith(marks)), 0)
+
+
+def chart_images(lock_file: str, chart: str, *, project: Path | None = None) -> tuple[ChartImage, ...]:
     """Images of a locked chart, by the record beside its lock; none where there is no record."""
-    entry = _contents(contents_file(SOURCE / lock_file)).get(chart) or {}
+    entry = read_lock(contents_file(places.file(project, lock_file))).get(chart) or {}
     return tuple(ChartImage(**image) for image in entry.get("images", []))
 
 
-def chart_values(lock_file: str, chart: str) -> tuple[str, ...]:
+def chart_values(lock_file: str, chart: str, *, project: Path | None = None) -> tuple[str, ...]:
     """Paths of the values that a locked chart knows, likewise."""
-    entry = _contents(contents_file(SOURCE / lock_file)).get(chart) or {}
+    entry = read_lock(contents_file(places.file(project, lock_file))).get(chart) or {}
     return tuple(entry.get("values", []))

@@ -16,7 +16,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = ("environments", "hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "k8s")
-FILES = ("app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "images.lock.yaml")
+FILES = ("app.py", "cdk.json")
 NOBODY = 65534
 START = "import os, sys; sys.path += filter(None, [os.environ.get('PACKAGES')]); "
 START += "from hyperpod_ray.cli.main import script; script()"

@@ -176,7 +176,7 @@ def test_what_is_not_recorded_is_named_before_anything_is_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One message for all of it, `make pin` first; nothing is synthesized, and AWS is not called."""
-    monkeypatch.setattr(needs, "image_lock", dict)
+    monkeypatch.setattr(needs, "image_lock", lambda *_: {})
     monkeypatch.setattr(deploy, "assembly", lambda *_, **__: pytest.fail("synthesized"))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert main(["deploy", "prod"]) == CONDITION_FALSE

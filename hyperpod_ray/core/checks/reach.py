@@ -22,7 +22,7 @@ def images_are_reachable(plan: Plan, _repository: Repository) -> Iterator[Findin
     if not plan.settings.network.closed:
         return
     helm = plan.settings.helm
-    if not any(chart_images(helm.lock_file, chart) for chart in names.CHARTS):
+    if not any(chart_images(helm.lock_file, chart, project=plan.project) for chart in names.CHARTS):
         yield error(
             "helm",
             "lock_file",

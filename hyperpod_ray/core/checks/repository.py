@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
-from hyperpod_ray.core import names
+from hyperpod_ray.core import names, project
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, meant, rule
+from hyperpod_ray.core.images import LockFileError, read_lock
 from hyperpod_ray.core.plan import Plan
 
 
@@ -80,7 +79,7 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
     helm = plan.settings.helm
     if repository.root is None or ".." in helm.lock_file.split("/"):
         return
-    lock = repository.root / helm.lock_file
+    lock = project.file(repository.root, helm.lock_file)
     if not lock.is_file():
         near = [str(path.relative_to(repository.root)) for path in repository.root.glob("*.lock.yaml")]
         yield error(
@@ -92,10 +91,12 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
         )
         return
     try:
-        content = yaml.safe_load(lock.read_text(encoding="utf-8"))
-        charts = content["charts"]
+        charts = read_lock(lock)["charts"]
         locked = {key: str(charts[key]["version"]) for key in names.CHARTS if key in charts}
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+    except LockFileError as flaw:
+        yield error("helm", "lock_file", what=flaw.what, expected=flaw.expected, fix=flaw.fix)
+        return
+    except (OSError, ValueError, KeyError, TypeError):
         yield error(
             "helm",
             "lock_file",

@@ -16,16 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from hyperpod_ray.core import plan_names, project
+from hyperpod_ray.core import plan_names
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.change import protection
+from hyperpod_ray.ops.change import cdk, protection
 from hyperpod_ray.ops.change.progress import COMPLETE, Expected, Watch, busy, interrupted
 from hyperpod_ray.ops.errors import ERROR, OK, OpsError
 from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.observe.snapshot import Stack
 from hyperpod_ray.ops.reach.clients import AnyTarget
 
-CDK = project.SOURCE / "node_modules" / ".bin" / "cdk"
 CONCURRENCY = 4
 """Stacks at once: as many as ever wait for nothing but each other's start."""
 RUNS = 3
@@ -57,8 +56,7 @@ def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float =
         OpsError: The review stops it; a stack failed, with its resource's own message; a stack is not in a finished
             state.
     """
-    if not CDK.exists():
-        raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix="make setup")
+    cdk.program(cdk.folder(target.folder))
     started = output.now()
     try:
         for _ in range(RUNS):
@@ -107,14 +105,15 @@ def _wait(target: AnyTarget, *, poll: float) -> list[Stack]:
 
 def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Sequence[Stack], poll: float) -> int:
     """Run the CLI; its messages and every change of a stack's state go to stderr. Returns its exit code."""
-    command = [str(CDK), "deploy", f"{target.name}/*", "--require-approval", "never"]
+    top = cdk.folder(target.folder)
+    command = [str(cdk.program(top)), "deploy", f"{target.name}/*", "--require-approval", "never"]
     command += ["--concurrency", str(CONCURRENCY), "--progress", "events", "--app", str(assembly.resolve())]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     output.log(f"deploying {target.name} with the cdk CLI, {CONCURRENCY} stacks at once")
     # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
         command,
-        cwd=project.SOURCE,
+        cwd=top,
         env={**os.environ, "PATH": path},
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr.fileno() if _has_descriptor() else subprocess.DEVNULL,

@@ -17,7 +17,7 @@ from pathlib import Path
 from hyperpod_ray.core import names, plan_names, project
 from hyperpod_ray.core.evidence import absent, code
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.change import inventory, protection
+from hyperpod_ray.ops.change import cdk, inventory, protection
 from hyperpod_ray.ops.change.durations import FILE_SYSTEM_DELETION
 from hyperpod_ray.ops.change.inventory import Inventory
 from hyperpod_ray.ops.change.progress import interrupted
@@ -26,7 +26,6 @@ from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, Target
 
-CDK = project.SOURCE / "node_modules" / ".bin" / "cdk"
 POLL_SECONDS = 10.0
 DRAIN_SECONDS = 900
 """Ray's pods get their grace period; nodes that are gone keep theirs forever (`nodes free`)."""
@@ -262,23 +261,18 @@ def _destroy(target: AnyTarget, *, app: str) -> None:
     stacks = [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
     if not any(stack.status for stack in stacks):
         return
-    if not CDK.exists():
-        raise OpsError(
-            "the cdk CLI is not installed",
-            expected="node_modules/.bin/cdk",
-            fix=f"make setup, then hyperpod-ray teardown {target.name}",
-        )
-    command = [str(CDK), "destroy", f"{target.name}/*", "--force"]
+    top = cdk.folder(target.folder)
+    command = [str(cdk.program(top)), "destroy", f"{target.name}/*", "--force"]
     if app:
         command += ["--app", str(Path(app).resolve())]
     else:
         command += ["--app", f"{shlex.quote(sys.executable)} app.py", "-c", f"env={target.name}"]
-        command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
+        command += ["-c", f"environments={(target.folder or project.environments() or top).resolve()}"]
     output.log(f"running {' '.join(['cdk', *command[1:]])}")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
-        command, cwd=project.SOURCE, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        command, cwd=top, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None  # noqa: S101

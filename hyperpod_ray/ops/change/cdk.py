@@ -1,0 +1,41 @@
+"""The cdk CLI of the user's project, which its `package.json` pins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hyperpod_ray.core import project
+from hyperpod_ray.ops.errors import BAD_USE, OpsError
+
+
+def folder(environments: Path | None = None) -> Path:
+    """The user's project.
+
+    Args:
+        environments: Folder of environment files. Default: that of the current folder.
+
+    Raises:
+        OpsError: there is none.
+    """
+    top = project.root(environments or project.environments())
+    if top is None:
+        raise OpsError(
+            f"no {project.CONFIGURATION} in {environments or Path.cwd()} and the folders above it",
+            expected="a project, which this command works with",
+            fix="change to the project's folder, or make one: hyperpod-ray init FOLDER",
+            code=BAD_USE,
+        )
+    return top
+
+
+def program(top: Path) -> Path:
+    """The cdk CLI that is installed in a project.
+
+    Raises:
+        OpsError: it is not installed.
+    """
+    installed = top / "node_modules" / ".bin" / "cdk"
+    if not installed.exists():
+        fix = "make setup" if project.ships(top) else f"npm ci, in {top}"
+        raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix=fix)
+    return installed
