@@ -21,6 +21,7 @@ from hyperpod_ray.cli import (
     deploy,
     environments,
     image,
+    init,
     local,
     manifests,
     nodes,
@@ -47,8 +48,8 @@ EXIT_CODES = (
 )
 
 COMMANDS = (
-    "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect", "submit",
-    "runs", "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo", "completion",
+    "init", "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect",
+    "submit", "runs", "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo", "completion",
 )  # fmt: skip
 """The commands in the order in which an environment needs them, as help shows them."""
 
@@ -71,7 +72,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Ray training on Amazon SageMaker HyperPod: check, deploy, operate and rehearse environments.",
-    epilog=epilog(["env new staging", "local deploy staging", "deploy staging", "status staging"])
+    epilog=epilog(["init my-platform", "env new staging", "local deploy staging", "deploy staging", "status staging"])
     + "\n\n\b\nExit codes:\n"
     + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES),
 )
@@ -108,6 +109,7 @@ def _common(
     current.tunnel = tunnel
 
 
+init.register(app)
 app.add_typer(environments.app, name="env")
 operate.register(app)
 submit.register(app)
@@ -193,6 +195,14 @@ EXTRAS = {
 """Packages that the light installation lacks, by what they are for."""
 
 
+INSTALL = {
+    "deploy": "pip install 'hyperpod-ray[deploy]'",
+    "local": "pip install hyperpod-ray-sandbox",
+    "plan": "pip install 'hyperpod-ray[plan]'",
+}
+"""What brings each of them."""
+
+
 def extra_of(error: ModuleNotFoundError) -> OpsError | None:
     """What to install for a command of which a package is missing; None for a package of no extra."""
     package = (error.name or "").partition(".")[0]
@@ -201,7 +211,7 @@ def extra_of(error: ModuleNotFoundError) -> OpsError | None:
             return OpsError(
                 f"no package {package}: this command needs the part [{extra}] of {PROGRAM}",
                 expected="an installation with it",
-                fix="run it from a checkout of the project after `make setup`",
+                fix=INSTALL[extra],
                 code=BAD_USE,
             )
     return None
