@@ -35,17 +35,18 @@ class SlurmStack(EnvironmentStack):
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster on Slurm")
         settings = plan.settings.hyperpod
+        self.scripts: LifecycleScripts | None = None
         scripts, script = None, ""
         if plan.script is not None:
             folder, script = plan.script
-            scripts = LifecycleScripts(
+            scripts = self.scripts = LifecycleScripts(
                 self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=places.file(project, folder)
             )
         database = settings.accounting_database
         repository = None
         if plan.built_image is not None:
             repository = ecr.Repository.from_repository_name(self, "Repository", plan.image_repository)
-        execution = SlurmExecutionRole(
+        execution = self.execution = SlurmExecutionRole(
             self,
             "Execution",
             vpc_id=network.vpc.vpc_id,
@@ -75,8 +76,8 @@ class SlurmStack(EnvironmentStack):
         nodes.node.add_dependency(execution)
         if scripts is not None:
             nodes.node.add_dependency(scripts.upload)
-        found = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system)
-        watch.overview(self, plan, found, file_system=file_system)
+        self.health = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system)
+        watch.overview(self, plan, self.health, file_system=file_system)
 
 
 def _mount(plan: SlurmPlan, made: LustreFileSystem | None) -> LustreMount | None:

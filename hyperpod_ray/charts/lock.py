@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from hyperpod_ray.charts.errors import ChartError
 from hyperpod_ray.core.errors import in_three_parts
-from hyperpod_ray.core.images import archives, broken_lock, conflict
+from hyperpod_ray.core.images import RESOLVE, archives, conflict
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, Field(pattern=r"^(https|file)://\S+$|^http://(127\.0\.0\.1|localhost)[:/]\S*$")]
@@ -169,8 +169,10 @@ class Lock:
                 fix="correct the path or its permissions",
             ) from error
         except yaml.YAMLError as error:
-            if conflict(text):
-                raise ChartError.of(broken_lock(path, text, "")) from error
+            if line := conflict(text):
+                raise ChartError(
+                    f"{path}:{line}: conflict markers of a merge", expected="a lock file", fix=RESOLVE
+                ) from error
             raise ChartError(
                 f"{path}: not YAML: {' '.join(str(error).split())}", expected="a lock file", fix="correct the line"
             ) from error

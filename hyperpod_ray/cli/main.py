@@ -49,7 +49,8 @@ EXIT_CODES = (
 
 COMMANDS = (
     "init", "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect",
-    "submit", "runs", "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo", "completion",
+    "submit", "runs", "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo",
+    "completion",
 )  # fmt: skip
 """The commands in the order in which an environment needs them, as help shows them."""
 

@@ -104,7 +104,6 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
     from hyperpod_ray.cli.deploy_review import deployed_stacks, read, with_upkeep
     from hyperpod_ray.cli.options import any_target
     from hyperpod_ray.cli.synthesis import assembly
-    from hyperpod_ray.core import plan_names
     from hyperpod_ray.ops.observe import gather
     from hyperpod_ray.review.deployed import deployed
     from hyperpod_ray.review.review import review_deploy
@@ -119,9 +118,9 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
         )
     chosen = any_target(env)
     chosen.aws.require_account()
-    stacks = [gather.stack(chosen, name) for name in plan_names.stack_names(chosen.plan)]
     with assembly(env, given=head) as folder:
         after = read(folder, env)
+        stacks = gather.stacks(chosen, also=[stack.name for stack in after.stacks.values()])
         before = deployed(after, deployed_stacks(chosen, stacks))
         made = review_deploy(before, after, base_name="deployed", head_name="this checkout")
         return with_upkeep(add_outlook(made, [chosen.plan]), chosen)

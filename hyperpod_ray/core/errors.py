@@ -38,11 +38,6 @@ class ProjectError(Exception):
         self.what, self.expected, self.fix = what, expected, fix
 
     @classmethod
-    def of(cls, other: ProjectError) -> Self:
-        """The same message as an error of this kind."""
-        return cls(other.what, expected=other.expected, fix=other.fix)
-
-    @classmethod
     def together(cls, messages: Iterable[str]) -> Self:
         """Several messages, each in the form already, one a line."""
         return cls("\n".join(messages), expected="", fix="")

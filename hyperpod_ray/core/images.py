@@ -106,6 +106,9 @@ def contents_file(lock: Path) -> Path:
     return lock.with_name(lock.name.removesuffix(".lock.yaml").removesuffix(".yaml") + ".contents.yaml")
 
 
+RESOLVE = "resolve the conflict, for example with git checkout --ours or --theirs, then run the command again"
+
+
 class LockFileError(ProjectError):
     """A lock file that is no YAML; the command exits with code 2."""
 
@@ -129,19 +132,14 @@ def _parsed(path: Path, _changed_ns: int, _size: int) -> dict[str, Any]:
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  (safe loaders, both)
     except yaml.YAMLError as error:
-        raise broken_lock(path, text, " ".join(str(error).split())) from error
+        if line := conflict(text):
+            raise LockFileError(
+                f"{path}:{line}: conflict markers of a merge", expected="a lock file", fix=RESOLVE
+            ) from error
+        raise LockFileError(
+            f"{path}: {' '.join(str(error).split())}", expected="a lock file", fix="write it with its tool once more"
+        ) from error
     return data if isinstance(data, dict) else {}
-
-
-def broken_lock(path: Path, text: str, why: str) -> LockFileError:
-    """What is wrong with a lock file that cannot be parsed."""
-    if line := conflict(text):
-        return LockFileError(
-            f"{path}:{line}: conflict markers of a merge",
-            expected="a lock file",
-            fix=f"take one side (git checkout --ours or --theirs {path.name}), or resolve the conflict by hand",
-        )
-    return LockFileError(f"{path}: {why}", expected="a lock file", fix="write it with its tool once more")
 
 
 def conflict(text: str) -> int:

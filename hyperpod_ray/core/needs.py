@@ -145,7 +145,9 @@ def without_digest(plan: CommonPlan) -> dict[str, str]:
     image = plan.built_image
     built = default_image(image.folder, image.set) if image and not image.base else None
     if built is not None and not built.digest and not base_digest(built.base, plan.project):
-        found[built.base] = "hyperpod_ray/image/versions.yaml" if places.ships(plan.project) else IMAGE_LOCK
+        found[built.base] = (
+            IMAGE_LOCK if plan.project and not places.ships(plan.project) else "hyperpod_ray/image/versions.yaml"
+        )
     return found
 
 

@@ -109,8 +109,10 @@ def _shipped(name: str) -> Path | None:
     if name in LOCKS:
         return PACKAGE / "locks" / name
     first, _, rest = name.partition("/")
-    if name == LIFECYCLE or first == PACKAGE.name:
-        return PACKAGE / (rest or LIFECYCLE)
+    if first == LIFECYCLE:
+        return PACKAGE / name
+    if first == PACKAGE.name:
+        return PACKAGE / rest
     if first not in DISTRIBUTIONS:
         return None
     spec = importlib.util.find_spec(first)

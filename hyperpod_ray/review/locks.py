@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from hyperpod_ray.core.images import conflict
+from hyperpod_ray.core.images import RESOLVE, conflict
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.findings import Effect, Row
 
@@ -67,7 +67,7 @@ def read(folder: Path) -> Locks:
             raise ReviewError(
                 f"{path.relative_to(folder)}:{line}: conflict markers of a merge",
                 expected="a lock file",
-                fix="resolve the conflict, then run the review again",
+                fix=RESOLVE,
             )
         try:
             found[name] = dict(_pins(name, text))

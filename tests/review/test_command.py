@@ -11,14 +11,12 @@ import pytest
 import yaml
 
 from hyperpod_ray.cli.main import main as cli
-from hyperpod_ray.core import project
 from hyperpod_ray.planner.data import node_durations
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.report.markdown import LIMIT, MARKER, render
 from hyperpod_ray.review.review import review
 from hyperpod_ray.review.worktrees import assemblies
 from tests.core.environment_files import changed
-from tests.review.scenario import PROJECT
 from tests.review.small import resources, write
 
 
@@ -266,15 +264,12 @@ def test_the_run_is_that_of_the_reviewed_revision(
 ) -> None:
     """Of the head where one is given, though the working tree has another run; else of the working tree."""
     node_durations()  # of this project, not of that repository
-    monkeypatch.setattr(project, "SOURCE", repository)
-    monkeypatch.setattr(project, "is_checkout", lambda: True)
+    (repository / "cdk.json").write_text("{}")
     file = repository / "environments" / "x.yaml"
     (repository / "environments" / "y.yaml").unlink()
     (repository / "app.py").write_text(LUSTRE_APP)
     (repository / "image").mkdir()
     (repository / "image" / "Dockerfile").write_text("FROM scratch")
-    for name in ("charts.lock.yaml", "charts.contents.yaml", "images.lock.yaml"):
-        (repository / name).write_bytes((PROJECT / name).read_bytes())
     for gib in (9600, 1200):
         file.write_text(training(save="sync", gib=gib))
         git(repository, "add", "--all")

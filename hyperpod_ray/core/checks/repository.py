@@ -81,7 +81,7 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
         return
     lock = project.file(repository.root, helm.lock_file)
     if not lock.is_file():
-        near = [str(path.relative_to(repository.root)) for path in repository.root.glob("*.lock.yaml")]
+        near = [*project.LOCKS, *(path.name for path in repository.root.glob("*.lock.yaml"))]
         yield error(
             "helm",
             "lock_file",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from hyperpod_ray.core import project
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
@@ -26,6 +28,25 @@ def folder(environments: Path | None = None) -> Path:
             code=BAD_USE,
         )
     return top
+
+
+def stack_names(assembly: Path, environment: str) -> list[str]:
+    """Names of an environment's stacks in an assembly, those included that the project adds."""
+    names = []
+    for stage in _artifacts(assembly, "cdk:cloud-assembly"):
+        if stage.get("displayName") == environment:
+            for stack in _artifacts(assembly / str(stage["directoryName"]), "aws:cloudformation:stack"):
+                names.append(str(stack["stackName"]))
+    return names
+
+
+def _artifacts(folder: Path, form: str) -> list[dict[str, Any]]:
+    """Properties of the artifacts of one form in an assembly."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return [entry["properties"] for entry in manifest.get("artifacts", {}).values() if entry.get("type") == form]
 
 
 def program(top: Path) -> Path:

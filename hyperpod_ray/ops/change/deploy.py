@@ -60,16 +60,18 @@ def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float =
     started = output.now()
     try:
         for _ in range(RUNS):
-            before = _wait(target, poll=poll)
+            before = _wait(target, assembly, poll=poll)
             expected = review(before)
             protection.lift(target, (stack for stack in before if stack.status in FIRST_FAILED))
             ended = _run(target, assembly=assembly, expected=expected, before=before, poll=poll)
-            stacks = _stacks(target)
+            stacks = _stacks(target, assembly)
             if not any(busy(stack) for stack in stacks):
                 break
             output.log("another deploy or destroy is at work on these stacks")
     except KeyboardInterrupt:
-        raise interrupted(_stacks(target), stops="no further stack is started", again=target.deploy_command) from None
+        raise interrupted(
+            _stacks(target, assembly), stops="no further stack is started", again=target.deploy_command
+        ) from None
     left = _unfinished(stacks, ended=ended, before={stack.name: stack.status for stack in before})
     if ended or left:
         raise OpsError.outcome(_why(target, left, ended, since=started), fix=_next(target, left), code=ERROR)
@@ -79,17 +81,19 @@ def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float =
     return OK
 
 
-def _stacks(target: AnyTarget) -> list[Stack]:
-    return [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
+def _stacks(target: AnyTarget, assembly: Path) -> list[Stack]:
+    """The stacks that the file has, and those that the project's app adds to them."""
+    every = dict.fromkeys([*plan_names.stack_names(target.plan), *cdk.stack_names(assembly, target.name)])
+    return [gather.stack(target, name) for name in every]
 
 
-def _wait(target: AnyTarget, *, poll: float) -> list[Stack]:
+def _wait(target: AnyTarget, assembly: Path, *, poll: float) -> list[Stack]:
     """Until no stack is in progress: another deploy or destroy ends first. Returns the stacks."""
     said: list[str] = []
     quiet = needed = max(QUIET_LOOKS, math.ceil(QUIET_SECONDS / poll))
     first = True
     while True:
-        stacks = _stacks(target)
+        stacks = _stacks(target, assembly)
         if first and 0 < sum(bool(stack.status) for stack in stacks) < len(stacks):
             quiet = 0  # half there: another deploy or destroy may only pause
         first = False
@@ -123,7 +127,7 @@ def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Seque
     watch = Watch(expected, before, at=time.monotonic())
     try:
         while process.poll() is None:
-            watch.look(_stacks(target), at=time.monotonic())
+            watch.look(_stacks(target, assembly), at=time.monotonic())
             try:
                 process.wait(timeout=poll)
             except subprocess.TimeoutExpired:
@@ -132,7 +136,7 @@ def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Seque
         if process.poll() is None:
             process.terminate()
             process.wait()
-    watch.look(_stacks(target), at=time.monotonic())
+    watch.look(_stacks(target, assembly), at=time.monotonic())
     return process.returncode
 
 

@@ -78,7 +78,7 @@ def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs
             expected="nothing that CloudFormation cannot delete",
             fix=f"remove it, then hyperpod-ray teardown {target.name}",
         )
-    protection.lift(target, (gather.stack(target, name) for name in plan_names.stack_names(target.plan)))
+    protection.lift(target, gather.stacks(target))
     _destroy(target, app=app)
     return _look_again(target, form=form, delete_logs=delete_logs)
 
@@ -86,7 +86,7 @@ def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs
 def _interrupted(target: AnyTarget) -> OpsError:
     deleting = [item.id for item in gather.file_systems(target) if item.lifecycle == "DELETING"]
     return interrupted(
-        [gather.stack(target, name) for name in plan_names.stack_names(target.plan)],
+        list(gather.stacks(target)),
         also=[f"FSx continues to delete {identifier}" for identifier in deleting],
         stops="nothing else is deleted",
         again=target.command("teardown"),
@@ -258,7 +258,7 @@ def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, pol
 
 def _destroy(target: AnyTarget, *, app: str) -> None:
     """Run the real `cdk destroy`; its output goes to stderr."""
-    stacks = [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
+    stacks = gather.stacks(target)
     if not any(stack.status for stack in stacks):
         return
     top = cdk.folder(target.folder)
@@ -285,11 +285,7 @@ def _destroy(target: AnyTarget, *, app: str) -> None:
             process.terminate()
             process.wait()
     if ended:
-        left = [
-            f"{stack.name} {stack.status}"
-            for stack in (gather.stack(target, name) for name in plan_names.stack_names(target.plan))
-            if stack.status
-        ]
+        left = [f"{stack.name} {stack.status}" for stack in gather.stacks(target) if stack.status]
         raise OpsError(
             f"cdk destroy ended with exit code {ended}; left: {', '.join(left) or 'no stack'}",
             expected="0",

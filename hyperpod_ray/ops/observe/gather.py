@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -143,7 +143,31 @@ def _noted(source: str, target: AnyTarget, unseen: list[Unseen]) -> Iterator[Non
 
 
 def _cloudformation(target: AnyTarget) -> dict[str, Any]:
-    return {"stacks": tuple(stack(target, name) for name in plan_names.stack_names(target.plan))}
+    return {"stacks": stacks(target)}
+
+
+def stacks(target: AnyTarget, *, also: Iterable[str] = ()) -> tuple[Stack, ...]:
+    """The environment's stacks: those that its file has, and those that its project adds to it.
+
+    Args:
+        target: The environment.
+        also: Names of more stacks, which need not exist.
+    """
+    every = dict.fromkeys([*plan_names.stack_names(target.plan), *also, *tagged_stacks(target)])
+    return tuple(stack(target, name) for name in every)
+
+
+def tagged_stacks(target: AnyTarget) -> list[str]:
+    """Names of the stacks in the account that carry the environment's tag, as each stack of its Stage does.
+
+    Raises:
+        OpsError: Listing is refused; then nobody can say what the project added.
+    """
+    return sorted(
+        str(entry["StackName"])
+        for entry in target.aws.pages("cloudformation", "describe_stacks", "Stacks")
+        if {"Key": names.ENVIRONMENT_TAG, "Value": target.name} in entry.get("Tags", [])
+    )
 
 
 def stack(target: AnyTarget, name: str) -> Stack:
