@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
 
-from hyperpod_ray.core import checks, messages, orchestrators
+from hyperpod_ray.core import checks, messages, orchestrators, own_checks
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.errors import Message, in_three_parts
 from hyperpod_ray.core.evidence import Evidence, Repository
@@ -243,6 +243,7 @@ def parse_any(text: str, *, name: str, path: Path, repository: Repository | None
     flaws += [flaw for flaw in found if flaw.path not in flawed]
     broken = {flaw.path[0] for flaw in flaws if flaw.path}
     around = repository or Repository.around(name)
+    own_checks.load()
     findings = checks.run(
         orchestrator.plan(name=name, settings=settings, project=around.root),
         valid=valid - broken,
