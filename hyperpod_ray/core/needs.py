@@ -29,6 +29,8 @@ from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray_rules import data as rules_data
 
 """Keys of the locked charts that a deploy installs."""
+PIN = "hyperpod-ray image pin; hyperpod-ray image pin-copies"
+"""The commands that record digests."""
 IMAGE_LOCK = "images.lock.yaml"
 """Digests of the images that a mirror copies and, in a user's project, of the base that the image is built from."""
 Way = Literal["same region", "other region", "internet"]
@@ -139,7 +141,7 @@ def copies(plan: Plan) -> list[Copy]:
 
 
 def without_digest(plan: CommonPlan) -> dict[str, str]:
-    """Images that a deployment is refused for until `make pin` records their digests, and the file that has them."""
+    """Images that a deployment is refused for until `PIN` records their digests, and the file that has them."""
     held = copies(plan) if isinstance(plan, Plan) else []
     found = {str(copy.source): IMAGE_LOCK for copy in held if not copy.source.digest}
     image = plan.built_image

@@ -19,8 +19,8 @@ from hyperpod_ray.image.versions import ImageError
 LOCK = "charts.lock.yaml"
 HEADER = (
     "# Digests of the images that a mirror copies (`registries.mirror`), by the name and tag of the locked charts.\n"
-    "# `make pin` asks the registries and records them: commit this file then. Without a digest the Mirror stack is\n"
-    "# refused, not guessed.\n"
+    "# `hyperpod-ray image pin-copies` asks the registries and records them: commit this file then. Without a digest\n"
+    "# the Mirror stack is refused, not guessed.\n"
 )
 Ask = Callable[[Reference], str]
 

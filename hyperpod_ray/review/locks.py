@@ -152,8 +152,8 @@ def _file(name: str, before: Pins, now: Pins) -> Iterator[Row]:
 def _consequence(name: str) -> str:
     if name == CHARTS:
         return (
-            "`make charts` fetches and packages them; the deploy upgrades the releases. Helm does not upgrade CRDs: "
-            "first apply the new chart's yourself."
+            "`hyperpod-ray charts fetch` fetches and packages them; the deploy upgrades the releases. "
+            "Helm does not upgrade CRDs: first apply the new chart's yourself."
         )
     if name == IMAGES:
         return "The mirror copies them; pods created later run them."

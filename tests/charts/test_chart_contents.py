@@ -174,7 +174,8 @@ class TestFrozen:
     ) -> None:
         repository.publish("op", "1.0.0")
         with pytest.raises(
-            ChartError, match=r"charts\.op\.sha256: empty\. .* --frozen records nothing\. Fix: run `make charts`"
+            ChartError,
+            match=r"charts\.op\.sha256: empty\. .* --frozen records nothing\. Fix: run `hyperpod-ray charts fetch`",
         ):
             store.fetch(lock(tmp_path, repository.url), frozen=True)
         assert repository.asked == []

@@ -59,7 +59,7 @@ def test_remote_sources_are_pinned() -> None:
 
 def test_another_version_than_the_environments_is_refused(tmp_path: Path) -> None:
     lock = Lock.read(write(tmp_path))
-    with pytest.raises(ChartError, match=r"version: 1\.0\.0\. Expected 1\.1\.0.*make charts"):
+    with pytest.raises(ChartError, match=r"version: 1\.0\.0\. Expected 1\.1\.0.*hyperpod-ray charts fetch"):
         lock.chart("one", version="1.1.0")
     with pytest.raises(ChartError, match=r"charts\.four: missing\. Expected one of one, two"):
         lock.chart("four", version="1.0.0")

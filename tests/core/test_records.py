@@ -42,7 +42,10 @@ def test_a_base_by_digest_is_fine() -> None:
 def test_an_image_without_a_digest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "image_lock", lambda *_: {"quay.io/kuberay/operator:v1.7.0": DIGEST})
     (found,) = image_digests(asked("prod"))
-    assert (found.severity, found.fix) == ("error", "make pin, then commit images.lock.yaml")
+    assert (found.severity, found.fix) == (
+        "error",
+        f"{needs.PIN}; then commit images.lock.yaml",
+    )
     assert found.what == "no digest recorded for nvcr.io/nvidia/k8s-device-plugin:v0.16.1"
 
 
@@ -61,7 +64,10 @@ def test_a_base_without_a_digest_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     )
     monkeypatch.setattr(needs, "default_image", lambda *_: built)
     (found,) = image_digests(asked("dev"))
-    assert (found.severity, found.fix) == ("error", "make pin, then commit hyperpod_ray/image/versions.yaml")
+    assert (found.severity, found.fix) == (
+        "error",
+        f"{needs.PIN}; then commit hyperpod_ray/image/versions.yaml",
+    )
     assert "docker.io/base:1" in found.what
 
 

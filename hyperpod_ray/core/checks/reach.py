@@ -28,7 +28,7 @@ def images_are_reachable(plan: Plan, _repository: Repository) -> Iterator[Findin
             "lock_file",
             what=f"no record of the images that the charts of {helm.lock_file} bring",
             expected="a record, which a closed network needs",
-            fix="run `make charts` with this lock file, and commit the record beside it",
+            fix="run `hyperpod-ray charts fetch` with this lock file, and commit the record beside it",
         )
     outside = []
     for need in needs.images(plan):

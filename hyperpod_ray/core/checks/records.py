@@ -75,7 +75,7 @@ def images_have_digests(plan: Plan, repository: Repository) -> Iterator[Finding]
         "image",
         what=f"no digest recorded for {', '.join(missing)}",
         expected="a digest for each image",
-        fix=f"make pin, then commit {records}",
+        fix=f"{needs.PIN}; then commit {records}",
     )
 
 

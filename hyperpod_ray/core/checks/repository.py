@@ -101,8 +101,8 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
             "helm",
             "lock_file",
             what=f"'{helm.lock_file[:80]}' is no lock file of charts",
-            expected="a file that `make charts` wrote",
-            fix="make charts",
+            expected="a file that `hyperpod-ray charts fetch` wrote",
+            fix="hyperpod-ray charts fetch",
         )
         return
     wanted = {names.DEPENDENCIES_CHART: "hyperpod_dependencies", names.OPERATOR_CHART: "kuberay_operator"}
@@ -114,7 +114,7 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
                 "lock_file",
                 what=f"{helm.lock_file} locks no chart {chart}",
                 expected="an entry for it",
-                fix="make charts",
+                fix="hyperpod-ray charts fetch",
             )
         elif locked[chart] != version:
             yield error(
@@ -122,5 +122,5 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
                 setting,
                 what=f"{version}, and {helm.lock_file} locks {chart} {locked[chart]}",
                 expected=f"{locked[chart]}",
-                fix=f"set {locked[chart]}, or change the version in the lock file and run `make charts`",
+                fix=f"set {locked[chart]}, or change the version in the lock file and run `hyperpod-ray charts fetch`",
             )

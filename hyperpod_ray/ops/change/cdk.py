@@ -57,6 +57,6 @@ def program(top: Path) -> Path:
     """
     installed = top / "node_modules" / ".bin" / "cdk"
     if not installed.exists():
-        fix = "make setup" if project.ships(top) else f"npm ci, in {top}"
+        fix = f"npm ci, in {top}"
         raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix=fix)
     return installed
