@@ -51,7 +51,7 @@ def take(target: AnyTarget) -> Inventory:
     """Look at everything: stacks, Ray, claims, file systems, and what nobody owns."""
     target.aws.require_account()
     unseen: list[str] = []
-    stacks = gather.stacks(target)
+    stacks = gather.stacks(target, unseen=unseen)
     file_systems = gather.file_systems(target)
     clusters: tuple[RayCluster, ...] = ()
     jobs: tuple[str, ...] = ()

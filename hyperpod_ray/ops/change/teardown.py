@@ -313,5 +313,8 @@ def _look_again(target: AnyTarget, *, form: Format, delete_logs: bool) -> int:
     if left:
         named = ", ".join(f"{item.kind} {item.id}" for item in left)
         raise OpsError(f"left over: {named}", expected="nothing", fix=f"hyperpod-ray teardown {target.name}")
-    output.log(f"'{target.name}' is down; nothing is left" + (" but what is kept" if kept else ""))
+    for text in found.unseen:
+        output.log(f"could not be looked at: {text}")
+    nothing = "nothing that could be seen is left" if found.unseen else "nothing is left"
+    output.log(f"'{target.name}' is down; {nothing}" + (" but what is kept" if kept else ""))
     return OK

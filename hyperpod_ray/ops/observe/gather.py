@@ -146,23 +146,30 @@ def _cloudformation(target: AnyTarget) -> dict[str, Any]:
     return {"stacks": stacks(target)}
 
 
-def stacks(target: AnyTarget, *, also: Iterable[str] = ()) -> tuple[Stack, ...]:
+def stacks(target: AnyTarget, *, also: Iterable[str] = (), unseen: list[str] | None = None) -> tuple[Stack, ...]:
     """The environment's stacks: those that its file has, and those that its project adds to it.
 
     Args:
         target: The environment.
         also: Names of more stacks, which need not exist.
+        unseen: Takes a sentence where the account's stacks may not be listed, so that what the project added is not
+            known. Default: the listing is then passed over.
     """
-    every = dict.fromkeys([*plan_names.stack_names(target.plan), *also, *tagged_stacks(target)])
+    own: list[str] = []
+    try:
+        own = tagged_stacks(target)
+    except Exception as error:
+        if not refused(error):
+            raise
+        if unseen is not None:
+            known = explain(error, environment=target.name)
+            unseen.append(f"stacks of your own: {known.message if known else error}")
+    every = dict.fromkeys([*plan_names.stack_names(target.plan), *also, *own])
     return tuple(stack(target, name) for name in every)
 
 
 def tagged_stacks(target: AnyTarget) -> list[str]:
-    """Names of the stacks in the account that carry the environment's tag, as each stack of its Stage does.
-
-    Raises:
-        OpsError: Listing is refused; then nobody can say what the project added.
-    """
+    """Names of the stacks in the account that carry the environment's tag, as each stack of its Stage does."""
     return sorted(
         str(entry["StackName"])
         for entry in target.aws.pages("cloudformation", "describe_stacks", "Stacks")
