@@ -30,6 +30,8 @@ SOURCES = (
     "hyperpod_ray_rules", "hyperpod_ray_training", "images.lock.yaml", "jobs", "k8s", "lifecycle", "stacks",
 )  # fmt: skip
 """What templates are made of in the product's own checkout, beside the environment files."""
+FETCHED = (Path("charts/packages"), Path(".cache/charts"))
+"""Folders of fetched charts, which are verified against each revision's own lock."""
 NO_SOURCES = ("*.md", ".github", "docs", "tests")
 """What templates are not made of in any other project."""
 _BOTH = """
@@ -155,11 +157,11 @@ class _Repository:
                 expected="the app of the project, which synthesizes that revision",
                 fix="choose a revision that has it",
             )
-        packages = self.project / "charts" / "packages"
-        if packages.is_dir() and not (there.project / "charts" / "packages").exists():
-            # fetched files, verified against each revision's own lock
-            (there.project / "charts").mkdir(exist_ok=True)
-            (there.project / "charts" / "packages").symlink_to(packages)
+        for folder in FETCHED:
+            packages, link = self.project / folder, there.project / folder
+            if packages.is_dir() and not link.exists():
+                link.parent.mkdir(exist_ok=True)
+                link.symlink_to(packages)
         return there
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hyperpod_ray.planner.data import node_durations
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.report.markdown import LIMIT, MARKER, render
 from hyperpod_ray.review.review import review
-from hyperpod_ray.review.worktrees import assemblies
+from hyperpod_ray.review.worktrees import FETCHED, _Repository, assemblies
 from tests.core.environment_files import changed
 from tests.review.small import resources, write
 
@@ -319,6 +320,48 @@ def test_two_revisions_are_synthesized_and_nothing_is_left(repository: Path) -> 
         assert (says(made.base), says(made.head)) == ("first", "second")
     assert not made.base.exists()
     assert git(repository, "worktree", "list").count("\n") == 0
+
+
+def test_fetched_charts_travel_with_a_revision_and_the_repository_is_only_read(
+    repository: Path, tmp_path: Path
+) -> None:
+    """Without them a side would have stand-ins, and differ from the other in every chart."""
+    for folder in FETCHED:
+        (repository / folder).mkdir(parents=True)
+    before = {path: path.stat().st_mtime_ns for path in (repository / ".git").rglob("*")}
+    copy = _Repository.of(repository, repository / "environments").copy("HEAD~1", tmp_path / "copy")
+    assert (copy.project / "core" / "word").read_text() == "first"
+    for folder in FETCHED:
+        assert (copy.project / folder).resolve() == repository / folder
+    assert {path: path.stat().st_mtime_ns for path in (repository / ".git").rglob("*")} == before
+
+
+def test_a_project_below_the_top_of_its_repository(repository: Path, tmp_path: Path) -> None:
+    top = tmp_path / "monorepo"
+    top.mkdir()
+    shutil.copytree(repository, top / "infra", ignore=shutil.ignore_patterns(".git"))
+    git(top, "init", "--quiet", "--initial-branch=main")
+    git(top, "add", ".")
+    git(top, "commit", "--quiet", "-m", "first")
+    (top / "infra" / "environments" / "x.yaml").write_text("other")
+    (top / "README.md").write_text("no source of templates")
+    with assemblies("main", None, project=top / "infra") as made:
+        assert made.unchanged == ["y"]
+        assert json.loads((made.base / "manifest.json").read_text())["files"] == {"x": "x"}
+        assert json.loads((made.head / "manifest.json").read_text())["files"] == {"x": "other"}
+        assert made.synths == 1
+    (top / "infra" / "own.py").write_text("# a module of the app")
+    with assemblies("main", None, project=top / "infra") as made:
+        assert (made.unchanged, made.synths) == ([], 2)
+
+
+def test_environment_files_of_another_repository_are_refused(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with (
+        pytest.raises(ReviewError, match="is outside of the repository"),
+        assemblies("HEAD~1", None, project=repository, folder=tmp_path / "other"),
+    ):
+        pass
 
 
 def test_the_working_tree_is_the_head(repository: Path) -> None:
