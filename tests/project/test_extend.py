@@ -46,7 +46,7 @@ def test_an_own_stack_with_an_alarm_and_kubernetes_objects(project: Path, run: R
 def test_aspects_reach_every_role_and_resource(project: Path, run: Run) -> None:
     extend(project, ASPECTS)
     roles = [role for resources in templates(project, run).values() for role in of_type(resources, "AWS::IAM::Role")]
-    assert len(roles) > 30
+    assert len(roles) > 15
     assert all("company-boundary" in json.dumps(role.get("PermissionsBoundary")) for role in roles)
     manifest = json.loads((project / "cdk.out" / "assembly-dev" / "manifest.json").read_text())
     stacks = [each for each in manifest["artifacts"].values() if each["type"] == "aws:cloudformation:stack"]
@@ -57,8 +57,8 @@ def test_an_own_step_travels_with_the_lifecycle_scripts(project: Path, run: Run)
     (project / "lifecycle").mkdir()
     (project / "lifecycle" / "after_create.sh").write_text(STEP)
     templates(project, run)
-    sources = [path for path in (project / "cdk.out").glob("asset.*/*") if path.read_bytes() == STEP.encode()]
-    assert [path.name for path in sources] == ["after_create.sh"]
+    (uploaded,) = (project / "cdk.out").glob("asset.*/after_create.sh")
+    assert uploaded.read_text() == STEP
 
 
 def test_an_own_check_with_its_place(project: Path, run: Run, tmp_path: Path) -> None:
@@ -66,10 +66,8 @@ def test_an_own_check_with_its_place(project: Path, run: Run, tmp_path: Path) ->
     package.mkdir()
     (package / "company_checks.py").write_text(CHECK)
     (package / "pyproject.toml").write_text(PACKAGE)
-    build = (
-        "import os, sys; os.chdir(sys.argv[1]); from setuptools import build_meta; build_meta.build_wheel(sys.argv[2])"
-    )
-    subprocess.run([sys.executable, "-c", build, str(package), str(tmp_path)], check=True, capture_output=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=package, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("company*.whl")
     own = tmp_path / "own"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(own)]
