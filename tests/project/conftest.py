@@ -38,24 +38,26 @@ def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     home = tmp_path_factory.mktemp("somewhere") / "venv"
     venv.EnvBuilder(symlinks=True, with_pip=False).create(home)
     (site,) = (home / "lib").glob("python*/site-packages")
-    environments = (Path(sys.prefix), paths.VENV)
-    packages = [next((each.resolve() / "lib").glob("python*/site-packages")) for each in environments]
-    # a path file in one of these folders, such as this checkout's editable install, is not followed
-    (site / "dependencies.pth").write_text("".join(f"{folder}\n" for folder in packages))
+    packages = next((Path(sys.prefix).resolve() / "lib").glob("python*/site-packages"))
+    # a path file in that folder, such as this checkout's editable install, is not followed
+    (site / "dependencies.pth").write_text(f"{packages}\n")
     pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--no-deps", "--no-index"]
     subprocess.run([*pip, "--quiet", *map(str, wheels.values())], check=True)
-    # programs that pip would install with what the wheels need
-    for program in (Path(sys.prefix) / "bin" / "node", paths.VENV / "bin" / "aws"):
-        (home / "bin" / program.name).symlink_to(program.resolve())
+    # what pip would install with what the wheels need
+    (home / "bin" / "node").symlink_to((Path(sys.prefix) / "bin" / "node").resolve())
     return home
 
 
 @pytest.fixture(scope="session")
 def run(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs an installed program in a folder, with the caches of the sandbox that are here."""
+    """Runs an installed program in a folder, where `local setup` installed what is installed here."""
     home = tmp_path_factory.mktemp("home")
     (home / "cache").mkdir()
-    (home / "cache" / "hyperpod-sandbox").symlink_to(SOURCE / ".cache")
+    tools = home / "cache" / "hyperpod-sandbox"
+    tools.mkdir()
+    for folder in (SOURCE / ".cache").iterdir():
+        (tools / folder.name).symlink_to(folder.resolve())
+    (tools / "venv").symlink_to(paths.VENV.resolve())
     kept = {
         name: value
         for name, value in os.environ.items()
