@@ -22,22 +22,23 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 EMPTY = """
 import sys
-sys.path[:0] = [{project!r}, {project!r} + "/constructs"]
-import app
+sys.path.insert(0, {project!r})
+import pathlib
+from hyperpod_ray.stacks import app
 app.use_pinned_node()
 import aws_cdk as cdk
-import hyperpod_ray.constructs.k8s.manifests
-import hyperpod_ray.constructs.stacks.environment
+import hyperpod_ray.k8s.manifests
+import hyperpod_ray.stacks.environment
 from aws_cdk import aws_ec2 as ec2
 import cdk8s
 cdk8s.Chart(cdk8s.App(), "chart").to_json()
-a = cdk.App(context=app.feature_flags())
+a = cdk.App(context=app.feature_flags(pathlib.Path({project!r})))
 ec2.Vpc(cdk.Stack(a, "Stack"), "Vpc")
 a.synth()
 """
 FULL = """
 import sys
-sys.path[:0] = [{project!r}, {project!r} + "/constructs"]
+sys.path.insert(0, {project!r})
 import app
 sys.exit(app.main())
 """

@@ -103,7 +103,8 @@ class HelmRelease(Construct):
         if chart is None:
             refuse_deployment(
                 self,
-                f"chart {release.chart} {release.version} was not fetched: run 'make charts', then deploy again",
+                f"chart {release.chart} {release.version} was not fetched: "
+                "run 'hyperpod-ray charts fetch', then deploy again",
             )
         with tempfile.TemporaryDirectory() as placeholder:
             asset = s3_assets.Asset(self, "Chart", path=str(chart or _placeholder(release, Path(placeholder))))

@@ -12,6 +12,9 @@ from aws_cdk import aws_s3_deployment as deployment
 from constructs import Construct
 from hyperpod_ray.constructs.private_bucket import private_bucket
 
+OWN_STEP = "after_create.sh"
+"""File name of a project's own step."""
+
 
 class LifecycleScripts(Construct):
     """A private bucket with the scripts that run on a node when it is created.
@@ -26,10 +29,18 @@ class LifecycleScripts(Construct):
         folder: The scripts.
         efa_file_system: Whether the file system is EFA-enabled. Then a file `efa-file-system` lies beside the scripts,
             and they configure Lustre for EFA. Default: it is not.
+        own_step: A script of the project's own, which they run last. Default: none; a file that is not there is none.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, bucket_name: str, folder: Path, efa_file_system: bool = False
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        bucket_name: str,
+        folder: Path,
+        efa_file_system: bool = False,
+        own_step: Path | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         # nothing in it that the project does not have, so nothing is retained
@@ -40,6 +51,8 @@ class LifecycleScripts(Construct):
             versioned=True,
         )
         more = {"efa-file-system": "Lustre uses EFA\n"} if efa_file_system else {}
+        if own_step is not None and own_step.is_file() and own_step.parent != folder:
+            more[OWN_STEP] = own_step.read_text(encoding="utf-8")
         prefix = _content_hash(folder, more)
         self.upload = deployment.BucketDeployment(
             self,

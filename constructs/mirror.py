@@ -55,7 +55,9 @@ class ImageMirror(Construct):
         missing = [copy.source for copy in copies if "@" not in copy.source]
         if missing:
             refuse_deployment(
-                self, f"no digest is recorded for {', '.join(missing)}: run 'make pin', then deploy again"
+                self,
+                f"no digest is recorded for {', '.join(missing)}: "
+                "run 'hyperpod-ray image pin-copies', then deploy again",
             )
         logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
         for copy in copies:

@@ -67,7 +67,7 @@ class HelmRelease:
 
 def lock_of(plan: Plan) -> Lock:
     """The lock file of the environment (`helm.lock_file`, relative to the project)."""
-    return Lock.read(project.SOURCE / plan.settings.helm.lock_file)
+    return Lock.read(project.file(plan.project, plan.settings.helm.lock_file), project=plan.project)
 
 
 def hyperpod_dependencies(plan: Plan) -> HelmRelease:

@@ -74,7 +74,8 @@ def helm_command(release: HelmRelease, *, values: str) -> list[str]:
 
 
 def _shown(path: Path) -> str:
-    return str(path.relative_to(project.SOURCE) if path.is_relative_to(project.SOURCE) else path)
+    top = project.root()
+    return str(path.relative_to(top) if top is not None and path.is_relative_to(top) else path)
 
 
 def dump(objects: list[dict[str, Any]]) -> str:

@@ -94,10 +94,20 @@ lustre_over_efa() {
     fi
 }
 
+# A project's own step, lifecycle/after_create.sh. Its failure keeps the node out of the cluster, as that of a step above.
+own_step() {
+    if [[ ! -f ${HERE}/after_create.sh ]]; then
+        return 0
+    fi
+    log "running after_create.sh"
+    bash "${HERE}/after_create.sh"
+}
+
 main() {
     raise_kernel_limits
     images_to_data_volume
     lustre_over_efa
+    own_step
     log "done"
 }
 

@@ -11,10 +11,11 @@ from hyperpod_ray import k8s
 from hyperpod_ray.constructs.cluster import ControlPlane, ControlPlaneGround, EksCluster
 from hyperpod_ray.constructs.execution_role import ExecutionRole
 from hyperpod_ray.constructs.kubernetes import HelmRelease, Manifests
-from hyperpod_ray.constructs.lifecycle import LifecycleScripts
+from hyperpod_ray.constructs.lifecycle import OWN_STEP, LifecycleScripts
 from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.storage import FsxCsiRole
 from hyperpod_ray.core import needs
+from hyperpod_ray.core import project as places
 from hyperpod_ray.core.model import DynamicStorage, ExistingEks
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import user_groups
@@ -76,7 +77,8 @@ class EksStack(EnvironmentStack):
             self,
             "Lifecycle",
             bucket_name=plan.lifecycle_bucket_name,
-            folder=project / "lifecycle",
+            folder=places.file(project, f"{places.LIFECYCLE}/on_create.sh").parent,
+            own_step=project / places.LIFECYCLE / OWN_STEP,
             efa_file_system=plan.efa_storage,
         )
         # by name: the control plane does not wait for the image's stack

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
 
 from constructs import Construct
+from hyperpod_ray.constructs.kubernetes import Manifests
 from hyperpod_ray.constructs.logs import own_function_logs
 from hyperpod_ray.constructs.roles import harden_roles
 from hyperpod_ray.constructs.storage import LustreFileSystem
@@ -14,7 +23,9 @@ from hyperpod_ray.core import names, needs
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import StaticStorage
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.plan_names import ray_namespaces
 from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray.k8s.manifest import Manifest
 from hyperpod_ray.stacks.base import EnvironmentStack
 from hyperpod_ray.stacks.eks import EksStack
 from hyperpod_ray.stacks.hyperpod import HyperPodStack
@@ -28,12 +39,38 @@ from hyperpod_ray.stacks.storage import StorageStack
 
 
 class EnvironmentStage(cdk.Stage):
-    """`cdk deploy "NAME/*"`: the stacks of `hyperpod_ray.core.plan_names.stacks`, in the order of their creation."""
+    """`cdk deploy "NAME/*"`: the stacks of `hyperpod_ray.core.plan_names.stacks`, in the order of their creation.
+
+    Your own stacks go into it too: `MyStack(stage, "Company", vpc=stage.vpc)`. Deploy, status, review and teardown
+    count every stack of the Stage.
+
+    Args:
+        plan: The environment.
+        project: Folder of the project.
+    """
+
+    network: NetworkStack
+    """VPC, subnets, security groups."""
+    storage: StorageStack | None = None
+    """The file system; None where a claim makes it, or where it exists."""
+    image: ImageStack | None = None
+    """The image's repository and build; None where the file names an image."""
+    mirror: MirrorStack | None = None
+    """Copies of other registries' images; None without `registries.mirror`."""
+    control: EksStack | None = None
+    """The control plane; None on Slurm."""
+    hyperpod: HyperPodStack | SlurmStack
+    """The HyperPod cluster."""
+    platform: PlatformStack | None = None
+    """What runs on nodes for everyone; None on Slurm."""
+    ray: RayStack | None = None
+    """The RayCluster; None on Slurm."""
 
     def __init__(self, scope: Construct, *, plan: CommonPlan, project: Path) -> None:
         settings = plan.settings
         super().__init__(scope, plan.name, env=cdk.Environment(account=settings.account, region=settings.region))
-        base = NetworkStack(self, names.NETWORK_STACK, plan=plan)
+        self.plan = plan
+        base = self.network = NetworkStack(self, names.NETWORK_STACK, plan=plan)
         if isinstance(plan, SlurmPlan):
             self._on_slurm(plan, base, project)
         elif isinstance(plan, Plan):
@@ -45,17 +82,100 @@ class EnvironmentStage(cdk.Stage):
         for key, value in {**settings.tags, names.ENVIRONMENT_TAG: plan.name}.items():
             cdk.Tags.of(self).add(key, value)
 
+    # --- what your own stacks need -----------------------------------------------------------------------------------
+
+    @property
+    def vpc(self) -> ec2.IVpc:
+        """The VPC of the nodes."""
+        return self.network.network.vpc
+
+    @property
+    def node_subnets(self) -> dict[str, ec2.ISubnet]:
+        """The nodes' private subnets, by availability zone ID."""
+        return self.network.network.node_subnets
+
+    @property
+    def node_security_group(self) -> ec2.ISecurityGroup:
+        """Security group of the nodes."""
+        return self.network.network.node_security_group
+
+    @property
+    def node_role(self) -> iam.IRole:
+        """The role of the nodes."""
+        stack = self.control or self.hyperpod
+        assert isinstance(stack, EksStack | SlurmStack)  # noqa: S101  (on EKS there is a control plane)
+        return stack.execution.role
+
+    @property
+    def lifecycle_bucket(self) -> s3.IBucket | None:
+        """Bucket of the nodes' lifecycle scripts; None on Slurm without a script."""
+        scripts = self.control.scripts if self.control else getattr(self.hyperpod, "scripts", None)
+        return scripts.bucket if scripts else None
+
+    @property
+    def repository(self) -> ecr.IRepository | None:
+        """Repository of the training image; None where the file names an image."""
+        return self.image.image.repository if self.image else None
+
+    @property
+    def cluster_arn(self) -> str:
+        """ARN of the HyperPod cluster."""
+        return self.hyperpod.hyperpod.cluster.attr_cluster_arn
+
+    @property
+    def eks_cluster(self) -> eks.ICluster | None:
+        """The EKS cluster; None on Slurm."""
+        return self.control.eks.cluster if self.control else None
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Kubernetes namespaces of Ray, the environment's own first; none on Slurm."""
+        return ray_namespaces(self.plan) if isinstance(self.plan, Plan) else []
+
+    @property
+    def alarm_topic(self) -> sns.ITopic:
+        """The topic that mails health events and alarms: your own alarms may publish to it."""
+        stack = self.platform or self.hyperpod
+        assert isinstance(stack, PlatformStack | SlurmStack)  # noqa: S101  (on EKS there is a platform)
+        return stack.health.topic
+
+    def add_manifests(self, scope: Construct, construct_id: str, objects: Sequence[Mapping[str, Any]]) -> Manifests:
+        """Apply Kubernetes objects of your own, in the order given, from a stack of yours.
+
+        Args:
+            scope: Your stack in this Stage, so that the environment's own stacks stay as they are.
+            construct_id: Id of the construct.
+            objects: Kubernetes objects as cdk8s or YAML give them, each with `kind` and `metadata.name`.
+
+        Raises:
+            ValueError: on Slurm, or for an object without a name.
+        """
+        if self.control is None or self.platform is None:
+            raise ValueError(f"add_manifests: '{self.plan.name}' is on Slurm. Expected an environment on EKS")
+        manifests: list[Manifest] = []
+        for each in objects:
+            name = (each.get("metadata") or {}).get("name")
+            if not each.get("kind") or not name:
+                raise ValueError(f"add_manifests: {dict(each)!r:.80}. Expected an object with kind and metadata.name")
+            before = (manifests[-1].name,) if manifests else ()
+            manifests.append(Manifest(name=f"{each['kind']}-{name}", objects=[dict(each)], after=before))
+        cdk.Stack.of(scope).add_stack_dependency(self.platform, reason="namespaces, drivers and operators come first")
+        return Manifests(scope, construct_id, cluster=self.control.eks.cluster, manifests=manifests)
+
+    # --- the environment's own stacks --------------------------------------------------------------------------------
+
     def _file_system(self, plan: CommonPlan, base: NetworkStack) -> LustreFileSystem | None:
         if not isinstance(plan.settings.storage, StaticStorage):
             return None
-        return StorageStack(self, names.STORAGE_STACK, plan=plan, network=base.network).file_system
+        self.storage = StorageStack(self, names.STORAGE_STACK, plan=plan, network=base.network)
+        return self.storage.file_system
 
     def _image(
         self, plan: CommonPlan, base: NetworkStack, project: Path, *, way_out: EnvironmentStack
     ) -> ImageStack | None:
         if plan.built_image is None:
             return None
-        image = ImageStack(self, names.IMAGE_STACK, plan=plan, project=project, network=base.network)
+        image = self.image = ImageStack(self, names.IMAGE_STACK, plan=plan, project=project, network=base.network)
         if plan.built_image.in_vpc:
             image.add_stack_dependency(way_out, reason="its build runs inside the network")
         return image
@@ -65,7 +185,7 @@ class EnvironmentStage(cdk.Stage):
         base.open(plan)
         file_system = self._file_system(plan, base)
         image = self._image(plan, base, project, way_out=base)
-        hyperpod = SlurmStack(
+        hyperpod = self.hyperpod = SlurmStack(
             self, names.HYPERPOD_STACK, plan=plan, network=base.network, file_system=file_system, project=project
         )
         hyperpod.add_stack_dependency(base, reason="nodes need the way out")
@@ -75,14 +195,18 @@ class EnvironmentStage(cdk.Stage):
     def _on_eks(self, plan: Plan, base: NetworkStack, project: Path) -> None:
         """Network, EKS, storage and image, HyperPod with its nodes, what runs on nodes, Ray."""
         network = base.network
-        control = EksStack(self, names.EKS_STACK, plan=plan, network=network, ground=base.ground, project=project)
+        control = self.control = EksStack(
+            self, names.EKS_STACK, plan=plan, network=network, ground=base.ground, project=project
+        )
         control.add_stack_dependency(base, reason="EKS writes into a log group of ours, whose name alone it knows")
         file_system = self._file_system(plan, base)
         built = self._image(plan, base, project, way_out=control)
         image = built.image if built else None
-        hyperpod = HyperPodStack(self, names.HYPERPOD_STACK, plan=plan, network=network, control=control)
+        hyperpod = self.hyperpod = HyperPodStack(
+            self, names.HYPERPOD_STACK, plan=plan, network=network, control=control
+        )
         hyperpod.add_stack_dependency(control, reason="add-ons, chart, scripts and access entry come first")
-        platform = PlatformStack(
+        platform = self.platform = PlatformStack(
             self,
             names.PLATFORM_STACK,
             plan=plan,
@@ -93,9 +217,9 @@ class EnvironmentStage(cdk.Stage):
         )
         platform.add_stack_dependency(hyperpod, reason="its pods need nodes")
         if needs.copies(plan):
-            mirror = MirrorStack(self, names.MIRROR_STACK, plan=plan)
+            mirror = self.mirror = MirrorStack(self, names.MIRROR_STACK, plan=plan)
             hyperpod.add_stack_dependency(mirror, reason="device plugins pull from it as soon as there are nodes")
-        ray = RayStack(
+        ray = self.ray = RayStack(
             self,
             names.RAY_STACK,
             plan=plan,

@@ -10,6 +10,7 @@ from constructs import Construct
 from hyperpod_ray.constructs.build_environment import BuildEnvironment, BuildNetwork, CodeArtifactAccess, SecretAccess
 from hyperpod_ray.constructs.image import TrainingImage
 from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.core import project as places
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.image_build import NETRC, CodeArtifact, base_repository, credential_commands, index_url
 from hyperpod_ray.core.image_packages import lock_of
@@ -43,9 +44,9 @@ class ImageStack(EnvironmentStack):
             environment=_environment(plan, settings, network),
         )
         if settings.folder != OWN_FOLDER:
-            self.image = image(context=project / settings.folder)
+            self.image = image(context=places.file(project, settings.folder))
         else:
-            chosen, arguments, incomplete = choose(settings.set), None, None
+            chosen, arguments, incomplete = choose(settings.set, project=project), None, None
             own = lock_of(project / settings.requirements) if settings.requirements else None
             try:
                 arguments = chosen.build_args(

@@ -13,6 +13,7 @@ from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.slurm_role import SlurmExecutionRole
 from hyperpod_ray.constructs.storage import LustreFileSystem
 from hyperpod_ray.core import names, needs
+from hyperpod_ray.core import project as places
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.stacks import watch
 from hyperpod_ray.stacks.base import EnvironmentStack
@@ -34,11 +35,12 @@ class SlurmStack(EnvironmentStack):
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster on Slurm")
         settings = plan.settings.hyperpod
+        self.scripts: LifecycleScripts | None = None
         scripts, script = None, ""
         if plan.script is not None:
             folder, script = plan.script
-            scripts = LifecycleScripts(
-                self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=project / folder
+            scripts = self.scripts = LifecycleScripts(
+                self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=places.file(project, folder)
             )
         database = settings.accounting_database
         repository = None
@@ -57,7 +59,7 @@ class SlurmStack(EnvironmentStack):
                 secret_key_arn=database.kms_key_arn if database and secret else None,
             )
 
-        execution = role("Execution", secret=True)
+        execution = self.execution = role("Execution", secret=True)
         # a job takes its node's role: the accounting database's password is the controller's alone
         jobs = role("Jobs", secret=False) if database else execution
         self.hyperpod = cluster(
@@ -81,8 +83,8 @@ class SlurmStack(EnvironmentStack):
         nodes.node.add_dependency(execution, jobs)
         if scripts is not None:
             nodes.node.add_dependency(scripts.upload)
-        found = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system)
-        watch.overview(self, plan, found, file_system=file_system)
+        self.health = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system)
+        watch.overview(self, plan, self.health, file_system=file_system)
 
 
 def _mount(plan: SlurmPlan, made: LustreFileSystem | None) -> LustreMount | None:

@@ -54,11 +54,13 @@ def read(data: bytes, *, name: str) -> Tree:
         raise ChartError(
             f"{name}: not a whole archive ({error})",
             expected="a .tgz of a chart",
-            fix="remove the file and run `make charts`",
+            fix="remove the file and run `hyperpod-ray charts fetch`",
         ) from error
     if not tree:
         raise ChartError(
-            f"{name}: nothing in the archive", expected="a .tgz of a chart", fix="remove the file and run `make charts`"
+            f"{name}: nothing in the archive",
+            expected="a .tgz of a chart",
+            fix="remove the file and run `hyperpod-ray charts fetch`",
         )
     return tree
 

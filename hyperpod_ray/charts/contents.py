@@ -25,7 +25,7 @@ from hyperpod_ray.core.service_limits import platform
 
 HEADER = (
     "# What the locked charts hold: images, with the values that change them, and every key of their values.\n"
-    "# Written by `make charts` from the archives of {lock}; do not edit.\n"
+    "# Written by `hyperpod-ray charts fetch` from the archives of {lock}; do not edit.\n"
 )
 REGION = "global.region"
 """The value by which AWS's charts choose a registry."""
@@ -104,7 +104,7 @@ def verify(lock: Lock) -> None:
             raise ChartError(
                 f"{file}: {key}: stale",
                 expected=f"what {locked.file_name} contains",
-                fix="run `make charts` and commit the file",
+                fix="run `hyperpod-ray charts fetch` and commit the file",
             )
 
 

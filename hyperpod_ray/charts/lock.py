@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from hyperpod_ray.charts.errors import ChartError
 from hyperpod_ray.core.errors import in_three_parts
+from hyperpod_ray.core.images import archives
+from hyperpod_ray.core.project_files import RESOLVE, conflict
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, Field(pattern=r"^(https|file)://\S+$|^http://(127\.0\.0\.1|localhost)[:/]\S*$")]
@@ -150,10 +152,16 @@ class Lock:
     charts: dict[str, LockedChart]
 
     @classmethod
-    def read(cls, path: Path) -> Lock:
-        """Read a lock file. ChartError with every problem, each with its place, when it is not good."""
+    def read(cls, path: Path, *, project: Path | None = None) -> Lock:
+        """Read a lock file. ChartError with every problem, each with its place, when it is not good.
+
+        Args:
+            path: The lock file.
+            project: The user's project, for a lock file that the product ships. Default: that of the current folder.
+        """
         try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            raw = yaml.safe_load(text)
             content = _File.model_validate(raw if raw is not None else {})
         except OSError as error:
             raise ChartError(
@@ -162,13 +170,17 @@ class Lock:
                 fix="correct the path or its permissions",
             ) from error
         except yaml.YAMLError as error:
+            if line := conflict(text):
+                raise ChartError(
+                    f"{path}:{line}: conflict markers of a merge", expected="a lock file", fix=RESOLVE
+                ) from error
             raise ChartError(
                 f"{path}: not YAML: {' '.join(str(error).split())}", expected="a lock file", fix="correct the line"
             ) from error
         except ValidationError as error:
             lines = [_problem(path, item) for item in error.errors()]
             raise ChartError.together(lines) from error
-        out = path.parent / content.folder
+        out = archives(path, content.folder, project=project)
         made = {
             key: LockedChart(
                 key=key,
@@ -198,7 +210,8 @@ class Lock:
             raise ChartError(
                 f"{self.path}: charts.{key}.version: {found.version}",
                 expected=f"{version}, which the environment uses",
-                fix="change `helm` in the environment file; or change the lock, empty its sha256 and run `make charts`",
+                fix="change `helm` in the environment file; or change the lock, empty "
+                "its sha256 and run `hyperpod-ray charts fetch`",
             )
         return found
 
@@ -236,7 +249,7 @@ def record(path: Path, place: list[str | int], digest: str) -> None:
         raise ChartError(
             f"{path}: {shown}: no sha256",
             expected="a line to fill in",
-            fix="add an empty `sha256:` and run `make charts` again",
+            fix="add an empty `sha256:` and run `hyperpod-ray charts fetch` again",
         )
     ((key, value),) = found
     if value.value not in {"", "null", "~"}:

@@ -47,19 +47,19 @@ def locate(locked: LockedChart) -> Path:
         raise ChartMissingError(
             f"{locked.where}: {locked.file_name} is missing",
             expected=f"it in {locked.out.name}/",
-            fix="run `make charts`",
+            fix="run `hyperpod-ray charts fetch`",
         )
     if found == "unlocked":
         raise ChartError(
             f"{locked.where}.sha256: empty",
             expected=f"the digest of {locked.file_name}",
-            fix=f"run `make charts` and commit {locked.lock_file.name}",
+            fix=f"run `hyperpod-ray charts fetch` and commit {locked.lock_file.name}",
         )
     if found == "different":
         raise ChartError(
             f"{locked.where}.sha256: {locked.path} has {digest(locked.path.read_bytes())}",
             expected=f"{locked.sha256}",
-            fix="remove the file and run `make charts`",
+            fix="remove the file and run `hyperpod-ray charts fetch`",
         )
     return locked.path
 
@@ -114,7 +114,7 @@ def fetch(locked: LockedChart, *, mirror: str | None = None, frozen: bool = Fals
             in_three_parts(
                 f"{place}: empty",
                 expected="a digest, because --frozen records nothing",
-                fix=f"run `make charts` and commit {locked.lock_file.name}",
+                fix=f"run `hyperpod-ray charts fetch` and commit {locked.lock_file.name}",
             )
             for place in empty
         )
@@ -216,7 +216,7 @@ def _match(data: bytes, wanted: str | None, where: str) -> None:
         raise ChartError(
             f"{where}.sha256: got {got}; nothing was replaced",
             expected=f"{wanted}, which is locked",
-            fix="if the new content is intended, empty the sha256 and run `make charts`",
+            fix="if the new content is intended, empty the sha256 and run `hyperpod-ray charts fetch`",
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from hyperpod_ray.cli import synthesis
-from hyperpod_ray.cli.options import Env, command, current, foreign_folder
+from hyperpod_ray.cli.options import Env, command, current, folder
 from hyperpod_ray.ops.errors import ERROR, OK, OpsError
 
 
@@ -19,10 +19,9 @@ def register(app: typer.Typer) -> None:
     def diff(env: Env) -> int:
         """Compare the templates with what is deployed. For the effect on training, use review."""
         from hyperpod_ray import core
-        from hyperpod_ray.core import project
 
         current.environment = env
-        core.load_any(env, folder=foreign_folder() or project.OWN_ENVIRONMENTS)
+        core.load_any(env, folder=folder())
         with tempfile.TemporaryDirectory(prefix="hyperpod-ray-") as out:
             # the CDK's template validation belongs to tests, CI and deploys
             ended = synthesis.cdk(env, ["diff", f"{env}/*"], out=Path(out) / "cdk.out", validate=False)

@@ -14,9 +14,13 @@ from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 if TYPE_CHECKING:
     from hyperpod_ray.charts.lock import Lock
 
+DEFAULT = "charts.lock.yaml"
 app = group("Fetch, verify and list the locked Helm charts.", examples=["charts fetch", "charts status"])
 LockFile = Annotated[
-    Path | None, typer.Option("--lock", metavar="FILE", help="Lock file. Default: charts.lock.yaml of the project.")
+    Path | None,
+    typer.Option(
+        "--lock", metavar="FILE", help="Lock file. Default: charts.lock.yaml of the project, else the product's."
+    ),
 ]
 
 
@@ -55,13 +59,18 @@ def _each(
     from hyperpod_ray.charts import store
     from hyperpod_ray.charts.errors import ChartError
     from hyperpod_ray.charts.lock import Lock
+    from hyperpod_ray.cli.options import current
     from hyperpod_ray.core import project
 
     rows: list[dict[str, str]] = []
     problems: list[str] = []
     recorded: list[str] = []
     try:
-        lock = Lock.read(lock_file or project.SOURCE / "charts.lock.yaml")
+        top = project.root(current.folder or project.environments())
+        path = lock_file if lock_file and lock_file.exists() else project.file(top, str(lock_file or DEFAULT))
+        lock = Lock.read(path, project=top)
+        if action == "fetch" and lock_file is None and any(store.unrecorded(each) for each in lock.charts.values()):
+            lock = Lock.read(_own_copy(top), project=top)
     except ChartError as error:
         raise OpsError.of(error, code=BAD_USE) from error
     for locked in lock.charts.values():
@@ -88,6 +97,16 @@ def _each(
     if form == "json":
         output.write_json("charts", {"charts": rows, "recorded": recorded})
     return OK
+
+
+def _own_copy(top: Path | None) -> Path:
+    """The lock file to record digests in: a user's project gets a copy of the one that the product ships."""
+    from hyperpod_ray.core import project
+
+    own = project.to_write(top, DEFAULT)
+    if not own.exists():
+        own.write_bytes(project.file(None, DEFAULT).read_bytes())
+    return own
 
 
 def _contents(action: str, lock: Lock, *, frozen: bool, problems: list[str], recorded: list[str]) -> None:

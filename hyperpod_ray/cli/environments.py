@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hyperpod_ray.cli import new
-from hyperpod_ray.cli.options import Env, Plain, command, current, folder, foreign_folder, group, names
+from hyperpod_ray.cli.options import Env, Plain, command, current, folder, foreign_folder, group, names, project_folder
 from hyperpod_ray.core.names import PROGRAM
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
@@ -68,7 +68,8 @@ def check(
             output.write_line(f"ok {name}" + (f" ({len(problems)} warning{plural})" if problems else ""))
         if missing:
             sys.stderr.write(
-                f"note: {name} cannot be deployed yet: no digest is recorded for {', '.join(missing)}. Fix: make pin\n"
+                f"note: {name} cannot be deployed yet: no digest is recorded for {', '.join(missing)}. "
+                f"Fix: {needs.PIN}\n"
             )
     if form == "json":
         output.write_json("check", {"environments": results, "skipped": skipped})
@@ -148,7 +149,7 @@ def schema(check: Check = False, out: Generated = None) -> int:
     from hyperpod_ray.core import reference
 
     if out:
-        return written(out, reference.schema(), command="env schema", check=check)
+        return written(out.absolute(), reference.schema(), command="env schema", check=check)
     files = {reference.SCHEMA_FILE: reference.schema(), reference.JOB_SCHEMA_FILE: reference.job_schema()}
     return max(written(file, text, command="env schema", check=check) for file, text in files.items())
 
@@ -159,13 +160,14 @@ def settings(check: Check = False, out: Generated = None) -> int:
     from hyperpod_ray.core import reference
 
     if out:
-        return written(out, reference.settings_page(), command="env settings", check=check)
+        return written(out.absolute(), reference.settings_page(), command="env settings", check=check)
     files = {reference.SETTINGS_FILE: reference.settings_page(), reference.JOB_FILE: reference.job_page()}
     return max(written(file, text, command="env settings", check=check) for file, text in files.items())
 
 
 def written(file: Path, text: str, *, command: str, check: bool) -> int:
     """Write a generated file, or check that the present one is what would be written."""
+    file = project_folder() / file
     if check:
         if file.exists() and file.read_text(encoding="utf-8") == text:
             return OK

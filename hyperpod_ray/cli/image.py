@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hyperpod_ray.cli.options import Env, any_target, command, group
+from hyperpod_ray.cli.options import Env, any_target, command, current, folder, group, project_folder
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError
 
@@ -46,17 +46,26 @@ def pin(
         str | None, typer.Option(metavar="URL", help="Ask this registry instead of the base's own.")
     ] = None,
 ) -> int:
-    """Record the digest of the base image. Writes hyperpod_ray/image/versions.yaml, or confirms the recorded digest."""
+    """Record the digest of the base image. Writes images.lock.yaml of the project, or confirms the recorded digest.
+
+    In the product's own checkout it writes hyperpod_ray/image/versions.yaml.
+    """
+    from hyperpod_ray.core import project
+    from hyperpod_ray.image.copies import record_base
     from hyperpod_ray.image.registry import digest
     from hyperpod_ray.image.versions import ImageError, choose, record_digest
 
     try:
-        chosen = choose(set_name)
+        top = project.root(current.folder or project.environments())
+        chosen = choose(set_name, project=top)
     except ImageError as error:
         raise OpsError.of(error, code=BAD_USE) from error
     try:
         found = digest(chosen.base, chosen.tag, mirror=mirror)
-        result = record_digest(chosen, found, update=update)
+        if project.ships(top):
+            result = record_digest(chosen, found, update=update)
+        else:
+            result = record_base(f"{chosen.base}:{chosen.tag}", found, project=top, update=update)
     except ImageError as error:
         raise OpsError.of(error, code=ERROR) from error
     output.write_line(f"{chosen.base}:{chosen.tag}@{found}: {result}")
@@ -90,7 +99,6 @@ def lock(env: Env) -> int:
 
     They are those of `image.requirements`. Exit code 2 on a conflict.
     """
-    from hyperpod_ray.core import project
     from hyperpod_ray.core.image_packages import entries
     from hyperpod_ray.image import own
     from hyperpod_ray.image.versions import ImageError, choose
@@ -104,11 +112,12 @@ def lock(env: Env) -> int:
             fix="set it in the environment's file",
             code=BAD_USE,
         )
-    file = project.SOURCE / settings.requirements
+    top = project_folder()
+    file = top / settings.requirements
     if not file.is_file():
         raise OpsError(f"{file} is not there", expected="the file of image.requirements", fix="create it", code=BAD_USE)
     try:
-        wheels = project.SOURCE / settings.wheels if settings.wheels else None
+        wheels = top / settings.wheels if settings.wheels else None
         written = own.lock(file, chosen=choose(settings.set), wheels=wheels, no_index=settings.no_index)
     except ImageError as error:
         raise OpsError.of(error, code=BAD_USE) from error
@@ -129,7 +138,7 @@ def pin_copies(
     from hyperpod_ray.image.versions import ImageError
 
     try:
-        lines = copies.pin(copies.asked(mirror), update=update)
+        lines = copies.pin(copies.asked(mirror), update=update, project=project_folder())
     except ImageError as error:
         raise OpsError.of(error, code=ERROR) from error
     for line in lines:
@@ -142,12 +151,15 @@ def pin_copies(
 def _pages() -> list[Path]:
     """The kept pages of what environments need name the copies' tags: bring them up to date."""
     from hyperpod_ray import core
-    from hyperpod_ray.core import needs, needs_page
+    from hyperpod_ray.core import needs_page
 
-    needs.image_lock.cache_clear()
     made = []
-    for name in core.environment_names():
-        plan = core.Plan(name=name, settings=core.load(name).settings)
+    try:
+        files = folder()
+    except OpsError:
+        return []
+    for name in core.environment_names(folder=files):
+        plan = core.load_any(name, folder=files).plan
         file, text = needs_page.file_of(plan), needs_page.page(plan)
         if file.exists() and file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")

@@ -64,9 +64,13 @@ def rehearsal_errors() -> Iterator[None]:
 
 def state_folder(given: Path | None) -> Path:
     """The state folder of a command."""
+    from hyperpod_ray.core import project
     from hyperpod_ray_sandbox.aws import paths
 
-    return given or paths.STATE
+    if given is not None:
+        return given
+    top = project.root(current.folder or project.environments())
+    return top / ".local" / "aws" if top else paths.STATE
 
 
 @command(app, examples=["local setup"])

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hyperpod_ray.cli.options import project_folder
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change.cdk import program
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
 
 
@@ -30,7 +32,9 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
             code=BAD_USE,
         )
     running = commands.up(state=state, account=settings.account, region=settings.region)
-    charts = Lock.read(project.SOURCE / stand_ins.LOCK_FILE).charts if settings.orchestrator == "eks" else {}
+    top = project_folder()
+    lock = project.file(top, stand_ins.LOCK_FILE)
+    charts = Lock.read(lock, project=top).charts if settings.orchestrator == "eks" else {}
     for locked in charts.values():
         store.fetch(locked)
     cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
@@ -91,12 +95,10 @@ class Cdk:
     """
 
     def __init__(self, env: str, *, environments: Path, variables: dict[str, str], work: Path) -> None:
-        from hyperpod_ray.core import project
-
         self.env, self.environments, self.work = env, environments, work
-        self.project = project.SOURCE
+        self.project = project_folder()
         self.assembly = work / "cdk.out"
-        self._program = self.project / "node_modules" / ".bin" / "cdk"
+        self._program = program(self.project)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         self._variables = {**os.environ, **variables, "PATH": path}
 
@@ -114,8 +116,6 @@ class Cdk:
         self._call([verb, *stacks, *arguments], folder=folder or self.project)
 
     def _call(self, arguments: list[str], *, folder: Path) -> None:
-        if not self._program.exists():
-            raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix="make setup")
         ended = subprocess.run(
             [str(self._program), *arguments], cwd=folder, env=self._variables, check=False
         ).returncode

@@ -22,6 +22,7 @@ from hyperpod_ray.cli import (
     deploy,
     environments,
     image,
+    init,
     local,
     manifests,
     nodes,
@@ -48,8 +49,9 @@ EXIT_CODES = (
 )
 
 COMMANDS = (
-    "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect", "submit",
-    "runs", "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo", "completion",
+    "init", "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect",
+    "submit", "runs", "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo",
+    "completion",
 )  # fmt: skip
 """The commands in the order in which an environment needs them, as help shows them."""
 
@@ -72,7 +74,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Ray training on Amazon SageMaker HyperPod: check, deploy, operate and rehearse environments.",
-    epilog=epilog(["env new staging", "local deploy staging", "deploy staging", "status staging"])
+    epilog=epilog(["init my-platform", "env new staging", "local deploy staging", "deploy staging", "status staging"])
     + "\n\n\b\nExit codes:\n"
     + "\n".join(
         textwrap.fill(f"  {code:>3}  {meaning}", width=78, subsequent_indent=" " * 7) for code, meaning in EXIT_CODES
@@ -111,6 +113,7 @@ def _common(
     current.tunnel = tunnel
 
 
+init.register(app)
 app.add_typer(environments.app, name="env")
 operate.register(app)
 submit.register(app)
@@ -196,6 +199,14 @@ EXTRAS = {
 """Packages that the light installation lacks, by what they are for."""
 
 
+INSTALL = {
+    "deploy": "pip install 'hyperpod-ray[deploy]'",
+    "local": "pip install hyperpod-ray-sandbox",
+    "plan": "pip install 'hyperpod-ray[plan]'",
+}
+"""What brings each of them."""
+
+
 def extra_of(error: ModuleNotFoundError) -> OpsError | None:
     """What to install for a command of which a package is missing; None for a package of no extra."""
     package = (error.name or "").partition(".")[0]
@@ -204,7 +215,7 @@ def extra_of(error: ModuleNotFoundError) -> OpsError | None:
             return OpsError(
                 f"no package {package}: this command needs the part [{extra}] of {PROGRAM}",
                 expected="an installation with it",
-                fix="run it from a checkout of the project after `make setup`",
+                fix=INSTALL[extra],
                 code=BAD_USE,
             )
     return None

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hyperpod_ray.cli.options import Env, command, current, folder
+from hyperpod_ray.cli.options import Env, command, current, folder, project_folder
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 
@@ -28,12 +28,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
     ) -> int:
         """Write the Kubernetes objects of an environment as YAML files."""
-        from hyperpod_ray.core import project
-
         plan, k8s = _prepared(env)
         from hyperpod_ray.k8s import render
 
-        target = out or project.SOURCE / "dist" / "manifests" / plan.name
+        target = out or project_folder() / "dist" / "manifests" / plan.name
         with _refusals():
             for path in render.write(plan, k8s.placeholders(plan), out=target):
                 output.write_line(str(path))

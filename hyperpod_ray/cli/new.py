@@ -58,13 +58,7 @@ def register(app: typer.Typer) -> None:
                 "no name", expected="the new environment's name", fix=f"{PROGRAM} env new NAME", code=BAD_USE
             )
         target = _target(name)
-        account = account or _asked("AWS account (12 digits)", "--account")
-        region = region or _asked("region", "--region", choices=_regions)
-        instance_type = instance_type or _asked(
-            f"instance type of the workers in {region}", "--type", choices=lambda: _types(region)
-        )
-        count = count or _number(_asked("number of worker nodes", "--count"))
-        written = _text(
+        written = asked_text(
             name,
             account=account,
             region=region,
@@ -75,12 +69,42 @@ def register(app: typer.Typer) -> None:
             on_destroy="delete" if delete_data else "retain",
             admin_role=admin_role,
             target=target,
+            schema=(target.parent / "schema.json").is_file(),
         )
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(written, encoding="utf-8")
         output.write_line(f"wrote {target}")
         output.log(f"next: {PROGRAM} preflight {name} --offline")
         return OK
+
+
+def asked_text(
+    name: str, *, account: str, region: str, instance_type: str, count: int | None, admin_role: str, target: Path,
+    schema: bool, zones: tuple[str, ...] = (), capacity_gib: int = 1200, on_destroy: str = "retain",
+) -> str:  # fmt: skip
+    """The text of a new environment file; asks at a terminal for what is missing.
+
+    Raises:
+        OpsError: nothing answers, or the settings do not pass the check.
+    """
+    account = account or _asked("AWS account (12 digits)", "--account")
+    region = region or _asked("region", "--region", choices=_regions)
+    instance_type = instance_type or _asked(
+        f"instance type of the workers in {region}", "--type", choices=lambda: _types(region)
+    )
+    return _text(
+        name,
+        account=account,
+        region=region,
+        zones=zones,
+        instance_type=instance_type,
+        count=count or _number(_asked("number of worker nodes", "--count")),
+        capacity_gib=capacity_gib,
+        on_destroy=on_destroy,
+        admin_role=admin_role,
+        target=target,
+        schema=schema,
+    )
 
 
 def _target(name: str) -> Path:
@@ -124,7 +148,7 @@ def _asked(what: str, option: str, *, choices: Callable[[], list[str]] | None = 
         raise OpsError(
             f"{option} is missing",
             expected=f"{what}",
-            fix=f"{PROGRAM} env new --help, or run it at a terminal",
+            fix=f"add {option}, or run it at a terminal",
             code=BAD_USE,
         )
     if choices is not None:
@@ -161,7 +185,7 @@ def _number(text: str) -> int:
 
 def _text(
     name: str, *, account: str, region: str, zones: tuple[str, ...], instance_type: str, count: int,
-    capacity_gib: int, on_destroy: str, admin_role: str, target: Path,
+    capacity_gib: int, on_destroy: str, admin_role: str, target: Path, schema: bool,
 ) -> str:  # fmt: skip
     """The file's text, after the same check that every command makes."""
     from hyperpod_ray.core import loader, new_file, regions
@@ -190,7 +214,7 @@ def _text(
         capacity_gib=capacity_gib,
         on_destroy=on_destroy,
         admin_role_arn=admin_role,
-        schema=(target.parent / "schema.json").is_file(),
+        schema=schema,
     )
     text = new_file.text(answers)
     try:

@@ -37,27 +37,38 @@ def folder() -> Path:
     """The folder of environment files that this command works with.
 
     Raises:
-        OpsError: there is none at or above the current folder.
+        OpsError: there is none at or above the current folder, or several.
     """
     from hyperpod_ray.core import project
 
-    found = current.folder or project.environments()
-    if found is None:
+    chosen = current.folder or project.environments()
+    if chosen is None:
         raise OpsError(
             f"no environment file in {Path.cwd()} and the folders above it",
             expected=f"a folder {project.FOLDER_NAME}/ with one",
             fix=f"change to the project's folder, or give {PROGRAM} --environments FOLDER",
             code=BAD_USE,
         )
-    return found
+    return chosen
+
+
+def project_folder() -> Path:
+    """The user's project: the folder with `cdk.json` around the environment files, or around the current folder.
+
+    Raises:
+        OpsError: there is none.
+    """
+    from hyperpod_ray.ops.change import cdk
+
+    return cdk.folder(current.folder)
 
 
 def foreign_folder() -> Path | None:
-    """The folder of environment files where it is not the checkout's own, else None."""
+    """The folder of environment files where it is not `environments/` of the current folder, else None."""
     from hyperpod_ray.core import project
 
-    found = folder()
-    return None if found == project.OWN_ENVIRONMENTS else found
+    chosen = folder()
+    return None if chosen == Path.cwd() / project.FOLDER_NAME else chosen
 
 
 def target(name: str) -> Target:

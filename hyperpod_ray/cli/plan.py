@@ -213,8 +213,8 @@ def _deploy(name: str, *, given: Path | None, synthesize: bool) -> Deploy | str:
 
     if given is None and not synthesize:
         return "Not asked for: --deploy synthesizes the templates and answers it."
-    if given is None and not project.is_checkout():
-        return "Not known: it needs a synthesized assembly (--app FOLDER), or a checkout of the project."
+    if given is None and project.root(folder()) is None:
+        return "Not known: it needs a synthesized assembly (--app FOLDER), or a project with cdk.json."
     from hyperpod_ray.cli.synthesis import app
 
     with tempfile.TemporaryDirectory(prefix="hyperpod-ray-plan-") as folder_:

@@ -14,9 +14,9 @@ import typer
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.names import PROGRAM
-from hyperpod_ray.core.project import SOURCE
 
-FOLDER = SOURCE / "docs" / "reference"
+FOLDER = Path("docs/reference")
+"""The pages, relative to the project."""
 _ROOT_ONLY = {"help"}
 
 

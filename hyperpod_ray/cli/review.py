@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hyperpod_ray.cli.options import Out, Output, command, current, folder, names
+from hyperpod_ray.cli.options import Out, Output, command, current, folder, names, project_folder
 from hyperpod_ray.core.errors import ProjectError
 from hyperpod_ray.core.names import PROGRAM
 from hyperpod_ray.ops import output
@@ -153,7 +153,6 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
     from hyperpod_ray.cli.deploy_review import deployed_stacks, read, with_upkeep
     from hyperpod_ray.cli.options import any_target
     from hyperpod_ray.cli.synthesis import assembly
-    from hyperpod_ray.core import plan_names
     from hyperpod_ray.ops.observe import gather
     from hyperpod_ray.review.deployed import deployed
     from hyperpod_ray.review.review import review_deploy
@@ -168,9 +167,9 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
         )
     chosen = any_target(env)
     chosen.aws.require_account()
-    stacks = [gather.stack(chosen, name) for name in plan_names.stack_names(chosen.plan)]
     with assembly(env, given=head) as folder:
         after = read(folder, env)
+        stacks = gather.stacks(chosen, also=[stack.name for stack in after.stacks.values()])
         before = deployed(after, deployed_stacks(chosen, stacks))
         made = review_deploy(before, after, base_name="deployed", head_name="this checkout")
         return with_upkeep(add_outlook(made, [chosen.plan]), chosen)
@@ -181,7 +180,6 @@ def _plans(made: Review, *, revision: str = "") -> Iterator[CommonPlan]:
     import tempfile
 
     from hyperpod_ray import core
-    from hyperpod_ray.core import project
     from hyperpod_ray.review.worktrees import environment_files
 
     names_ = [one.name for one in made.environments]
@@ -189,7 +187,7 @@ def _plans(made: Review, *, revision: str = "") -> Iterator[CommonPlan]:
         there = folder()
         if revision:
             there = Path(scratch)
-            for name, text in environment_files(project.SOURCE, revision, names_).items():
+            for name, text in environment_files(project_folder(), revision, names_, folder=folder()).items():
                 (there / f"{name}.yaml").write_text(text, encoding="utf-8")
         for name in names_:
             try:
@@ -199,7 +197,6 @@ def _plans(made: Review, *, revision: str = "") -> Iterator[CommonPlan]:
 
 
 def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None, head_assembly: Path | None) -> Review:
-    from hyperpod_ray.core import project
     from hyperpod_ray.review.review import review as compare
     from hyperpod_ray.review.training import add_outlook
     from hyperpod_ray.review.worktrees import assemblies
@@ -218,13 +215,6 @@ def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None
             fix=f"{PROGRAM} review --base origin/main",
             code=BAD_USE,
         )
-    if not project.is_checkout():
-        raise OpsError(
-            "review --base: no checkout of the project with `make setup`",
-            expected="one: both revisions are synthesized",
-            fix=f"{PROGRAM} review --base-assembly FOLDER --head-assembly FOLDER",
-            code=BAD_USE,
-        )
-    with assemblies(base, head or None, project=project.SOURCE, environment=env) as sides:
+    with assemblies(base, head or None, project=project_folder(), folder=folder(), environment=env) as sides:
         made = compare(sides.base, sides.head, only=env, base_name=base, head_name=head or "working tree", sides=sides)
         return add_outlook(made, _plans(made, revision=head))

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hyperpod_ray.cli.options import foreign_folder
+from hyperpod_ray.cli.options import folder, project_folder
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, OpsError
 
 
@@ -22,12 +22,9 @@ def program() -> Path:
     Raises:
         OpsError: it is not installed.
     """
-    from hyperpod_ray.core import project
+    from hyperpod_ray.ops.change import cdk
 
-    found = project.SOURCE / "node_modules" / ".bin" / "cdk"
-    if not found.exists():
-        raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix="make setup")
-    return found
+    return cdk.program(project_folder())
 
 
 def cdk(env: str, verb: Sequence[str], *, out: Path, validate: bool) -> int:
@@ -39,18 +36,14 @@ def cdk(env: str, verb: Sequence[str], *, out: Path, validate: bool) -> int:
         out: Folder for the assembly.
         validate: Whether to validate the templates. Takes more than half of a synthesis.
     """
-    from hyperpod_ray.core import project
-
-    where = foreign_folder()
+    top = project_folder()
     arguments = [str(program()), *verb, "-c", f"env={env}", "--output", str(out)]
     arguments += ["--app", f"{shlex.quote(sys.executable)} app.py"]
-    arguments += ["-c", f"environments={where}"] if where else []
+    arguments += ["-c", f"environments={folder()}"]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     if not validate:
         environment.setdefault("CDK_VALIDATION", "false")
-    return subprocess.run(
-        arguments, cwd=project.SOURCE, env=environment, stdin=subprocess.DEVNULL, check=False
-    ).returncode
+    return subprocess.run(arguments, cwd=top, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
 
 
 def app(env: str, *, out: Path) -> int:
@@ -59,14 +52,12 @@ def app(env: str, *, out: Path) -> int:
     Returns:
         The exit code of `app.py`; its messages go to stderr.
     """
-    from hyperpod_ray.core import project
-
-    where = foreign_folder()
-    context = {"env": env, **({"environments": str(where)} if where else {})}
+    top = project_folder()
+    context = {"env": env, "environments": str(folder())}
     environment = {**os.environ, "CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": json.dumps(context)}
     environment.setdefault("CDK_VALIDATION", "false")
     return subprocess.run(
-        [sys.executable, "app.py"], cwd=project.SOURCE, env=environment, stdin=subprocess.DEVNULL,
+        [sys.executable, "app.py"], cwd=top, env=environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, check=False,
     ).returncode  # fmt: skip
 

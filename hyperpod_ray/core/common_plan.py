@@ -6,6 +6,7 @@ import functools
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import (
@@ -43,6 +44,8 @@ class CommonPlan:
 
     name: str
     settings: Ground
+    project: Path | None = None
+    """The user's project, whose lock files and scripts come first. None: those that the product ships."""
 
     @property
     def groups(self) -> Sequence[NodeGroup]:

@@ -12,17 +12,18 @@ import yaml
 from hyperpod_ray.core import project
 
 Json = Mapping[str, Any]
+EXAMPLES = "examples"
+"""Folder in `environments/` whose files are copied, not deployed."""
 LARGEST_SIBLING = 1_000_000
 """Bytes; a larger file is no environment."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """The checkout that a deploy runs from.
+    """The user's project, which a deploy runs from.
 
     Attributes:
-        root: Folder that `image.folder` and `helm.lock_file` are relative to; None in a light installation, which has
-            neither.
+        root: Folder that `image.folder` and `helm.lock_file` are relative to; None where there is no project.
         siblings: Settings of the other environment files of the folder, by environment, as their YAML has them.
             Nothing in them has been checked.
     """
@@ -31,15 +32,16 @@ class Repository:
     siblings: Mapping[str, Json] = field(default_factory=dict)
 
     @classmethod
-    def around(cls, name: str, *, folder: Path | None = None) -> Repository:
-        """The repository of an environment of a folder; without one, no siblings are known."""
+    def around(cls, name: str, *, folder: Path | None = None, root: Path | None = None) -> Repository:
+        """The project of an environment of a folder; without a folder, no siblings are known."""
+        root = root or project.root(folder)
         siblings: dict[str, Json] = {}
-        if folder is not None and folder.resolve() == project.EXAMPLES:
+        if folder is not None and root is not None and folder.resolve() == root / project.FOLDER_NAME / EXAMPLES:
             folder = None  # each example stands for itself: it is copied, not deployed beside the others
         for path in sorted(folder.glob("*.yaml")) if folder is not None and folder.is_dir() else []:
             if path.stem != name and project.names_environment(path.name) and (found := _read(path)) is not None:
                 siblings[path.stem] = found
-        return cls(root=project.SOURCE if project.is_checkout() else None, siblings=siblings)
+        return cls(root=root, siblings=siblings)
 
 
 def _read(path: Path) -> Json | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hyperpod_ray.core.project import SOURCE
+from hyperpod_ray.core import project as places
 from hyperpod_ray.core.project_files import ProjectFileError, read_mapping
 
 _ECR = re.compile(r"^(\d{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.(amazonaws\.com(?:\.cn)?)$")
@@ -81,29 +81,61 @@ class ChartImage:
         return {"component": self.component, "condition": self.condition, **shown, "levers": dict(self.levers)}
 
 
+def archives(lock: Path, folder: str, *, project: Path | None = None) -> Path:
+    """Where the packaged charts of a lock file are: in its `folder`, beside it.
+
+    Those of a lock file that the product ships are in the cache of the user's project. In the product's own checkout
+    they are in the checkout.
+
+    Args:
+        lock: The lock file.
+        folder: Its `folder`.
+        project: The user's project. Default: that of the current folder.
+    """
+    owner = places.owner(lock)
+    if owner is None:
+        return lock.parent / folder
+    if places.ships(project or places.root()):
+        return (places.PACKAGE.parent if owner == places.PACKAGE else lock.parent) / folder
+    return places.cache("charts", project=project) / owner.name / folder
+
+
 def contents_file(lock: Path) -> Path:
     """The record that belongs to a lock file: `charts.lock.yaml` has `charts.contents.yaml`."""
     return lock.with_name(lock.name.removesuffix(".lock.yaml").removesuffix(".yaml") + ".contents.yaml")
 
 
-@functools.cache
-def _contents(path: Path) -> dict[str, Any]:
-    return read_mapping(path) if path.is_file() else {}
+def read_lock(path: Path) -> dict[str, Any]:
+    """The content of a lock file, or of the record beside one; empty where there is none.
 
-
-def chart_images(lock_file: str, chart: str) -> tuple[ChartImage, ...]:
-    """Images of a locked chart, by the record beside its lock; none where there is no record."""
-    record = contents_file(SOURCE / lock_file)
+    Raises:
+        ProjectFileError: it cannot be read, such as after a merge that left conflict markers in it.
+    """
     try:
-        entry = _contents(record).get(chart) or {}
+        state = path.stat()
+    except OSError:
+        return {}
+    return _parsed(path, state.st_mtime_ns, state.st_size)
+
+
+@functools.cache
+def _parsed(path: Path, _changed_ns: int, _size: int) -> dict[str, Any]:
+    return read_mapping(path)
+
+
+def chart_images(lock_file: str, chart: str, *, project: Path | None = None) -> tuple[ChartImage, ...]:
+    """Images of a locked chart, by the record beside its lock; none where there is no record."""
+    record = contents_file(places.file(project, lock_file))
+    try:
+        entry = read_lock(record).get(chart) or {}
         return tuple(ChartImage(**image) for image in entry.get("images", []))
     except (TypeError, AttributeError) as error:
         raise ProjectFileError(
-            f"{record.name}: {chart}: {error}", expected="what `make charts` writes", fix="make charts"
+            f"{record.name}: {chart}: {error}", expected="what `charts fetch` writes", fix="hyperpod-ray charts fetch"
         ) from error
 
 
-def chart_values(lock_file: str, chart: str) -> tuple[str, ...]:
+def chart_values(lock_file: str, chart: str, *, project: Path | None = None) -> tuple[str, ...]:
     """Paths of the values that a locked chart knows, likewise."""
-    entry = _contents(contents_file(SOURCE / lock_file)).get(chart) or {}
+    entry = read_lock(contents_file(places.file(project, lock_file))).get(chart) or {}
     return tuple(entry.get("values", []))

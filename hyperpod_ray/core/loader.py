@@ -15,21 +15,22 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Discriminator, TypeAdapter, ValidationError
 
-from hyperpod_ray.core import checks, messages, orchestrators
+from hyperpod_ray.core import checks, messages, orchestrators, own_checks
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.errors import Message, in_three_parts
 from hyperpod_ray.core.evidence import Evidence, Repository
 from hyperpod_ray.core.findings import Finding, meant
 from hyperpod_ray.core.model import NAME, Environment, Ground
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.project import OWN_ENVIRONMENTS
+from hyperpod_ray.core.project import FOLDER_NAME
 from hyperpod_ray.core.secret_words import masked
 from hyperpod_ray.core.slurm_model import SlurmEnvironment
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.core.yaml_source import MAX_BYTES, Node, YamlError, read
 from hyperpod_ray.core.yaml_source import Path as SettingPath
 
-FOLDER = OWN_ENVIRONMENTS
+FOLDER = Path(FOLDER_NAME)
+"""Environment files of the project in the current folder."""
 WHOLE_FILE = "(file)"
 _BEGIN = "copy one of the shipped environments to begin with"
 """`Problem.path` of what concerns no single setting."""
@@ -81,12 +82,16 @@ class GoodFile:
     name: str
     path: Path
     settings: Ground
+    project: Path | None = None
+    """The user's project; None where there is none."""
     warnings: list[Problem] = field(default_factory=list)
 
     @property
     def plan(self) -> CommonPlan:
         """The settings with the figures that follow from them."""
-        return orchestrators.ORCHESTRATORS[self.settings.orchestrator].plan(name=self.name, settings=self.settings)
+        return orchestrators.ORCHESTRATORS[self.settings.orchestrator].plan(
+            name=self.name, settings=self.settings, project=self.project
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +103,7 @@ class EnvironmentFile(GoodFile):
     @property
     def plan(self) -> Plan:
         """The settings with the figures that follow from them."""
-        return Plan(name=self.name, settings=self.settings)
+        return Plan(name=self.name, settings=self.settings, project=self.project)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +115,7 @@ class SlurmFile(GoodFile):
     @property
     def plan(self) -> SlurmPlan:
         """The settings with the figures that follow from them."""
-        return SlurmPlan(name=self.name, settings=self.settings)
+        return SlurmPlan(name=self.name, settings=self.settings, project=self.project)
 
 
 AnyFile = EnvironmentFile | SlurmFile
@@ -142,14 +147,14 @@ def orchestrator_of(name: str, *, folder: Path = FOLDER) -> str:
     return orchestrators.of_file(data) or orchestrators.DEFAULT
 
 
-def load(name: str, *, folder: Path = FOLDER) -> EnvironmentFile:
-    """Read the environment called `name`, whose orchestrator is EKS.
+def load(name: str, *, folder: Path = FOLDER, project: Path | None = None) -> EnvironmentFile:
+    """Read the environment called `name`, whose orchestrator is EKS; as `load_any`.
 
     Raises:
         EnvironmentFileError: With every problem of the file; warnings alone do not raise.
         OtherOrchestratorError: The file is good, and its orchestrator is Slurm.
     """
-    return on_eks(load_any(name, folder=folder))
+    return on_eks(load_any(name, folder=folder, project=project))
 
 
 def on_eks(file: AnyFile) -> EnvironmentFile:
@@ -168,8 +173,13 @@ def on_eks(file: AnyFile) -> EnvironmentFile:
     raise OtherOrchestratorError([problem])
 
 
-def load_any(name: str, *, folder: Path = FOLDER) -> AnyFile:
+def load_any(name: str, *, folder: Path = FOLDER, project: Path | None = None) -> AnyFile:
     """Read the environment called `name`, whatever its orchestrator is.
+
+    Args:
+        name: Name of the environment.
+        folder: Folder of its file. Default: `environments/` of the current folder.
+        project: The user's project. Default: the one that the folder lies in, or the current folder.
 
     Raises:
         EnvironmentFileError: With every problem of the file; warnings alone do not raise.
@@ -178,7 +188,7 @@ def load_any(name: str, *, folder: Path = FOLDER) -> AnyFile:
     file = relative(path)
     named(name, file=file)
     text = _text_of(path, name=name, folder=folder, file=file)
-    return parse_any(text, name=name, path=path, repository=Repository.around(name, folder=folder))
+    return parse_any(text, name=name, path=path, repository=Repository.around(name, folder=folder, root=project))
 
 
 def named(name: str, *, file: str) -> None:
@@ -208,7 +218,8 @@ def parse_any(text: str, *, name: str, path: Path, repository: Repository | None
         text: The file's content.
         name: Name of the environment.
         path: Where the file is.
-        repository: What is around the file. Default: this checkout, and no other environments.
+        repository: What is around the file. Default: the project of the current folder, and no other
+            environments.
     """
     file = relative(path)
     root, flaws = read(text)
@@ -232,8 +243,13 @@ def parse_any(text: str, *, name: str, path: Path, repository: Repository | None
     settings, valid, found = _validated(root, orchestrator.settings)
     flaws += [flaw for flaw in found if flaw.path not in flawed]
     broken = {flaw.path[0] for flaw in flaws if flaw.path}
-    evidence = Evidence(repository=repository or Repository.around(name))
-    findings = checks.run(orchestrator.plan(name=name, settings=settings), valid=valid - broken, evidence=evidence)
+    around = repository or Repository.around(name)
+    own_checks.load()
+    findings = checks.run(
+        orchestrator.plan(name=name, settings=settings, project=around.root),
+        valid=valid - broken,
+        evidence=Evidence(repository=around),
+    )
     problems = [located_flaw(flaw, file=file) for flaw in once(flaws)]
     problems += [located_finding(finding, file=file, line=root.line_of(finding.path)) for finding in findings]
     problems.sort(key=lambda problem: problem.line)
@@ -242,9 +258,9 @@ def parse_any(text: str, *, name: str, path: Path, repository: Repository | None
     if errors:
         raise EnvironmentFileError(errors, warnings=warnings)
     if isinstance(settings, SlurmEnvironment):
-        return SlurmFile(name=name, path=path, settings=settings, warnings=warnings)
+        return SlurmFile(name=name, path=path, settings=settings, project=around.root, warnings=warnings)
     assert isinstance(settings, Environment)  # noqa: S101  (narrowing only: there are two)
-    return EnvironmentFile(name=name, path=path, settings=settings, warnings=warnings)
+    return EnvironmentFile(name=name, path=path, settings=settings, project=around.root, warnings=warnings)
 
 
 def _no_orchestrator(root: Node) -> YamlError:

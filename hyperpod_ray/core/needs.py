@@ -12,24 +12,27 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from hyperpod_ray.core import names
+from hyperpod_ray.core import project as places
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.image_sets import default_image, missing_installer
-from hyperpod_ray.core.images import ChartImage, Reference, chart_images
+from hyperpod_ray.core.images import ChartImage, Reference, chart_images, read_lock
 from hyperpod_ray.core.model import DynamicStorage
 from hyperpod_ray.core.names import CHARTS
 from hyperpod_ray.core.plan import Plan, read_data
-from hyperpod_ray.core.project import SOURCE
-from hyperpod_ray.core.project_files import read_mapping
 from hyperpod_ray.core.service_limits import partition_of
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray_rules import data as rules_data
 
 """Keys of the locked charts that a deploy installs."""
-IMAGE_LOCK = SOURCE / "images.lock.yaml"
+PIN = "hyperpod-ray image pin; hyperpod-ray image pin-copies"
+"""The commands that record digests."""
+IMAGE_LOCK = "images.lock.yaml"
+"""Digests of the images that a mirror copies and, in a user's project, of the base that the image is built from."""
 Way = Literal["same region", "other region", "internet"]
 
 
@@ -104,7 +107,7 @@ def images(plan: Plan) -> list[ImageNeed]:
     settings = plan.settings
     found: list[ImageNeed] = []
     for chart in CHARTS:
-        for image in chart_images(settings.helm.lock_file, chart):
+        for image in chart_images(settings.helm.lock_file, chart, project=plan.project):
             # a region that a chart does not know is refused by a check, or has no cluster
             if enabled(plan, image.component) and (source := image.at(settings.region)) is not None:
                 found.append(_of_chart(plan, chart, image, source))
@@ -139,13 +142,15 @@ def copies(plan: Plan) -> list[Copy]:
 
 
 def without_digest(plan: CommonPlan) -> dict[str, str]:
-    """Images that a deployment is refused for until `make pin` records their digests, and the file that has them."""
+    """Images that a deployment is refused for until `PIN` records their digests, and the file that has them."""
     held = copies(plan) if isinstance(plan, Plan) else []
-    found = {str(copy.source): IMAGE_LOCK.name for copy in held if not copy.source.digest}
+    found = {str(copy.source): IMAGE_LOCK for copy in held if not copy.source.digest}
     image = plan.built_image
     built = default_image(image.folder, image.set) if image and not image.base else None
-    if built is not None and not built.digest:
-        found[built.base] = "hyperpod_ray/image/versions.yaml"
+    if built is not None and not built.digest and not base_digest(built.base, plan.project):
+        found[built.base] = (
+            IMAGE_LOCK if plan.project and not places.ships(plan.project) else "hyperpod_ray/image/versions.yaml"
+        )
     if image is not None and (installer := missing_installer(image.folder)):
         found[installer] = "hyperpod_ray/image/versions.yaml"
     return found
@@ -238,7 +243,9 @@ def _copied(plan: Plan, source: Reference) -> bool:
 
 
 def _copy(plan: Plan, source: Reference) -> Copy:
-    pinned = source if source.digest else replace(source, digest=_locked_digest(replace(source, digest="")))
+    pinned = (
+        source if source.digest else replace(source, digest=_locked_digest(replace(source, digest=""), plan.project))
+    )
     short = pinned.digest.removeprefix("sha256:")[:12]
     return Copy(
         source=pinned,
@@ -247,15 +254,18 @@ def _copy(plan: Plan, source: Reference) -> Copy:
     )
 
 
-def _locked_digest(reference: Reference) -> str:
-    return str(image_lock().get(str(reference)) or "")
+def _locked_digest(reference: Reference, project: Path | None) -> str:
+    return str(image_lock(project).get(str(reference)) or "")
 
 
-@functools.cache
-def image_lock() -> Mapping[str, str | None]:
-    """`images.lock.yaml`: image by tag, then its digest."""
-    data = read_mapping(IMAGE_LOCK) if IMAGE_LOCK.is_file() else {}
-    images = data.get("images")
+def base_digest(base: str, project: Path | None) -> str:
+    """The digest that a user's project recorded for the base of an image; empty where it recorded none."""
+    return str(image_lock(project).get(base) or "")
+
+
+def image_lock(project: Path | None = None) -> Mapping[str, str | None]:
+    """`images.lock.yaml` of a project: image by tag, then its digest."""
+    images = read_lock(places.file(project, IMAGE_LOCK)).get("images")
     return dict(images) if isinstance(images, dict) else {}
 
 

@@ -9,14 +9,14 @@ from hyperpod_ray.core import needs
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.names import MOUNT_PATH
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.project import SOURCE
 
-DOCS = SOURCE / "docs"
+DOCS = Path("docs")
+"""Folder of the pages, relative to the project."""
 
 
 def file_of(plan: CommonPlan) -> Path:
     """Where the page of an environment is kept, for those that are kept."""
-    return DOCS / f"needs-{plan.name}.md"
+    return (plan.project or Path()) / DOCS / f"needs-{plan.name}.md"
 
 
 def page(plan: CommonPlan) -> str:

@@ -33,6 +33,7 @@ REHEARSE = "hyperpod-ray local slurm"
 ON_SLURM: dict[str, Decision] = {
     # --- the environment file
     "env new": APART,
+    "init": APART,
     "env check": WORKS,
     "env show": WORKS,
     "env needs": WORKS,

@@ -9,6 +9,9 @@ import yaml
 
 from hyperpod_ray.core.errors import ProjectError
 
+RESOLVE = "keep one of the two sides, and remove the lines of <, = and >"
+"""What to do about the conflict markers of a merge."""
+
 
 class ProjectFileError(ProjectError):
     """A file of the project cannot be read as what it is."""
@@ -34,18 +37,14 @@ def read_mapping(path: Path) -> dict[str, Any]:
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        conflict = _conflict(text)
+        marker = conflict(text)
         mark = getattr(error, "problem_mark", None)
-        line = conflict or (mark.line + 1 if mark is not None else 1)
+        line = marker or (mark.line + 1 if mark is not None else 1)
         raise ProjectFileError(
             f"{name}:{line}: "
-            + (
-                "an unresolved conflict of a merge"
-                if conflict
-                else f"not YAML: {getattr(error, 'problem', None) or error}"
-            ),
-            expected="one of the two versions" if conflict else "YAML",
-            fix="keep one of the two sides, and remove the lines of <, = and >" if conflict else _restore(name),
+            + ("conflict markers of a merge" if marker else f"not YAML: {getattr(error, 'problem', None) or error}"),
+            expected="one of the two versions" if marker else "YAML",
+            fix=RESOLVE if marker else _restore(name),
         ) from error
     if data is None:
         return {}
@@ -54,10 +53,10 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return data
 
 
-def _conflict(text: str) -> int:
+def conflict(text: str) -> int:
     """The first line of an unresolved conflict; 0 where there is none."""
     lines = text.splitlines()
-    return next((number for number, line in enumerate(lines, start=1) if line.startswith("<<<<<<< ")), 0)
+    return next((number for number, line in enumerate(lines, start=1) if line.startswith(("<<<<<<< ", ">>>>>>> "))), 0)
 
 
 def _restore(name: str) -> str:

@@ -25,8 +25,8 @@ FILES = (
     "hyperpod_ray/core/catalogue/instance_type_regions.yaml",
     "hyperpod_ray/core/catalogue/needs.yaml",
     "hyperpod_ray/core/catalogue/quotas.yaml",
-    "charts.lock.yaml",
-    "images.lock.yaml",
+    "hyperpod_ray/locks/charts.lock.yaml",
+    "hyperpod_ray/locks/images.lock.yaml",
     "hyperpod_ray/image/versions.yaml",
     "hyperpod_ray/planner/data/failures.yaml",
     "hyperpod_ray/planner/data/gpus.yaml",
@@ -89,14 +89,17 @@ class DataSet:
     """What is newer, or why the set expired."""
 
 
-def data_sets(day: date, *, root: Path = project.SOURCE) -> list[DataSet]:
+def data_sets(day: date) -> list[DataSet]:
     """All sets of facts, in the order of the files. A file that this installation lacks has none.
 
     Raises:
         ProvenanceError: a file has no `about`, or a flawed one.
     """
     return [
-        _judged(name, about, day) for name in FILES if (root / name).is_file() for about in about_of(root / name, name)
+        _judged(name, about, day)
+        for name in FILES
+        if (path := project.shipped(name)).is_file()
+        for about in about_of(path, name)
     ]
 
 

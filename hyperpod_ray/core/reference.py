@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
@@ -13,14 +14,14 @@ from hyperpod_ray.core import model
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.orchestrators import ORCHESTRATORS
-from hyperpod_ray.core.project import SOURCE
 from hyperpod_ray.core.shapes import BY_PATTERN
 from hyperpod_ray.core.slurm_model import SlurmEnvironment
 
-SCHEMA_FILE = SOURCE / "environments" / "schema.json"
-SETTINGS_FILE = SOURCE / "docs" / "settings.md"
-JOB_SCHEMA_FILE = SOURCE / "environments" / "job.schema.json"
-JOB_FILE = SOURCE / "docs" / "job-file.md"
+SCHEMA_FILE = Path("environments/schema.json")
+"""The generated files, relative to the project."""
+SETTINGS_FILE = Path("docs/settings.md")
+JOB_SCHEMA_FILE = Path("environments/job.schema.json")
+JOB_FILE = Path("docs/job-file.md")
 
 _UNITS = {
     "_mbs_per_tib": "MB/s per TiB",

@@ -100,6 +100,6 @@ def _uv() -> str:
         raise ImageError(
             "'uv' is not installed",
             expected="it beside this program",
-            fix="run the command from a checkout of the project after `make setup`",
+            fix="pip install uv",
         )
     return found

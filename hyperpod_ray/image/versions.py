@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hyperpod_ray.core.errors import ProjectError
 from hyperpod_ray.core.image_build import PYPI
 from hyperpod_ray.core.image_sets import fields_of
+from hyperpod_ray.core.needs import base_digest
+from hyperpod_ray.core.project import ships
 from hyperpod_ray.core.project_files import read_mapping
 
 FILE = Path(__file__).with_name("versions.yaml")
@@ -123,12 +125,19 @@ def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:
     return default, sets
 
 
-def choose(name: str | None = None) -> ImageSet:
-    """A set by name, the default without."""
+def choose(name: str | None = None, *, project: Path | None = None) -> ImageSet:
+    """A set by name, the default without.
+
+    Args:
+        name: Name of the set.
+        project: The user's project: the digest that its `images.lock.yaml` records for the base comes first.
+    """
     default, sets = read()
     if (name or default) not in sets:
         raise ImageError(f"image set: {name!r}", expected=f"one of {', '.join(sets)}", fix="correct the name")
-    return sets[name or default]
+    chosen = sets[name or default]
+    own = "" if project is None or ships(project) else base_digest(f"{chosen.base}:{chosen.tag}", project)
+    return replace(chosen, digest=own) if own else chosen
 
 
 def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: Path = FILE) -> str:

@@ -98,7 +98,15 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
         known = ": no environment '" not in str(error)
         fix = f"correct the file, then hyperpod-ray env check {environment}" if known else ""
         return OpsError.of(error, fix=fix, code=BAD_USE)
-    if name in ("DayError", "ProvenanceError", "JobFileError", "ProjectFileError"):
+    if name in (
+        "DayError",
+        "ProvenanceError",
+        "JobFileError",
+        "FolderError",
+        "ProjectFileError",
+        "ChartError",
+        "OwnCheckError",
+    ):
         return OpsError.of(error, code=BAD_USE)
     if isinstance(error, OSError):
         return OpsError(

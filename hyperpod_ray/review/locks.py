@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from hyperpod_ray.core.project_files import RESOLVE, conflict
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.findings import Effect, Row
 
@@ -27,7 +28,9 @@ PYTHON = (
     ),
 )
 NODE, CHARTS, IMAGES = "package-lock.json", "charts.lock.yaml", "images.lock.yaml"
-LIBRARY = ("aws-cdk-lib", "cdk8s", "cdk8s-plus-28", "constructs", "jsii", "cdklabs-deploy-time-build")
+SHIPPED = "hyperpod_ray/locks"
+"""Folder of the product's own locks in its checkout."""
+LIBRARY = ("hyperpod-ray", "aws-cdk-lib", "cdk8s", "cdk8s-plus-28", "constructs", "jsii", "cdklabs-deploy-time-build")
 """Packages that make the templates."""
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)(.*)$")
 _NAMED = 6
@@ -57,11 +60,18 @@ def read(folder: Path) -> Locks:
     """
     found: Locks = {}
     for name in (*PYTHON, NODE, CHARTS, IMAGES):
-        path = folder / name
-        if not path.is_file():
+        path = next((path for path in (folder / name, folder / SHIPPED / name) if path.is_file()), None)
+        if path is None:
             continue
+        text = path.read_text(encoding="utf-8")
+        if line := conflict(text):
+            raise ReviewError(
+                f"{path.relative_to(folder)}:{line}: conflict markers of a merge",
+                expected="a lock file",
+                fix=RESOLVE,
+            )
         try:
-            found[name] = dict(_pins(name, path.read_text(encoding="utf-8")))
+            found[name] = dict(_pins(name, text))
         except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
             raise ReviewError(
                 f"{path}: {error}", expected="a lock file", fix="write it with its tool once more"
@@ -143,8 +153,8 @@ def _file(name: str, before: Pins, now: Pins) -> Iterator[Row]:
 def _consequence(name: str) -> str:
     if name == CHARTS:
         return (
-            "`make charts` fetches and packages them; the deploy upgrades the releases. Helm does not upgrade CRDs: "
-            "first apply the new chart's yourself."
+            "`hyperpod-ray charts fetch` fetches and packages them; the deploy upgrades the releases. "
+            "Helm does not upgrade CRDs: first apply the new chart's yourself."
         )
     if name == IMAGES:
         return "The mirror copies them; pods created later run them."

@@ -1,35 +1,39 @@
-"""Synthesizes two revisions of this project; no AWS account is asked.
+"""Synthesizes two revisions of the user's project; no AWS account is asked.
 
 Only what differs is synthesized. Where both revisions have the same code, one process makes the templates of both, and
-only of environments whose files differ; otherwise each is synthesized by its own code, in a git worktree, both at once.
+only of environments whose files differ; otherwise each is synthesized by its own code, in a copy of its files, both at
+once. Nothing is written into the repository.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hyperpod_ray.core.project import FOLDER_NAME, ships
 from hyperpod_ray.review import locks
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.locks import Locks
 
 _SYNTH_SECONDS = 900
-ENVIRONMENTS = "environments"
 SOURCES = (
     "app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "charts", "constructs", "hyperpod_ray/charts",
-    "hyperpod_ray/core", "hyperpod_ray/guard", "hyperpod_ray/image", "hyperpod_ray/pricing", "hyperpod_ray_rules",
-    "hyperpod_ray_training", "images.lock.yaml", "jobs", "k8s", "lifecycle", "stacks",
+    "hyperpod_ray/core", "hyperpod_ray/guard", "hyperpod_ray/image", "hyperpod_ray/locks", "hyperpod_ray/pricing",
+    "hyperpod_ray_rules", "hyperpod_ray_training", "images.lock.yaml", "jobs", "k8s", "lifecycle", "stacks",
 )  # fmt: skip
-"""What templates are made of, beside the environment files."""
+"""What templates are made of in the product's own checkout, beside the environment files."""
+FETCHED = (Path("charts/packages"), Path(".cache/charts"))
+"""Folders of fetched charts, which are verified against each revision's own lock."""
+NO_SOURCES = ("*.md", ".github", "docs", "tests")
+"""What templates are not made of in any other project."""
 _BOTH = """
 import json, os, sys
 sys.path.insert(0, os.getcwd())
@@ -58,7 +62,9 @@ class Sides:
 
 
 @contextmanager
-def assemblies(base: str, head: str | None, *, project: Path, environment: str | None = None) -> Iterator[Sides]:
+def assemblies(
+    base: str, head: str | None, *, project: Path, folder: Path | None = None, environment: str | None = None
+) -> Iterator[Sides]:
     """The two assemblies; all that was created for them is gone afterwards.
 
     Args:
@@ -66,26 +72,97 @@ def assemblies(base: str, head: str | None, *, project: Path, environment: str |
             others merged is not part of the review. A head that is behind the base goes back to an older state: then
             the base itself is taken.
         head: Revision to review. Default: the working tree.
+        project: The user's project, in a git repository: its `app.py` is run.
+        folder: Folder of environment files in the same repository. Default: `environments/` of the project.
         environment: Synthesize this one only. Default: all.
+
+    Raises:
+        ReviewError: There is no repository, no commit or no such revision; an app fails.
     """
-    with tempfile.TemporaryDirectory(prefix="review-") as name, ExitStack() as stack:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="review-") as name:
+        scratch = Path(name)
+        where = _Repository.of(project, folder or project / FOLDER_NAME)
         start, notes = _start(project, base, head)
-        before = stack.enter_context(_worktree(project, start, folder / "base-source"))
-        after = project
+        before = where.copy(start, scratch / "base-source")
+        after = where
         if head is not None:
             commit = _git(project, "rev-parse", "--verify", f"{head}^{{commit}}")
-            after = stack.enter_context(_worktree(project, commit, folder / "head-source"))
+            after = where.copy(commit, scratch / "head-source")
         made = Sides(
-            base=folder / "base",
-            head=folder / "head",
-            base_locks=locks.read(before),
-            head_locks=locks.read(after),
+            base=scratch / "base",
+            head=scratch / "head",
+            base_locks=locks.read(before.project),
+            head_locks=locks.read(after.project),
             notes=notes,
         )
         made.notes += locks.libraries(made.base_locks, made.head_locks)
-        _make(made, before, after, environment, same_code=_same_code(project, start, head))
+        _make(made, before, after, environment, same_code=_same_code(where, start, head))
         yield made
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Repository:
+    """A git repository's files at one revision, with the user's project in them."""
+
+    top: Path
+    project: Path
+    environments: Path
+
+    @classmethod
+    def of(cls, project: Path, environments: Path) -> _Repository:
+        """The working tree that the project lies in."""
+        try:
+            top = Path(_git(project, "rev-parse", "--show-toplevel")).resolve()
+        except ReviewError as error:
+            if "not a git repository" not in str(error):
+                raise
+            raise ReviewError(
+                f"{project} is in no git repository",
+                expected="one, whose history has the revision to compare with",
+                fix="git init and commit, or give two assemblies (--base-assembly, --head-assembly)",
+            ) from None
+        if not environments.resolve().is_relative_to(top):
+            raise ReviewError(
+                f"{environments} is outside of the repository {top}",
+                expected="environment files whose history it has",
+                fix="give --environments FOLDER of that repository",
+            )
+        if not _has_commits(project):
+            raise ReviewError(
+                f"the repository {top} has no commit",
+                expected="one to compare with",
+                fix='git add --all && git commit -m "first environment"',
+            )
+        return cls(top=top, project=project.resolve(), environments=environments.resolve())
+
+    @property
+    def prefix(self) -> str:
+        """The folder of environment files, as git names it."""
+        return self.environments.relative_to(self.top).as_posix()
+
+    def copy(self, revision: str, target: Path) -> _Repository:
+        """The files of a revision, in a folder of their own; the repository is only read."""
+        target.mkdir()
+        index = {"GIT_INDEX_FILE": str(target.with_name(f"{target.name}.index"))}
+        _git(self.top, "read-tree", revision, **index)
+        _git(self.top, "checkout-index", "--all", f"--prefix={target}/", **index)
+        there = _Repository(
+            top=target,
+            project=target / self.project.relative_to(self.top),
+            environments=target / self.environments.relative_to(self.top),
+        )
+        if not (there.project / "app.py").is_file():
+            raise ReviewError(
+                f"no {there.project.relative_to(target) / 'app.py'} at {revision[:12]}",
+                expected="the app of the project, which synthesizes that revision",
+                fix="choose a revision that has it",
+            )
+        for folder in FETCHED:
+            packages, link = self.project / folder, there.project / folder
+            if packages.is_dir() and not link.exists():
+                link.parent.mkdir(exist_ok=True)
+                link.symlink_to(packages)
+        return there
 
 
 def _start(project: Path, base: str, head: str | None) -> tuple[str, list[str]]:
@@ -102,18 +179,29 @@ def _start(project: Path, base: str, head: str | None) -> tuple[str, list[str]]:
     return wanted, [f"the head is {count} commits behind {base} and goes back: compared with {base} itself"]
 
 
-def _same_code(project: Path, start: str, head: str | None) -> bool:
-    """Whether the two differ in nothing that templates are made of but environment files."""
-    changed = _git(project, "diff", "--name-only", start, *([head] if head else []), "--", *SOURCES)
+def _has_commits(project: Path) -> bool:
+    try:
+        return bool(_git(project, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
+    except ReviewError:
+        return False
+
+
+def _same_code(where: _Repository, start: str, head: str | None) -> bool:
+    """Whether the two differ in nothing that templates are made of but environment files.
+
+    The product itself is the same for both in a user's project: it is the installed one.
+    """
+    paths = SOURCES if ships(where.project) else (".", *(f":(exclude){name}" for name in (where.prefix, *NO_SOURCES)))
+    changed = _git(where.top, "diff", "--name-only", start, *([head] if head else []), "--", *paths)
     if head is None and not changed:
-        changed = _git(project, "ls-files", "--others", "--exclude-standard", "--", *SOURCES)
+        changed = _git(where.top, "ls-files", "--others", "--exclude-standard", "--", *paths)
     return not changed
 
 
-def _make(made: Sides, before: Path, after: Path, environment: str | None, *, same_code: bool) -> None:
-    old, new = (_files(source / ENVIRONMENTS, environment) for source in (before, after))
+def _make(made: Sides, before: _Repository, after: _Repository, environment: str | None, *, same_code: bool) -> None:
+    old, new = (_files(source.environments, environment) for source in (before, after))
     if environment is not None and environment not in {**old, **new}:
-        there = ", ".join(_files(after / ENVIRONMENTS, None)) or "none"
+        there = ", ".join(_files(after.environments, None)) or "none"
         raise ReviewError(f"environment: '{environment}'", expected=f"one of {there}", fix="correct the name")
     if same_code:
         added = new.keys() - old.keys()
@@ -125,14 +213,14 @@ def _make(made: Sides, before: Path, after: Path, environment: str | None, *, sa
         ]
         wanted = [side for side in sides if side is not None]
         # an older revision's app makes one assembly a process
-        both = _SEAM in (after / "app.py").read_text(encoding="utf-8")
+        both = _SEAM in (after.project / "app.py").read_text(encoding="utf-8")
         for job in [wanted] if both else [[side] for side in wanted]:
-            _synthesize(after, job, one_process=both)
+            _synthesize(after.project, job, one_process=both)
             made.synths += 1 if job else 0
         return
     first, second = _side(made.base, old), _side(made.head, new)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        sources = [(before, first), (after, second)]
+        sources = [(before.project, first), (after.project, second)]
         jobs = [pool.submit(_synthesize, source, [side]) for source, side in sources if side is not None]
     for running in jobs:
         running.result()
@@ -150,13 +238,14 @@ def _files(folder: Path, environment: str | None) -> dict[str, str]:
 Side = dict[str, object]
 
 
-def environment_files(project: Path, revision: str, names: Iterable[str]) -> dict[str, str]:
+def environment_files(project: Path, revision: str, names: Iterable[str], *, folder: Path) -> dict[str, str]:
     """Environment files at a revision, by name; without those that are not there."""
-    found = {}
+    prefix = _Repository.of(project, folder).prefix
+    texts = {}
     for name in names:
         with suppress(ReviewError):
-            found[name] = _git(project, "show", f"{revision}:{ENVIRONMENTS}/{name}.yaml")
-    return found
+            texts[name] = _git(project, "show", f"{revision}:{prefix}/{name}.yaml")
+    return texts
 
 
 _SEAM = "def main(*, outdir"
@@ -175,25 +264,13 @@ def _side(out: Path, files: Mapping[str, str]) -> Side | None:
     return {"out": str(out), "context": {"environments": str(folder)}}
 
 
-@contextmanager
-def _worktree(project: Path, revision: str, folder: Path) -> Iterator[Path]:
-    _git(project, "worktree", "add", "--detach", "--quiet", str(folder), revision)
-    try:
-        charts = project / "charts" / "packages"
-        if charts.is_dir() and (folder / "charts").is_dir() and not (folder / "charts" / "packages").exists():
-            # fetched files, verified against each revision's own lock
-            (folder / "charts" / "packages").symlink_to(charts)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        _git(project, "worktree", "prune")
-
-
 def _synthesize(source: Path, sides: Sequence[Side], *, one_process: bool = False) -> None:
     """Run the app of `source` for each side; its own validation is off, as another check runs it."""
     if not sides:
         return
-    settings = {**os.environ, "CDK_VALIDATION": "false", "PYTHONPATH": f"{source}"}
+    # the project's own modules first; in the product's checkout each revision is its own product
+    packages = [str(source), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    settings = {**os.environ, "CDK_VALIDATION": "false", "PYTHONPATH": os.pathsep.join(packages)}
     for name in ("CDK_OUTDIR", "CDK_CONTEXT_JSON"):
         settings.pop(name, None)
     command = [sys.executable, "-c", _BOTH, json.dumps(sides)]
@@ -225,9 +302,15 @@ def _synthesize(source: Path, sides: Sequence[Side], *, one_process: bool = Fals
         )
 
 
-def _git(project: Path, *arguments: str) -> str:
+def _git(project: Path, *arguments: str, **variables: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(project), *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(project), *arguments],
+            env={**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except FileNotFoundError:
         raise ReviewError(
             "git is not installed",

@@ -34,14 +34,14 @@ class InstallError(SandboxError):
 
 def installed() -> bool:
     """Return whether everything is there and current; as a distribution, pip installed what is needed to start."""
-    return paths.INSTALLED or all(_current(stamp, digest) for stamp, digest in _stamps())
+    return paths.COMPLETE or all(_current(stamp, digest) for stamp, digest in _stamps())
 
 
 def install(log: Log) -> None:
     """Install what is missing or outdated; `InstallError` where that fails."""
     steps = (_python_environment, _node_packages, _kubectl_and_helm)
     for (stamp, digest), step in zip(_stamps(), steps, strict=True):
-        if paths.INSTALLED and step is _python_environment:
+        if paths.COMPLETE and step is _python_environment:
             continue
         # one at a time: two installations into one folder destroy each other
         with _alone(stamp.parent):

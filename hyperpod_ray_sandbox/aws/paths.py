@@ -1,11 +1,12 @@
 """Where the embedded AWS keeps what it installs and what it runs.
 
-In a checkout of this project: `.venv-emulator`, `.cache` and `.local/aws` there. As an installed distribution it runs
-in the environment that it is installed in, and keeps its tools in the user's cache.
+In a checkout of this project: `.venv-emulator`, `.cache` and `.local/aws` there. As an installed distribution it keeps
+its tools in the user's cache, and runs in the environment that it is installed in where that has MiniStack.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -18,11 +19,29 @@ INSTALLED = not (ROOT / "pyproject.toml").exists()
 """Whether this is an installed distribution, not a checkout."""
 _TOOLS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hyperpod-sandbox"
 CACHE = _TOOLS if INSTALLED else ROOT / ".cache"
-VENV = Path(sys.prefix) if INSTALLED else ROOT / ".venv-emulator"
-PYTHON = Path(sys.executable) if INSTALLED else VENV / "bin" / "python"
+COMPLETE = INSTALLED and importlib.util.find_spec("ministack") is not None
+"""Whether the server runs in this environment, as with the extra `server`. Beside the product it has an environment of
+its own, because MiniStack pins an older botocore than the product needs."""
+_APART = _TOOLS / "venv" if INSTALLED else ROOT / ".venv-emulator"
+VENV = Path(sys.prefix) if COMPLETE else _APART
+PYTHON = Path(sys.executable) if COMPLETE else VENV / "bin" / "python"
 NODE_PACKAGES = PACKAGE / "aws" / "node"
 NODE_RUNTIME = CACHE / "lambda-node"
 KUBECTL_LAYER = CACHE / "kubectl-v35"
 STATE = (Path.cwd() if INSTALLED else ROOT) / ".local" / "aws"
 COMMAND = "hyperpod-sandbox" if INSTALLED else "hyperpod-ray local"
 """The command that starts and stops it."""
+
+
+def imports() -> Path:
+    """The folder from which the server's environment imports the sandbox: its packages, and nothing beside them."""
+    if not INSTALLED or COMPLETE:
+        return ROOT
+    folder = _TOOLS / "packages"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (PACKAGE.name, "hyperpod_ray_rules"):
+        link = folder / name
+        if not link.is_symlink() or link.resolve() != (ROOT / name).resolve():
+            link.unlink(missing_ok=True)
+            link.symlink_to(ROOT / name)
+    return folder

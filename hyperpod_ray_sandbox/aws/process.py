@@ -343,7 +343,7 @@ def _environment(state: Path, client: Client) -> dict[str, str]:
         MARK: str(state),
         "PATH": os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)]),
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(paths.ROOT),
+        "PYTHONPATH": str(paths.imports()),
         "PYTHONUNBUFFERED": "1",
         "NODE_PATH": str(paths.NODE_RUNTIME / "node_modules"),
         # CDK's kubectl handler writes its kubeconfig and manifests here, not into a /tmp it would share
@@ -364,7 +364,7 @@ def _spawn(
     with log.open("w") as output:
         return subprocess.Popen(
             [str(paths.PYTHON), "-m", module, *arguments],
-            cwd=paths.ROOT,
+            cwd=paths.imports(),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

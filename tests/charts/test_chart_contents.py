@@ -174,7 +174,8 @@ class TestFrozen:
     ) -> None:
         repository.publish("op", "1.0.0")
         with pytest.raises(
-            ChartError, match=r"charts\.op\.sha256: empty\. .* --frozen records nothing\. Fix: run `make charts`"
+            ChartError,
+            match=r"charts\.op\.sha256: empty\. .* --frozen records nothing\. Fix: run `hyperpod-ray charts fetch`",
         ):
             store.fetch(lock(tmp_path, repository.url), frozen=True)
         assert repository.asked == []
@@ -206,7 +207,7 @@ class TestFrozen:
         assert all("FROZEN=1" in line for line in runs)
 
     def test_the_projects_own_lock_has_every_digest(self) -> None:
-        for locked in Lock.read(PROJECT / "charts.lock.yaml").charts.values():
+        for locked in Lock.read(PROJECT / "hyperpod_ray/locks/charts.lock.yaml").charts.values():
             assert store.unrecorded(locked) == []
 
 
@@ -236,8 +237,8 @@ class TestContents:
         contents.verify(lock)
 
     def test_the_record_belongs_to_the_lock(self) -> None:
-        recorded = yaml.safe_load((PROJECT / "charts.contents.yaml").read_text())
-        for key, locked in Lock.read(PROJECT / "charts.lock.yaml").charts.items():
+        recorded = yaml.safe_load((PROJECT / "hyperpod_ray/locks/charts.contents.yaml").read_text())
+        for key, locked in Lock.read(PROJECT / "hyperpod_ray/locks/charts.lock.yaml").charts.items():
             assert contents.fits(locked, recorded[key]), key
 
     def test_the_stand_ins_record_is_theirs(self) -> None:

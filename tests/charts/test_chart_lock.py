@@ -39,7 +39,9 @@ def write(folder: Path, text: str = TEXT) -> Path:
     return path
 
 
-@pytest.mark.parametrize("file", ["charts.lock.yaml", "hyperpod_ray_sandbox/charts/charts.lock.yaml"])
+@pytest.mark.parametrize(
+    "file", ["hyperpod_ray/locks/charts.lock.yaml", "hyperpod_ray_sandbox/charts/charts.lock.yaml"]
+)
 def test_the_projects_own_locks_are_good(file: str) -> None:
     lock = Lock.read(PROJECT / file)
     assert lock.chart("kuberay-operator", version="1.7.0").chart == "kuberay-operator"
@@ -47,7 +49,7 @@ def test_the_projects_own_locks_are_good(file: str) -> None:
 
 
 def test_remote_sources_are_pinned() -> None:
-    chart = Lock.read(PROJECT / "charts.lock.yaml").charts["hyperpod-dependencies"]
+    chart = Lock.read(PROJECT / "hyperpod_ray/locks/charts.lock.yaml").charts["hyperpod-dependencies"]
     assert chart.source.commit == "011ca927123e02b35a399935bbb3ab1905fe33c7"
     assert {(sub.chart, sub.version) for sub in chart.sub_charts} == {
         ("nvidia-device-plugin", "0.16.1"),
@@ -57,7 +59,7 @@ def test_remote_sources_are_pinned() -> None:
 
 def test_another_version_than_the_environments_is_refused(tmp_path: Path) -> None:
     lock = Lock.read(write(tmp_path))
-    with pytest.raises(ChartError, match=r"version: 1\.0\.0\. Expected 1\.1\.0.*make charts"):
+    with pytest.raises(ChartError, match=r"version: 1\.0\.0\. Expected 1\.1\.0.*hyperpod-ray charts fetch"):
         lock.chart("one", version="1.1.0")
     with pytest.raises(ChartError, match=r"charts\.four: missing\. Expected one of one, two"):
         lock.chart("four", version="1.0.0")

@@ -220,7 +220,7 @@ class TestLocate:
     def test_missing_says_what_to_run(self, tmp_path: Path) -> None:
         with pytest.raises(
             ChartMissingError,
-            match=r"charts\.op: op-1\.0\.0\.tgz is missing\. Expected it in charts/\. Fix: run `make charts`",
+            match=r"charts\.op: op-1\.0\.0\.tgz is missing\. Expected it in charts/\. Fix: run `hyperpod-ray charts",
         ):
             store.locate(lock(tmp_path, "https://example.com"))
 
@@ -228,7 +228,9 @@ class TestLocate:
         locked = lock(tmp_path, "https://example.com")
         (tmp_path / "charts").mkdir()
         locked.path.write_bytes(chart_archive("op", "1.0.0"))
-        with pytest.raises(ChartError, match=r"sha256: empty.*run `make charts` and commit charts\.lock\.yaml"):
+        with pytest.raises(
+            ChartError, match=r"sha256: empty.*run `hyperpod-ray charts fetch` and commit charts\.lock\.yaml"
+        ):
             store.locate(locked)
 
     def test_a_tampered_archive_is_never_deployed(self, tmp_path: Path) -> None:

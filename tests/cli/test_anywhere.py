@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-ROOMS = ("constructs", "environments", "hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "k8s", "stacks")
-FILES = ("app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "images.lock.yaml")
+ROOMS = (
+    "constructs", "environments", "hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "k8s",
+    "lifecycle", "stacks",
+)  # fmt: skip
+FILES = ("app.py", "cdk.json")
 NOBODY = 65534
 START = "import os, sys; sys.path += filter(None, [os.environ.get('PACKAGES')]); "
 START += "from hyperpod_ray.cli.main import script; script()"
@@ -87,6 +90,7 @@ def test_nothing_is_written_and_nothing_asked(checkout: Path, words: list[str]) 
             "PATH": os.defpath,
             "HOME": "/nonexistent",
             "PYTHONPATH": str(checkout),
+            "HYPERPOD_RAY_ENVIRONMENTS": str(checkout / "environments"),
             **more,
             # an address that refuses: a command that asked the network would fail
             **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"),
@@ -121,7 +125,7 @@ def test_make_names_no_absolute_path(tmp_path: Path, target: str) -> None:
 def test_no_recipe_of_the_makefile_breaks_at_a_space(tmp_path: Path) -> None:
     """What `make` would run in a folder with a space: each path of that folder is one word for the shell."""
     folder = tmp_path / "pa th" / "my clone"
-    (folder / "image").mkdir(parents=True)
+    (folder / "hyperpod_ray" / "image").mkdir(parents=True)
     for name in ("Makefile", "pyproject.toml", "package.json", "package-lock.json"):
         shutil.copyfile(PROJECT / name, folder / name)
     for file in [*PROJECT.glob("requirements*.txt"), *(PROJECT / "hyperpod_ray" / "image").glob("requirements*.txt")]:

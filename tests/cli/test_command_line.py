@@ -101,7 +101,51 @@ def test_the_environments_are_found_from_a_folder_below(tmp_path: Path) -> None:
 
 def test_an_empty_folder_of_that_name_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "environments").mkdir()
-    assert "ok prod" in run("env", "check", cwd=tmp_path).stdout
+    (tmp_path / "below" / "environments").mkdir(parents=True)
+    (tmp_path / "environments" / "mine.yaml").write_text((PROJECT / "environments" / "local.yaml").read_text())
+    assert run("env", "check", cwd=tmp_path / "below").stdout == "ok mine\n"
+
+
+def test_no_command_falls_back_to_the_files_of_the_checkout(tmp_path: Path) -> None:
+    for words in (["env", "check"], ["diff", "dev"], ["review", "--base", "HEAD"], ["manifests", "dev"]):
+        done = run(*words, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"in {tmp_path} and the folders above it. Expected a" in done.stderr
+        assert "Fix: change to the project's folder" in done.stderr
+
+
+def test_two_folders_of_environments_are_not_guessed_between(tmp_path: Path) -> None:
+    text = (PROJECT / "environments" / "local.yaml").read_text()
+    below = tmp_path / "below"
+    for folder in (tmp_path, below):
+        (folder / "environments").mkdir(parents=True)
+        (folder / "environments" / f"{'inner' if folder == below else 'outer'}.yaml").write_text(text)
+    done = run("env", "check", cwd=below)
+    assert done.returncode == 2
+    assert "2 folders of environment files" in done.stderr
+    assert "Fix: give hyperpod-ray --environments FOLDER" in done.stderr
+    (tmp_path / "cdk.json").write_text("{}")
+    assert run("env", "check", cwd=below).stdout == "ok outer\n"
+    (below / "cdk.json").write_text("{}")
+    assert run("env", "check", cwd=below).stdout == "ok inner\n"
+
+
+def test_a_lock_file_with_conflict_markers_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "mine.yaml").write_text((PROJECT / "environments" / "prod.yaml").read_text())
+    (tmp_path / "cdk.json").write_text("{}")
+    for name in ("images.lock.yaml", "charts.lock.yaml", "charts.contents.yaml"):
+        text = (PROJECT / "hyperpod_ray" / "locks" / name).read_text()
+        if name == "charts.contents.yaml":  # the record of a lock file lies beside it
+            (tmp_path / "charts.lock.yaml").write_bytes((PROJECT / "hyperpod_ray/locks/charts.lock.yaml").read_bytes())
+        (tmp_path / name).write_text(f"<<<<<<< HEAD\n{text}=======\nfolder: other\n>>>>>>> theirs\n")
+        done = run("env", "check", cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert f"{name}:1: conflict markers of a merge" in done.stderr
+        assert "internal error" not in done.stderr
+        for path in tmp_path.glob("*.yaml"):
+            path.unlink()
+    assert run("env", "check", cwd=tmp_path).stdout == "ok mine\n"
 
 
 def test_the_folder_can_be_given(tmp_path: Path) -> None:
@@ -156,7 +200,7 @@ def test_a_missing_part_is_one_message(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert main(["local", "status"]) == 2
     printed = capsys.readouterr().err
     assert "needs the part [local]" in printed
-    assert "make setup" in printed
+    assert "pip install hyperpod-ray-sandbox" in printed
 
 
 def test_a_missing_module_of_no_part_is_a_defect() -> None:
@@ -170,12 +214,12 @@ def test_caches_go_to_the_users_folder_where_the_checkout_is_read_only(
 ) -> None:
     from hyperpod_ray.core import project
 
-    monkeypatch.setattr(project, "SOURCE", tmp_path / "checkout")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     (tmp_path / "checkout").mkdir()
-    assert project.cache("x") == tmp_path / "xdg" / "hyperpod-ray" / "x"  # an installed wheel
-    for name in ("cdk.json", "app.py"):
-        (tmp_path / "checkout" / name).touch()
+    assert project.cache("x") == tmp_path / "xdg" / "hyperpod-ray" / "x"  # no project here
+    (tmp_path / "checkout" / "cdk.json").touch()
+    monkeypatch.chdir(tmp_path / "checkout")
     assert project.cache("x") == tmp_path / "checkout" / ".cache" / "x"
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert project.cache("x") == tmp_path / "xdg" / "hyperpod-ray" / "x"

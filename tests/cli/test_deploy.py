@@ -155,13 +155,16 @@ def test_a_part_that_left_the_file_is_in_the_review(tmp_path: Path, capsys: pyte
 
 def test_templates_that_refuse_themselves_are_not_sent(tmp_path: Path) -> None:
     head = templates()
-    description = "chart kuberay-operator 1.7.0 was not fetched: run 'make charts', then deploy again"
+    description = "chart kuberay-operator 1.7.0 was not fetched: run 'hyperpod-ray charts fetch', then deploy again"
     assertion = {"Assert": {"Fn::Equals": ["complete", "incomplete"]}, "AssertDescription": description}
     head["Network"]["Rules"] = {"NotDeployable": {"Assertions": [assertion]}}
     with pytest.raises(OpsError) as caught:
         review(tmp_path, head, {})
     assert caught.value.code == CONDITION_FALSE
-    assert "dev-Network: chart kuberay-operator 1.7.0 was not fetched: run 'make charts'" in caught.value.message
+    assert (
+        "dev-Network: chart kuberay-operator 1.7.0 was not fetched: run 'hyperpod-ray charts fetch'"
+        in caught.value.message
+    )
     assert "nothing was changed" in caught.value.message
 
 
@@ -175,12 +178,12 @@ def test_an_assembly_of_another_environment_is_bad_use(tmp_path: Path) -> None:
 def test_what_is_not_recorded_is_named_before_anything_is_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One message for all of it, `make pin` first; nothing is synthesized, and AWS is not called."""
-    monkeypatch.setattr(needs, "image_lock", dict)
+    """One message for all of it, digests first; nothing is synthesized, and AWS is not called."""
+    monkeypatch.setattr(needs, "image_lock", lambda *_: {})
     monkeypatch.setattr(deploy, "assembly", lambda *_, **__: pytest.fail("synthesized"))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert main(["deploy", "prod"]) == CONDITION_FALSE
     said = capsys.readouterr().err
     assert said.count("prod cannot be deployed yet: no digest recorded for nvcr.io/nvidia/k8s-device-plugin") == 1
-    assert "Fix: make pin, then commit " in said
+    assert "Fix: hyperpod-ray image pin; hyperpod-ray image pin-copies; then commit " in said
     assert "Traceback" not in said

@@ -352,7 +352,7 @@ CASES = [
     Case("the_add_ons_images_of_kueue_are_within_reach", {**CLOSED, **teams(team())}, "teams", "does not publish where the images", teams(team()), "warning"),
     # --- reach
     Case("images_are_reachable", {"network/egress": "closed"}, "network.egress", "cannot pull nvcr.io/nvidia/k8s-device-plugin (nvidia-device-plugin), quay.io/kuberay/operator (kuberay-operator). Expected images in Amazon ECR. Fix: set registries.mirror: true", CLOSED),
-    Case("images_are_reachable", {**CLOSED, "helm/lock_file": "other.lock.yaml"}, "helm.lock_file", "Fix: run `make charts` with this lock file", CLOSED, beside=("registries.mirror", "helm.lock_file")),
+    Case("images_are_reachable", {**CLOSED, "helm/lock_file": "other.lock.yaml"}, "helm.lock_file", "Fix: run `hyperpod-ray charts fetch` with this lock file", CLOSED, beside=("registries.mirror", "helm.lock_file")),
     Case("images_are_reachable", {**CLOSED, "image": {"uri": OTHER_REGION}}, "image.uri", "in a registry of another Region", {**CLOSED, "image": {"uri": DIGEST}}),
     Case("destinations_are_reachable", {**CLOSED, "ray/observability": {"grafana_host": "https://grafana.example.com", "prometheus_host": "http://p.monitoring.svc:80"}}, "ray.observability.grafana_host", "grafana.example.com:443 is reachable from a closed network only by", {**CLOSED, "ray/observability": {}}, "warning"),
     Case("mirror_has_work", {"registries": {"mirror": True}, "helm/lock_file": "other.lock.yaml"}, "registries.mirror", "has no effect", {"registries": {"mirror": True}}, "warning", beside=("helm.lock_file",)),

@@ -87,7 +87,7 @@ def test_what_a_deployment_is_refused_for_is_noted(folder: Path, capsys: pytest.
     assert cli(["--environments", str(folder), "env", "check", "prod"]) == 0
     printed = capsys.readouterr()
     assert printed.out == "ok prod\n"
-    noted = f"note: prod cannot be deployed yet: no digest is recorded for {', '.join(missing)}. Fix: make pin\n"
+    noted = f"note: prod cannot be deployed yet: no digest is recorded for {', '.join(missing)}. Fix: {needs.PIN}\n"
     assert printed.err.endswith(noted if missing else "only\n")
 
 

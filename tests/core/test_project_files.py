@@ -12,7 +12,7 @@ from tests.core.three_parts import assert_form
 
 CONFLICT = b"images:\n<<<<<<< HEAD\n  a: 1\n=======\n  a: 2\n>>>>>>> other\n"
 BAD = {
-    "conflict": (CONFLICT, "record.yaml:2: an unresolved conflict of a merge"),
+    "conflict": (CONFLICT, "record.yaml:2: conflict markers of a merge"),
     "not UTF-8": (b"a: \xff\n", "record.yaml: byte 4 is not UTF-8"),
     "no YAML": (b"a: [1\nb: 2\n", "record.yaml:2: not YAML"),
     "a list": (b"- a\n", "record.yaml: it is no mapping"),

@@ -12,10 +12,12 @@ import pytest
 import yaml
 
 from hyperpod_ray.cli.main import main
-from hyperpod_ray.core import project, provenance
+from hyperpod_ray.core import provenance
 from hyperpod_ray.core.model import NewEks
 from hyperpod_ray.core.provenance import FILES, ProvenanceError, about_of, data_sets
 from hyperpod_ray.core.service_limits import platform
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 DAY = date(2026, 11, 23)
 ABOUT = {"what": "things", "as_of": date(2026, 11, 1), "source": "https://example.com", "stale_after_days": 30}
@@ -44,13 +46,14 @@ def test_state_by_day(day: str, change: dict[str, Any], state: str) -> None:
 def test_each_data_file_of_the_product_says_where_it_comes_from() -> None:
     """Data: each YAML file that code reads as facts of others. Settings and generated files are not."""
     not_facts = {"charts.contents.yaml"}
-    folders = ("hyperpod_ray", "hyperpod_ray_rules", ".")
     there = {
-        str(path.relative_to(project.SOURCE))
-        for folder in folders
-        for path in (project.SOURCE / folder).glob("*.yaml" if folder == "." else "**/*.yaml")
+        str(path.relative_to(PROJECT))
+        for folder in ("hyperpod_ray", "hyperpod_ray_rules")
+        for path in (PROJECT / folder).glob("**/*.yaml")
+        if path.name not in not_facts
     }
-    assert there - {"mkdocs.yml", ".pre-commit-config.yaml"} - not_facts == set(FILES)
+    assert there == set(FILES)
+    assert [path.name for path in PROJECT.glob("[!.]*.yaml")] == []
 
 
 def test_the_issues_list_is_covered() -> None:
@@ -64,7 +67,7 @@ def test_the_issues_list_is_covered() -> None:
 
 
 def test_prices_are_as_old_as_their_oldest_entry() -> None:
-    data = yaml.safe_load((project.SOURCE / provenance.PRICES).read_text(encoding="utf-8"))
+    data = yaml.safe_load((PROJECT / provenance.PRICES).read_text(encoding="utf-8"))
 
     def days(node: Any) -> Iterator[date]:
         for key, value in node.items():
@@ -82,7 +85,7 @@ def test_prices_are_as_old_as_their_oldest_entry() -> None:
 def test_support_expires_with_the_default_version() -> None:
     """Past that day a new environment starts in extended support."""
     (about,) = [
-        one for one in about_of(project.SOURCE / FILES[0], FILES[0]) if one.what == "EKS support of Kubernetes versions"
+        one for one in about_of(PROJECT / FILES[0], FILES[0]) if one.what == "EKS support of Kubernetes versions"
     ]
     assert about.until == platform().eks_support[NewEks().version].standard
 

@@ -48,16 +48,19 @@ def test_a_base_by_digest_is_fine() -> None:
 
 @pytest.mark.usefixtures("base")
 def test_an_image_without_a_digest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "image_lock", lambda: {"quay.io/kuberay/operator:v1.7.0": DIGEST})
+    monkeypatch.setattr(needs, "image_lock", lambda *_: {"quay.io/kuberay/operator:v1.7.0": DIGEST})
     (found,) = image_digests(asked("prod"))
-    assert (found.severity, found.fix) == ("error", "make pin, then commit images.lock.yaml")
+    assert (found.severity, found.fix) == (
+        "error",
+        f"{needs.PIN}; then commit images.lock.yaml",
+    )
     assert found.what == "no digest recorded for nvcr.io/nvidia/k8s-device-plugin:v0.16.1"
 
 
 @pytest.mark.usefixtures("base")
 def test_all_of_them_by_digest_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [copy.source for copy in needs.copies(asked("prod"))]
-    monkeypatch.setattr(needs, "image_lock", lambda: {f"{one.name}:{one.tag}": DIGEST for one in sources})
+    monkeypatch.setattr(needs, "image_lock", lambda *_: {f"{one.name}:{one.tag}": DIGEST for one in sources})
     (found,) = image_digests(asked("prod"))
     assert found.severity == "fine"
 
@@ -69,7 +72,10 @@ def test_a_base_without_a_digest_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     )
     monkeypatch.setattr(needs, "default_image", lambda *_: built)
     (found,) = image_digests(asked("dev"))
-    assert (found.severity, found.fix) == ("error", "make pin, then commit hyperpod_ray/image/versions.yaml")
+    assert (found.severity, found.fix) == (
+        "error",
+        f"{needs.PIN}; then commit hyperpod_ray/image/versions.yaml",
+    )
     assert "docker.io/base:1" in found.what
 
 
@@ -125,12 +131,14 @@ def test_charts(given: dict[str, Any], severities: list[str], words: str, tmp_pa
 
 
 def test_no_lock_file(tmp_path: Path) -> None:
-    (found,) = records.charts_are_fetched(asked("dev"), Repository(root=tmp_path))
+    settings = asked("dev").settings
+    other = settings.model_copy(update={"helm": settings.helm.model_copy(update={"lock_file": "own.lock.yaml"})})
+    (found,) = records.charts_are_fetched(Plan(name="dev", settings=other), Repository(root=tmp_path))
     assert (found.severity, found.fix) == ("error", "correct helm.lock_file")
 
 
 @pytest.mark.parametrize(
-    ("cdk", "severity", "fix"), [("2.1", "fine", ""), (None, "error", "make setup"), ("2.0", "error", "npm ci")]
+    ("cdk", "severity", "fix"), [("2.1", "fine", ""), (None, "error", "npm ci"), ("2.0", "error", "npm ci")]
 )
 def test_the_cdk_cli(cdk: str | None, severity: str, fix: str, tmp_path: Path) -> None:
     (found,) = records.cdk_cli_is_installed(checkout(tmp_path, cdk=cdk), Repository(root=tmp_path))
@@ -144,7 +152,7 @@ def test_a_light_installation_deploys_nothing() -> None:
 
 def test_an_environment_is_read_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new environment is written, checked and synthesized before anything is fetched or pinned."""
-    monkeypatch.setattr(needs, "image_lock", dict)
+    monkeypatch.setattr(needs, "image_lock", lambda *_: {})
     plan = asked("prod")
     everything = frozenset(type(plan.settings).model_fields)
     evidence = Evidence(repository=Repository.around("prod"))

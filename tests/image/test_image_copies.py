@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hyperpod_ray.core import Plan, load, needs
+from hyperpod_ray.core import Plan, load, needs, project
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.provenance import about_of
 from hyperpod_ray.image import copies
 from hyperpod_ray.image.versions import ImageError
 
+LOCK = project.file(None, needs.IMAGE_LOCK)
 FIRST, SECOND = "sha256:" + "1a" * 32, "sha256:" + "2b" * 32
 
 
@@ -40,10 +41,10 @@ def test_digests_are_recorded_and_then_guarded(tmp_path: Path) -> None:
 
 def test_the_day_and_the_source_stay_with_the_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "images.lock.yaml"
-    file.write_text(needs.IMAGE_LOCK.read_text(encoding="utf-8"))
+    file.write_text(LOCK.read_text(encoding="utf-8"))
     monkeypatch.setenv("HYPERPOD_RAY_DATE", "2026-12-24")
     copies.pin(lambda _: FIRST, file=file)
-    (before,), (after,) = about_of(needs.IMAGE_LOCK, "images.lock.yaml"), about_of(file, "images.lock.yaml")
+    (before,), (after,) = about_of(LOCK, "images.lock.yaml"), about_of(file, "images.lock.yaml")
     assert after == before.model_copy(update={"as_of": date(2026, 12, 24)})
 
 
@@ -62,7 +63,7 @@ def test_nothing_is_written_where_one_registry_does_not_answer(tmp_path: Path) -
 
 def test_a_recorded_digest_is_what_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     locked = {str(reference): FIRST for reference in copies.upstream()}
-    monkeypatch.setattr(needs, "image_lock", lambda: locked)
+    monkeypatch.setattr(needs, "image_lock", lambda *_: locked)
     plan = Plan(name="prod", settings=load("prod").settings)
     operator = next(copy for copy in needs.copies(plan) if "kuberay" in copy.repository)
     assert str(operator.source) == f"quay.io/kuberay/operator:v1.7.0@{FIRST}"

@@ -274,7 +274,7 @@ def bindings() -> k8s.Bindings:
 @pytest.fixture(scope="session")
 def crds() -> Path:
     """KubeRay's CRDs: the locked chart's own where it was fetched, else the digest of the stand-in chart."""
-    locked = Lock.read(PROJECT / "charts.lock.yaml").charts["kuberay-operator"]
+    locked = Lock.read(PROJECT / "hyperpod_ray/locks/charts.lock.yaml").charts["kuberay-operator"]
     if locked.path.is_file():
         return store.unpack(locked) / "crds"
     return PROJECT / "hyperpod_ray_sandbox" / "charts" / "kuberay-operator" / "crds"

@@ -134,7 +134,7 @@ def test_charts_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert run(["charts", "status", "--lock", str(lock)]) == 0
     assert capsys.readouterr().out.startswith("missing    op 1.0.0")
     assert run(["charts", "verify", "--lock", str(lock)]) == 2
-    assert "run `make charts`" in capsys.readouterr().err
+    assert "run `hyperpod-ray charts fetch`" in capsys.readouterr().err
     assert run(["charts", "status", "--lock", str(tmp_path / "none.yaml")]) == 2
     assert "cannot be read" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core import load, plan_names
-from hyperpod_ray.ops.change import deploy
+from hyperpod_ray.ops.change import cdk, deploy
 from hyperpod_ray.ops.change.progress import Expected, busy
 from hyperpod_ray.ops.errors import CONDITION_FALSE, INTERRUPTED, OpsError
 from hyperpod_ray.ops.observe.snapshot import Stack
@@ -58,9 +58,9 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     program = tmp_path / "cdk"
     program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/runs\nreadlink /proc/self/fd/0 >> {tmp_path}/stdin\n')
     program.chmod(0o755)
-    monkeypatch.setattr(deploy, "CDK", program)
+    monkeypatch.setattr(cdk, "program", lambda _: program)
 
-    def stacks(target: Target) -> list[Stack]:
+    def stacks(target: Target, _assembly: Path) -> list[Stack]:
         account: Any = target.aws
         states = account.states().items()
         return [replace(Stack(name=name), status=state, protected=name in account.protected) for name, state in states]

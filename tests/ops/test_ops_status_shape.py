@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hyperpod_ray.core import project
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.observe.snapshot import (
     Controller,
@@ -25,7 +25,8 @@ from hyperpod_ray.ops.observe.snapshot import (
 from hyperpod_ray.ops.status import as_data
 from hyperpod_ray.ops.verdict import Finding, judge
 
-PAGE = (project.SOURCE / "docs" / "reference" / "status.md").read_text(encoding="utf-8")
+PROJECT = Path(__file__).resolve().parents[2]
+PAGE = (PROJECT / "docs" / "reference" / "status.md").read_text(encoding="utf-8")
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 EMPTY = Snapshot(environment="demo", at=NOW)
 RUN = Run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,13 @@ import pytest
 import yaml
 
 from hyperpod_ray.cli.main import main as cli
-from hyperpod_ray.core import project
 from hyperpod_ray.planner.data import node_durations
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.report.failure import MARKER
 from hyperpod_ray.review.report.markdown import LIMIT, render
 from hyperpod_ray.review.review import review
-from hyperpod_ray.review.worktrees import assemblies
+from hyperpod_ray.review.worktrees import FETCHED, _Repository, assemblies
 from tests.core.environment_files import changed
-from tests.review.scenario import PROJECT
 from tests.review.small import resources, write
 
 
@@ -270,15 +269,12 @@ def test_the_run_is_that_of_the_reviewed_revision(
 ) -> None:
     """Of the head where one is given, though the working tree has another run; else of the working tree."""
     node_durations()  # of this project, not of that repository
-    monkeypatch.setattr(project, "SOURCE", repository)
-    monkeypatch.setattr(project, "is_checkout", lambda: True)
+    (repository / "cdk.json").write_text("{}")
     file = repository / "environments" / "x.yaml"
     (repository / "environments" / "y.yaml").unlink()
     (repository / "app.py").write_text(LUSTRE_APP)
-    (repository / "hyperpod_ray" / "image").mkdir(parents=True)
-    (repository / "hyperpod_ray" / "image" / "Dockerfile").write_text("FROM scratch")
-    for name in ("charts.lock.yaml", "charts.contents.yaml", "images.lock.yaml"):
-        (repository / name).write_bytes((PROJECT / name).read_bytes())
+    (repository / "image").mkdir()
+    (repository / "image" / "Dockerfile").write_text("FROM scratch")
     for gib in (9600, 1200):
         file.write_text(training(save="sync", gib=gib))
         git(repository, "add", "--all")
@@ -328,6 +324,48 @@ def test_two_revisions_are_synthesized_and_nothing_is_left(repository: Path) -> 
         assert (says(made.base), says(made.head)) == ("first", "second")
     assert not made.base.exists()
     assert git(repository, "worktree", "list").count("\n") == 0
+
+
+def test_fetched_charts_travel_with_a_revision_and_the_repository_is_only_read(
+    repository: Path, tmp_path: Path
+) -> None:
+    """Without them a side would have stand-ins, and differ from the other in every chart."""
+    for folder in FETCHED:
+        (repository / folder).mkdir(parents=True)
+    before = {path: path.stat().st_mtime_ns for path in (repository / ".git").rglob("*")}
+    copy = _Repository.of(repository, repository / "environments").copy("HEAD~1", tmp_path / "copy")
+    assert (copy.project / "stacks" / "word").read_text() == "first"
+    for folder in FETCHED:
+        assert (copy.project / folder).resolve() == repository / folder
+    assert {path: path.stat().st_mtime_ns for path in (repository / ".git").rglob("*")} == before
+
+
+def test_a_project_below_the_top_of_its_repository(repository: Path, tmp_path: Path) -> None:
+    top = tmp_path / "monorepo"
+    top.mkdir()
+    shutil.copytree(repository, top / "infra", ignore=shutil.ignore_patterns(".git"))
+    git(top, "init", "--quiet", "--initial-branch=main")
+    git(top, "add", ".")
+    git(top, "commit", "--quiet", "-m", "first")
+    (top / "infra" / "environments" / "x.yaml").write_text("other")
+    (top / "README.md").write_text("no source of templates")
+    with assemblies("main", None, project=top / "infra") as made:
+        assert made.unchanged == ["y"]
+        assert json.loads((made.base / "manifest.json").read_text())["files"] == {"x": "x"}
+        assert json.loads((made.head / "manifest.json").read_text())["files"] == {"x": "other"}
+        assert made.synths == 1
+    (top / "infra" / "own.py").write_text("# a module of the app")
+    with assemblies("main", None, project=top / "infra") as made:
+        assert (made.unchanged, made.synths) == ([], 2)
+
+
+def test_environment_files_of_another_repository_are_refused(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with (
+        pytest.raises(ReviewError, match="is outside of the repository"),
+        assemblies("HEAD~1", None, project=repository, folder=tmp_path / "other"),
+    ):
+        pass
 
 
 def test_the_working_tree_is_the_head(repository: Path) -> None:

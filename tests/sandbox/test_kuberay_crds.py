@@ -74,7 +74,7 @@ def test_kuberays_own_rules_are_in_the_digest(plural: str, rules: int) -> None:
 
 def test_the_digest_is_that_of_the_locked_chart() -> None:
     """Where the locked chart was fetched, its definitions give these very digests."""
-    locked = Lock.read(PROJECT / "charts.lock.yaml").charts["kuberay-operator"]
+    locked = Lock.read(PROJECT / "hyperpod_ray/locks/charts.lock.yaml").charts["kuberay-operator"]
     if locked.path.is_file():
         for plural in kuberay_crds.PLURALS:
             name = f"ray.io_{plural}.yaml"

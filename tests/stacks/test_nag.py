@@ -25,12 +25,12 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     import aws_cdk as cdk
     from cdk_nag import AwsSolutionsChecks
 
-    import app
+    from hyperpod_ray.stacks.app import feature_flags
     from hyperpod_ray.stacks.environment import EnvironmentStage
 
     out = tmp_path_factory.mktemp("nag")
     # the templates alone are validated in the other tests
-    cdk_app = cdk.App(context=app.feature_flags(), outdir=str(out), builtin_cloud_formation_validation=False)
+    cdk_app = cdk.App(context=feature_flags(PROJECT), outdir=str(out), builtin_cloud_formation_validation=False)
     examples = [load_any(name, folder=FOLDER / "examples") for name in ("dynamic-storage", "slurm")]
     variants = [load_any(name, folder=VARIANTS) for name in ("slurm-built", "slurm-options")]
     for one in (*(load(name) for name in environment_names()), *examples, *variants):

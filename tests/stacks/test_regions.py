@@ -12,13 +12,13 @@ import pytest
 import yaml
 from aws_cdk import aws_sagemaker as sagemaker
 
-import app
 from hyperpod_ray.core import regions
 from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.service_limits import platform
+from hyperpod_ray.stacks.app import feature_flags
 from tests.core.environment_files import problems
-from tests.stacks.conftest import synthesize
+from tests.stacks.conftest import PROJECT, synthesize
 
 Cluster = sagemaker.CfnCluster
 WORKERS = "hyperpod/instance_groups/1"
@@ -30,7 +30,7 @@ MAXIMUM_GROUPS = 100
 def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
     """Rule of synth's validation, then region, then what it says of a cluster with a group of every type."""
     out, types = tmp_path_factory.mktemp("pairs"), list(catalogue())
-    cdk_app = cdk.App(context=app.feature_flags(), outdir=str(out))
+    cdk_app = cdk.App(context=feature_flags(PROJECT), outdir=str(out))
     for region in platform().regions:
         stack = cdk.Stack(cdk_app, f"In-{region}", env=cdk.Environment(account="111122223333", region=region))
         for start in range(0, len(types), MAXIMUM_GROUPS):

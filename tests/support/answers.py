@@ -453,7 +453,8 @@ class Aws:
     def _answer(self, operation: str, arguments: Json) -> Json:
         answers = self.answers
         if operation == "describe_stacks":
-            return {"Stacks": [answers.stacks[arguments["StackName"]]]}
+            names = [arguments["StackName"]] if "StackName" in arguments else list(answers.stacks)
+            return {"Stacks": [answers.stacks[name] for name in names]}
         if operation == "describe_cluster_event":
             (found,) = [event for event in answers.events if event["EventId"] == arguments["EventId"]]
             return {"EventDetails": found}

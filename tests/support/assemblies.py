@@ -23,9 +23,9 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 SOURCES = (
-    "app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "charts", "constructs", "environments",
-    *(f"hyperpod_ray/{room}" for room in ("charts", "core", "guard", "image", "pricing")), "hyperpod_ray_rules",
-    "hyperpod_ray_training", "images.lock.yaml", "jobs", "k8s", "lifecycle", "stacks",
+    "app.py", "cdk.json", "charts", "constructs", "environments",
+    *(f"hyperpod_ray/{room}" for room in ("charts", "core", "guard", "image", "locks", "pricing")),
+    "hyperpod_ray_rules", "hyperpod_ray_training", "jobs", "k8s", "lifecycle", "stacks",
 )  # fmt: skip
 """Everything that an assembly is made of."""
 PACKAGES = ("aws-cdk-lib", "cdk8s", "jsii")
@@ -72,9 +72,9 @@ def synthesized(
     """
 
     def make(folder: Path) -> None:
-        import app
+        from hyperpod_ray.stacks.app import feature_flags, use_pinned_node
 
-        app.use_pinned_node()
+        use_pinned_node()
         import aws_cdk as cdk
 
         from hyperpod_ray.core import loader
@@ -82,7 +82,7 @@ def synthesized(
 
         plan = loader.parse_any(text, name=name, path=path).plan
         cdk_app = cdk.App(
-            context=app.feature_flags(), outdir=str(folder), builtin_cloud_formation_validation=validation
+            context=feature_flags(PROJECT), outdir=str(folder), builtin_cloud_formation_validation=validation
         )
         source = project()
         with _package_of(source):

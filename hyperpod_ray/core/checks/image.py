@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperpod_ray.core import image_packages, image_sets
+from hyperpod_ray.core import image_packages, image_sets, project
 from hyperpod_ray.core.checks.lookup import find, workers
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
@@ -76,7 +76,7 @@ def folder_exists(plan: CommonPlan, repository: Repository) -> Iterator[Finding]
         return
     if image.folder == image_sets.FOLDER:
         return
-    folder = repository.root / image.folder
+    folder = project.file(repository.root, image.folder)
     if not folder.is_dir():
         yield error(
             "image",

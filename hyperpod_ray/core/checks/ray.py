@@ -214,7 +214,7 @@ def operator_knows_auth(plan: Plan) -> Iterator[Finding]:
             "kuberay_operator",
             what=f"KubeRay {version} ignores ray.auth 'token' and leaves the cluster open",
             expected="1.5.1 or newer",
-            fix="set a newer version, and run `make charts`",
+            fix="set a newer version, and run `hyperpod-ray charts fetch`",
         )
 
 

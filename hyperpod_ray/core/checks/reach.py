@@ -23,13 +23,13 @@ def images_are_reachable(plan: Plan, _repository: Repository) -> Iterator[Findin
     if not plan.settings.network.closed or plan.settings.region not in platform().regions:
         return
     helm = plan.settings.helm
-    if not any(chart_images(helm.lock_file, chart) for chart in names.CHARTS):
+    if not any(chart_images(helm.lock_file, chart, project=plan.project) for chart in names.CHARTS):
         yield error(
             "helm",
             "lock_file",
             what=f"no record of the images that the charts of {helm.lock_file} bring",
             expected="a record, which a closed network needs",
-            fix="run `make charts` with this lock file, and commit the record beside it",
+            fix="run `hyperpod-ray charts fetch` with this lock file, and commit the record beside it",
         )
     outside = []
     for need in needs.images(plan):

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from hyperpod_ray.core import needs
+from hyperpod_ray.core import needs, project
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped
+from hyperpod_ray.core.images import archives, read_lock
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.project_files import read_mapping
 
-LIGHT = "a light installation, which deploys nothing"
+LIGHT = "no project here (cdk.json), which a deployment needs"
 
 
 @rule("helm", needs="repository", stage="deploy", title="charts")
@@ -29,19 +29,22 @@ def charts_are_fetched(plan: Plan, repository: Repository) -> Iterator[Finding]:
         yield skipped(LIGHT)
         return
     name = plan.settings.helm.lock_file
-    lock, path = repository.root / name, ("helm", "lock_file")
+    lock, path = project.file(repository.root, name), ("helm", "lock_file")
     if not lock.is_file():
         yield error(
             *path, what=f"{name} does not exist", expected="a lock file of charts", fix="correct helm.lock_file"
         )
         return
-    content = read_mapping(lock)
-    fetch = f"hyperpod-ray charts fetch --lock {name}"
+    content = read_lock(lock)
+    fetch = "hyperpod-ray charts fetch" + ("" if project.owner(lock) == project.PACKAGE else f" --lock {name}")
     for chart in (content.get("charts") or {}).values():
         label = f"{chart['chart']} {chart['version']}"
         own = "folder" in (chart.get("source") or {})
         open_ = [part["chart"] for part in [chart, *(chart.get("sub_charts") or [])] if not part.get("sha256")]
-        archive = lock.parent / content.get("folder", "charts") / f"{chart['chart']}-{chart['version']}.tgz"
+        archive = (
+            archives(lock, content.get("folder", "charts"), project=repository.root)
+            / f"{chart['chart']}-{chart['version']}.tgz"
+        )
         if not own and open_:
             what = f"{label}: no digest recorded for {', '.join(open_)}"
             yield error(*path, what=what, expected="a digest for each chart", fix=f"{fetch}, then commit {name}")
@@ -72,7 +75,7 @@ def images_have_digests(plan: Plan, repository: Repository) -> Iterator[Finding]
         "image",
         what=f"no digest recorded for {', '.join(missing)}",
         expected="a digest for each image",
-        fix=f"make pin, then commit {records}",
+        fix=f"{needs.PIN}; then commit {records}",
     )
 
 
@@ -87,14 +90,15 @@ def cdk_cli_is_installed(plan: CommonPlan, repository: Repository) -> Iterator[F
     if root is None:
         yield skipped(LIGHT)
         return
-    pinned = json.loads((root / "package.json").read_text(encoding="utf-8"))
+    file = root / "package.json"
+    pinned = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     wanted = {**pinned.get("dependencies", {}), **pinned.get("devDependencies", {})}.get("aws-cdk", "")
     installed = root / "node_modules" / "aws-cdk" / "package.json"
     if not installed.exists():
-        yield error(what="the cdk CLI is not installed", expected=f"version {wanted}", fix="make setup")
+        yield error(what="the cdk CLI is not installed", expected=f"version {wanted}".rstrip(), fix="npm ci")
         return
     version = json.loads(installed.read_text(encoding="utf-8"))["version"]
-    if version != wanted:
+    if wanted and version != wanted:
         yield error(what=f"cdk CLI {version} is installed", expected=f"{wanted}, as package.json has it", fix="npm ci")
     else:
         yield fine(what=f"CLI {version}")

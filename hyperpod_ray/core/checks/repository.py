@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
-from hyperpod_ray.core import names
+from hyperpod_ray.core import names, project
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, meant, rule
+from hyperpod_ray.core.images import read_lock
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.project_files import ProjectFileError
 
 
 @rule("account", "region", "hyperpod", "image", needs="repository")
@@ -80,9 +80,9 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
     helm = plan.settings.helm
     if repository.root is None or ".." in helm.lock_file.split("/"):
         return
-    lock = repository.root / helm.lock_file
+    lock = project.file(repository.root, helm.lock_file)
     if not lock.is_file():
-        near = [str(path.relative_to(repository.root)) for path in repository.root.glob("*.lock.yaml")]
+        near = [*project.LOCKS, *(path.name for path in repository.root.glob("*.lock.yaml"))]
         yield error(
             "helm",
             "lock_file",
@@ -92,16 +92,18 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
         )
         return
     try:
-        content = yaml.safe_load(lock.read_text(encoding="utf-8"))
-        charts = content["charts"]
+        charts = read_lock(lock)["charts"]
         locked = {key: str(charts[key]["version"]) for key in names.CHARTS if key in charts}
-    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+    except ProjectFileError as flaw:
+        yield error("helm", "lock_file", what=flaw.what, expected=flaw.expected, fix=flaw.fix)
+        return
+    except (OSError, ValueError, KeyError, TypeError):
         yield error(
             "helm",
             "lock_file",
             what=f"'{helm.lock_file[:80]}' is no lock file of charts",
-            expected="a file that `make charts` wrote",
-            fix="make charts",
+            expected="a file that `hyperpod-ray charts fetch` wrote",
+            fix="hyperpod-ray charts fetch",
         )
         return
     wanted = {names.DEPENDENCIES_CHART: "hyperpod_dependencies", names.OPERATOR_CHART: "kuberay_operator"}
@@ -113,7 +115,7 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
                 "lock_file",
                 what=f"{helm.lock_file} locks no chart {chart}",
                 expected="an entry for it",
-                fix="make charts",
+                fix="hyperpod-ray charts fetch",
             )
         elif locked[chart] != version:
             yield error(
@@ -121,5 +123,5 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
                 setting,
                 what=f"{version}, and {helm.lock_file} locks {chart} {locked[chart]}",
                 expected=f"{locked[chart]}",
-                fix=f"set {locked[chart]}, or change the version in the lock file and run `make charts`",
+                fix=f"set {locked[chart]}, or change the version in the lock file and run `hyperpod-ray charts fetch`",
             )

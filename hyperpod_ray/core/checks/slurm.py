@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from hyperpod_ray.core import project
 from hyperpod_ray.core.checks.lookup import GROUPS, known_groups
 from hyperpod_ray.core.checks.network import addresses
 from hyperpod_ray.core.evidence import Repository
@@ -256,5 +257,5 @@ def script_exists(plan: SlurmPlan, repository: Repository) -> Iterator[Finding]:
     shown = plan.settings.hyperpod.on_init_complete
     if ".." in Path(script[0]).parts:
         yield error(*path, what=f"'{shown}' leaves the project", expected="a path inside it", fix="move the script")
-    elif not (repository.root / script[0] / script[1]).is_file():
+    elif not (project.file(repository.root, script[0]) / script[1]).is_file():
         yield error(*path, what=f"no file '{shown}'", expected="a script of the project", fix="create it")

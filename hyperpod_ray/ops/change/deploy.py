@@ -16,17 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from hyperpod_ray.core import plan_names, project
+from hyperpod_ray.core import plan_names
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.change import protection
+from hyperpod_ray.ops.change import cdk, protection
 from hyperpod_ray.ops.change.progress import COMPLETE, Expected, Watch, busy, interrupted
 from hyperpod_ray.ops.errors import ERROR, OK, OpsError
 from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.observe.snapshot import Stack
 from hyperpod_ray.ops.reach.clients import AnyTarget
 
-CDK = project.SOURCE / "node_modules" / ".bin" / "cdk"
 CONCURRENCY = 4
 """Stacks at once: as many as ever wait for nothing but each other's start."""
 RUNS = 3
@@ -58,21 +57,22 @@ def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float =
         OpsError: The review stops it; a stack failed, with its resource's own message; a stack is not in a finished
             state.
     """
-    if not CDK.exists():
-        raise OpsError("the cdk CLI is not installed", expected="node_modules/.bin/cdk", fix="make setup")
+    cdk.program(cdk.folder(target.folder))
     started = output.now()
     try:
         for _ in range(RUNS):
-            before = _wait(target, poll=poll)
+            before = _wait(target, assembly, poll=poll)
             expected = review(before)
             protection.lift(target, (stack for stack in before if stack.status in FIRST_FAILED))
             ended = _run(target, assembly=assembly, expected=expected, before=before, poll=poll)
-            stacks = _stacks(target)
+            stacks = _stacks(target, assembly)
             if not any(busy(stack) for stack in stacks):
                 break
             output.log("another deploy or destroy is at work on these stacks")
     except KeyboardInterrupt:
-        raise interrupted(_stacks(target), stops="no further stack is started", again=target.deploy_command) from None
+        raise interrupted(
+            _stacks(target, assembly), stops="no further stack is started", again=target.deploy_command
+        ) from None
     left = _unfinished(stacks, ended=ended, before={stack.name: stack.status for stack in before})
     if ended or left:
         raise OpsError.outcome(_why(target, left, ended, since=started), fix=_next(target, left), code=ERROR)
@@ -82,17 +82,19 @@ def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float =
     return OK
 
 
-def _stacks(target: AnyTarget) -> list[Stack]:
-    return [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
+def _stacks(target: AnyTarget, assembly: Path) -> list[Stack]:
+    """The stacks that the file has, and those that the project's app adds to them."""
+    every = dict.fromkeys([*plan_names.stack_names(target.plan), *cdk.stack_names(assembly, target.name)])
+    return [gather.stack(target, name) for name in every]
 
 
-def _wait(target: AnyTarget, *, poll: float) -> list[Stack]:
+def _wait(target: AnyTarget, assembly: Path, *, poll: float) -> list[Stack]:
     """Until no stack is in progress: another deploy or destroy ends first. Returns the stacks."""
     said: list[str] = []
     quiet = needed = max(QUIET_LOOKS, math.ceil(QUIET_SECONDS / poll))
     first = True
     while True:
-        stacks = _stacks(target)
+        stacks = _stacks(target, assembly)
         if first and 0 < sum(bool(stack.status) for stack in stacks) < len(stacks):
             quiet = 0  # half there: another deploy or destroy may only pause
         first = False
@@ -108,14 +110,15 @@ def _wait(target: AnyTarget, *, poll: float) -> list[Stack]:
 
 def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Sequence[Stack], poll: float) -> int:
     """Run the CLI; its messages and every change of a stack's state go to stderr. Returns its exit code."""
-    command = [str(CDK), "deploy", f"{target.name}/*", "--require-approval", "never"]
+    top = cdk.folder(target.folder)
+    command = [str(cdk.program(top)), "deploy", f"{target.name}/*", "--require-approval", "never"]
     command += ["--concurrency", str(CONCURRENCY), "--progress", "events", "--app", str(assembly.resolve())]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     output.log(f"deploying {target.name} with the cdk CLI, {CONCURRENCY} stacks at once")
     # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
         command,
-        cwd=project.SOURCE,
+        cwd=top,
         env={**os.environ, "PATH": path},
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr.fileno() if _has_descriptor() else subprocess.DEVNULL,
@@ -125,7 +128,7 @@ def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Seque
     watch = Watch(expected, before, at=time.monotonic())
     try:
         while process.poll() is None:
-            watch.look(_stacks(target), at=time.monotonic())
+            watch.look(_stacks(target, assembly), at=time.monotonic())
             try:
                 process.wait(timeout=poll)
             except subprocess.TimeoutExpired:
@@ -134,7 +137,7 @@ def _run(target: AnyTarget, *, assembly: Path, expected: Expected, before: Seque
         if process.poll() is None:
             process.terminate()
             process.wait()
-    watch.look(_stacks(target), at=time.monotonic())
+    watch.look(_stacks(target, assembly), at=time.monotonic())
     return process.returncode
 
 

@@ -51,7 +51,7 @@ def take(target: AnyTarget) -> Inventory:
     """Look at everything: stacks, Ray, claims, file systems, and what nobody owns."""
     target.aws.require_account()
     unseen: list[str] = []
-    stacks = tuple(gather.stack(target, name) for name in plan_names.stack_names(target.plan))
+    stacks = gather.stacks(target, unseen=unseen)
     file_systems = gather.file_systems(target)
     clusters: tuple[RayCluster, ...] = ()
     jobs: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from hyperpod_ray.core import names, plan_names, project
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.evidence import absent, code
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.change import inventory, protection
+from hyperpod_ray.ops.change import cdk, inventory, protection
 from hyperpod_ray.ops.change.durations import FILE_SYSTEM_DELETION
 from hyperpod_ray.ops.change.inventory import Inventory
 from hyperpod_ray.ops.change.progress import interrupted
@@ -27,7 +27,6 @@ from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, Target
 
-CDK = project.SOURCE / "node_modules" / ".bin" / "cdk"
 POLL_SECONDS = 10.0
 DRAIN_SECONDS = 900
 """Ray's pods get their grace period; nodes that are gone keep theirs forever (`nodes free`)."""
@@ -80,7 +79,7 @@ def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs
             expected="nothing that CloudFormation cannot delete",
             fix=f"remove it, then hyperpod-ray teardown {target.name}",
         )
-    protection.lift(target, (gather.stack(target, name) for name in plan_names.stack_names(target.plan)))
+    protection.lift(target, gather.stacks(target))
     _destroy(target, app=app)
     return _look_again(target, form=form, delete_logs=delete_logs)
 
@@ -88,7 +87,7 @@ def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs
 def _interrupted(target: AnyTarget) -> OpsError:
     deleting = [item.id for item in gather.file_systems(target) if item.lifecycle == "DELETING"]
     return interrupted(
-        [gather.stack(target, name) for name in plan_names.stack_names(target.plan)],
+        list(gather.stacks(target)),
         also=[f"FSx continues to delete {identifier}" for identifier in deleting],
         stops="nothing else is deleted",
         again=target.command("teardown"),
@@ -260,26 +259,21 @@ def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, pol
 
 def _destroy(target: AnyTarget, *, app: str) -> None:
     """Run the real `cdk destroy`; its output goes to stderr."""
-    stacks = [gather.stack(target, name) for name in plan_names.stack_names(target.plan)]
+    stacks = gather.stacks(target)
     if not any(stack.status for stack in stacks):
         return
-    if not CDK.exists():
-        raise OpsError(
-            "the cdk CLI is not installed",
-            expected="node_modules/.bin/cdk",
-            fix=f"make setup, then hyperpod-ray teardown {target.name}",
-        )
-    command = [str(CDK), "destroy", f"{target.name}/*", "--force"]
+    top = cdk.folder(target.folder)
+    command = [str(cdk.program(top)), "destroy", f"{target.name}/*", "--force"]
     if app:
         command += ["--app", str(Path(app).resolve())]
     else:
         command += ["--app", f"{shlex.quote(sys.executable)} app.py", "-c", f"env={target.name}"]
-        command += ["-c", f"environments={target.folder.resolve()}"] if target.folder else []
+        command += ["-c", f"environments={(target.folder or project.environments() or top).resolve()}"]
     output.log(f"running {' '.join(['cdk', *command[1:]])}")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     # a session of its own: Ctrl-C reaches this process, which then reports what continues, and ends the CLI
     process = subprocess.Popen(
-        command, cwd=project.SOURCE, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        command, cwd=top, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None  # noqa: S101
@@ -292,11 +286,7 @@ def _destroy(target: AnyTarget, *, app: str) -> None:
             process.terminate()
             process.wait()
     if ended:
-        left = [
-            f"{stack.name} {stack.status}"
-            for stack in (gather.stack(target, name) for name in plan_names.stack_names(target.plan))
-            if stack.status
-        ]
+        left = [f"{stack.name} {stack.status}" for stack in gather.stacks(target) if stack.status]
         raise OpsError(
             f"cdk destroy ended with exit code {ended}; left: {', '.join(left) or 'no stack'}",
             expected="0",
@@ -324,5 +314,8 @@ def _look_again(target: AnyTarget, *, form: Format, delete_logs: bool) -> int:
     if left:
         named = ", ".join(f"{item.kind} {item.id}" for item in left)
         raise OpsError(f"left over: {named}", expected="nothing", fix=f"hyperpod-ray teardown {target.name}")
-    output.log(f"'{target.name}' is down; nothing is left" + (" but what is kept" if kept else ""))
+    for text in found.unseen:
+        output.log(f"could not be looked at: {text}")
+    nothing = "nothing that could be seen is left" if found.unseen else "nothing is left"
+    output.log(f"'{target.name}' is down; {nothing}" + (" but what is kept" if kept else ""))
     return OK

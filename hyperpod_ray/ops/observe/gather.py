@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -144,7 +144,38 @@ def _noted(source: str, target: AnyTarget, unseen: list[Unseen]) -> Iterator[Non
 
 
 def _cloudformation(target: AnyTarget) -> dict[str, Any]:
-    return {"stacks": tuple(stack(target, name) for name in plan_names.stack_names(target.plan))}
+    return {"stacks": stacks(target)}
+
+
+def stacks(target: AnyTarget, *, also: Iterable[str] = (), unseen: list[str] | None = None) -> tuple[Stack, ...]:
+    """The environment's stacks: those that its file has, and those that its project adds to it.
+
+    Args:
+        target: The environment.
+        also: Names of more stacks, which need not exist.
+        unseen: Takes a sentence where the account's stacks may not be listed, so that what the project added is not
+            known. Default: the listing is then passed over.
+    """
+    own: list[str] = []
+    try:
+        own = tagged_stacks(target)
+    except Exception as error:
+        if not refused(error):
+            raise
+        if unseen is not None:
+            known = explain(error, environment=target.name)
+            unseen.append(f"stacks of your own: {known.message if known else error}")
+    every = dict.fromkeys([*plan_names.stack_names(target.plan), *also, *own])
+    return tuple(stack(target, name) for name in every)
+
+
+def tagged_stacks(target: AnyTarget) -> list[str]:
+    """Names of the stacks in the account that carry the environment's tag, as each stack of its Stage does."""
+    return sorted(
+        str(entry["StackName"])
+        for entry in target.aws.pages("cloudformation", "describe_stacks", "Stacks")
+        if {"Key": names.ENVIRONMENT_TAG, "Value": target.name} in entry.get("Tags", [])
+    )
 
 
 def stack(target: AnyTarget, name: str) -> Stack:

@@ -48,7 +48,7 @@ def refuse_unrecorded(target: AnyTarget) -> None:
         OpsError: a digest is not recorded, or a chart was not fetched: one message for all of them.
     """
     evidence = Evidence(repository=Repository.around(target.name))
-    # `make pin` comes first
+    # digests come first
     rules = sorted(_concerning(target, deployment_rules()), key=lambda rule: rule.check is not images_have_digests)
     found = [finding for rule in rules for finding in rule(target.plan, evidence) if finding.severity == "error"]
     if found:

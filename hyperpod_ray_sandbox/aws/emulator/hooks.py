@@ -132,7 +132,7 @@ _USED: dict[str, dict[str, int | None]] = {
     "stacks": {"_runs_on_worker_thread": 1},
     "drift": {"_DRIFT_READERS": None},
     "custom_resource": {"deliver_response": 2, "_pending": None},
-    "cloudformation": {"_stacks": None, "_ACTION_HANDLERS": None},
+    "cloudformation": {"_stacks": None, "_change_sets": None, "_ACTION_HANDLERS": None},
     "cloudwatch_logs": {"_log_groups": None, "_resource_policies": None},
     "budgets": {"_create_budget": 1, "_budgets": None},
     "codebuild": {"_projects": None, "_builds": None, "_start_build": 1},

@@ -371,3 +371,23 @@ def test_a_new_vpc_has_an_open_default_group(emulator: Emulator, stacks: Stacks)
         assert [pair["GroupId"] for pair in ingress["UserIdGroupPairs"]] == [group["GroupId"]]
         assert egress["IpRanges"] == [{"CidrIp": "0.0.0.0/0"}]
     ec2.delete_vpc(VpcId=made)
+
+
+def test_a_change_of_outputs_alone_is_one(stacks: Stacks) -> None:
+    """Another stack may ask for an export of a stack that otherwise stays as it is."""
+    queue = {"Jobs": {"Type": "AWS::SQS::Queue"}}
+    name = stacks.create(queue)
+
+    def change_set(outputs: Json) -> Json:
+        text = json.dumps({"Resources": queue, "Outputs": outputs})
+        made = stacks.api.create_change_set(StackName=name, ChangeSetName=f"c{uuid.uuid4().hex[:8]}", TemplateBody=text)
+        return dict(stacks.api.describe_change_set(ChangeSetName=made["Id"]))
+
+    empty = change_set({})
+    assert (empty["Status"], empty["ExecutionStatus"]) == ("FAILED", "UNAVAILABLE")
+    export = f"{name}-url"
+    asked = change_set({"Url": {"Value": {REF: "Jobs"}, "Export": {"Name": export}}})
+    assert (asked["Status"], asked["ExecutionStatus"], asked["Changes"]) == ("CREATE_COMPLETE", "AVAILABLE", [])
+    stacks.api.execute_change_set(ChangeSetName=asked["ChangeSetId"])
+    stacks.settle(name)
+    assert export in [each["Name"] for each in stacks.api.list_exports()["Exports"]]

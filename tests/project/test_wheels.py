@@ -1,0 +1,94 @@
+"""What the wheels hold: one import name each, no module twice, everything that a project needs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import zipfile
+from pathlib import Path
+
+import yaml
+
+from tests.project.conftest import SOURCE, Run
+
+IMPORTS = """
+import importlib, os, sys
+os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+failed = []
+for name in sys.stdin.read().split():
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        failed.append(f"{name}: {type(error).__name__}: {error}")
+print("\\n".join(failed))
+"""
+
+
+def names(wheel: Path) -> list[str]:
+    return [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
+
+
+def test_each_wheel_has_one_import_name_and_no_two_share_a_file(wheels: dict[str, Path]) -> None:
+    assert set(wheels) == {"hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "hyperpod_ray_sandbox"}
+    owners: dict[str, str] = {}
+    for distribution, wheel in wheels.items():
+        for name in names(wheel):
+            assert name.partition("/")[0] == distribution
+            assert owners.setdefault(name, distribution) == distribution
+
+
+def test_the_products_wheel_holds_what_a_project_needs(wheels: dict[str, Path]) -> None:
+    inside = set(names(wheels["hyperpod_ray"]))
+    for room in ("stacks", "constructs", "k8s", "lifecycle"):
+        for path in (SOURCE / room).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts and "node_modules" not in path.parts:
+                assert f"hyperpod_ray/{path.relative_to(SOURCE)}" in inside
+    for path in (SOURCE / "hyperpod_ray" / "locks").iterdir():
+        assert f"hyperpod_ray/locks/{path.name}" in inside
+    assert "hyperpod_ray/image/Dockerfile" in inside
+    assert not any("__pycache__" in name for name in inside)
+
+
+def test_the_sandboxs_wheel_holds_the_stand_ins(wheels: dict[str, Path]) -> None:
+    inside = set(names(wheels["hyperpod_ray_sandbox"]))
+    lock = yaml.safe_load((SOURCE / "hyperpod_ray_sandbox/charts/charts.lock.yaml").read_text())
+    for chart in lock["charts"].values():
+        assert f"hyperpod_ray_sandbox/charts/{chart['source']['folder']}/Chart.yaml" in inside
+    assert "hyperpod_ray_sandbox/image/Dockerfile" in inside
+
+
+def test_every_module_imports_from_the_wheels(wheels: dict[str, Path], installed: Path, tmp_path: Path) -> None:
+    modules = [
+        re.sub(r"(/__init__)?\.py$", "", name).replace("/", ".")
+        for name in names(wheels["hyperpod_ray"])
+        if name.endswith(".py") and not name.endswith("__main__.py") and "/template/" not in name
+        if "/handlers/" not in name  # they run in AWS Lambda, each alone
+    ]
+    assert len(modules) > 300
+    done = subprocess.run(
+        [str(installed / "bin" / "python"), "-c", IMPORTS], input="\n".join(modules), cwd=tmp_path,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == "", done.stdout
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_of_the_checkout_is_imported(run: Run, tmp_path: Path) -> None:
+    code = "import hyperpod_ray.cli.main, hyperpod_ray_sandbox, hyperpod_ray_training, sys; "
+    code += "print([m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', None)])"
+    done = run("python", "-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"{SOURCE}/hyperpod_ray" not in done.stdout
+
+
+def test_the_template_pins_the_same_cdk_cli(wheels: dict[str, Path]) -> None:
+    del wheels
+    import json
+
+    own, ours = (
+        json.loads((SOURCE / folder / "package-lock.json").read_text())["packages"]["node_modules/aws-cdk"]
+        for folder in ("hyperpod_ray/template", ".")
+    )
+    assert own == ours
+    pins = json.loads((SOURCE / "hyperpod_ray/template/package.json").read_text())
+    assert pins["devDependencies"]["aws-cdk"] == own["version"]
