@@ -205,7 +205,7 @@ def train(config: dict[str, Any]) -> None:
             "seconds": {arm: statistics.median(seconds[arm]) for arm in ARMS}, "percent": percent(seconds),
             "cpu_seconds": {arm: statistics.median(cpu[arm]) for arm in ARMS}, "cpu_percent": percent(cpu),
             "rounds": seconds, "cpu_rounds": cpu,
-            "state_mb": memory.snapshot.size / 1e6, "rows": work.rows, "work": config["work"],
+            "state_mb": memory.snapshot.expected_bytes() / 1e6, "rows": work.rows, "work": config["work"],
         }  # fmt: skip
         Path(config["storage"], "found.json").write_text(json.dumps(found), encoding="utf-8")
 

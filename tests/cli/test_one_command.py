@@ -17,7 +17,6 @@ import typer
 from hyperpod_ray.cli import reference
 from hyperpod_ray.cli.main import USAGE, app, main, tree
 from hyperpod_ray.cli.options import epilog
-from hyperpod_ray.core import project
 from hyperpod_ray.ops import errors
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -111,9 +110,7 @@ def test_a_folded_example_is_one_command_for_a_shell() -> None:
                                    "{} >&-", "{} 2>&-", "PYTHONIOENCODING=ascii {}"])  # fmt: skip
 def test_a_poor_terminal_and_a_closed_output_give_no_traceback(words: str, shell: str) -> None:
     command = f"{sys.executable} -m hyperpod_ray.cli {words}"
-    ended = subprocess.run(
-        ["sh", "-c", shell.replace("{}", command)], capture_output=True, check=False, cwd=project.SOURCE
-    )
+    ended = subprocess.run(["sh", "-c", shell.replace("{}", command)], capture_output=True, check=False, cwd=PROJECT)
     assert ended.returncode == 0, ended.stderr
     assert b"Traceback" not in ended.stdout + ended.stderr and b"UnicodeEncodeError" not in ended.stderr
 

@@ -40,16 +40,13 @@ def test_an_empty_file_is_an_empty_mapping(tmp_path: Path) -> None:
 
 
 def test_every_record_is_read_that_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "image").mkdir()
-    for name in ("images.lock.yaml", "charts.contents.yaml", "hyperpod_ray/image/versions.yaml"):
+    for name in ("images.lock.yaml", "charts.contents.yaml", "charts.lock.yaml", "versions.yaml"):
         (tmp_path / name).write_bytes(CONFLICT)
-    monkeypatch.setattr(needs, "IMAGE_LOCK", tmp_path / "images.lock.yaml")
-    monkeypatch.setattr(images, "PROJECT", tmp_path)
-    monkeypatch.setattr(image_sets, "PROJECT", tmp_path)
+    monkeypatch.setattr(image_sets, "SETS", tmp_path)
     for read in (
-        needs.image_lock.__wrapped__,
-        lambda: images.chart_images("charts.lock.yaml", "any"),
+        lambda: needs.image_lock(tmp_path),
+        lambda: images.chart_images("charts.lock.yaml", "any", project=tmp_path),
         image_sets._data.__wrapped__,
     ):
-        with pytest.raises(ProjectFileError, match="unresolved conflict"):
+        with pytest.raises(ProjectFileError, match="conflict markers of a merge"):
             read()

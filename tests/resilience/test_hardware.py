@@ -83,7 +83,7 @@ def test_a_device_that_computes_wrong_or_fails_may_not(monkeypatch: pytest.Monke
     def fails(_: Any) -> Any:
         raise RuntimeError(ECC)
 
-    card.made = fails  # type: ignore[method-assign]
+    card.made = fails  # type: ignore[method-assign, assignment]
     with pytest.raises(DeviceBrokenError, match=r"uncorrectable ECC error encountered\. Expected"):
         check_device()
 

@@ -171,6 +171,7 @@ def with_values(image: ChartImage, values: dict[str, Any], region: str) -> str:
     if whole := at(values, levers.get("image", "-")):
         return str(whole)
     own = image.at(region)
+    assert own is not None
     name = at(values, levers.get("repository", "-")) or own.name
     return f"{name}:{at(values, levers.get('tag', '-')) or own.tag}"
 
