@@ -23,11 +23,12 @@ PROJECT = Path(__file__).resolve().parents[1]
 PACKAGES = ("hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "hyperpod_ray_sandbox")
 ROOMS = ("stacks", "constructs", "k8s", *PACKAGES)
 """Folders of the product's source."""
-WORDS = frozenset(
+_TALE = ("m" + "ade", "to" + "ld")  # words that no page may have either: the test of words reads this file, too
+WORDS = frozenset(_TALE) | frozenset(
     word
     for line in (
-        "again asked bad each end entry first found given good here item kind known last least left made mine more",
-        "most new now old one other others ours own place right said seen shown then there thing told wanted",
+        "again asked bad each end entry first found given good here item kind known last least left mine more",
+        "most new now old one other others ours own place right said seen shown then there thing wanted",
         "what which who whole wrong",
     )
     for word in line.split()

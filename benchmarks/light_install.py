@@ -71,12 +71,13 @@ def measure(folder: Path, *, limit: int) -> int:
         seconds = sorted(processor_seconds([program, *words], cwd=work) for _ in range(ATTEMPTS))
         failed |= exit_code([program, *words], cwd=work) != 0
         mark = "" if seconds[0] <= GOAL_CPU_SECONDS else f", above the goal of {GOAL_CPU_SECONDS}"
-        print(f"{seconds[0]:5.2f} CPU s (median {seconds[ATTEMPTS // 2]:.2f})  hyperpod-ray {' '.join(words)}{mark}")
+        command = " ".join(("hyperpod-ray", *words))
+        print(f"{seconds[0]:5.2f} CPU s (median {seconds[ATTEMPTS // 2]:.2f})  {command}{mark}")
     for words in COMMANDS:
         done = run([program, *words], cwd=work, check=False)
         if done.returncode:
             failed = True
-            print(f"hyperpod-ray {' '.join(words)}: exit {done.returncode}\n{done.stderr}")
+            print(f"{' '.join(('hyperpod-ray', *words))}: exit {done.returncode}\n{done.stderr}")
     for words in (("local", "status"), ("manifests", "local")):
         refused = run([program, *words], cwd=work, check=False)
         if refused.returncode != 2 or "this command needs the part [" not in refused.stderr:

@@ -178,7 +178,7 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
             f"object.spec.?securityContext.?runAsUser.orValue(0) == {own} && "
             f"object.spec.?securityContext.?runAsGroup.orValue(0) == {own}",
             "a pod of a team has the team's user and group: runAsUser and runAsGroup of its security context. "
-            "`hyperpod-ray submit --team` sets them",
+            "`hyperpod-ray submit ENV --team TEAM` sets them",
         ),
         (
             f"object.spec.?securityContext.?supplementalGroups.orValue([]).all(group, group == {names.RAY_GID}) && "
@@ -194,7 +194,7 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
             "object.spec.?priority.orValue(0) <= 0 && "
             "!object.spec.?priorityClassName.orValue('').startsWith('system-')",
             "a pod of a team preempts no other pod: remove priorityClassName. Name a priority class of the queue "
-            "instead: `hyperpod-ray submit --priority`",
+            "instead: `hyperpod-ray submit ENV --priority NAME`",
         ),
         (
             "object.spec.?nodeName.orValue('') == '' && "

@@ -79,7 +79,10 @@ def pin_efa(
     ] = None,
     update: Annotated[bool, typer.Option("--update", help="Accept another sha256 of the same version.")] = False,
 ) -> int:
-    """Record the sha256 of AWS's EFA installer in hyperpod_ray/image/versions.yaml. Builds verify its signature too."""
+    """Record the sha256 of AWS's EFA installer.
+
+    Writes hyperpod_ray/image/versions.yaml. Builds verify the installer's signature, too.
+    """
     from hyperpod_ray.image import installer
     from hyperpod_ray.image.versions import ImageError, choose, record_installer
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from hyperpod_ray.core.shapes import AMOUNT
-
 _FACTORS = {"": 1.0, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -15,6 +13,8 @@ def amount(text: str) -> float:
     Raises:
         ValueError: It has another shape; the message says which is expected.
     """
+    from hyperpod_ray.core.shapes import AMOUNT  # noqa: PLC0415  (it loads pydantic, which a help needs nowhere)
+
     if not re.match(AMOUNT.pattern, text):
         raise ValueError(f"'{text}' is not {AMOUNT.expected}")
     unit = text[-1] if text[-1] in _FACTORS else ""

@@ -57,6 +57,7 @@ ON_SLURM: dict[str, Decision] = {
     "charts status": APART,
     "image build-args": APART,
     "image pin": APART,
+    "image pin-efa": APART,
     "image lock": WORKS,
     "image pin-copies": APART,
     # --- operate

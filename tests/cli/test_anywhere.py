@@ -112,8 +112,9 @@ def test_make_names_no_absolute_path(tmp_path: Path, target: str) -> None:
     folder.mkdir(parents=True)
     for name in ("Makefile", "pyproject.toml", "package.json", "package-lock.json"):
         shutil.copyfile(PROJECT / name, folder / name)
-    for path in PROJECT.glob("requirements*"):
-        shutil.copyfile(path, folder / path.name)
+    (folder / "requirements").mkdir()
+    for path in [*PROJECT.glob("requirements*.txt"), *(PROJECT / "requirements").glob("*.txt")]:
+        shutil.copyfile(path, folder / path.relative_to(PROJECT))
     done = subprocess.run(
         ["make", "--no-print-directory", "-n", target], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -126,9 +127,11 @@ def test_no_recipe_of_the_makefile_breaks_at_a_space(tmp_path: Path) -> None:
     """What `make` would run in a folder with a space: each path of that folder is one word for the shell."""
     folder = tmp_path / "pa th" / "my clone"
     (folder / "hyperpod_ray" / "image").mkdir(parents=True)
+    (folder / "requirements").mkdir()
     for name in ("Makefile", "pyproject.toml", "package.json", "package-lock.json"):
         shutil.copyfile(PROJECT / name, folder / name)
-    for file in [*PROJECT.glob("requirements*.txt"), *(PROJECT / "hyperpod_ray" / "image").glob("requirements*.txt")]:
+    locks = [*PROJECT.glob("requirements*.txt"), *(PROJECT / "requirements").glob("*.txt")]
+    for file in [*locks, *(PROJECT / "hyperpod_ray" / "image").glob("requirements*.txt")]:
         shutil.copyfile(file, folder / file.relative_to(PROJECT))
     targets = ["setup", "emulator-env", "rehearsal-env", "charts", "lint", "types", "test", "demo", "walk"]
     done = subprocess.run(["make", "-n", *targets], cwd=folder, capture_output=True, text=True, check=False)

@@ -56,7 +56,7 @@ def test_every_command_shows_examples_of_itself(path: tuple[str, ...], capsys: p
     main([*path, "--help"])
     _, found, examples = capsys.readouterr().out.partition("Examples:\n")
     assert found, "no examples"
-    for line in examples.strip().splitlines():
+    for line in examples.replace("\\\n", " ").strip().splitlines():
         assert f"hyperpod-ray {' '.join(path)}" in line
 
 

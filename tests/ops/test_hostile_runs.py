@@ -64,7 +64,8 @@ def test_no_text_of_a_run_steers_the_terminal(
 def test_the_friendly_runs_rows_are_as_they_were(hostile: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "list", "demo", "-o", "json", "--here", str(hostile)]) == 0
     listed = {run["name"]: run for run in json.loads(capfd.readouterr().out)["runs"]}
-    assert set(listed) == {"first", HOSTILE}, "JSON has the name as it is, in JSON's own escapes"
+    (other,) = set(listed) - {"first"}
+    assert other.isprintable(), "the reader cuts what steers a terminal, also for JSON"
     assert listed["first"]["progress"]["step"] == 40
 
 

@@ -24,7 +24,7 @@ PROTOCOL = "v4.channel.k8s.io"
 CONNECTIONS = 100
 """At once: each has a thread and two file descriptors."""
 ROOM = 4 * 1024 * 1024
-"""Bytes that wait for one side; the other is not read meanwhile."""
+"""Bytes that wait for one side; the other is not read until then."""
 END_SECONDS, CLOSE_SECONDS = 30, 2
 """How long a side may take to read what the other sent last, and to say goodbye."""
 CONTINUATION, BINARY, CLOSE, PING, PONG = 0, 2, 8, 9, 10

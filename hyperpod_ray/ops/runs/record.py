@@ -315,6 +315,8 @@ def run_of(
         last_checkpoint_step=record.checkpoint_step,
         world_size=record.world,
         device=clean(progress.get("device"), 20),
+        transport=clean(progress.get("transport"), 20),
+        misses_efa=_misses_efa(progress),
         attempt=clean(progress.get("attempt"), 60),
         last_error=record.error,
         folder=folder or record.checkpoint_path.rpartition("/")[0],
@@ -323,6 +325,13 @@ def run_of(
         events=record.events,
         record=record,
     )
+
+
+def _misses_efa(progress: Mapping[str, Any]) -> bool:
+    """Whether ranks on several nodes with EFA send by something else."""
+    transport = progress.get("transport")
+    known = progress.get("efa") is True and progress.get("across_nodes") is True and isinstance(transport, str)
+    return known and transport not in ("", "efa")
 
 
 def moment(t: float) -> datetime:

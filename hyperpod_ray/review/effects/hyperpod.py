@@ -135,7 +135,7 @@ def _autoscaling(change: ResourceChange, findings: Findings) -> None:
     if off:
         row = Row(
             code="autoscaling-off",
-            consequence="Managed Karpenter ends: pods that wait for a node of an autoscaled group wait for ever, and "
+            consequence="Managed Karpenter ends: pods that wait for a node of an autoscaled group wait forever, and "
             "nobody replaces or removes the nodes that it added. AWS does not say what becomes of them.",
             unavailable="new nodes of autoscaled groups",
             **severity.of_class("autoscaling-off"),

@@ -32,7 +32,7 @@ def deleted(item: KubernetesObject, how: str) -> Row:
         code=f"{item.id.kind.lower()}-deleted",
         what=str(item.id),
         change="left the manifests",
-        consequence=f"{how.capitalize()}. Karpenter drains and ends every node that it made by it, busy or not.",
+        consequence=f"{how.capitalize()}. Karpenter drains and ends every node that it created by it, busy or not.",
         unavailable=f"the nodes of {item.id}",
         where=item.where,
         lost=tuple((f"{name} node", UNCOUNTED) for name in types),
@@ -66,7 +66,7 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
             Row(
                 code="nodes-drift",
                 change="the nodes that it makes: labels, taints, types or lifetime",
-                consequence="Nodes that it made before differ, which Karpenter calls drift: it replaces them, busy or "
+                consequence="Nodes that it created before differ, which Karpenter calls drift: it replaces them, busy or "
                 "not. Training on them ends and resumes from its checkpoint.",
                 unavailable=f"the nodes of {now.id}, until they are replaced",
                 lost=tuple((f"{name} node", UNCOUNTED) for name in _types(before)),
