@@ -41,7 +41,10 @@ def register(app: typer.Typer) -> None:
         count: Annotated[int | None, typer.Option(min=1, help="Number of worker nodes.")] = None,
         admin_role: Annotated[str, typer.Option(metavar="ARN", help="Role with full Kubernetes access.")] = "",
     ) -> int:
-        """Make a project of your own: CDK app, pinned versions, workflows and one environment file."""
+        """Make a project of your own.
+
+        Writes a CDK app, pinned versions, workflows, and one environment file.
+        """
         _refuse_used(folder)
         written = new.asked_text(
             env,

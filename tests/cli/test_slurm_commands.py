@@ -37,6 +37,8 @@ def parameters(path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def reads_an_environment(path: tuple[str, ...]) -> bool:
+    if path == ("init",):
+        return False  # it names the environment that it writes
     return bool({"env", "names_"} & set(parameters(path)))
 
 

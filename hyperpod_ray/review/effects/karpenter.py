@@ -66,7 +66,7 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
             Row(
                 code="nodes-drift",
                 change="the nodes that it makes: labels, taints, types or lifetime",
-                consequence="Nodes that it created before differ, which Karpenter calls drift: it replaces them, busy or "
+                consequence="Nodes that exist already differ, which Karpenter calls drift: it replaces them, busy or "
                 "not. Training on them ends and resumes from its checkpoint.",
                 unavailable=f"the nodes of {now.id}, until they are replaced",
                 lost=tuple((f"{name} node", UNCOUNTED) for name in _types(before)),
