@@ -81,15 +81,23 @@ def pin_efa(
 ) -> int:
     """Record the sha256 of AWS's EFA installer.
 
-    Writes hyperpod_ray/image/versions.yaml. Builds verify the installer's signature, too.
+    Writes images.lock.yaml of the project; in the product's own checkout, hyperpod_ray/image/versions.yaml. Builds
+    verify the installer's signature, too.
     """
+    from hyperpod_ray.core import project
     from hyperpod_ray.image import installer
+    from hyperpod_ray.image.copies import record_base
     from hyperpod_ray.image.versions import ImageError, choose, record_installer
 
     try:
-        chosen = choose()
+        top = project.root(current.folder or project.environments())
+        chosen = choose(project=top)
         sha256 = installer.sha256_of(chosen.efa_version, file=file)
-        result = record_installer(chosen, sha256, update=update)
+        if project.ships(top):
+            result = record_installer(chosen, sha256, update=update)
+        else:
+            name = f"aws-efa-installer-{chosen.efa_version}.tar.gz"
+            result = record_base(name, sha256, project=top, update=update)
     except ImageError as error:
         raise OpsError.of(error, code=ERROR) from error
     output.write_line(f"aws-efa-installer-{chosen.efa_version}.tar.gz {sha256}: {result}")

@@ -29,7 +29,7 @@ from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray_rules import data as rules_data
 
 """Keys of the locked charts that a deploy installs."""
-PIN = "hyperpod-ray image pin; hyperpod-ray image pin-copies"
+PIN = "hyperpod-ray image pin; hyperpod-ray image pin-efa; hyperpod-ray image pin-copies"
 """The commands that record digests."""
 IMAGE_LOCK = "images.lock.yaml"
 """Digests of the images that a mirror copies and, in a user's project, of the base that the image is built from."""
@@ -147,12 +147,12 @@ def without_digest(plan: CommonPlan) -> dict[str, str]:
     found = {str(copy.source): IMAGE_LOCK for copy in held if not copy.source.digest}
     image = plan.built_image
     built = default_image(image.folder, image.set) if image and not image.base else None
+    record = IMAGE_LOCK if plan.project and not places.ships(plan.project) else "hyperpod_ray/image/versions.yaml"
     if built is not None and not built.digest and not base_digest(built.base, plan.project):
-        found[built.base] = (
-            IMAGE_LOCK if plan.project and not places.ships(plan.project) else "hyperpod_ray/image/versions.yaml"
-        )
-    if image is not None and (installer := missing_installer(image.folder)):
-        found[installer] = "hyperpod_ray/image/versions.yaml"
+        found[built.base] = record
+    installer = missing_installer(image.folder) if image is not None else ""
+    if installer and not base_digest(installer, plan.project):
+        found[installer] = record
     return found
 
 

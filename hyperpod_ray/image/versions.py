@@ -136,8 +136,11 @@ def choose(name: str | None = None, *, project: Path | None = None) -> ImageSet:
     if (name or default) not in sets:
         raise ImageError(f"image set: {name!r}", expected=f"one of {', '.join(sets)}", fix="correct the name")
     chosen = sets[name or default]
-    own = "" if project is None or ships(project) else base_digest(f"{chosen.base}:{chosen.tag}", project)
-    return replace(chosen, digest=own) if own else chosen
+    if project is None or ships(project):
+        return chosen
+    own = base_digest(f"{chosen.base}:{chosen.tag}", project)
+    efa = base_digest(f"aws-efa-installer-{chosen.efa_version}.tar.gz", project)
+    return replace(chosen, digest=own or chosen.digest, efa_sha256=efa or chosen.efa_sha256)
 
 
 def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: Path = FILE) -> str:

@@ -340,7 +340,6 @@ CASES = [
     Case("folders_move_to_one_team", teams(team(moves=["runs/a"]), team("speech", moves=["runs/a/b"])), "teams[1].moves[0]", "moves with 'runs/a' to team 'vision'", teams(team(moves=["runs/a"]), team("speech", moves=["runs/ab"]))),
     Case("folders_move_to_one_team", teams(team(moves=["data/x"])), "teams[0].moves[0]", "part of what all teams have", teams(team(moves=["datasets/x"]))),
     Case("a_link_leaves_teams_apart", {**teams(team()), "storage/data_repositories": [{"bucket": "data-bucket", "path": "/teams/a"}]}, "storage.data_repositories[0].path", "has the teams' own folders", {**teams(team()), "storage/data_repositories": [{"bucket": "data-bucket", "path": "/data"}]}, "warning"),
-    Case("a_worker_of_the_team_fits", teams(team("a", {"type": "ml.p5.48xlarge", "accelerators": 4})), "teams[0].quota[1]", "room for one worker", teams(team("a", {"type": "ml.p5.48xlarge", "accelerators": 4}, borrow_limit_percent=100))),
     Case("sharing_has_effect", teams(team(sharing="lend", borrow_limit_percent=5)), "teams[0].borrow_limit_percent", "does not borrow", teams(team(borrow_limit_percent=5))),
     Case("priorities_differ", {"task_governance": {}}, "task_governance", "there are no teams", {**teams(team()), "task_governance": {}}),
     Case("weights_have_effect", teams(team(fair_share_weight=0)), "teams[0].fair_share_weight", "gets nothing", teams(team(fair_share_weight=0, sharing="lend")), "warning"),
@@ -348,7 +347,7 @@ CASES = [
     Case("no_worker_group_is_called_head", {**teams(team()), f"{WORKER}/name": "head"}, "ray.workers[0].name", "what Kueue calls the head's group", {f"{WORKER}/name": "head"}),
     Case("jobs_are_small_enough_for_a_queue", {**teams(team()), **{f"ray/workers/{n}": worker(name=f"w{n}", replicas=0) for n in range(1, 7)}}, "ray.workers", "7 groups, and older versions of Kueue take 6", {**teams(team()), **{f"ray/workers/{n}": worker(name=f"w{n}", replicas=0) for n in range(1, 6)}}, "warning"),
     Case("users_are_of_one_list", teams(team(role_arns=[ROLE, ROLE])), "teams[0].role_arns[1]", "named twice", teams(team(role_arns=[ROLE]))),
-    Case("a_kueue_of_its_own_is_gone", {**EKS_OF_OTHERS, **teams(team())}, "eks.existing.cluster_name", "may have a Kueue of its own", EKS_OF_OTHERS, "warning"),
+    Case("a_kueue_of_its_own_is_gone", {**EKS_OF_OTHERS, "ray/access": None, **teams(team())}, "eks.existing.cluster_name", "may have a Kueue of its own", EKS_OF_OTHERS, "warning"),
     Case("the_add_ons_images_of_kueue_are_within_reach", {**CLOSED, **teams(team())}, "teams", "does not publish where the images", teams(team()), "warning"),
     # --- reach
     Case("images_are_reachable", {"network/egress": "closed"}, "network.egress", "cannot pull nvcr.io/nvidia/k8s-device-plugin (nvidia-device-plugin), quay.io/kuberay/operator (kuberay-operator). Expected images in Amazon ECR. Fix: set registries.mirror: true", CLOSED),

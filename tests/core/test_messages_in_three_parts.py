@@ -35,6 +35,12 @@ WITHOUT_A_VALUE = {"together", "of", "outcome", "passed_on"}
 JOINED = {"hyperpod_ray_training/merging.py", "hyperpod_ray_training/run.py", "hyperpod_ray_training/settings.py"}
 """An error of several messages that each have their parts."""
 OTHERS = {
+    "hyperpod_ray/cli/review.py": "made of an error that has the parts, before it is raised",
+    "hyperpod_ray_training/checkpoint.py": "caught by its reader, which adds the parts",
+    "hyperpod_ray_training/metadata.py": "caught by its reader, which adds the parts",
+    "hyperpod_ray_training/optimizers.py": "built of the parts, before it is raised",
+    "hyperpod_ray_training/restoring.py": "built of the parts, before it is raised",
+    "hyperpod_ray_training/trees.py": "caught by its reader, which adds the parts",
     "hyperpod_ray_sandbox/aws/emulator/": "the services' own texts; the control plane's client adds the parts",
     "hyperpod_ray_sandbox/kubernetes/": "Kubernetes' own texts",
     "hyperpod_ray_sandbox/aws/eks_login.py": "the AWS CLI's own text",

@@ -37,7 +37,7 @@ def test_an_installer_without_a_sha256_is_named(base: None, monkeypatch: pytest.
     monkeypatch.setattr(needs, "missing_installer", lambda _: "aws-efa-installer-1.0.0.tar.gz")
     (finding,) = image_digests(asked("dev"))
     assert "aws-efa-installer-1.0.0.tar.gz" in finding.what
-    assert (finding.severity, finding.fix) == ("error", "make pin, then commit hyperpod_ray/image/versions.yaml")
+    assert (finding.severity, finding.fix) == ("error", f"{needs.PIN}; then commit hyperpod_ray/image/versions.yaml")
 
 
 @pytest.mark.usefixtures("base")

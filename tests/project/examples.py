@@ -11,11 +11,11 @@ PAGE = (SOURCE / "docs" / "extend.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return re.findall(rf"```{language}(?: extend)?\n(.*?)```", PAGE, re.DOTALL)
 
 
 STACK, ASPECTS, CHECK = blocks("python")
-(STEP,) = blocks("bash")
+(STEP,) = (block for block in blocks("text") if block.startswith("#!"))
 (PACKAGE,) = blocks("toml")
 
 

@@ -179,6 +179,13 @@ def test_digests_are_recorded_in_the_project(project: Path, run: Run) -> None:
     note = run("env", "check", cwd=project).stderr
     assert base in note
     (project / "images.lock.yaml").write_text(yaml.safe_dump({"images": {base: digest}}))
+    note = run("env", "check", cwd=project).stderr
+    assert base not in note
+    (installer,) = re.findall(r"aws-efa-installer-[\d.]+\.tar\.gz", note)
+    (project / installer).write_bytes(b"stands in for AWS's archive")
+    done = run("image", "pin-efa", "--file", installer, cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert installer in (project / "images.lock.yaml").read_text()
     done = run("env", "check", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
     assert run("cdk", "synth", "--quiet", cwd=project, CDK_VALIDATION="false").returncode == 0

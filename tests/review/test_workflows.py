@@ -205,7 +205,15 @@ def test_what_computes_the_verdict_has_owners() -> None:
     owners = {words[0]: set(words[1:]) for words in rules if words}
     assert next(iter(owners)) == "*", "every file has an owner"
     security = "@your-organization/security"
-    for place in ("/.github/", "/review/", "/cli/", "/Makefile", "/constructs/", "/stacks/", "/k8s/"):
+    for place in (
+        "/.github/",
+        "/hyperpod_ray/review/",
+        "/hyperpod_ray/cli/",
+        "/Makefile",
+        "/constructs/",
+        "/stacks/",
+        "/k8s/",
+    ):
         assert security in owners[place], place
 
 

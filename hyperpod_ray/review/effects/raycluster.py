@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hyperpod_ray.core.names import NOT_READY, UNREACHABLE
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.effects.words import moved
 from hyperpod_ray.review.facts import facts, source
@@ -178,7 +179,7 @@ def _by_name(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 _DEFAULT_TOLERATION = 300
 """What Kubernetes adds to a pod that says nothing."""
-_SILENT = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+_SILENT = {NOT_READY, UNREACHABLE}
 FOR_EVER = 10**9
 
 
