@@ -285,6 +285,10 @@ class Resumable(Looping):
         """A batch goes to the loop from a place that the run keeps."""
         self.complete.handed(batch)
 
+    def fetched_ahead(self) -> None:
+        """Another trainer fetches its batches by itself, ahead of their steps, from a place that the run keeps."""
+        self.complete.fresh_is_data = True
+
     def _note_transport(self) -> None:
         """Write down how ranks talk, as soon as NCCL has said it."""
         if self._asked_for_transport >= TRANSPORT_STEPS:
