@@ -290,7 +290,7 @@ def _targets(
     trees: Mapping[str, Any],
     converted: Mapping[str, tuple[torch.dtype, torch.dtype]],
 ) -> dict[str, torch.Tensor]:
-    """Tensors to read into: the model's own, and new ones for what is made anew."""
+    """Tensors to read into: the model's own, and new ones for what is built again."""
 
     def dtype_of(name: str, saved: torch.dtype) -> torch.dtype:
         """A moment follows its parameter, where it had the parameter's dtype."""

@@ -124,7 +124,7 @@ class Completeness:
     _stance: Any = None
 
     def begin(self, step: int) -> None:
-        """The loop begins, or goes on, at this step."""
+        """The loop begins, or continues, at this step."""
         self.first = step
 
     def noticed(self, step: int, names: frozenset[str]) -> None:
@@ -200,7 +200,10 @@ class Completeness:
         owners = _owners(self.looked[-1])
         missing: dict[tuple[str, str], Missing] = {}
         for memory, reference in last.read.items():
-            if memory in last.held or memory in last.gradients or (self.fresh_is_data and memory not in first.before):
+            was = first.before.get(memory)
+            # a batch may have the memory of an earlier one, which is gone
+            fresh = was is None or (was is not last.before[memory] and was() is None)
+            if memory in last.held or memory in last.gradients or (self.fresh_is_data and fresh):
                 continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
@@ -245,7 +248,7 @@ class Completeness:
             value._cdata: path for path, (value, _) in self.looked[-1].items() if isinstance(value, torch.Generator)
         }
         for key, (_generator, state) in after.generators.items():
-            # one that is seeded anew in each step is no state: it does not go on where the step before left it
+            # one that is seeded again in each step is no state: it does not continue where the step before left it
             if key not in known and before.left.get(key) == state:
                 path = paths.get(key, "generator")
                 if path not in self.recomputed:

@@ -46,6 +46,9 @@ class Rehearsed(Resumable):
     def handed(self, batch: Any) -> None:
         """Nothing."""
 
+    def fetched_ahead(self) -> None:
+        """Nothing."""
+
     def part_done(self) -> None:
         """Nothing."""
 

@@ -108,7 +108,7 @@ class Survive(TrainerCallback):
         self.training = Resumable(
             self.run, model=model, optimizer=optimizer, extra=extra, per_rank={"sums": _Sums(one)}
         )
-        self.training.complete.fresh_is_data = True
+        self.training.fetched_ahead()
         self.training.total_steps = state.max_steps
         self.training.begin()
         self.numbers = rng.capture(self.training.device)

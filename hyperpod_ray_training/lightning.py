@@ -5,7 +5,7 @@
 
 A step of the run is a step of the optimizer. The strategy is DDP on the process group that Ray, or the library, has
 opened. Batches that are done are passed over by index. What `self.log(…, on_epoch=True)` adds up begins again in the
-epoch that was under way.
+epoch that was under way, and metrics of earlier steps are not shown again.
 
 Hooks used, of Lightning 2: `FitLoop.setup_data`, `_TrainingEpochLoop.on_run_start`, `_EvaluationLoop.run`,
 `_Loop.state_dict` and `load_state_dict`.
@@ -119,6 +119,22 @@ class _Loops:
                 one.load_state_dict(callbacks[one.state_key])
 
 
+class _Logged(dict[str, Any]):
+    """What the trainer shows of earlier steps and adds up over an epoch, as it is when somebody asks: no state."""
+
+    __slots__ = ("trainer",)
+
+    def __init__(self, trainer: Any) -> None:
+        super().__init__()
+        self.trainer = trainer
+
+    def values(self) -> Any:
+        """Dictionaries of tensors."""
+        shown, loop = self.trainer._logger_connector, self.trainer.fit_loop.epoch_loop
+        results = [*loop._results.values(), *loop.val_loop._results.values()]
+        return [shown._logged_metrics, shown._progress_bar_metrics, *(vars(one) for one in results)]
+
+
 class _Rest:
     """The batches that the epoch under way has left of a loader; each is a part of a step of the run."""
 
@@ -159,8 +175,9 @@ class Survive(pl.Callback):
             extra["scaler"] = scaler
         optimizer = trainer.optimizers[0]
         self.training = Resumable(
-            self.run, model=trainer.strategy.model, optimizer=getattr(optimizer, "optimizer", optimizer), extra=extra
-        )
+            self.run, model=trainer.strategy.model, optimizer=getattr(optimizer, "optimizer", optimizer), extra=extra,
+            recomputed=[_Logged(trainer)],
+        )  # fmt: skip
         self.trainer, loop = trainer, trainer.fit_loop
         if trainer.max_steps > 0:
             self.training.total_steps = trainer.max_steps

@@ -152,7 +152,7 @@ class Restorer:
             step = checkpoint.load(
                 self.state, metadata, self.ranks,
                 lambda state: dcp.load(state, storage_reader=reader, process_group=group),
-                strict=self.run.settings.strict, say=self._say,
+                strict=self.run.settings.strict, say=self._log,
             )  # fmt: skip
         except checkpoint.MisfitError as error:
             raise checkpoint.refused(folder.at(name), str(error)) from None
@@ -161,7 +161,7 @@ class Restorer:
         trouble = self.ranks.first_of_all(trouble)
         return (trouble, 0) if trouble else (None, step)
 
-    def _say(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         if self.ranks.rank == 0:
             log(f"restore: {text}")
         self.journal.event("note", message=text)

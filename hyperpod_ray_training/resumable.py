@@ -258,8 +258,8 @@ class Resumable(Looping):
             self._warn(f"not saved, and lost with the process: {', '.join(one.path for one in noted[:8])}")
         sizes = self.state.group_sizes()
         if sizes != self._groups:
-            text = f"optimizer: {sizes} parameters in its groups, {self._groups} when Resumable was made"
-            fix = "add every group before Resumable is made, with lr=0 until it is trained"
+            text = f"optimizer: {sizes} parameters in its groups, {self._groups} when Resumable was created"
+            fix = "add every group before Resumable is created, with lr=0 until it is trained"
             self._groups = sizes
             self._refuse(text, expected="groups that stay", fix=fix)
         if missing:
@@ -284,6 +284,10 @@ class Resumable(Looping):
     def handed(self, batch: Any) -> None:
         """A batch goes to the loop from a place that the run keeps."""
         self.complete.handed(batch)
+
+    def fetched_ahead(self) -> None:
+        """Another trainer fetches its batches by itself, ahead of their steps, from a place that the run keeps."""
+        self.complete.fresh_is_data = True
 
     def _note_transport(self) -> None:
         """Write down how ranks talk, as soon as NCCL has said it."""

@@ -20,6 +20,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 _DEPTH, _MOST, _FRAMES = 4, 4000, 8
 _RECENT_S = 3600.0
 _HERE = str(Path(__file__).parent)
+_DRIVER = str(Path(__file__).with_name("run.py"))
 _WHOLE = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, torch.optim.lr_scheduler.LRScheduler,
           torch.amp.GradScaler)  # fmt: skip
 """What is asked for its state as one, and not looked into."""
@@ -27,11 +28,17 @@ _SKIPPED = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, typ
 
 
 def loop_frames(frame: types.FrameType | None = None) -> list[types.FrameType]:
-    """The user's own frames that called this library, the innermost first; none of an installed package."""
+    """The user's own frames that called this library, the innermost first; none of an installed package.
+
+    Frames of who called `Run.fit` are the driver's: only `workers=0` runs both in one process, and what the loop reads
+    of them is its closure, its config or a global.
+    """
     frames: list[types.FrameType] = []
     frame = frame or sys._getframe(1)
     while frame is not None and len(frames) < _FRAMES:
         file = frame.f_code.co_filename
+        if file == _DRIVER:
+            break
         if not file.startswith(_HERE) and not _installed(file):
             frames.append(frame)
         frame = frame.f_back

@@ -138,7 +138,7 @@ class Member:
         self._start_pulse(*connection.getpeername()[:2])
 
     def _start_pulse(self, host: str, port: int) -> None:
-        """A process beats beside this one, for times in which Python's lock is held: see `pulse.py`."""
+        """A process beats beside this one, for times in which Python's lock is taken: see `pulse.py`."""
         self._end_pulse()
         options = {
             "host": host, "port": port, "token": self.token, "uid": self.uid, "pid": os.getpid(), "beat_s": self.beat_s,

@@ -27,6 +27,7 @@ def test_every_method_of_the_loop_is_on_the_page() -> None:
         "between",
         "end",
         "end_step",
+        "fetched_ahead",
         "finish",
         "handed",
         "leave",

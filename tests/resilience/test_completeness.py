@@ -6,6 +6,7 @@ import copy
 import random
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -280,3 +281,22 @@ def test_a_watched_step_has_the_same_bits() -> None:
         return told
 
     assert losses(True) == losses(False)
+
+
+def test_a_batch_fetched_ahead_is_data_also_in_the_memory_of_an_earlier_one() -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    watched = Watched(model, optimizer)
+    watched.complete.fresh_is_data = True
+    ahead: dict[str, torch.Tensor] = {"x": torch.randn(8, 16)}
+    for step in watched.steps():
+        if len(watched.complete.steps) == 1:  # as if the allocator had given the address again
+            first, last = watched.complete.steps[0], watched.complete._under_way
+            if last is not None:
+                batch = ahead["x"].untyped_storage()._cdata
+                first.before[batch] = weakref.ref(torch.empty(1))
+        x = ahead.pop("x")
+        train(model, optimizer, x)
+        del x
+        ahead["x"] = torch.randn(8, 16) + step
+    assert watched.refused == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from typing import Any
@@ -54,7 +55,8 @@ def through(name: str, party: Any, *, steps: int, faults: dict[int, str]) -> Any
             run.notice_hang(rank, generations=wanted)
         elif fault == "freeze":
             run.notice_silence(victim, generations=wanted)
-            os.kill(victim, signal.SIGCONT)  # it thaws, and obeys its fence
+            with contextlib.suppress(ProcessLookupError):  # its pulse may have obeyed the fence already
+                os.kill(victim, signal.SIGCONT)  # it thaws, and obeys its fence
         run.until(lambda wanted=wanted: len(run.events("generation")) >= wanted)
         run.start(1, first=3 + number)
     run.until_done()
