@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,34 @@ from aws_cdk import assertions
 
 from hyperpod_ray.constructs.build_environment import BuildEnvironment, SecretAccess, extended
 from hyperpod_ray.constructs.image import TrainingImage
+from hyperpod_ray.image.versions import ImageSet, choose
+from hyperpod_ray.stacks import image
 from hyperpod_ray_sandbox.aws.emulator.build_requests import requests_of
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.conftest import Assembly
+from tests.support import assemblies
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
 
 VARIANTS = Path(__file__).parent / "variants"
 ACCOUNT, REGION = "111122223333", "us-west-2"
 CODEARTIFACT = "arn:aws:codeartifact:us-west-2:777788889999"
+SHA256 = "1e" * 32
 
 
 @pytest.fixture(scope="module")
 def closed() -> Assembly:
-    return synthesize("closed-build", folder=VARIANTS)
+    """As after `make pin`: without the EFA installer's sha256 a build is incomplete."""
+
+    def pinned(name: str | None = None, *, project: Path | None = None) -> ImageSet:
+        return replace(choose(name, project=project), efa_sha256=SHA256)
+
+    path = VARIANTS / "closed-build.yaml"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(image, "choose", pinned)
+        made = assemblies.synthesized(
+            path.stem, path.read_text(encoding="utf-8"), path=path, validation=True, changes={"efa_sha256": SHA256}
+        )
+    return Assembly(name=path.stem, folder=made)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +134,7 @@ def test_the_password_is_written_before_the_build_and_given_as_a_secret(
     build = closed.one("Custom::CDKContainerImageBuild")["buildCommand"]
     assert "--secret id=netrc,src=/tmp/netrc" in build
     assert "--build-arg BASE_DIGEST=sha256:aaaa" in build
+    assert f"--build-arg EFA_SHA256={SHA256}" in build
     url = "https://ml-777788889999.d.codeartifact.us-west-2.amazonaws.com/pypi/pypi-copy/simple/"
     assert f"--build-arg PIP_INDEX_URL={url} " in build
     assert "NotDeployable" not in json.dumps(closed.templates["closed-build-Image"]), (

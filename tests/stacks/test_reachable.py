@@ -103,11 +103,24 @@ class World:
         return found
 
     @cached_property
-    def node_role(self) -> str:
+    def node_roles(self) -> list[str]:
+        """The first is of every node; or of Slurm's controller, and a second of the others."""
         (cluster,) = [properties for _, properties in self.resolved("AWS::SageMaker::Cluster")]
-        roles = {group["ExecutionRole"] for group in cluster["InstanceGroups"]}
-        assert len(roles) == 1
-        return str(roles.pop())
+        groups = sorted(
+            cluster["InstanceGroups"], key=lambda one: one.get("SlurmConfig", {}).get("NodeType") != "Controller"
+        )
+        roles = list(dict.fromkeys(str(group["ExecutionRole"]) for group in groups))
+        assert len(roles) == (2 if self.accounting else 1)
+        return roles
+
+    @property
+    def accounting(self) -> bool:
+        """An accounting database is there, whose password is the controller's alone."""
+        return not isinstance(self.plan, Plan) and self.plan.settings.hyperpod.accounting_database is not None
+
+    @property
+    def node_role(self) -> str:
+        return self.node_roles[0]
 
     @cached_property
     def roles(self) -> dict[str, str]:
@@ -347,6 +360,7 @@ class TestCalls:
             if call.role not in world.roles or call.resource not in resources:
                 continue
             statements = world.permissions(world.roles[call.role])
+            others = [world.permissions(role) for role in world.node_roles[1:] if call.role == "node"]
             for action in call.actions:
                 one = [
                     r for r in resources[call.resource] if ("/" in r.partition(":::")[2]) == action.endswith("Object")
@@ -354,6 +368,8 @@ class TestCalls:
                 for resource in one if call.endpoint == "s3" else resources[call.resource]:
                     asked = Request(action=action, resource=resource, context=context)
                     assert allows(statements, asked), f"{call.role}: {action} on {resource}"
+                    for other in others:
+                        assert allows(other, asked) == (call.resource != "accounting-secret"), f"{action} on {resource}"
                     judged += 1
         assert judged >= (20 if isinstance(world.plan, Plan) else 4 if len(resources) > 7 else 0)
 
@@ -383,12 +399,13 @@ class TestCalls:
                 assert world.lets_through(call.endpoint, action.replace("*", "X"), resource, **context), call
 
     def test_the_managed_policy_of_nodes_is_there(self, world: World) -> None:
-        (arns,) = [
-            properties["ManagedPolicyArns"]
-            for key, properties in world.resolved("AWS::IAM::Role")
-            if world.node_role.endswith(key.replace("/", "-"))
-        ]
-        assert any(arn.endswith(":policy/AmazonSageMakerClusterInstanceRolePolicy") for arn in arns)
+        for role in world.node_roles:
+            (arns,) = [
+                properties["ManagedPolicyArns"]
+                for key, properties in world.resolved("AWS::IAM::Role")
+                if role.endswith(key.replace("/", "-"))
+            ]
+            assert any(arn.endswith(":policy/AmazonSageMakerClusterInstanceRolePolicy") for arn in arns)
 
 
 class TestClosedNetworkKeepsData:
