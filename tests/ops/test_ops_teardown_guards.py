@@ -35,7 +35,7 @@ def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(teardown, "_wait_for_file_systems", lambda target, poll: True)
     monkeypatch.setattr(protection, "lift", lambda target, stacks: done.append("unprotected"))
     monkeypatch.setattr(teardown, "_destroy", lambda target, app: done.append("destroyed"))
-    monkeypatch.setattr(gather, "tagged_stacks", lambda target: [])
+    monkeypatch.setattr(gather, "stacks", lambda target, **_: ())
     monkeypatch.setattr(teardown, "_look_again", lambda target, form, delete_logs: OK)
     return done
 

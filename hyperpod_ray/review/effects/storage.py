@@ -89,7 +89,7 @@ def _events(change: ResourceChange, policy: str) -> str:
 
 
 def _no_longer(change: ResourceChange) -> list[str]:
-    """Copies of new and changed files that are no longer made."""
+    """Copies of new and changed files that are no longer written."""
     events = ("S3", "AutoExportPolicy", "Events")
     before, now = ({*(get(*events) or [])} - {"DELETED"} for get in (change.before, change.now))
     return [f"no longer exports {', '.join(sorted(before - now))}"] if before - now else []
