@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -199,7 +200,7 @@ def test_it_takes_the_environment(account: SlurmAccount, words: str) -> None:
     (account.folder / "manifest.json").write_text("{}")
     account.monkeypatch.setattr(where, stopped(seen))
     for step in ("hyperpod_ray.cli.deploy_review.read", "hyperpod_ray.review.deployed.deployed"):
-        account.monkeypatch.setattr(step, lambda *_: None)
+        account.monkeypatch.setattr(step, lambda *_: SimpleNamespace(stacks={}))
     account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
     with pytest.raises(Stop):
         account.run(*line(words), *(word.replace("ASSEMBLY", str(account.folder)) for word in options))
