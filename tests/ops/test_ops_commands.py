@@ -435,6 +435,7 @@ def test_preflight_offline_calls_nobody(world: World) -> None:
     assert {check["check"] for check in result.json["checks"]} == {
         "environment file",
         "charts",
+        "EFA installer",
         "image digests",
         "cdk",
     }

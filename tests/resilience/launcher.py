@@ -21,10 +21,13 @@ import torch
 from torch.distributed import TCPStore
 
 GRACE_S = 120.0
+PORT_BYTES = 8
 
 
-def rank_main(request: dict[str, Any], rank: int, port: int) -> NoReturn:
-    """Become the script, as rank `rank`."""
+def rank_main(request: dict[str, Any], rank: int, store_port: int) -> NoReturn:
+    """Become the script, as rank `rank`, once the descriptor `store_port` says where the store listens."""
+    port = int(os.read(store_port, PORT_BYTES))  # no buffer: the other ranks read the same pipe
+    os.close(store_port)
     output = os.open(f"{request['output']}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -51,14 +54,21 @@ def rank_main(request: dict[str, Any], rank: int, port: int) -> NoReturn:
 
 def launch(request: dict[str, Any]) -> list[int]:
     """Fork the ranks and wait for them; exit code of each, negative for a signal."""
-    # as torchrun does: one process has the store, so nobody looks for a port that another may take meanwhile
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     running = {}
+    reading, writing = os.pipe()
     for rank in range(max(1, request["ranks"])):
         pid = os.fork()
         if pid == 0:
-            rank_main(request, rank, store.port)
+            os.close(writing)
+            rank_main(request, rank, reading)
         running[pid] = rank
+    os.close(reading)
+    # as torchrun does: one process has the store, so nobody looks for a port that another process may take. After the
+    # forks: a rank that is forked while the store's thread holds one of libc's locks waits for that lock forever
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    for _ in running:
+        os.write(writing, f"{store.port:{PORT_BYTES}}".encode())
+    os.close(writing)
     codes: dict[int, int] = {}
     kill_at = None
     while running:

@@ -34,6 +34,7 @@ from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.jobs_api import Jobs
 from hyperpod_ray.ops.status import with_failures
 from hyperpod_ray_sandbox.kubernetes.schema import MINOR
+from hyperpod_ray_training.history import History
 from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO, ago
 from tests.ops.snapshots import instance as some_instance
 from tests.ops.world import ACCOUNT, ROOT, environment_text
@@ -332,7 +333,7 @@ class Answers:
             "version": 1, "name": name, "state": "running", "t": 1.0, "last_step": 4000, "total_steps": 10_000,
             "step_s": 0.9, "best_step_s": 0.8, "pauses_s": [9.0, 6.0], "last_checkpoint_step": 3900,
             "last_checkpoint_path": "/fsx/runs/first/step-00003900-abc123", "world_size": 2, "attempt": "abc123",
-            "metrics": {"loss": 2.5}, "last_error": None, **times, **more,
+            "metrics": {"loss": 2.5}, "last_error": None, "history": json.dumps(History().summary()), **times, **more,
         }  # fmt: skip
         at = NOW.timestamp()
         aged = ("t", *times)
