@@ -176,7 +176,6 @@ def test_ci_runs_it(entry: dict[str, Any]) -> None:
     assert _made_by_ci(entry["run"])
 
 
-@pytest.mark.xfail(strict=True, reason="the walk and the slow tests return to .ci/run when they are green again")
 def test_ci_walks() -> None:
     assert _made_by_ci("make walk")
     assert not _made_by_ci("make pin")
