@@ -47,8 +47,8 @@ def clone(target: Path) -> Path:
 
 def link(target: Path) -> None:
     """Link the installed environments of this checkout into a clone, and make them newer than its files."""
-    for file in [*target.glob("*"), *target.glob("*/requirements*")]:
-        if file.is_file():
+    for file in target.rglob("*"):
+        if file.is_file() and not file.is_relative_to(target / ".git"):
             os.utime(file, (0, 0))
     for name in INSTALLED:
         (target / name).symlink_to((PROJECT / name).resolve())
