@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
         """Wait for a condition, such as a healthy environment."""
         from hyperpod_ray.ops.change import wait as verb
 
-        return verb.run(any_target(env), what=what, timeout=timeout, form=Format(form), poll=poll)
+        return verb.run(any_target(env), goal_name=what, timeout=timeout, form=Format(form), poll=poll)
 
     @command(app, examples=["preflight prod", "preflight prod --offline"])
     def preflight(

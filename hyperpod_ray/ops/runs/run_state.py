@@ -119,7 +119,7 @@ def asked(jobs: Jobs, module: str, words: Sequence[str], *, limit_s: float = REA
     Raises:
         OpsError: the job cannot be started or fails.
     """
-    uri = upload(jobs, in_ray.package(), what="")
+    uri = upload(jobs, in_ray.package(), subject="")
     job = post(
         jobs,
         {
