@@ -117,9 +117,9 @@ def register(app: typer.Typer) -> None:
         """Destroy the environment and check that nothing is left. Continues an interrupted run."""
         from hyperpod_ray.ops.change import teardown as verb
 
-        found = any_target(env)
+        chosen = any_target(env)
         return verb.run(
-            found,
+            chosen,
             form=Format(form),
             yes=yes,
             word=confirm,

@@ -204,14 +204,14 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, known: Prices, day: 
                 found[f"group {name}"] = prices.autoscaled(
                     name=f"group {name}",
                     instance_type=kind,
-                    most=karpenter.most_nodes(cluster, name, kind),
+                    limit=karpenter.most_nodes(cluster, name, kind),
                     price=known.instance(region, kind),
                 )
                 continue
             plan = bool(group.get("TrainingPlanArn"))
             found[f"group {name}"] = prices.line(
                 name=f"group {name}",
-                what=f"{count(group)} × {instance_type(group)}",
+                description=f"{count(group)} × {instance_type(group)}",
                 quantity=count(group),
                 unit="hour",
                 price=known.instance(region, instance_type(group)),
@@ -224,7 +224,7 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, known: Prices, day: 
     for name, size, speed in _file_systems(assembly, cluster):
         found[name] = prices.line(
             name=name,
-            what=f"{size} GiB, {speed} MB/s per TiB",
+            description=f"{size} GiB, {speed} MB/s per TiB",
             quantity=size,
             unit="GB-month",
             price=known.file_system(region, speed),
@@ -232,7 +232,7 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, known: Prices, day: 
     for what, number in Counter(_pieces(assembly, day)).items():
         name, one = prices.FIXED[what]
         price = known.hourly(region, what)
-        found[name] = prices.line(name=name, what=f"{number} × {one}", quantity=number, unit="hour", price=price)
+        found[name] = prices.line(name=name, description=f"{number} × {one}", quantity=number, unit="hour", price=price)
     return found
 
 

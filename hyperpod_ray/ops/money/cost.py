@@ -122,7 +122,9 @@ def _online(target: AnyTarget) -> Prices:
             if storage_price:
                 storage[throughput] = storage_price
         for charge, _ in prices.always_paid(target.plan, day=today):
-            hourly = price_list.fixed_price(products(price_list.fixed_query(region, charge)), what=charge, as_of=today)
+            hourly = price_list.fixed_price(
+                products(price_list.fixed_query(region, charge)), charge=charge, as_of=today
+            )
             if hourly:
                 fixed[charge] = hourly
     except Exception as error:
