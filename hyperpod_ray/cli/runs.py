@@ -194,4 +194,4 @@ def pull(  # noqa: PLR0917
             f"{' and '.join(given)}: given together", expected="one of them", fix=f"remove {given[-1]}", code=BAD_USE
         )
     wanted = verb.Wanted(best=best, mode=mode, step=step, files=tuple(file or ()))
-    return verb.run(target(env), run, wanted=wanted, to=to, source=_source(address, here), form=form)
+    return verb.run(target(env), run, selection=wanted, to=to, source=_source(address, here), form=form)
