@@ -277,7 +277,7 @@ def upload(jobs: Jobs, package: Package, *, what: str) -> str:
     if jobs.call("GET", path)[0] != 200:
         if what:
             output.log(f"uploading {what}, {max(1, len(data) >> 10)} KiB")
-        status, raw = jobs.call("PUT", path, body=data, kind="application/octet-stream")
+        status, raw = jobs.call("PUT", path, body=data, content_type="application/octet-stream")
         if status >= 400:
             raise OpsError(
                 f"the upload was refused: {status} {raw[:200].decode(errors='replace')}",
