@@ -124,7 +124,8 @@ def _missing(snapshot: Snapshot, group: Group, missing: int) -> Finding:
             what=summary,
             why=refused.failure or refused.description,
             since=refused.time,
-            next=f"{command(snapshot, 'preflight')}; it compares quota, zone and training plan; the service keeps trying",
+            next=f"{command(snapshot, 'preflight')}; it compares quota, zone and training plan; "
+            "the service keeps trying",
             subject=group.name,
         )
     if leaving or (newest and snapshot.at - newest < QUIET):

@@ -30,7 +30,8 @@ def free_space(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         yield Finding(
             kind="action-required",
-            what=f"file system {file_system.id} is nearly full: {file_system.free_gib:,.0f} of {file_system.capacity_gib:,} GiB are free",
+            what=f"file system {file_system.id} is nearly full: "
+            f"{file_system.free_gib:,.0f} of {file_system.capacity_gib:,} GiB are free",
             why="a run whose checkpoints cannot be written ends"
             + (f"; measured {output.clock(file_system.free_at)}" if file_system.free_at else ""),
             next=f"delete old runs under {names.MOUNT_PATH}, or raise storage.capacity_gib and {deploy(snapshot)}",

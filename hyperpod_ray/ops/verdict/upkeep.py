@@ -81,7 +81,8 @@ def _older(snapshot: Snapshot, group: Group) -> Finding:
         kind="note" if group.image_status == "UpdateAvailable" else "action-required",
         what=f"group '{group.name}' {SAYS[group.image_status]}{runs if group.image_release else ''}",
         why="an update replaces the root volume of each node: training resumes from its last checkpoint",
-        next=f"{update_command(snapshot.cluster.name, group.name)}, then {command(snapshot, 'wait')} --for {group.name}",
+        next=f"{update_command(snapshot.cluster.name, group.name)}, "
+        f"then {command(snapshot, 'wait')} --for {group.name}",
         subject=group.name,
     )
 

@@ -378,7 +378,8 @@ def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> 
             f"{' % of the nodes' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time, {wait} s apart, so about "
             f"{batches} "
             "batches of 30–60 minutes. Work on them ends; what is on the root volume is lost.",
-            unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} of {nodes(count(after), after)} at a time",
+            unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} "
+            f"of {nodes(count(after), after)} at a time",
             source=source("update-software"),
             **common,
         )
