@@ -32,7 +32,8 @@ def waiter(
         query_interval: Time between two questions.
         total_timeout: After which the resource fails. CloudFormation itself gives up after an hour.
     """
-    code = lambda_.Code.from_asset(str(HANDLERS / handler))
+    # what Python writes where a handler was imported is no change of it
+    code = lambda_.Code.from_asset(str(HANDLERS / handler), exclude=["__pycache__"])
 
     def log_group(name: str) -> logs.LogGroup:
         return logs.LogGroup(
