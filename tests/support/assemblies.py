@@ -113,7 +113,7 @@ def _package_of(project: Path) -> Iterator[None]:
 
 
 _removed: set[str] = set()
-"""Archives that an assembly lost; the CDK copies none, 57 MB in all, where a file of its name and content's digest is."""
+"""Archives that assemblies lost, 57 MB in each: the CDK copies none where a file of that name is already."""
 
 
 def _without_uploads(assembly: Path) -> None:
