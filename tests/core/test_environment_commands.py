@@ -141,17 +141,17 @@ def test_the_reference_is_fresh(command: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("command", "file", "beside"),
-    [("schema", "SCHEMA_FILE", "JOB_SCHEMA_FILE"), ("settings", "SETTINGS_FILE", "JOB_FILE")],
+    ("command", "files"),
+    [("schema", ("SCHEMA_FILE", "JOB_SCHEMA_FILE")), ("settings", ("SETTINGS_FILE", "JOB_FILE"))],
 )
 def test_a_stale_reference_is_found_and_written(
     command: str,
-    file: str,
-    beside: str,
+    files: tuple[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    file, beside = files
     monkeypatch.setattr(reference, file, tmp_path / "new" / "reference")
     (tmp_path / "job").write_bytes(Path(getattr(reference, beside)).read_bytes())
     monkeypatch.setattr(reference, beside, tmp_path / "job")
