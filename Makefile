@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test test-slow test-all quick times house lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
+.PHONY: demo test test-slow test-all quick changed times house lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -87,6 +87,9 @@ test-all: test test-slow  ## the whole suite
 
 quick: setup local-charts  ## the tests that start no server, no Ray and no cdk CLI
 	$(BIN)/python -m tests.run --quick
+
+changed: setup emulator-env rehearsal-env local-charts  ## the tests whose imports reach what differs from BASE (origin/main)
+	BASE=$(or $(BASE),origin/main) $(BIN)/python -m tests.run --changed
 
 times: setup emulator-env rehearsal-env local-charts  ## how long deploy, demo and suite take here, beside their goals
 	$(BIN)/python benchmarks/times.py

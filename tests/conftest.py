@@ -8,17 +8,17 @@ import signal
 import sys
 from pathlib import Path
 
-from hyperpod_ray_sandbox import leash
+import pytest
 
-# Some container images set this: each of a run's hundreds of processes would compile the project's modules again.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+from hyperpod_ray_sandbox import leash
+from tests.support import surroundings
+
+surroundings.clean()
+# some container images switch it off: each of a run's hundreds of processes would compile the project's modules again
 sys.dont_write_bytecode = False
 
 # what is installed beside this interpreter (node, cdk's Node.js, linters) comes before the system's
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-
-# checks judge dates by the day for which the tests were written, in this process and in those it starts
-os.environ.setdefault("HYPERPOD_RAY_DATE", "2026-11-22")
 
 # A shell starts background jobs with SIGINT ignored, and every process of theirs inherits that. With a handler of its
 # own this process takes SIGINT again, and what it starts begins with the default.
@@ -29,6 +29,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # pytest-xdist is a process that the run started.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     leash.hold()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch what tests write."""
+    config.pluginmanager.register(surroundings.Guard(), "surroundings")
 
 
 def pytest_collection_finish() -> None:

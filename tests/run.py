@@ -1,15 +1,17 @@
-"""The suite, in parts that run side by side: `python -m tests.run [--slow|--quick|--walk|--stories]`.
+"""The suite, in parts that run side by side: `python -m tests.run [--slow|--quick|--changed|--walk|--stories]`.
 
 Each part is one pytest process, so that its files share interpreters, sandboxes and Node.js kernels. A part's output is
 shown at its end. The exit code is 1 when one fails. What the tests started ends with this process, however it ends.
 
 A test that failed runs once more when all parts have ended, alone. Where it passes then, it is unsteady: the last lines
-name it, its first failure stays in the output, and the exit code is 0. After more than `UNSTEADY` failures, none does.
+name it, its first failure stays in the output, and the exit code is 1 unless `tests/unsteady.txt` lists it. After more
+than `UNSTEADY` failures, none runs again.
 
 Without an option it is `make test`, which leaves the tests marked `slow` to `--slow` (`make test-slow`): deploys,
 printed commands, the runbook, soaks and most rehearsals. `--quick` (`make quick`) runs the parts that start no server,
-no Ray and no cdk CLI: about half of the tests, a tenth of the processor time of all. `--walk` (`make walk`) types what
-the pages print. `--stories` plays minutes of real Ray (`make stories`).
+no Ray and no cdk CLI: about half of the tests, a tenth of the processor time of all. `--changed` (`make changed`) runs
+the test files that import what changed against the revision BASE (`tests/changed.py`). `--walk` (`make walk`) types
+what the pages print. `--stories` plays minutes of real Ray (`make stories`).
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
 from hyperpod_ray_sandbox import leash
+from tests import changed
 
 PROJECT = Path(__file__).resolve().parents[1]
 REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
@@ -34,10 +37,12 @@ REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
 AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
 TESTS_FAILED, NOTHING_COLLECTED = 1, 5
 UNSTEADY = 5
+LISTED = PROJECT / "tests" / "unsteady.txt"
 WHAT = {
     "": "the suite",
     "--slow": "the slow tests",
     "--quick": "the quick part",
+    "--changed": "what imports the change",
     "--walk": "the printed commands",
     "--stories": "the stories",
 }
@@ -70,6 +75,11 @@ class Part:
     def name(self) -> str:
         """Its paths."""
         return " ".join(f"tests/{path}" for path in self.paths) if self.paths != (".",) else "all other tests"
+
+    def holds(self, file: str) -> bool:
+        """Whether it runs a file below `tests/`."""
+        path = Path(file)
+        return any(map(path.is_relative_to, self.paths)) and not any(map(path.is_relative_to, self.without))
 
     def start(self, arguments: list[str], *, cache: Path) -> None:
         """Start it, without a terminal and without input; pytest keeps there what failed."""
@@ -149,6 +159,8 @@ def parts() -> list[Part]:
     )  # fmt: skip
     played = "ops/test_ops_faults_played.py"
     folders = [
+        Part(paths=("constructs", "review")),
+        Part(paths=("project",)),
         Part(paths=("rehearsal", *with_ray), without=(*slurm, *stories)),  # one Ray cluster at a time
         Part(paths=slurm),
         Part(paths=("ops",), without=(*with_ray, day, played)),
@@ -157,8 +169,6 @@ def parts() -> list[Part]:
         Part(paths=("resilience",), without=spares, interpreter=REHEARSAL),
         Part(paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py")),
         Part(paths=("sandbox/test_deploys.py", "sandbox/test_slurm_deploy.py")),
-        Part(paths=("project",)),
-        Part(paths=("constructs", "review")),
         Part(paths=("sandbox/aws",)),
         Part(paths=("stacks", "sandbox/test_teams_deploy.py")),
         Part(paths=spares, interpreter=REHEARSAL),
@@ -168,7 +178,7 @@ def parts() -> list[Part]:
         Part(paths=stories, only="--stories"),
     ]
     taken = tuple(path for part in folders for path in part.paths)
-    return [*folders, Part(paths=(".",), without=taken, quick=True)]
+    return [Part(paths=(".",), without=taken, quick=True), *folders]
 
 
 def main(arguments: list[str]) -> int:
@@ -178,15 +188,17 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     leash.hold()
     start = time.monotonic()
+    known = listed()
     # where its packages are not unpacked yet: parts that begin with it would wait for each other, and not for long
     subprocess.run([sys.executable, "-c", "import aws_cdk"], check=False)
     chosen = next((argument for argument in arguments if argument in WHAT), "")
     arguments = [argument for argument in arguments if argument != chosen]
-    waiting = [
-        part for part in parts() if (part.quick if chosen == "--quick" else part.only == chosen.replace("--slow", ""))
-    ]
-    if chosen in ("", "--slow"):
-        arguments += ["-m", "slow" if chosen else "not slow"]
+    only = "" if chosen in ("--slow", "--changed") else chosen
+    waiting = [part for part in parts() if (part.quick if chosen == "--quick" else part.only == only)]
+    if chosen == "--changed":
+        waiting = narrowed(waiting, changed.test_files(os.environ.get("BASE") or "origin/main"))
+    if chosen in ("", "--slow", "--changed"):
+        arguments += ["-m", "slow" if chosen == "--slow" else "not slow"]
     running, ended, lines = list[Part](), list[Part](), list[str]()
     caches = tempfile.TemporaryDirectory(prefix="tests-")
     try:
@@ -213,10 +225,38 @@ def main(arguments: list[str]) -> int:
         caches.cleanup()
     failed = any(part.failed for part in ended)
     print("\n".join(lines))
-    if failures and not failed:
-        print(*(f"UNSTEADY: {test} failed beside other parts and passed alone" for test in failures), sep="\n")
+    unsteady = [] if failed else failures
+    for test in unsteady:
+        print(f"UNSTEADY: {test} failed beside other parts and passed alone; {known.get(test, 'nobody has listed it')}")
     print(f"{WHAT[chosen]}: {time.monotonic() - start:.0f} s (load {os.getloadavg()[0]:.1f})")
-    return int(failed)
+    return int(failed or any(test not in known for test in unsteady))
+
+
+def listed() -> dict[str, str]:
+    """Return the owner and the reason of each unsteady test that `tests/unsteady.txt` lists.
+
+    Raises:
+        ValueError: a line has another form.
+    """
+    known = {}
+    for number, line in enumerate(LISTED.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        columns = [column.strip() for column in line.split(" | ")]
+        if len(columns) != 3 or not all(columns):
+            raise ValueError(f"{LISTED}:{number}: {line!r}. Expected TEST | OWNER | REASON. Fix: name all three.")
+        known[columns[0]] = f"{columns[1]}: {columns[2]}"
+    return known
+
+
+def narrowed(parts: list[Part], files: set[str]) -> list[Part]:
+    """Return the parts with these test files alone, in the same order."""
+    chosen = []
+    for part in parts:
+        paths = tuple(sorted(file for file in files if part.holds(file)))
+        if paths:
+            chosen.append(replace(part, paths=paths, without=()))
+    return chosen
 
 
 def _stop(running: list[Part]) -> None:

@@ -21,11 +21,12 @@ _VALUE = re.compile(
     r"|eyJ[A-Za-z0-9_-]{15,}\.eyJ[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]+"  # a JSON Web Token
     r")(?![A-Za-z0-9])"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s:@]+@"  # a URL with a password
+    # a URL with a password; of its scheme one character is enough, and all of them take quadratic time on a long word
+    r"|[a-z0-9+.-]://[^/\s:@]+:[^/\s:@]+@"
 )
 
 
-_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s'\"]*@")
+_USER = re.compile(r"([A-Za-z0-9+.-]://)[^\s'\"]*@")
 """What stands before the host of an address: a user, a password, or a token."""
 
 

@@ -140,11 +140,21 @@ def test_the_reference_is_fresh(command: str, capsys: pytest.CaptureFixture[str]
     assert main([command, "--check"]) == 0, capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("command", "file"), [("schema", "SCHEMA_FILE"), ("settings", "SETTINGS_FILE")])
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [("schema", ("SCHEMA_FILE", "JOB_SCHEMA_FILE")), ("settings", ("SETTINGS_FILE", "JOB_FILE"))],
+)
 def test_a_stale_reference_is_found_and_written(
-    command: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str,
+    files: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    file, beside = files
     monkeypatch.setattr(reference, file, tmp_path / "new" / "reference")
+    (tmp_path / "job").write_bytes(Path(getattr(reference, beside)).read_bytes())
+    monkeypatch.setattr(reference, beside, tmp_path / "job")
     assert main([command, "--check"]) == 3
     assert f": stale. Expected what its source generates\nFix: hyperpod-ray env {command}\n" in capsys.readouterr().err
     assert main([command]) == 0

@@ -23,7 +23,7 @@ def _a_suite_inside_a_suite(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_test_file_is_in_one_part() -> None:
-    *folders, rest = run.parts()
+    rest, *folders = run.parts()
     assert rest.paths == (".",)
     for file in sorted((PROJECT / "tests").rglob("test_*.py")):
         path = file.relative_to(PROJECT / "tests").as_posix()
@@ -73,16 +73,21 @@ def _broken(tmp_path: Path, *, tests: int, times: int) -> list[run.Part]:
 
 
 @pytest.mark.parametrize(
-    "case", [(2, 1, 0, "xx"), (2, 2, 1, "xx"), (run.UNSTEADY + 1, 1, 1, "x")], ids=["unsteady", "broken", "too-many"]
+    "case",
+    [("", 2, 1, 1, "xx"), ("listed", 2, 1, 0, "xx"), ("", 2, 2, 1, "xx"), ("", run.UNSTEADY + 1, 1, 1, "x")],
+    ids=["unsteady", "listed", "broken", "too-many"],
 )
 def test_a_failed_test_runs_once_more_alone(
-    case: tuple[int, int, int, str],
+    case: tuple[str, int, int, int, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One that passes then is named; one that fails again, and many that fail, fail the suite."""
-    tests, times, code, runs = case
+    """One that passes then is named, and fails the suite unless it is listed; so do one that fails again, and many."""
+    known, tests, times, code, runs = case
+    lines = [f"test_broken.py::test_it[{number}] | me | Ray's port is taken\n" for number in range(tests) if known]
+    (tmp_path / "unsteady.txt").write_text("".join(["# a comment\n", *lines]))
+    monkeypatch.setattr(run, "LISTED", tmp_path / "unsteady.txt")
     monkeypatch.setattr(run, "parts", lambda: _broken(tmp_path, tests=tests, times=times))
     assert run.main(["-q", "--noconftest"]) == code
     said = capsys.readouterr().out
@@ -90,8 +95,21 @@ def test_a_failed_test_runs_once_more_alone(
     assert "\0" not in said
     assert {(tmp_path / f"ran-{number}").read_text() for number in range(tests)} == {runs}
     assert (tmp_path / "passed").read_text() == "x", "only what failed runs once more"
-    named = re.findall(r"^UNSTEADY: \S+::test_it\[(\d)\] failed", said, re.MULTILINE)
-    assert named == ([str(number) for number in range(tests)] if code == 0 else [])
+    named = re.findall(r"^UNSTEADY: \S+::test_it\[(\d)\] failed .*; (.*)", said, re.MULTILINE)
+    word = "me: Ray's port is taken" if known else "nobody has listed it"
+    assert named == ([(str(number), word) for number in range(tests)] if runs == "xx" and times == 1 else [])
+
+
+def test_no_test_is_listed_as_unsteady() -> None:
+    assert run.listed() == {}
+
+
+@pytest.mark.parametrize("line", ["tests/a.py::test_a", "tests/a.py::test_a | me", "tests/a.py::test_a | me | "])
+def test_a_listed_test_has_an_owner_and_a_reason(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "unsteady.txt").write_text(f"{line}\n")
+    monkeypatch.setattr(run, "LISTED", tmp_path / "unsteady.txt")
+    with pytest.raises(ValueError, match=r"Expected TEST . OWNER . REASON"):
+        run.listed()
 
 
 def test_a_part_says_how_long_it_computed(

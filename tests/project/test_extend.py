@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.project.conftest import Run
 from tests.project.examples import ASPECTS, CHECK, PACKAGE, STACK, STEP, extend
 
@@ -25,6 +27,7 @@ def of_type(resources: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [each["Properties"] for each in resources.values() if each["Type"] == name]
 
 
+@pytest.mark.slow
 def test_an_own_stack_with_an_alarm_and_kubernetes_objects(project: Path, run: Run) -> None:
     before = templates(project, run)
     extend(project, STACK)

@@ -82,6 +82,7 @@ def test_synthesis_and_its_own_lifecycle_step(project: Path, run: Run) -> None:
     assert (SOURCE / "lifecycle" / "on_create.sh").read_bytes() == scripts[0].read_bytes()
 
 
+@pytest.mark.slow
 def test_a_destroying_change_of_somebodys_own_repository_is_no_safe_one(project: Path, run: Run) -> None:
     """Its folder, its environments and its history: the group renamed, the storage replaced and deleted on destroy."""
     edit(project, name__workers="name: trainers", instance_group__workers="instance_group: trainers")
@@ -103,6 +104,7 @@ def test_a_destroying_change_of_somebodys_own_repository_is_no_safe_one(project:
     assert run("review", "--base", "HEAD~1", "--head", "HEAD", "--fail-on", "loses-nodes", cwd=project).returncode == 3
 
 
+@pytest.mark.slow
 def test_the_projects_own_app_is_run(project: Path, run: Run) -> None:
     app = (project / "app.py").read_text()
     (project / "app.py").write_text(

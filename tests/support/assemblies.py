@@ -81,8 +81,14 @@ def synthesized(
         from hyperpod_ray.stacks.environment import EnvironmentStage
 
         plan = loader.parse_any(text, name=name, path=path).plan
+        if not uploads:
+            for asset in _removed:
+                (folder / asset).touch()
         cdk_app = cdk.App(
-            context=feature_flags(PROJECT), outdir=str(folder), builtin_cloud_formation_validation=validation
+            context=feature_flags(PROJECT),
+            outdir=str(folder),
+            builtin_cloud_formation_validation=validation,
+            stack_traces=validation,
         )
         source = project()
         with _package_of(source):
@@ -106,9 +112,15 @@ def _package_of(project: Path) -> Iterator[None]:
         yield
 
 
+_removed: set[str] = set()
+"""Archives that assemblies lost, 57 MB in each: the CDK copies none where a file of that name is already."""
+
+
 def _without_uploads(assembly: Path) -> None:
     for asset in assembly.glob("**/asset.*"):
         if asset.is_file():
+            if asset.parent == assembly:
+                _removed.add(asset.name)
             asset.unlink()
         elif asset.is_dir() and not (asset / "Chart.yaml").is_file():
             shutil.rmtree(asset)
