@@ -37,6 +37,10 @@ class Setting:
     recompute: Recompute | None = None
     lora: bool = False
     parallel: Parallel = field(default_factory=Parallel)
+    micro_batches: float = math.inf
+    """Of one step of a pipeline; infinite: it never drains."""
+    early: bool = False
+    """Whether the software is older than 2023, without FlashAttention."""
 
     @property
     def generation(self) -> str:
@@ -47,8 +51,20 @@ class Setting:
     def likeness(self) -> str:
         """Rows of the same accelerator generation, precision, software and kind of model support it directly."""
         return "/".join(
-            (self.generation, self.precision, self.stack, "experts" if self.model.experts else "dense")
+            (self.generation, self.precision, self.stack, self.family)
         )  # fmt: skip
+
+    @property
+    def family(self) -> str:
+        """`dense`, `experts` or `hybrid`."""
+        return "hybrid" if self.model.hybrid else "experts" if self.model.experts else "dense"
+
+    @property
+    def busy(self) -> float:
+        """Share of a step in which a stage of the pipeline computes."""
+        if self.parallel.pipeline == 1 or math.isinf(self.micro_batches):
+            return 1.0
+        return self.parallel.busy(layers=self.model.layers, micro_batches=self.micro_batches)
 
     @property
     def features(self) -> dict[str, float]:
@@ -59,12 +75,14 @@ class Setting:
             "Hopper": float(self.generation == "Hopper"),
             "Blackwell": float(self.generation == "Blackwell"),
             "megatron": float(self.stack == "megatron"),
+            "before 2023": float(self.early),
             "experts": float(bool(model.experts)),
             "narrow experts": math.log2(8192 / model.expert_feed) if model.experts else 0.0,
             "small": max(0.0, math.log10(7e9 / model.active)),
             "GPUs": math.log2(max(1.0, self.gpus / 8)),
             "context parallel": math.log2(split.context),
-            "split layers": math.log2(split.tensor * split.pipeline),
+            "split layers": math.log2(split.tensor),
+            "stages": math.log2(split.pipeline),
         }
 
     def work(self, fit: data.Fit) -> float:
@@ -76,7 +94,7 @@ class Setting:
         if self.precision == "fp8":
             matrices /= fit.fp8_experts if self.model.experts else fit.fp8
         slower = fit.attention["megatron" if self.stack == "megatron" else self.generation]
-        return (matrices + slower * attention) * fit.recompute.get(self.recompute or "none", 1.0)
+        return (matrices + slower * attention) * fit.recompute.get(self.recompute or "none", 1.0) / self.busy
 
     @property
     def rate(self) -> float:
@@ -122,7 +140,7 @@ def run_features(setting: Setting) -> dict[str, float]:
 
 
 def _spread(setting: Setting, fit: data.Fit) -> float:
-    spread = fit.spread["experts" if setting.model.experts else "dense"]
+    spread = fit.spread["dense" if setting.family == "dense" else "experts"]
     return spread if fit.rows.get(setting.likeness) else CARRIED_OVER * spread
 
 

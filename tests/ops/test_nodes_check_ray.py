@@ -143,7 +143,7 @@ def test_by_ray_the_free_nodes_are_measured_and_the_busy_one_is_named(ray: ray_h
             answer = check.measured_by_ray(jobs, content)
     report = verdict.judge(answer, NOTHING)
     states = {node.name.rpartition("/")[2]: node.state for node in report.nodes}
-    assert states == {"127.0.0.2": "good", "127.0.0.3": "good", "127.0.0.4": "busy"}
+    assert states == {"127.0.0.2": "good", "127.0.0.3": "good", "127.0.0.4": "busy"}, report.findings
     good = [node for node in report.nodes if node.state == "good"]
     assert all(node.pair_gb_s and node.all_reduce_gb_s and node.tflops and node.write_gb_s for node in good)
 
