@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +17,14 @@ When = Annotated[
     typer.Option(metavar="WHEN", help="On Slurm: now, or after-jobs. Default: now, refused where a job runs."),
 ]
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE...", help="One or more nodes.")]
+
+
+class Deep(StrEnum):
+    """HyperPod's own checks."""
+
+    stress = "stress"
+    connectivity = "connectivity"
+    training = "training"
 
 
 app = group(
@@ -79,7 +88,7 @@ def check(  # noqa: PLR0917
     ] = "python3",
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the result as SVG into this file.")] = None,
     deep: Annotated[
-        list[Literal["stress", "connectivity", "training"]] | None,
+        list[Deep] | None,
         typer.Option(metavar="CHECK", help="Start HyperPod's own check instead: stress, connectivity or training."),
     ] = None,
     address: Annotated[

@@ -28,7 +28,11 @@ NAMES: dict[str, tuple[str, ...]] = {
     "experts_active": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_k"),
     "expert_feed": ("moe_intermediate_size", "moe_expert_intermediate_size", "intermediate_size", "ffn_hidden_size"),
     "shared": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
-    "shared_feed": ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size"),
+    "shared_feed": (
+        "shared_expert_intermediate_size",
+        "shared_intermediate_size",
+        "moe_shared_expert_intermediate_size",
+    ),
     "first_dense": ("first_k_dense_replace", "moe_layer_start_index"),
 }
 BOUNDS: dict[str, tuple[int, int]] = {

@@ -145,6 +145,13 @@ def _consistent(made: Job, wish: Wish) -> None:
             expected="a divisor of the heads",
             fix="lower tp",
         )
+    parts = made.parallel.pipeline * made.parallel.virtual
+    if parts > made.model.layers:
+        raise PlanError(
+            f"--parallel: {made.parallel.name} of {made.model.layers} layers",
+            expected="at most one part for each layer",
+            fix="lower pp or vp",
+        )
     if made.sequence % made.parallel.context:
         raise PlanError(
             f"--parallel: cp={made.parallel.context} of a sequence of {made.sequence}",

@@ -38,7 +38,7 @@ class Fields(Protocol):
         """A figure that may be absent."""
 
 
-def unknown(raw: Mapping[str, Any]) -> str:
+def unknown(raw: Mapping[str, Any]) -> str:  # noqa: PLR0911
     """What of a file's layers is neither attention nor a known linear kind; empty where all are."""
     family = str(raw.get("model_type", ""))
     if family in BOTH_IN_ONE:
@@ -54,8 +54,11 @@ def unknown(raw: Mapping[str, Any]) -> str:
         return f"layers that are not attention (hybrid_override_pattern: {', '.join(others)})"
     keys = [key for key in raw if key.startswith(("ssm_", "mamba_", "linear_num_", "rwkv")) and raw[key]]
     keys += [key for key in ("state_size", "linear_attn_config") if raw.get(key)]
-    known = bool(set(kinds) & LINEAR) or isinstance(pattern, str) or raw.get("attn_layer_period") or (
-        raw.get("full_attention_interval")
+    known = (
+        bool(set(kinds) & LINEAR)
+        or isinstance(pattern, str)
+        or raw.get("attn_layer_period")
+        or (raw.get("full_attention_interval"))
     )
     if keys and not (known and _complete(raw)):
         return f"layers that are not attention ({', '.join(keys[:3])})"
@@ -187,4 +190,3 @@ def _delta_net(fields: Fields, width: int) -> Layer:
     parameters = width * projected + mixed * kernel + 2 * heads + value + values * width
     flop = 8.0 * values * _figure(fields, "linear_key_head_dim") + CHUNK * (keys + values)
     return "Gated DeltaNet", parameters, flop, 3 * width + projected + mixed + 3 * values
-

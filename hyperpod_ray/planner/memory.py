@@ -1,8 +1,8 @@
 """Does it fit: bytes of one GPU by part, under FSDP2 with float32 shards and Adam, and the smallest world that fits.
 
 State shrinks with the number of GPUs; activations, logits and gathered layers do not. Tensor parallelism splits layers,
-context parallelism sequences, expert parallelism the routed experts. A pipeline splits layers into stages: a stage keeps
-its layers whole for all micro-batches of a step, and the first stage as many micro-batches as there are stages.
+context parallelism sequences, expert parallelism the routed experts. A pipeline splits layers into stages: a stage
+keeps its layers whole for all micro-batches of a step, and the first stage as many micro-batches as there are stages.
 """
 
 from __future__ import annotations
@@ -155,6 +155,8 @@ def parts(
     block, root = (model.block - idle) / split, model.root / split
     sharded = world > 1
     gathered, reduced = 2.0 * (2 * block + root), 6.0 * (block + root)
+    if split * stages >= world:  # nobody shares the state: the whole gradients are all there are
+        each["gradients"] = 0.0 if stages > 1 else each["gradients"]
     if stages > 1:  # a stage is gathered once a step, and its gradients are summed whole in float32
         stage = (model.parameters - model.root) / stages / split - idle * model.layers / stages / split
         gathered, reduced = 2.0 * (stage + root / 2), 4.0 * (stage + root / 2) + 2.0 * block

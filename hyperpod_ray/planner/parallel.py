@@ -74,6 +74,8 @@ def parse(text: str) -> Parallel:
     split = Parallel(**degrees)
     if split.virtual > 1 and split.pipeline == 1:
         raise PlanError(
-            f"--parallel: vp={split.virtual} without stages", expected="pp=2 or more with vp", fix="give pp, or remove vp"
+            f"--parallel: vp={split.virtual} without stages",
+            expected="pp=2 or more with vp",
+            fix="give pp, or remove vp",
         )
     return split

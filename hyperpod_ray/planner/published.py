@@ -79,7 +79,8 @@ class Row(BaseModel):
         if sum(form is not None for form in forms) != (0 if self.question == "memory" else 1):
             raise PlanError(
                 f"published.yaml: {self.what}: not one speed",
-                expected="tokens_per_second, tflops, step_seconds with batch and gpus, or tokens with gpu_hours; none of them in a row about memory",
+                expected="tokens_per_second, tflops, step_seconds with batch and gpus, or tokens with gpu_hours; none "
+                "of them in a row about memory",
                 fix="correct the row",
             )
         return self
@@ -107,7 +108,9 @@ class Row(BaseModel):
             return math.inf
         if self.batch is None or self.gpus is None:
             raise PlanError(
-                f"published.yaml: {self.what}: pp without batch", expected="batch or micro_batches", fix="correct the row"
+                f"published.yaml: {self.what}: pp without batch",
+                expected="batch or micro_batches",
+                fix="correct the row",
             )
         return self.batch * self.parallel.ranks / self.gpus / (self.sequences_per_gpu or 1)
 

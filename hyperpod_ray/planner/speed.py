@@ -178,3 +178,27 @@ def hidden_tokens(*, gpu: str, network_gbps: float) -> float:
     6 FLOP per parameter and token on each GPU. The parameters cancel.
     """
     return 8 * data.gpus()[gpu].bf16_tflops * 1e12 / (6 * network_gbps / 8 * 1e9)
+
+
+def carried(tokens: float, *, parameters: float, network_gbps: float) -> float:
+    """Tokens per second of one GPU where nothing but FSDP's traffic between nodes takes time: 8 bytes per parameter.
+
+    Args:
+        tokens: Of one GPU and micro-step.
+        parameters: Of the model.
+        network_gbps: That enter one node.
+    """
+    return tokens * network_gbps / 8 * 1e9 / (8 * parameters)
+
+
+def stage_traffic(setting: Setting) -> float:
+    """Bytes per second that one GPU sends to the next stage, at the central speed: activations, and gradients back.
+
+    Each token crosses between stages in bf16, `virtual` times in an interleaved schedule; tensor and context
+    parallelism share it.
+    """
+    split = setting.parallel
+    if split.pipeline == 1:
+        return 0.0
+    tokens = steps(setting).central * split.pipeline
+    return 2 * 2 * setting.model.width * tokens * split.virtual

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
@@ -47,7 +47,6 @@ DEEP: dict[str, str] = {
     "stress": "InstanceStress", "connectivity": "InstanceConnectivity", "training": "MultiNodeTrainingValidation",
 }  # fmt: skip
 """Words of the option, and the service's own (DeepHealthCheckType)."""
-Deep = Literal["stress", "connectivity", "training"]
 MOST_IDS = 500
 
 
@@ -431,7 +430,7 @@ def slurm_answer(text: str) -> dict[str, Any]:
 # --- the service's own checks ---------------------------------------------------------------------------------------
 
 
-def deep(target: AnyTarget, checks: Sequence[Deep], *, nodes: Sequence[str] = (), yes: bool) -> int:
+def deep(target: AnyTarget, checks: Sequence[str], *, nodes: Sequence[str] = (), yes: bool) -> int:
     """Start HyperPod's deep health checks on nodes that are there (StartClusterHealthCheck).
 
     Without nodes, of all groups with accelerators.

@@ -286,8 +286,8 @@ def _below(nodes: Sequence[Node], expected: Expected, *, cuda: bool) -> Iterator
     if expected.storage_gb_s and written and sum(written) < ABSOLUTE * expected.storage_gb_s:
         yield Finding(
             node="", area="storage",
-            text=f"{sum(written):.3g} GB/s written by all nodes, {_share(sum(written), expected.storage_gb_s)} of the file "
-            "system: other work on it counts too",
+            text=f"{sum(written):.3g} GB/s written by all nodes, {_share(sum(written), expected.storage_gb_s)} of "
+            "the file system: other work on it counts too",
         )  # fmt: skip
 
 
