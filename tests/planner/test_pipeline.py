@@ -1,4 +1,4 @@
-"""Pipelines and hybrid layers: by hand, by published counts, and what is refused; the fabric that `nodes check` found."""
+"""Pipelines and hybrid layers: by hand and by published counts, what is refused; the fabric of `nodes check`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from hyperpod_ray import core
-from hyperpod_ray.planner import PlanError, agreement, architecture, checked_nodes, hugging_face, memory, parallel, speed
+from hyperpod_ray.planner import (
+    PlanError,
+    agreement,
+    architecture,
+    checked_nodes,
+    hugging_face,
+    memory,
+    parallel,
+    speed,
+)
 from hyperpod_ray.planner.answers import plan
 from hyperpod_ray.planner.checked_nodes import Checked
 from hyperpod_ray.planner.cluster import bill, cluster
@@ -166,24 +175,24 @@ def written(tmp_path: Path, config: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("config", "parameters", "active", "linear", "attention"),
+    ("config", "parameters", "active", "layers"),
     [
         # published: 51.6B and 12B; 8.1B; 79.7B without the extra prediction head, and 3.9B; 32.2B and 9B
-        (JAMBA, 51_570_323_328, 12.1e9, 28, 4),
-        (NEMOTRON_H, 8_100_852_736, 8.1e9, 24, 4),
-        (QWEN3_NEXT, 79_674_391_296, 3.87e9, 36, 12),
-        (GRANITE, 32_207_337_984, 8.8e9, 36, 4),
+        (JAMBA, 51_570_323_328, 12.1e9, (28, 4)),
+        (NEMOTRON_H, 8_100_852_736, 8.1e9, (24, 4)),
+        (QWEN3_NEXT, 79_674_391_296, 3.87e9, (36, 12)),
+        (GRANITE, 32_207_337_984, 8.8e9, (36, 4)),
     ],
     ids=["jamba", "nemotron-h", "qwen3-next", "granite-4-h-small"],
 )
 def test_a_hybrid_counts_its_published_parameters(
-    tmp_path: Path, config: dict[str, Any], parameters: int, active: float, linear: int, attention: int
+    tmp_path: Path, config: dict[str, Any], parameters: int, active: float, layers: tuple[int, int]
 ) -> None:
     model = hugging_face.architecture(written(tmp_path, config))
     assert model.parameters == parameters
     assert model.active == pytest.approx(active, rel=0.005)
     assert model.hybrid is not None
-    assert (model.hybrid.linear, model.hybrid.attention) == (linear, attention)
+    assert (model.hybrid.linear, model.hybrid.attention) == layers
 
 
 def test_long_sequences_cost_a_hybrid_less_than_a_model_that_attends_everywhere(tmp_path: Path) -> None:
@@ -293,5 +302,5 @@ def test_the_journal_keeps_the_newest_test(tmp_path: Path) -> None:
 def test_a_damaged_journal_is_refused_by_its_path(tmp_path: Path, line: str) -> None:
     path = checked_nodes.write(checked(), "prod", tmp_path)
     path.write_text(f"{path.read_text()}{line}\n")
-    with pytest.raises(PlanError, match="prod.jsonl"):
+    with pytest.raises(PlanError, match=r"prod\.jsonl"):
         checked_nodes.newest("prod", tmp_path)

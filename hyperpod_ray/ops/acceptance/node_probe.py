@@ -183,9 +183,6 @@ class Rank:
         if first:
             self._read_next(folder, parts, wrote, failed)
         self.meet()
-        if first:
-            for name in (own, f"{own}.crc"):
-                (folder / name).unlink(missing_ok=True)
 
     def _read_next(self, folder: Path, parts: int, wrote: float, failed: str) -> None:
         options = self.options
@@ -279,6 +276,11 @@ class Rank:
 # --- the agent of a node -------------------------------------------------------------------------------------------
 
 
+def host() -> str:
+    """This node's name: Slurm's where Slurm started this."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
 def devices() -> int:
     """GPUs that torch can use here, asked in a process of its own: this one stays without a CUDA context."""
     code = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
@@ -353,6 +355,8 @@ def agent(options: argparse.Namespace) -> dict[str, Any]:
             process.wait()
     for thread in readers:
         thread.join(timeout=5)
+    if options.storage:
+        clear(Path(options.storage), options.node)
     ended = {(line["local"]) for line in lines if line["phase"] in ("done", "failed")}
     for local in set(range(options.ranks)) - ended:
         during = [line["phase"] for line in lines if line["local"] == local]
@@ -363,9 +367,18 @@ def agent(options: argparse.Namespace) -> dict[str, Any]:
              "during": f"after {during[-1]}" if during else "start"}
         )  # fmt: skip
     return {
-        "node": options.node, "host": socket.gethostname(), "ranks": options.ranks, "lines": lines,
+        "node": options.node, "host": host(), "ranks": options.ranks, "lines": lines,
         "before": before, "after": health(),
     }  # fmt: skip
+
+
+def clear(folder: Path, node: int) -> None:
+    """Remove a node's files, whatever became of its processes; the last node removes the folder."""
+    for name in (f"node-{node}", f"node-{node}.crc"):
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _collect(stream: Any, lines: list[dict[str, Any]]) -> None:
@@ -406,11 +419,9 @@ def main(arguments: list[str]) -> int:
     if options.part == "rank":
         return Rank(options).run()
     try:
-        answer: dict[str, Any] = (
-            {"host": socket.gethostname(), "devices": devices()} if options.part == "count" else agent(options)
-        )
+        answer: dict[str, Any] = {"host": host(), "devices": devices()} if options.part == "count" else agent(options)
     except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-        answer = {"host": socket.gethostname(), "node": options.node, "error": str(error)[:300]}
+        answer = {"host": host(), "node": options.node, "error": str(error)[:300]}
     sys.stdout.write(f"{MARK}{json.dumps(answer)}\n")
     sys.stdout.flush()
     return 0
