@@ -124,7 +124,8 @@ def whole(setting: Setting) -> Range:
     """Tokens per second of one GPU over a whole run, but for interruptions: evaluation, data, slow nodes are in it."""
     fit = data.speed()
     clean = steps(setting).central
-    factor = math.exp(sum(fit.run[name] * value for name, value in run_features(setting).items()))
+    # larger runs lose less, as published; none is faster than its steps
+    factor = min(1.0, math.exp(sum(fit.run[name] * value for name, value in run_features(setting).items())))
     wider = CARRIED_OVER if not fit.rows.get(setting.likeness) else 1.0
     return _span(clean * factor, wider * fit.run_spread)
 
