@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
             "plan prod --params 13B --tokens 300B --sequence 4096 --compare dev",
             "plan prod --model llama-3.1-8b --tokens 1T --output html --out plan.html",
             "plan prod --model qwen3-30b-a3b --tokens 1T --parallel ep=8 --precision fp8",
-            "plan prod --model llama-3.1-405b --tokens 1T --parallel tp=8,pp=8,vp=2 --precision fp8",
+            "plan prod --model llama-3.1-70b --tokens 1T --parallel tp=8,pp=4,vp=2",
             "plan prod --model llama-3.1-8b --tokens 2B --lora-rank 16 --sequence 4096 --sort days",
             "plan prod --model llama-3.1-70b --tokens 1T --storage 4800@500 --deploy -o json",
         ],

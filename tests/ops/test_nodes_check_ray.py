@@ -21,6 +21,7 @@ from hyperpod_ray.ops.reach.jobs_api import Jobs
 from hyperpod_ray_sandbox import leash
 from tests.ops import ray_head
 from tests.ops.world import ROOT
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.slow
 PYTHON = ROOT / ".venv-rehearsal" / "bin" / "python"
@@ -81,7 +82,7 @@ def measured(tmp_path: Path, *, nodes: int, port: int) -> dict[str, Any]:
 
 
 def test_the_slow_node_is_named_by_real_collectives(tmp_path: Path) -> None:
-    port = ray_head.free_port()
+    port = free_port()
     with slowed(f"--node 1 --nodes 3 --ranks 1 --master 127.0.0.1:{port}"):
         answer = measured(tmp_path, nodes=3, port=port)
     report = verdict.judge(answer, NOTHING)
@@ -94,7 +95,7 @@ def test_the_slow_node_is_named_by_real_collectives(tmp_path: Path) -> None:
 
 
 def test_a_node_that_dies_in_the_test_is_the_fault_and_those_that_waited_are_not(tmp_path: Path) -> None:
-    port = ray_head.free_port()
+    port = free_port()
     over = threading.Event()
 
     def kill() -> None:

@@ -34,7 +34,7 @@ def test_slower_storage_costs_synchronous_saves_points_and_days() -> None:
     assert "goodput 98.6 % → 93.8 %, +16.6" in sentence
     assert "days to the end" in sentence
     back = storage_sentence(sync, SLOW, FAST)
-    assert "goodput 93.8 % → 98.6 %, -16.2" in back
+    assert "goodput 93.8 % → 98.6 %, -16.6" in back
     assert "goodput 99.4 % → 99.1 %" in storage_sentence(plan_of({}), FAST, SLOW)
 
 

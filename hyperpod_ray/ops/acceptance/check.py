@@ -390,7 +390,9 @@ def _slurm_nodes(
         raise OpsError.outcome("Slurm does not answer: which nodes are idle is unknown", fix=target.command("status"))
     wanted_ids = {repair.find(target, node)[1].id for node in request.nodes}
     compute = {group.name for group in target.plan.compute}
-    free, busy, hosts = [], [], {}
+    free: list[str] = []
+    busy: list[str] = []
+    hosts: dict[str, str] = {}
     for instance in instances:
         node = seen.slurm.of(instance)
         if node is None or instance.group not in compute or (wanted_ids and instance.id not in wanted_ids):

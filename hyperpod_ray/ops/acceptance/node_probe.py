@@ -75,7 +75,7 @@ class Rank:
         else:
             torch.set_num_threads(1)
 
-    def say(self, phase: str, **figures: Any) -> None:
+    def emit(self, phase: str, **figures: Any) -> None:
         """Print what a phase measured."""
         line = {"node": self.options.node, "local": self.options.local, "phase": phase, **figures}
         sys.stdout.write(f"{MARK}{json.dumps(line)}\n")
@@ -113,7 +113,8 @@ class Rank:
         left, right = (torch.randn(size, size, generator=generator).to(self.device, kind) for _ in range(2))
         first = left @ right
         self.settle()
-        rates, wrong, begin = [], 0, time.monotonic()
+        rates: list[float] = []
+        wrong, begin = 0, time.monotonic()
         while time.monotonic() - begin < self.options.seconds or not rates:
             start, count = time.monotonic(), 0
             while time.monotonic() - start < min(0.5, self.options.seconds / 4):
@@ -123,7 +124,7 @@ class Rank:
                 count += 10
             rates.append(2 * size**3 * count / (time.monotonic() - start) / 1e12)
             wrong += not torch.equal(product, first)
-        self.say(
+        self.emit(
             "compute", tflops=statistics.median(rates), least=min(rates), wrong=wrong, products=len(rates),
             device=torch.cuda.get_device_name(self.device) if self.cuda else "CPU",
         )  # fmt: skip
@@ -142,7 +143,7 @@ class Rank:
         source = blocks[0]
         target = blocks[1] if len(blocks) > 1 else torch.empty_like(source)
         seconds = self.mean(lambda: target.copy_(source))
-        self.say("memory", tested_gib=tested / 2**30, wrong=wrong, gb_s=2 * chunk / seconds / 1e9)
+        self.emit("memory", tested_gib=tested / 2**30, wrong=wrong, gb_s=2 * chunk / seconds / 1e9)
         blocks.clear()
         source = target = torch.empty(0)
         if self.cuda:
@@ -205,7 +206,7 @@ class Rank:
             wrong += count != parts
         except (OSError, ValueError) as error:
             failed = failed or f"reading {other}: {error}"
-        self.say("storage", write_gb_s=wrote, read_gb_s=read, wrong=wrong, error=failed)
+        self.emit("storage", write_gb_s=wrote, read_gb_s=read, wrong=wrong, error=failed)
 
     def pairs(self) -> None:
         """Exchange data with one node after the other, both ways at once; both nodes' same GPUs do it."""
@@ -227,7 +228,7 @@ class Rank:
                 for way in dist.batch_isend_irecv(ways):
                     way.wait()
 
-            self.say("pair", round=number, partner=other, gb_s=size / self.mean(exchange) / 1e9)
+            self.emit("pair", round=number, partner=other, gb_s=size / self.mean(exchange) / 1e9)
 
     def all_reduce(self) -> None:
         """All processes add up: bytes a second that pass each of them, as nccl-tests count them."""
@@ -238,7 +239,7 @@ class Rank:
         numbers = self.torch.zeros(size // 4, device=self.device)
         self.meet()
         seconds = self.mean(lambda: dist.all_reduce(numbers))
-        self.say("all-reduce", gb_s=2 * (world - 1) / world * size / seconds / 1e9, transport=self.transport())
+        self.emit("all-reduce", gb_s=2 * (world - 1) / world * size / seconds / 1e9, transport=self.transport())
 
     def transport(self) -> str:
         """The network that NCCL names in its log; `gloo` on CPU."""
@@ -265,11 +266,11 @@ class Rank:
                 getattr(self, phase)()
         except Exception as error:
             text = str(error).strip().splitlines()
-            self.say(
+            self.emit(
                 "failed", during=phase.replace("_", "-"), error=f"{type(error).__name__}: {(text or [''])[0][:300]}"
             )
             return 1
-        self.say("done")
+        self.emit("done")
         return 0
 
 

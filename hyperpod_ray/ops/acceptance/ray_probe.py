@@ -19,17 +19,13 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-try:
-    from hyperpod_ray_check import node_probe
-except ImportError:  # as a part of the product, where it is read and tested
-    from hyperpod_ray.ops.acceptance import node_probe
+from . import node_probe
 
 WAIT_SECONDS = 45.0
 """How long a node has to give its GPUs to the test; a process of Ray starts in a few seconds."""
 HEAD = "node:__internal_head__"
 
 
-@ray.remote
 class Agent:
     """One node's place in the test."""
 
@@ -78,7 +74,8 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         gpus = node["Resources"].get("GPU", 0)
         holds = {"num_gpus": gpus, "num_cpus": 0} if gpus else {"num_cpus": node["Resources"]["CPU"]}
         place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        agents.append(Agent.options(scheduling_strategy=place, **holds).remote())
+        options: Any = {"scheduling_strategy": place, **holds}
+        agents.append(ray.remote(**options)(Agent).remote())
     places: list[dict[str, Any] | None] = []
     looks = [agent.look.remote() for agent in agents]
     ready = (
