@@ -122,6 +122,15 @@ def test_one_bad_link_between_two_good_nodes_is_named_as_a_link() -> None:
     assert "between pod-0 and pod-2 80 GB/s" in finding.text
 
 
+def test_the_exchanges_of_a_slow_node_are_no_bad_links() -> None:
+    answer = slow_pairs(cluster_of(4), 1, 30.0)
+    for node, partner in ((0, 1), (1, 0)):
+        for line in answer["answers"][node]["lines"]:
+            if line["phase"] == "pair" and line["partner"] == partner:
+                line["gb_s"] = 10.0
+    assert faults(verdict.judge(answer, P5)) == {("pod-1", "fabric")}
+
+
 def test_all_nodes_slow_alike_are_below_their_type() -> None:
     report = verdict.judge(cluster_of(3, pair=6.0, tflops=300.0), P5)
     assert faults(report) == {(f"pod-{node}", area) for node in range(3) for area in ("fabric", "compute")}

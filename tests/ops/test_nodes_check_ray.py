@@ -138,10 +138,15 @@ def test_without_a_worker_nothing_is_measured(ray: ray_head.Head) -> None:
 def test_by_ray_the_free_nodes_are_measured_and_the_busy_one_is_named(ray: ray_head.Head, tmp_path: Path) -> None:
     jobs = Jobs(ray.url, token=ray.token)
     content = check.Request(seconds=1, storage=str(tmp_path), storage_mib=8).content(hosts=[], wait=40)
-    with ray.node(2, cpus=1), ray.node(3, cpus=1), ray.node(4, cpus=1):
+    with ray.node(2, cpus=1), ray.node(3, cpus=1) as dying, ray.node(4, cpus=1):
         _wait_for_nodes(ray, 4)
         with _run_on(ray, "127.0.0.4"):
             answer = check.measured_by_ray(jobs, content)
+        dying.lose()
+        after = check.measured_by_ray(jobs, check.Request(seconds=1, storage="none").content(hosts=[], wait=15))
+    later = {node.name.rpartition("/")[2]: node.state for node in verdict.judge(after, NOTHING).nodes}
+    assert later.get("127.0.0.3", "faulty") == "faulty", "a node that was just lost is not busy"
+    assert "busy" not in later.values()
     report = verdict.judge(answer, NOTHING)
     states = {node.name.rpartition("/")[2]: node.state == "busy" for node in report.nodes}
     assert states == {"127.0.0.2": False, "127.0.0.3": False, "127.0.0.4": True}, report.findings
@@ -199,3 +204,44 @@ def _run_on(ray: ray_head.Head, address: str) -> Iterator[None]:
 
 def test_both_marks_are_one() -> None:
     assert node_probe.MARK == check.MARK
+
+
+SPOILED = """
+import argparse, sys, types
+sys.path.insert(0, sys.argv[1])
+import torch
+import node_probe
+options = node_probe.parser().parse_args(["rank", "--seconds", "1"])
+rank = node_probe.Rank(options)
+lines = []
+rank.emit = lambda phase, **figures: lines.append(figures)
+product, count = torch.Tensor.__matmul__, 0
+def spoiled(left, right):
+    global count
+    count += 1
+    answer = product(left, right)
+    if count > 1 and SPOIL:
+        answer[7, 11] += 1e-3
+    return answer
+torch.Tensor.__matmul__ = spoiled
+full = torch.full
+def flipped(*shape, **more):
+    block = full(*shape, **more)
+    if SPOIL:
+        block[12345] ^= 4
+    return block
+torch.full = flipped
+rank.compute()
+rank.memory()
+print([line["wrong"] for line in lines], lines[0]["products"])
+"""
+
+
+@pytest.mark.parametrize("spoil", [False, True])
+def test_a_wrong_product_and_a_flipped_bit_are_counted(spoil: bool) -> None:
+    """An arithmetic unit that errs in one element, and a word of memory that loses a bit in each block."""
+    script = f"SPOIL = {spoil}\n{SPOILED}"
+    folder = str(Path(node_probe.__file__).parent)
+    done = subprocess.run([str(PYTHON), "-c", script, folder], capture_output=True, text=True, check=True, timeout=300)
+    wrong, _, products = done.stdout.strip().rpartition(" ")
+    assert wrong == (f"[{products}, 1]" if spoil else "[0, 0]")
