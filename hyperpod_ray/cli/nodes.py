@@ -97,9 +97,9 @@ def check(  # noqa: PLR0917
     yes: Yes = False,
     form: Output = Format.table,
 ) -> int:
-    """Test nodes before the first run and after a repair: fabric, GPUs, memory, storage.
+    """Test the fabric, GPUs, memory and storage of nodes.
 
-    It measures nodes whose GPUs no run holds. Exit code 3 when a node is faulty, or none is free.
+    Before the first run and after a repair. It measures nodes whose GPUs no run holds. Exit code 3 when a node is faulty, or none is free.
     """
     from hyperpod_ray.ops.acceptance import check as verb
 

@@ -322,8 +322,8 @@ def _fabric_notes(outlook: Outlook) -> list[str]:
         return []
     if checked is None:
         return [
-            f"The fabric is taken as {cluster.instance_type} should have it, {cluster.network_gbps:,.0f} Gb/s a node: "
-            f"hyperpod-ray nodes check {cluster.environment} measures it."
+            f"The fabric is taken as {cluster.instance_type} should have it, {cluster.network_gbps:,.0f} Gb/s a node. "
+            f"Measure it: hyperpod-ray nodes check {cluster.environment}"
         ]
     if cluster.measured_gbps is None:
         why = (

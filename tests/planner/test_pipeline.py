@@ -249,7 +249,7 @@ def checked(**more: Any) -> Checked:
 
 
 def test_a_plan_says_which_fabric_it_counts_on() -> None:
-    assert "3,200 Gb/s a node: hyperpod-ray nodes check prod measures it" in notes(outlook())
+    assert "3,200 Gb/s a node. Measure it: hyperpod-ray nodes check prod" in notes(outlook())
     words = notes(outlook(checked=checked()))
     assert "found it on 2026-11-23: 2,880 Gb/s a node over AWS Libfabric, of 3,200" in words
     assert "stop there" not in words

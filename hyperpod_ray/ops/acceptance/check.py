@@ -229,7 +229,7 @@ def _nothing(target: AnyTarget, answer: Mapping[str, Any], hosts: Mapping[str, s
     if busy:
         raise OpsError(
             f"no node is free: {', '.join(busy)}", expected="a node whose GPUs no run holds",
-            fix=f"wait for the run, or stop it: hyperpod-ray runs {target.name}", code=CONDITION_FALSE,
+            fix=f"wait for the run, or stop it: hyperpod-ray runs list {target.name}", code=CONDITION_FALSE,
         )  # fmt: skip
     raise OpsError(
         "there is no node to measure", expected="a worker node that has joined",
