@@ -99,7 +99,8 @@ def check(  # noqa: PLR0917
 ) -> int:
     """Test the fabric, GPUs, memory and storage of nodes.
 
-    Before the first run and after a repair. It measures nodes whose GPUs no run holds. Exit code 3 when a node is faulty, or none is free.
+    Before the first run and after a repair. It measures nodes whose GPUs no run holds. Exit code 3 when a node is
+    faulty, or none is free.
     """
     from hyperpod_ray.ops.acceptance import check as verb
 
