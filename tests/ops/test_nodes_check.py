@@ -244,6 +244,7 @@ def test_a_busy_node_is_listed_and_one_node_alone_says_what_it_lacks() -> None:
 def test_on_cpu_small_differences_are_no_fault_and_large_ones_are() -> None:
     answer = cluster_of(3, gpus=1, cuda=False, tflops=0.06)
     assert verdict.judge(change(answer, 0, "compute", tflops=0.04), P5).faults == []
+    assert verdict.judge(cluster_of(2, gpus=1, cuda=False, write=0.01), P5).faults == []
     assert faults(verdict.judge(change(answer, 0, "compute", tflops=0.01), P5)) == {("pod-0", "compute")}
 
 

@@ -188,7 +188,7 @@ def show(report: Report, expected: Expected, *, target: AnyTarget, kind: str, ch
             *(_figure(value) for value in (node.write_gb_s, node.read_gb_s, node.pair_gb_s, node.all_reduce_gb_s)),
         )  # fmt: skip
     limits = (expected.tflops, None, None, expected.storage_gb_s, None, expected.network_gb_s, expected.network_gb_s)
-    if any(limits):
+    if report.cuda and any(limits):
         table.add_row("expected", kind, *(_figure(value) for value in limits))
     console.print(table)
     for finding in report.findings:

@@ -283,7 +283,7 @@ def _below(nodes: Sequence[Node], expected: Expected, *, cuda: bool) -> Iterator
                     text=f"{rate:.3g} GB/s with its best partner, {_share(rate, expected.network_gb_s)} of the type",
                 )  # fmt: skip
     written = [node.write_gb_s for node in nodes if node.write_gb_s is not None]
-    if expected.storage_gb_s and written and sum(written) < ABSOLUTE * expected.storage_gb_s:
+    if cuda and expected.storage_gb_s and written and sum(written) < ABSOLUTE * expected.storage_gb_s:
         yield Finding(
             node="", area="storage",
             text=f"{sum(written):.3g} GB/s written by all nodes, {_share(sum(written), expected.storage_gb_s)} of "
