@@ -107,7 +107,7 @@ def adapter_parameters(model: Architecture, rank: int) -> int:
     feed = model.feed if not model.experts else model.shared_feed
     pairs = [(model.width, query), (model.width, key), (model.width, key), (query, model.width)]
     pairs += [(model.width, feed)] * (3 if model.gated else 2) if feed else []
-    return model.layers * rank * sum(one + other for one, other in pairs)
+    return model.layers * rank * sum(width_in + width_out for width_in, width_out in pairs)
 
 
 def parts(
@@ -133,15 +133,15 @@ def parts(
     """
     constant = data.memory()
     trained = adapter_parameters(model, lora_rank) if lora_rank else model.parameters
-    each = {name: constant[name].value * trained / world for name in ("weights", "gradients", "optimizer")}
+    state_gib = {name: constant[name].value * trained / world for name in ("weights", "gradients", "optimizer")}
     if lora_rank:
-        each["weights"] += constant["frozen"].value * model.parameters / world
-    own = tokens / parallel.context
+        state_gib["weights"] += constant["frozen"].value * model.parameters / world
+    rank_tokens = tokens / parallel.context
     split, stages = parallel.tensor, parallel.pipeline
-    bytes_each = constant["activations_none"].value * own / split
+    bytes_each = constant["activations_none"].value * rank_tokens / split
     largest = bytes_each * kept_elements(model)
     if recompute == "full":  # the inputs of all layers, and the one that is computed again
-        activations = constant["activations_full"].value * own * model.width * model.layers / split
+        activations = constant["activations_full"].value * rank_tokens * model.width * model.layers / split
     else:
         share = constant["activations_selective_compiled" if compiled else "activations_selective"].value
         activations = bytes_each * kept_by_layers(model) * (share if recompute == "selective" else 1)
@@ -149,24 +149,24 @@ def parts(
     if recompute == "full":
         activations += largest
     if split > 1:
-        activations += constant["tensor_parallel"].value * own * model.width
+        activations += constant["tensor_parallel"].value * rank_tokens * model.width
     # two layers are gathered in bf16 at once, and the root's all the time; one gradient is whole, in bf16 and float32
     idle = model.experts * model.expert * (1 - 1 / min(parallel.expert, model.experts)) if model.experts else 0
     block, root = (model.block - idle) / split, model.root / split
     sharded = world > 1
     gathered, reduced = 2.0 * (2 * block + root), 6.0 * (block + root)
     if split * stages >= world:  # nobody shares the state: the whole gradients are all there are
-        each["gradients"] = 0.0 if stages > 1 else each["gradients"]
+        state_gib["gradients"] = 0.0 if stages > 1 else state_gib["gradients"]
     if stages > 1:  # a stage is gathered once a step, and its gradients are summed whole in float32
         stage = (model.parameters - model.root) / stages / split - idle * model.layers / stages / split
         gathered, reduced = 2.0 * (stage + root / 2), 4.0 * (stage + root / 2) + 2.0 * block
-    each["gathered layers"] = gathered if sharded else 0.0
-    each["gradients in reduction"] = reduced if sharded and not lora_rank else 0.0
-    each["activations"] = activations
-    each["logits"] = constant["logits"].value * own * model.vocabulary / split
+    state_gib["gathered layers"] = gathered if sharded else 0.0
+    state_gib["gradients in reduction"] = reduced if sharded and not lora_rank else 0.0
+    state_gib["activations"] = activations
+    state_gib["logits"] = constant["logits"].value * rank_tokens * model.vocabulary / split
     if stages > 1:  # the first stage keeps most micro-batches, the last one has the logits
-        each["logits"] = max(0.0, each["logits"] - activations * (1 - 1 / max(1.0, parallel.in_flight)))
-    return {name: value / GIB for name, value in each.items()}
+        state_gib["logits"] = max(0.0, state_gib["logits"] - activations * (1 - 1 / max(1.0, parallel.in_flight)))
+    return {name: value / GIB for name, value in state_gib.items()}
 
 
 def fit(
@@ -206,26 +206,26 @@ def smallest_world(
     lora_rank: int = 0,
 ) -> int | None:
     """Fewest GPUs, in whole nodes, on which it surely fits; None where no number is enough."""
-    least = fit(
+    best_case = fit(
         model, gpu=gpu, world=1, tokens=tokens, recompute=recompute, parallel=parallel, lora_rank=lora_rank
     )  # fmt: skip
-    if per_node == 1 and least.verdict == "yes":
+    if per_node == 1 and best_case.verdict == "yes":
         return 1
 
     def total(world: int) -> float:
-        each = parts(
+        part_sizes = parts(
             model, world=world, tokens=tokens, recompute=recompute or "full", parallel=parallel, lora_rank=lora_rank
         )
-        return sum(each.values())
+        return sum(part_sizes.values())
 
     many = total(10**9)
     state = total(2) - many
     margin = data.memory()["margin_pipeline" if parallel.pipeline > 1 else "margin"].value
-    left = usable(gpu) / (1 + margin) - many
-    if left <= 0:
+    remaining = usable(gpu) / (1 + margin) - many
+    if remaining <= 0:
         return None
     step = math.lcm(per_node, parallel.ranks)
-    return max(step, math.ceil(2 * state / left / step) * step)
+    return max(step, math.ceil(2 * state / remaining / step) * step)
 
 
 def checkpoint_bytes(model: Architecture, *, lora_rank: int = 0) -> float:

@@ -284,7 +284,7 @@ def measured_by_ray(jobs: Jobs, content: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         OpsError: The job cannot be started, fails, or does not end.
     """
-    uri = upload(jobs, package(), what="")
+    uri = upload(jobs, package(), subject="")
     job = post(
         jobs,
         {
@@ -379,7 +379,7 @@ def _on_slurm(
 
 def _session(limit: float) -> Runner:
     fix = "see squeue on the controller, then run the command again"
-    return lambda words: slurm.answer(words, seconds=limit, what="the test of the nodes to end", fix=fix)
+    return lambda words: slurm.answer(words, seconds=limit, expectation="the test of the nodes to end", fix=fix)
 
 
 def _slurm_nodes(
