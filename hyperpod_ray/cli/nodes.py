@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -15,6 +17,14 @@ When = Annotated[
     typer.Option(metavar="WHEN", help="On Slurm: now, or after-jobs. Default: now, refused where a job runs."),
 ]
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE...", help="One or more nodes.")]
+
+
+class Deep(StrEnum):
+    """HyperPod's own checks."""
+
+    stress = "stress"
+    connectivity = "connectivity"
+    training = "training"
 
 
 app = group(
@@ -56,6 +66,55 @@ def events(
     from hyperpod_ray.ops.repair import nodes as verb
 
     return verb.events(any_target(env), node=node, group=group, limit=limit, form=form)
+
+
+@command(
+    app,
+    examples=[
+        "nodes check prod", "nodes check prod --picture check.svg", "nodes check prod --node i-0123456789abcdef0",
+        "nodes check prod --deep stress --deep connectivity --yes",
+    ],
+)  # fmt: skip
+def check(  # noqa: PLR0917
+    env: Env,
+    node: Annotated[list[str] | None, typer.Option(metavar="NODE", help="Only this node; repeatable.")] = None,
+    seconds: Annotated[float, typer.Option(min=1, max=3600, help="Seconds of matrix work.")] = 60.0,
+    storage: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Folder of the shared file system, or none. Default: its mount path.")
+    ] = "",
+    storage_mib: Annotated[int, typer.Option(min=8, max=1_000_000, help="MiB that each node writes and reads.")] = 4096,
+    python: Annotated[
+        str, typer.Option(metavar="PATH", help="On Slurm: Python with torch, on every node. Default: python3.")
+    ] = "python3",
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the result as SVG into this file.")] = None,
+    deep: Annotated[
+        list[Deep] | None,
+        typer.Option(metavar="CHECK", help="Start HyperPod's own check instead: stress, connectivity or training."),
+    ] = None,
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="Ray's dashboard, as connect prints it. Default: a port forward.")
+    ] = "",
+    yes: Yes = False,
+    form: Output = Format.table,
+) -> int:
+    """Test the fabric, GPUs, memory and storage of nodes.
+
+    Before the first run and after a repair. It measures nodes whose GPUs no run holds. Exit code 3 when a node is
+    faulty, or none is free.
+    """
+    from hyperpod_ray.ops.acceptance import check as verb
+
+    if deep:
+        return verb.deep(any_target(env), deep, nodes=node or [], yes=yes)
+    request = verb.Request(
+        nodes=tuple(node or ()),
+        seconds=seconds,
+        storage=storage,
+        storage_mib=storage_mib,
+        python=python,
+        address=address,
+    )
+    return verb.run(any_target(env), request, form=form, picture=picture)
 
 
 @command(app, examples=["nodes reboot prod i-0123456789abcdef0"])

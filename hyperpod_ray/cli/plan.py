@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
             "plan prod --params 13B --tokens 300B --sequence 4096 --compare dev",
             "plan prod --model llama-3.1-8b --tokens 1T --output html --out plan.html",
             "plan prod --model qwen3-30b-a3b --tokens 1T --parallel ep=8 --precision fp8",
+            "plan prod --model llama-3.1-70b --tokens 1T --parallel tp=8,pp=4,vp=2",
             "plan prod --model llama-3.1-8b --tokens 2B --lora-rank 16 --sequence 4096 --sort days",
             "plan prod --model llama-3.1-70b --tokens 1T --storage 4800@500 --deploy -o json",
         ],
@@ -66,7 +67,10 @@ def register(app: typer.Typer) -> None:
             int | None, typer.Option(metavar="N", help="Train LoRA adapters of this rank. Default: all parameters.")
         ] = None,
         parallel: Annotated[
-            str, typer.Option(metavar="SPLIT", help="Beside FSDP: tp=8,cp=2,ep=8. Default: nothing.")
+            str,
+            typer.Option(
+                metavar="SPLIT", help="Beside FSDP: tp=8,cp=2,ep=8, or pp=8,vp=4 for a pipeline. Default: nothing."
+            ),
         ] = "",
         recompute: Annotated[
             Literal["none", "selective", "full"] | None,
@@ -163,7 +167,7 @@ def _plan(
     deploy: Callable[[], Deploy | str],
 ) -> Plan:
     from hyperpod_ray import core
-    from hyperpod_ray.planner import alternatives, answers, journal
+    from hyperpod_ray.planner import alternatives, answers, checked_nodes, journal
     from hyperpod_ray.planner import rehearsal_report as rehearsed
     from hyperpod_ray.planner.cluster import bill, cluster, file_systems, with_storage
     from hyperpod_ray.planner.job import job
@@ -178,7 +182,9 @@ def _plan(
     part = cluster(plan, team=team)
     work = job(wish, plan.settings.training if isinstance(plan, core.Plan) else None)
     outlook = Outlook(
-        cluster=part.with_storage(system) if system else part,
+        cluster=(part.with_storage(system) if system else part).with_checked(
+            checked_nodes.newest(name, foreign_folder())
+        ),
         job=journal.measured(work, run) if run else work,
         rates=_rates(failures),
         rehearsed=rehearsed.read(rehearsal) if rehearsal else None,

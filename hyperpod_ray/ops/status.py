@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray.core import names
@@ -15,6 +15,8 @@ from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Group, Instance, Run
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, Target
 from hyperpod_ray.ops.verdict import Finding, Verdict, judge
+from hyperpod_ray.planner import PlanError, checked_nodes
+from hyperpod_ray.planner.checked_nodes import Checked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,14 +38,28 @@ def run(target: AnyTarget, *, form: Format, events: int = LAST_EVENTS) -> int:
     if isinstance(target, Target):
         record = interruptions(target.plan, snapshot, now=output.now(), listed=gather.EVENTS)
     if form is Format.json:
-        output.write_json("status", {**as_data(snapshot, verdict), "interruptions": record})
+        checked, _ = last_check(target)
+        data = {**as_data(snapshot, verdict), "interruptions": record}
+        output.write_json("status", {**data, "nodes_check": asdict(checked) if checked else None})
     else:
         console = output.console(form)
         show(console, snapshot, verdict, events=events)
         if record:
             console.print()
             console.print(record.text)
+        if sentence := last_check(target)[1]:
+            console.print()
+            console.print(sentence, highlight=False, markup=False)
     return OK if verdict.well else CONDITION_FALSE
+
+
+def last_check(target: AnyTarget) -> tuple[Checked | None, str]:
+    """The last test of the nodes, and what it says; empty where there was none."""
+    try:
+        checked = checked_nodes.newest(target.name, target.folder)
+    except PlanError as error:
+        return None, f"nodes check: {error}"
+    return checked, f"nodes check: {checked.sentence}" if checked else ""
 
 
 def web(target: AnyTarget, *, port: int, every: float, events: int = LAST_EVENTS) -> int:

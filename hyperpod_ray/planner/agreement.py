@@ -59,13 +59,13 @@ def _speeds(question: Question) -> Iterator[Point]:
 
 
 def memories() -> list[Point]:
-    """GiB of one GPU, of the rows that print it; those with a pipeline are not modelled."""
+    """GiB of one GPU, of the rows that print it."""
     points = []
     for name, row in published.rows().items():
-        if row.memory_gib is None or row.pp > 1:
+        if row.memory_gib is None:
             continue
         fit = fit_of(row)
-        fitted = row.source == "titan-h100" and row.cp == 1 and row.sequence == 8192
+        fitted = row.source == "titan-h100" and (row.pp > 1 or (row.cp == 1 and row.sequence == 8192))
         points.append(
             Point(name=name, row=row, published=row.memory_gib, predicted=fit.span, kept_out=not fitted)
         )  # fmt: skip
@@ -80,18 +80,20 @@ def fit_of(row: Row) -> memory.Fit:
         parallel=row.parallel, lora_rank=16 if row.method == "lora" else 0, compiled=row.compiled,
     )  # fmt: skip
     extra_gib = row.gpu_memory_gib - data.gpus()[row.gpu].memory_mib / 1024 if row.gpu_memory_gib else 0
-    return memory.Fit(parts=parts, usable=memory.usable(row.gpu) + extra_gib, world=row.gpus or 8, recompute=recompute)
+    return memory.Fit(parts=parts, usable=memory.usable(row.gpu) + extra_gib, world=row.gpus or 8, recompute=recompute,
+        pipelined=row.pp > 1,
+    )  # fmt: skip
 
 
 def ran() -> list[tuple[str, Row, memory.Fit]]:
     """Configurations that are known to have run, with their predicted memory: their micro-batch is printed.
 
-    Pipelines and Megatron's own sharding share memory in other ways.
+    Megatron's own sharding shares memory in other ways.
     """
     return [
         (name, row, fit_of(row))
         for name, row in published.rows().items()
-        if row.question == "steps" and row.sequences_per_gpu and row.stack == "pytorch" and row.pp == 1
+        if row.question == "steps" and row.sequences_per_gpu and row.stack == "pytorch"
     ]
 
 

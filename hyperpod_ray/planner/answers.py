@@ -194,6 +194,16 @@ def _fit(report: Plan) -> Answer:
         answer.notes.append(
             f"It counts {job.parallel.name}. The jobs of this project split nothing beside FSDP: yours must do it."
         )
+    if kinds := job.model.hybrid:
+        answer.notes.append(
+            f"{kinds.linear} layers are {kinds.name}, {kinds.attention} attend; no published row is of a hybrid, so "
+            "speed is carried over with a wider range."
+        )
+    if job.parallel.pipeline > 1:
+        answer.notes.append(
+            f"The first of {job.parallel.pipeline} stages keeps {job.parallel.in_flight:.3g} micro-batches for the "
+            "backward pass, and its layers whole for a step."
+        )
     if job.model.experts and job.parallel.expert == 1:
         answer.notes.append("Without ep, all experts of a layer are gathered on each GPU: give --parallel ep=8.")
     return answer
@@ -298,9 +308,10 @@ def _time_notes(outlook: Outlook) -> list[str]:
             f"Managed Karpenter adds the {cluster.nodes} nodes when the run starts and removes them after it: `cost` "
             "counts none of them while nothing runs."
         )
-    hidden = speed.hidden_tokens(gpu=cluster.gpu, network_gbps=cluster.network_gbps)
+    notes += _fabric_notes(outlook) + _pipeline_notes(outlook)
+    hidden = speed.hidden_tokens(gpu=cluster.gpu, network_gbps=cluster.fabric_gbps)
     per_rank = outlook.job.sequence / outlook.job.parallel.ranks
-    if cluster.nodes > 1 and per_rank < hidden:
+    if cluster.nodes > 1 and per_rank < hidden and outlook.job.parallel.pipeline == 1:
         notes.append(
             f"FSDP's traffic between nodes hides behind the arithmetic from {hidden:,.0f} tokens per GPU and "
             f"micro-step on; there are {per_rank:,.0f}: expect the low end, or use larger micro-batches."
@@ -308,6 +319,69 @@ def _time_notes(outlook: Outlook) -> list[str]:
     if outlook.job.parallel.tensor > cluster.per_node:
         notes.append(
             f"tp={outlook.job.parallel.tensor} leaves the node: no published row does that, expect the low end."
+        )
+    return notes
+
+
+def _fabric_notes(outlook: Outlook) -> list[str]:
+    """Which fabric the plan counts on, and how it is known."""
+    cluster = outlook.cluster
+    checked = cluster.checked
+    if cluster.nodes < 2:
+        return []
+    if checked is None:
+        return [
+            f"The fabric is taken as {cluster.instance_type} should have it, {cluster.network_gbps:,.0f} Gb/s a node. "
+            f"Measure it: hyperpod-ray nodes check {cluster.environment}"
+        ]
+    if cluster.measured_gbps is None:
+        why = (
+            f"it was of {checked.instance_type}"
+            if checked.on_gpus and checked.instance_type != cluster.instance_type
+            else "it measured no fabric between GPU nodes"
+        )
+        return [
+            f"The nodes check of {checked.at:%Y-%m-%d} is not used: {why}. The fabric is taken as "
+            f"{cluster.instance_type} should have it, {cluster.network_gbps:,.0f} Gb/s a node."
+        ]
+    notes = [
+        f"The fabric is as nodes check found it on {checked.at:%Y-%m-%d}: {cluster.measured_gbps:,.0f} Gb/s a node "
+        f"over {checked.transport}, of {cluster.network_gbps:,.0f} that {cluster.instance_type} should have."
+    ]
+    if checked.faulty:
+        notes.append(f"That check found faulty nodes: {', '.join(checked.faulty)}. One slow node slows every step.")
+    limit = outlook.fabric_limit
+    if limit is not None and outlook.job.tokens_per_second is None and limit < speed.steps(outlook.setting).high:
+        notes.append(
+            f"It carries FSDP's traffic of at most {limit:,.0f} tokens per second and GPU: the speeds above stop there."
+        )
+    return notes
+
+
+def _pipeline_notes(outlook: Outlook) -> list[str]:
+    """What a pipeline costs, and what it takes of the fabric."""
+    split, cluster = outlook.job.parallel, outlook.cluster
+    if split.pipeline == 1:
+        return []
+    layers, batches = outlook.job.model.layers, outlook.micro_batches
+    idle = 1 - split.busy(layers=layers, micro_batches=batches)
+    schedule = f"an interleaved schedule of {split.virtual} parts" if split.virtual > 1 else "one forward, one backward"
+    notes = [
+        f"Each of the {split.pipeline} stages waits {idle:.1%} of a step: {batches:,.0f} micro-batches, {schedule}. "
+        "More tokens a step, or more parts (vp), make it less."
+    ]
+    if layers % (split.pipeline * split.virtual):
+        notes.append(f"{layers} layers do not divide into {split.pipeline * split.virtual} parts: the largest decides.")
+    if split.virtual > 1 and batches % split.pipeline:
+        notes.append(
+            f"An interleaved schedule needs micro-batches in multiples of {split.pipeline}: {batches:,.0f} are not."
+        )
+    if speed.known(cluster.gpu):
+        traffic = speed.stage_traffic(outlook.setting) * cluster.per_node / split.tensor / split.context * 8 / 1e9
+        share = traffic / cluster.fabric_gbps
+        notes.append(
+            f"Activations between stages take {traffic:,.3g} Gb/s of a node, {share:.1%} of its fabric"
+            + (": expect the low end." if share > 0.5 else ".")
         )
     return notes
 

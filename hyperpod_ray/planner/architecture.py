@@ -12,8 +12,31 @@ ROUND = 128
 
 
 @dataclass(frozen=True, kw_only=True)
+class Hybrid:
+    """How many layers of each kind a hybrid has, and one of those that mix tokens in linear time."""
+
+    name: str
+    """`Mamba`, `Mamba-2` or `Gated DeltaNet`."""
+    linear: int
+    """Layers with it."""
+    attention: int
+    feeds: int
+    """Dense feed-forward layers."""
+    experts: int
+    """Feed-forward layers with experts."""
+    norms: int
+    """Norms, and gates of experts, of the model's width in all layers together."""
+    parameters: int
+    """Of one linear layer."""
+    scan_flop: float
+    """Forward FLOP of one token in one linear layer, beside its matrices."""
+    kept: int
+    """Elements that one linear layer keeps of one token for its backward pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """A decoder, dense or with a mixture of experts."""
+    """A decoder, dense or with a mixture of experts; all layers attend, or some mix tokens in linear time."""
 
     name: str
     layers: int
@@ -55,6 +78,10 @@ class Architecture:
     """Width of what every token passes beside its experts."""
     dense_layers: int = 0
     """Layers without experts, in a model that has them."""
+    hybrid: Hybrid | None = None
+    """Layers that mix tokens in linear time; None: all layers attend."""
+    gated_attention: bool = False
+    """Queries are projected a second time, for a gate."""
     source: str = ""
     assumed: str = ""
     """Why the shape is an assumption; empty where it is known."""
@@ -73,10 +100,11 @@ class Architecture:
             down = self.width * (self.kv_rank + self.rope_width) + self.kv_rank
             return query_side + down + self.kv_rank * self.heads * (plain + value_width) + output
         query, both = self.heads * self.head_width, 2 * self.kv_heads * self.head_width
+        gate = self.width * query if self.gated_attention else 0
         bias = query + both if self.attention_bias or self.linear_bias else 0
         bias += self.width if self.linear_bias else 0
         norm = 2 * self.head_width if self.query_key_norm else 0
-        return self.width * (query + both) + output + bias + norm
+        return self.width * (query + both) + gate + output + bias + norm
 
     def _feed(self, feed: int) -> int:
         matrices = (3 if self.gated else 2) * self.width * feed
@@ -105,7 +133,21 @@ class Architecture:
     @property
     def block(self) -> int:
         """Parameters of one layer; the larger kind where there are two."""
+        if self.hybrid:
+            feed = max(self.feed_parameters, self.routed_parameters if self.hybrid.experts else 0)
+            return max(self.attention, self.hybrid.parameters) + feed + self._norms
         return self.outside_experts + self.experts * self.expert if self.experts else self.dense_block
+
+    @property
+    def feed_parameters(self) -> int:
+        """Parameters of one dense feed-forward layer; 0 where there is none."""
+        return self._feed(self.feed) if self.feed else 0
+
+    @property
+    def routed_parameters(self) -> int:
+        """Parameters of one feed-forward layer with experts: routed, shared and router."""
+        shared = self._feed(self.shared_feed) if self.shared_feed else 0
+        return self.experts * self.expert + shared + self.width * self.experts
 
     @property
     def embedding(self) -> int:
@@ -125,13 +167,18 @@ class Architecture:
     @property
     def parameters(self) -> int:
         """All parameters."""
+        if kinds := self.hybrid:
+            mixers = kinds.attention * self.attention + kinds.linear * kinds.parameters
+            feeds = kinds.feeds * self.feed_parameters + kinds.experts * self.routed_parameters
+            return mixers + feeds + kinds.norms * self.width + self.root
         plain = self._plain_layers
         return plain * self.dense_block + (self.layers - plain) * self.block + self.root
 
     @property
     def active(self) -> int:
         """Parameters that compute one token."""
-        idle = (self.layers - self._plain_layers) * (self.experts - self.experts_active) * self.expert
+        routed = self.hybrid.experts if self.hybrid else self.layers - self._plain_layers
+        idle = routed * (self.experts - self.experts_active) * self.expert
         return self.parameters - idle
 
     # --- arithmetic -------------------------------------------------------------------------------------------------
@@ -141,14 +188,16 @@ class Architecture:
         full_span = sequence / 2
         window = min(self.window, sequence) if self.window else 0
         window_span = window - window * window / (2 * sequence) if window else full_span
-        full = self.full_layers if window else self.layers
+        attending = self.hybrid.attention if self.hybrid else self.layers
+        full = self.full_layers if window else attending
         width = self.heads * (self.head_width + (self.value_width or self.head_width)) / 2
-        return 12.0 * width * (full * full_span + (self.layers - full) * window_span)
+        return 12.0 * width * (full * full_span + (attending - full) * window_span)
 
     def flop_per_token(self, sequence: int) -> float:
         """Training FLOP of one token: 6 per parameter that multiplies, and attention. No recomputation."""
         multiplied = self.active - self.root + self.embedding
-        return 6.0 * multiplied + self.attention_flop(sequence)
+        scans = 3.0 * self.hybrid.linear * self.hybrid.scan_flop if self.hybrid else 0.0
+        return 6.0 * multiplied + scans + self.attention_flop(sequence)
 
     @property
     def size(self) -> str:

@@ -13,6 +13,7 @@ from hyperpod_ray.core.model import NodeGroup
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.planner import PlanError, data, reading
+from hyperpod_ray.planner.checked_nodes import Checked
 from hyperpod_ray.planner.data import Gpu
 from hyperpod_ray.planner.ranges import Range
 from hyperpod_ray.planner.storage import FileSystem
@@ -62,6 +63,8 @@ class Cluster:
     """Instances of its type that quotas of teams take beside the run that is planned."""
     team: str = ""
     """The team whose quota trains; empty: the standing RayCluster."""
+    checked: Checked | None = None
+    """The last test of the nodes."""
 
     @property
     def figures(self) -> Gpu:
@@ -73,6 +76,23 @@ class Cluster:
         """`8 × ml.p5.48xlarge`."""
         spare = f" and {self.spares} spare" if self.spares else ""
         return f"{self.nodes} × {self.instance_type}{spare}"
+
+    @property
+    def measured_gbps(self) -> float | None:
+        """What `nodes check` measured between nodes of this type with GPUs; None where it did not."""
+        checked = self.checked
+        if checked is None or not checked.on_gpus or checked.all_reduce_gb_s is None:
+            return None
+        return 8 * checked.all_reduce_gb_s if checked.instance_type == self.instance_type else None
+
+    @property
+    def fabric_gbps(self) -> float:
+        """Gb/s of one node: as measured, at most what the type has; else the type's."""
+        return min(self.measured_gbps or self.network_gbps, self.network_gbps)
+
+    def with_checked(self, checked: Checked | None) -> Cluster:
+        """The same cluster with a test of its nodes."""
+        return replace(self, checked=checked)
 
     def with_storage(self, system: FileSystem) -> Cluster:
         """The same cluster with another file system."""

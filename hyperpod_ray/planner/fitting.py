@@ -25,6 +25,8 @@ CHOICES: dict[str, tuple[float, ...]] = {
     "A100": (1.0, 1.5, 2.0, 2.5), "Hopper": (1.5, 2.0, 2.5, 3.0, 4.0), "megatron": (1.0, 1.5, 2.0),
     "fp8": (1.2, 1.3, 1.4, 1.5), "fp8_experts": (1.0, 1.1, 1.2), "selective": (1.0, 1.1), "full": (1.1, 1.2, 1.33),
 }  # fmt: skip
+SLOWER = frozenset({"GPUs", "context parallel", "split layers", "stages"})
+"""Features that cannot make a step faster: the fit omits one whose coefficient would say so."""
 UNKNOWN_GPUS = 1024
 """GPUs of a whole run whose source does not give them."""
 
@@ -34,7 +36,8 @@ def setting(row: Row) -> speed.Setting:
     return speed.Setting(
         model=row.architecture, gpu=row.gpu, sequence=row.sequence, gpus=row.gpus or UNKNOWN_GPUS,
         precision=row.precision, stack=row.stack, recompute=row.recompute, lora=row.method == "lora",
-        parallel=row.parallel,
+        parallel=row.parallel, micro_batches=row.stage_micro_batches,
+        early=row.published < "2023",
     )  # fmt: skip
 
 
@@ -143,16 +146,29 @@ def steps_of(row: Row, fitted: Fit) -> float:
 def least_squares(
     features: Sequence[Mapping[str, float]], targets: Sequence[float], weights: Sequence[float]
 ) -> dict[str, float]:
-    """Coefficients by name, with a ridge on all but the constant."""
+    """Coefficients by name, with a ridge on all but the constant; none of `SLOWER` is positive."""
+    omitted: set[str] = set()
+    while True:
+        rest = [{name: value for name, value in row.items() if name not in omitted} for row in features]
+        coefficients = _least_squares(rest, targets, weights)
+        wrong = [name for name, value in coefficients.items() if name in SLOWER and value > 0]
+        if not wrong:
+            return {name: coefficients.get(name, 0.0) for name in features[0]}
+        omitted.add(max(wrong, key=lambda name: coefficients[name]))
+
+
+def _least_squares(
+    features: Sequence[Mapping[str, float]], targets: Sequence[float], weights: Sequence[float]
+) -> dict[str, float]:
     names = list(features[0])
     size = len(names)
     matrix = [[0.0] * (size + 1) for _ in range(size)]
     for row, target, weight in zip(features, targets, weights, strict=True):
         values = [row[name] for name in names]
-        for i, row_value in enumerate(values):
-            matrix[i][size] += weight * row_value * target
-            for j, column_value in enumerate(values):
-                matrix[i][j] += weight * row_value * column_value
+        for i, left in enumerate(values):
+            matrix[i][size] += weight * left * target
+            for j, right in enumerate(values):
+                matrix[i][j] += weight * left * right
     for i in range(size):
         matrix[i][i] += RIDGE if names[i] != "constant" else 0.0
     for i in range(size):
@@ -161,7 +177,7 @@ def least_squares(
         for j in range(size):
             if j != i and matrix[j][i]:
                 ratio = matrix[j][i] / matrix[i][i]
-                matrix[j] = [below - ratio * pivoted for below, pivoted in zip(matrix[j], matrix[i], strict=True)]
+                matrix[j] = [one - ratio * other for one, other in zip(matrix[j], matrix[i], strict=True)]
     return {name: matrix[i][size] / matrix[i][i] for i, name in enumerate(names)}
 
 

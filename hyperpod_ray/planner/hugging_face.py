@@ -1,7 +1,7 @@
 """The architecture of a Hugging Face `config.json`, read by its keys and not by a list of models.
 
 Families name the same figure differently; `NAMES` holds the words. What the planner has no formula for is refused by
-what the file says: layers that are not attention, an encoder, an adapter's file.
+what the file says: an encoder, an adapter's file, layers that are neither attention nor a known linear kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hyperpod_ray.planner import PlanError, reading
+from hyperpod_ray.planner import PlanError, linear_layers, reading
 from hyperpod_ray.planner.architecture import Architecture
 
 FIX = "give the config.json of a decoder, or --params instead"
@@ -26,9 +26,13 @@ NAMES: dict[str, tuple[str, ...]] = {
     "vocabulary": ("vocab_size", "padded_vocab_size"),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "experts_active": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_k"),
-    "expert_feed": ("moe_intermediate_size", "intermediate_size", "ffn_hidden_size"),
+    "expert_feed": ("moe_intermediate_size", "moe_expert_intermediate_size", "intermediate_size", "ffn_hidden_size"),
     "shared": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
-    "shared_feed": ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"),
+    "shared_feed": (
+        "shared_expert_intermediate_size",
+        "shared_intermediate_size",
+        "moe_shared_expert_intermediate_size",
+    ),
     "first_dense": ("first_k_dense_replace", "moe_layer_start_index"),
 }
 BOUNDS: dict[str, tuple[int, int]] = {
@@ -47,7 +51,6 @@ UNGATED = {
 WITH_BIAS = {"gpt2", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "mpt", "phi", "starcoder2"}
 TIED = {"gpt2", "gpt_bigcode", "opt", "bloom", "mpt", "falcon", "cohere", "cohere2", "starcoder2"}
 """Families whose head is the embedding where the file does not say."""
-ATTENTION = {"full_attention", "sliding_attention", "chunked_attention", "global_attention", "attention", "local"}
 
 
 def architecture(path: Path) -> Architecture:
@@ -90,16 +93,10 @@ def _refuse(path: Path, raw: Mapping[str, Any]) -> None:
             expected="a model for causal language modelling",
             fix=FIX,
         )
-    layers = raw.get("layer_types") or raw.get("layers_block_type") or []
-    unsupported = (
-        sorted({str(layer) for layer in layers} - ATTENTION) if isinstance(layers, list) else [str(layers)[:40]]
-    )
-    keys = [key for key in raw if key.startswith(("ssm_", "mamba_", "linear_num_", "rwkv")) and raw[key]]
-    keys += [key for key in ("hybrid_override_pattern", "attn_layer_period", "state_size") if raw.get(key)]
-    if unsupported or keys:
+    if words := linear_layers.unknown(raw):
         raise PlanError(
-            f"--config {path}: layers that are not attention ({', '.join((unsupported or keys)[:3])})",
-            expected="a transformer: no formula counts other layers here",
+            f"--config {path}: {words}",
+            expected="layers of attention, Mamba, Mamba-2 or Gated DeltaNet: no formula counts others here",
             fix="measure a short run and give --params of its active parameters with --tokens-per-second",
         )
 
@@ -150,6 +147,7 @@ class _Fields:
             )
         window, full = self._window(layers)
         experts = self._experts(layers)
+        hybrid = linear_layers.hybrid(self, layers=layers, width=width, experts=experts.get("experts", 0))
         return Architecture(
             name=str(self.raw.get("_name_or_path") or self.path.name)[:80],
             layers=layers,
@@ -171,21 +169,26 @@ class _Fields:
             kv_rank=latent,
             rope_width=rope,
             value_width=self.optional("v_head_dim", 100_000) if latent else 0,
+            hybrid=hybrid,
+            gated_attention=self.family == "qwen3_next",
             **experts,
             source=str(self.path),
             assumed="of a model with several kinds of input, only the text part is counted" if multimodal else "",
         )
 
     def _gated(self) -> bool:
-        activation = str(self.raw.get("hidden_act") or self.raw.get("hidden_activation") or "silu").lower()
+        words = [self.raw.get(key) for key in ("mlp_hidden_act", "hidden_act", "hidden_activation")]
+        activation = str(next(filter(None, words), "silu")).lower()
         if self.family in UNGATED:
             return False
         plain = activation in {"relu", "relu2", "gelu", "gelu_new", "gelu_fast"}
         return not plain or self.family.startswith("gemma")
 
     def _feed(self, width: int, experts: Mapping[str, int]) -> int:
-        if experts and not experts["dense_layers"]:
+        if experts and not experts["dense_layers"] and not self.raw.get("expert_layer_period"):
             return 0
+        if self.family == "granitemoehybrid" and not experts:
+            return self.get("shared_feed")  # its dense models have the shared layer alone
         ratio = self.optional("expansion_ratio", 100) or (4 if self.family in UNGATED or "n_embd" in self.raw else 0)
         return self.get("feed", ratio * width or None)
 

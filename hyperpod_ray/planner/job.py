@@ -145,6 +145,13 @@ def _consistent(planned: Job, wish: Wish) -> None:
             expected="a divisor of the heads",
             fix="lower tp",
         )
+    parts = planned.parallel.pipeline * planned.parallel.virtual
+    if parts > planned.model.layers:
+        raise PlanError(
+            f"--parallel: {planned.parallel.name} of {planned.model.layers} layers",
+            expected="at most one part for each layer",
+            fix="lower pp or vp",
+        )
     if planned.sequence % planned.parallel.context:
         raise PlanError(
             f"--parallel: cp={planned.parallel.context} of a sequence of {planned.sequence}",

@@ -1,7 +1,8 @@
 """Does it fit: bytes of one GPU by part, under FSDP2 with float32 shards and Adam, and the smallest world that fits.
 
 State shrinks with the number of GPUs; activations, logits and gathered layers do not. Tensor parallelism splits layers,
-context parallelism sequences, expert parallelism the routed experts. Pipelines are not modelled.
+context parallelism sequences, expert parallelism the routed experts. A pipeline splits layers into stages: a stage
+keeps its layers whole for all micro-batches of a step, and the first stage as many micro-batches as there are stages.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Fit:
     """GiB that a process can allocate."""
     world: int
     recompute: Recompute
+    pipelined: bool = False
 
     @property
     def total(self) -> float:
@@ -43,7 +45,8 @@ class Fit:
     def span(self) -> Range:
         """GiB with the margin by which published figures differ; low: with a loss that keeps no float32 logits."""
         constant = data.memory()
-        margin, logits = constant["margin"].value, self.parts["logits"]
+        margin = constant["margin_pipeline" if self.pipelined else "margin"].value
+        logits = self.parts["logits"]
         fused = self.total - logits * (1 - constant["logits_fused"].value / constant["logits"].value)
         return Range(fused * (1 - margin), self.total, self.total * (1 + margin))
 
@@ -76,11 +79,26 @@ def kept_elements(model: Architecture) -> int:
     query, key = model.heads * model.head_width, model.kv_heads * model.head_width
     matrices = 4 if model.gated else 2
     attention = 5 * model.width + 2 * query + 3 * key
+    if model.hybrid:
+        attention = max(attention, model.hybrid.kept)
     dense = matrices * model.feed
     if not model.experts:
         return attention + dense
     routed = model.experts_active * (matrices * model.expert_feed + 2 * model.width) + matrices * model.shared_feed
-    return attention + max(routed, dense if model.dense_layers else 0)
+    dense_layers = model.hybrid.feeds if model.hybrid else model.dense_layers
+    return attention + max(routed, dense if dense_layers else 0)
+
+
+def kept_by_layers(model: Architecture) -> int:
+    """The same of all layers together."""
+    kinds = model.hybrid
+    if kinds is None:
+        return model.layers * kept_elements(model)
+    query, key = model.heads * model.head_width, model.kv_heads * model.head_width
+    matrices = 4 if model.gated else 2
+    routed = model.experts_active * (matrices * model.expert_feed + 2 * model.width) + matrices * model.shared_feed
+    feeds = kinds.feeds * (matrices * model.feed + 2 * model.width) + kinds.experts * (routed + 2 * model.width)
+    return kinds.attention * (3 * model.width + 2 * query + 3 * key) + kinds.linear * kinds.kept + feeds
 
 
 def adapter_parameters(model: Architecture, rank: int) -> int:
@@ -119,25 +137,36 @@ def parts(
     if lora_rank:
         state_gib["weights"] += constant["frozen"].value * model.parameters / world
     rank_tokens = tokens / parallel.context
-    split = parallel.tensor
-    one_layer = constant["activations_none"].value * rank_tokens * kept_elements(model) / split
+    split, stages = parallel.tensor, parallel.pipeline
+    bytes_each = constant["activations_none"].value * rank_tokens / split
+    largest = bytes_each * kept_elements(model)
     if recompute == "full":  # the inputs of all layers, and the one that is computed again
-        activations = constant["activations_full"].value * rank_tokens * model.width * model.layers / split + one_layer
+        activations = constant["activations_full"].value * rank_tokens * model.width * model.layers / split
     else:
         share = constant["activations_selective_compiled" if compiled else "activations_selective"].value
-        activations = one_layer * model.layers * (share if recompute == "selective" else 1)
+        activations = bytes_each * kept_by_layers(model) * (share if recompute == "selective" else 1)
+    activations *= parallel.in_flight / stages
+    if recompute == "full":
+        activations += largest
     if split > 1:
         activations += constant["tensor_parallel"].value * rank_tokens * model.width
     # two layers are gathered in bf16 at once, and the root's all the time; one gradient is whole, in bf16 and float32
     idle = model.experts * model.expert * (1 - 1 / min(parallel.expert, model.experts)) if model.experts else 0
     block, root = (model.block - idle) / split, model.root / split
     sharded = world > 1
-    sizes = dict(state_gib)
-    sizes["gathered layers"] = 2.0 * (2 * block + root) if sharded else 0.0
-    sizes["gradients in reduction"] = 6.0 * (block + root) if sharded and not lora_rank else 0.0
-    sizes["activations"] = activations
-    sizes["logits"] = constant["logits"].value * rank_tokens * model.vocabulary / split
-    return {name: value / GIB for name, value in sizes.items()}
+    gathered, reduced = 2.0 * (2 * block + root), 6.0 * (block + root)
+    if split * stages >= world:  # nobody shares the state: the whole gradients are all there are
+        state_gib["gradients"] = 0.0 if stages > 1 else state_gib["gradients"]
+    if stages > 1:  # a stage is gathered once a step, and its gradients are summed whole in float32
+        stage = (model.parameters - model.root) / stages / split - idle * model.layers / stages / split
+        gathered, reduced = 2.0 * (stage + root / 2), 4.0 * (stage + root / 2) + 2.0 * block
+    state_gib["gathered layers"] = gathered if sharded else 0.0
+    state_gib["gradients in reduction"] = reduced if sharded and not lora_rank else 0.0
+    state_gib["activations"] = activations
+    state_gib["logits"] = constant["logits"].value * rank_tokens * model.vocabulary / split
+    if stages > 1:  # the first stage keeps most micro-batches, the last one has the logits
+        state_gib["logits"] = max(0.0, state_gib["logits"] - activations * (1 - 1 / max(1.0, parallel.in_flight)))
+    return {name: value / GIB for name, value in state_gib.items()}
 
 
 def fit(
@@ -159,6 +188,7 @@ def fit(
             usable=usable(gpu),
             world=world,
             recompute=choice,
+            pipelined=parallel.pipeline > 1,
         )
         for choice in ([recompute] if recompute else RECOMPUTE)
     ]  # fmt: skip
@@ -190,7 +220,8 @@ def smallest_world(
 
     many = total(10**9)
     state = total(2) - many
-    remaining = usable(gpu) / (1 + data.memory()["margin"].value) - many
+    margin = data.memory()["margin_pipeline" if parallel.pipeline > 1 else "margin"].value
+    remaining = usable(gpu) / (1 + margin) - many
     if remaining <= 0:
         return None
     step = math.lcm(per_node, parallel.ranks)

@@ -51,7 +51,7 @@ class Outlook:
             raise PlanError(
                 f"--parallel: {split.name} on {world} GPUs",
                 expected=f"a number of GPUs that {split.ranks} divides",
-                fix="lower tp or cp, or use other numbers of GPUs",
+                fix="lower tp, cp or pp, or use other numbers of GPUs",
             )
         if self.job.batch_tokens < self.least_batch:
             raise PlanError(
@@ -73,6 +73,11 @@ class Outlook:
         """Tokens of a step with one sequence for each data-parallel rank."""
         return self.cluster.world // self.job.parallel.ranks * self.job.sequence
 
+    @property
+    def micro_batches(self) -> float:
+        """Micro-batches of one sequence that each pipeline takes in one step."""
+        return max(1.0, self.job.batch_tokens // self.least_batch)
+
     @cached_property
     def setting(self) -> speed.Setting:
         """What the speed of a step depends on."""
@@ -80,7 +85,7 @@ class Outlook:
         return speed.Setting(
             model=job.model, gpu=self.cluster.gpu, sequence=job.sequence, gpus=self.cluster.world,
             precision=job.precision, stack=job.stack, recompute=self.fit.recompute, lora=bool(job.lora_rank),
-            parallel=job.parallel,
+            parallel=job.parallel, micro_batches=self.micro_batches,
         )  # fmt: skip
 
     # --- memory -----------------------------------------------------------------------------------------------------
@@ -283,7 +288,24 @@ class Outlook:
             return Range.exact(self.job.tokens_per_second), self.job.measured
         if not speed.known(self.cluster.gpu):
             return None
-        return speed.steps(self.setting), speed.support(self.setting)
+        return self._over_fabric(speed.steps(self.setting)), speed.support(self.setting)
+
+    def _over_fabric(self, rate: Range) -> Range:
+        """A speed that the measured fabric carries; as it is where none was measured."""
+        most = self.fabric_limit
+        return rate if most is None else rate.map(lambda value: min(value, most))
+
+    @property
+    def fabric_limit(self) -> float | None:
+        """Tokens per second of one GPU at which FSDP's traffic fills the fabric that `nodes check` measured.
+
+        None where nothing was measured, on one node, or in a pipeline, whose traffic is another.
+        """
+        cluster, job = self.cluster, self.job
+        if cluster.measured_gbps is None or cluster.nodes < 2 or job.parallel.pipeline > 1 or job.lora_rank:
+            return None
+        own = job.sequence / job.parallel.ranks
+        return speed.carried(own, parameters=job.model.parameters, network_gbps=cluster.measured_gbps)
 
     @cached_property
     def throughput(self) -> tuple[Range, str] | None:
@@ -293,7 +315,9 @@ class Outlook:
         """
         if self.job.tokens_per_second is not None or not speed.known(self.cluster.gpu):
             return self.steps_speed
-        return speed.whole(self.setting), "published whole runs, without their interruptions (docs/plan-agreement.md)"
+        return self._over_fabric(
+            speed.whole(self.setting)
+        ), "published whole runs, without their interruptions (docs/plan-agreement.md)"
 
     @property
     def step_seconds(self) -> Range | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from hyperpod_ray.planner import PlanError
 
-WORDS = {"tp": "tensor", "cp": "context", "ep": "expert"}
+WORDS = {"tp": "tensor", "cp": "context", "ep": "expert", "pp": "pipeline", "vp": "virtual"}
+MOST = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,12 +19,30 @@ class Parallel:
     context: int = 1
     expert: int = 1
     pipeline: int = 1
-    """Of published rows only: the planner plans no pipelines."""
+    """Stages, each on GPUs of its own."""
+    virtual: int = 1
+    """Parts of a stage, which an interleaved schedule takes in turn; 1: one forward, one backward (1F1B)."""
 
     @property
     def ranks(self) -> int:
         """GPUs that work on one sequence together."""
         return self.tensor * self.context * self.pipeline
+
+    @property
+    def in_flight(self) -> float:
+        """Micro-batches whose activations the first stage keeps: as many as stages, more where it is interleaved."""
+        return self.pipeline + (self.pipeline - 1) / self.virtual if self.virtual > 1 else float(self.pipeline)
+
+    def busy(self, *, layers: int, micro_batches: float) -> float:
+        """Share of a step in which a stage computes: the pipeline fills and drains, and stages may be uneven.
+
+        arXiv 2104.04473, 2.2: the bubble is (stages - 1) ÷ (parts × micro-batches) of the rest.
+        """
+        if self.pipeline == 1:
+            return 1.0
+        parts = self.pipeline * self.virtual
+        even = layers / (parts * -(-layers // parts))
+        return even * micro_batches / (micro_batches + (self.pipeline - 1) / self.virtual)
 
     @property
     def name(self) -> str:
@@ -35,20 +54,28 @@ ALONE = Parallel()
 
 
 def parse(text: str) -> Parallel:
-    """`tp=8,cp=2,ep=8`: each once, a power of two up to 1,024.
+    """`tp=8,cp=2,ep=8,pp=12,vp=4`: each once, up to 1,024; tp, cp and ep a power of two.
 
     Raises:
         PlanError: It is written otherwise.
     """
     degrees: dict[str, int] = {}
     for part in filter(None, text.split(",")):
-        match = re.fullmatch(r"(tp|cp|ep)=(\d{1,4})", part, flags=re.ASCII)
+        match = re.fullmatch(r"(tp|cp|ep|pp|vp)=(\d{1,4})", part, flags=re.ASCII)
         degree = int(match[2]) if match else 0
-        if match is None or WORDS[match[1]] in degrees or not 1 <= degree <= 1024 or degree & (degree - 1):
+        uneven = degree & (degree - 1) and match is not None and match[1] in ("tp", "cp", "ep")
+        if match is None or WORDS[match[1]] in degrees or not 1 <= degree <= MOST or uneven:
             raise PlanError(
                 f"--parallel: {text[:60]}",
-                expected="tp, cp and ep, each at most once, with a power of two up to 1024",
-                fix="write tp=8,cp=2,ep=8",
+                expected=f"tp, cp, ep, pp and vp, each at most once, up to {MOST}; tp, cp and ep a power of two",
+                fix="write tp=8,cp=2,ep=8 or tp=8,pp=12,vp=4",
             )
         degrees[WORDS[match[1]]] = degree
-    return Parallel(**degrees)
+    split = Parallel(**degrees)
+    if split.virtual > 1 and split.pipeline == 1:
+        raise PlanError(
+            f"--parallel: vp={split.virtual} without stages",
+            expected="pp=2 or more with vp",
+            fix="give pp, or remove vp",
+        )
+    return split

@@ -49,6 +49,14 @@ class Row(BaseModel):
     cp: int = 1
     pp: int = 1
     ep: int = 1
+    vp: int = 1
+    batch: int | None = None
+    """Sequences of one step, over all GPUs."""
+    micro_batches: float | None = None
+    """Of one step of a pipeline, where they do not follow from `batch`."""
+    step_seconds: Positive | None = None
+    recompute_counted: bool = False
+    """Whether `tflops` has recomputation in it, as arXiv 2104.04473 counts: a quarter of all."""
     sequences_per_gpu: int | None = None
     compiled: bool = False
     tokens_per_second: Positive | None = None
@@ -66,11 +74,13 @@ class Row(BaseModel):
 
     @model_validator(mode="after")
     def _one_form(self) -> Row:
-        forms = (self.tokens_per_second, self.tflops, self.gpu_hours and self.tokens)
+        by_step = self.step_seconds and self.batch and self.gpus
+        forms = (self.tokens_per_second, self.tflops, self.gpu_hours and self.tokens, by_step or None)
         if sum(form is not None for form in forms) != (0 if self.question == "memory" else 1):
             raise PlanError(
                 f"published.yaml: {self.what}: not one speed",
-                expected="tokens_per_second, tflops, or tokens with gpu_hours; none of them in a row about memory",
+                expected="tokens_per_second, tflops, step_seconds with batch and gpus, or tokens with gpu_hours; none "
+                "of them in a row about memory",
                 fix="correct the row",
             )
         return self
@@ -83,13 +93,38 @@ class Row(BaseModel):
     @property
     def parallel(self) -> Parallel:
         """How layers are split."""
-        return Parallel(tensor=self.tp, context=self.cp, pipeline=self.pp, expert=self.ep)
+        return Parallel(tensor=self.tp, context=self.cp, pipeline=self.pp, expert=self.ep, virtual=self.vp)
+
+    @property
+    def stage_micro_batches(self) -> float:
+        """Micro-batches of one step of a pipeline; infinite where the source does not say.
+
+        Raises:
+            PlanError: A pipeline whose micro-batches nobody can know.
+        """
+        if self.micro_batches is not None:
+            return self.micro_batches
+        if self.pp == 1:
+            return math.inf
+        if self.batch is None or self.gpus is None:
+            raise PlanError(
+                f"published.yaml: {self.what}: pp without batch",
+                expected="batch or micro_batches",
+                fix="correct the row",
+            )
+        return self.batch * self.parallel.ranks / self.gpus / (self.sequences_per_gpu or 1)
 
     @property
     def speed(self) -> float:
         """Tokens per second of one GPU."""
         if self.tokens_per_second is not None:
             return self.tokens_per_second
+        if self.step_seconds is not None and self.batch and self.gpus:
+            return self.batch * self.sequence / self.step_seconds / self.gpus
+        if self.tflops is not None and self.recompute_counted:
+            model = self.architecture
+            more = self.sequence / (6 * model.width) + model.vocabulary / (16 * model.layers * model.width)
+            return self.tflops * 1e12 / (96 * model.layers * model.width**2 * (1 + more))
         if self.tflops is not None:
             return self.tflops * 1e12 / self.architecture.flop_per_token(self.sequence)
         if self.tokens is None or self.gpu_hours is None:

@@ -16,7 +16,7 @@ from hyperpod_ray.planner.goodput import Run, goodput
 if TYPE_CHECKING:
     import numpy as np
 
-RUNS = 10_000
+RUNS = 4_000
 MOST_DRAWN = 2_000_000
 """Interruptions of all runs together beyond which fewer runs are drawn."""
 FEWEST = 200

@@ -37,6 +37,10 @@ class Setting:
     recompute: Recompute | None = None
     lora: bool = False
     parallel: Parallel = field(default_factory=Parallel)
+    micro_batches: float = math.inf
+    """Of one step of a pipeline; infinite: it never drains."""
+    early: bool = False
+    """Whether the software is older than 2023, without FlashAttention."""
 
     @property
     def generation(self) -> str:
@@ -47,8 +51,20 @@ class Setting:
     def likeness(self) -> str:
         """Rows of the same accelerator generation, precision, software and kind of model support it directly."""
         return "/".join(
-            (self.generation, self.precision, self.stack, "experts" if self.model.experts else "dense")
+            (self.generation, self.precision, self.stack, self.family)
         )  # fmt: skip
+
+    @property
+    def family(self) -> str:
+        """`dense`, `experts` or `hybrid`."""
+        return "hybrid" if self.model.hybrid else "experts" if self.model.experts else "dense"
+
+    @property
+    def busy(self) -> float:
+        """Share of a step in which a stage of the pipeline computes."""
+        if self.parallel.pipeline == 1 or math.isinf(self.micro_batches):
+            return 1.0
+        return self.parallel.busy(layers=self.model.layers, micro_batches=self.micro_batches)
 
     @property
     def features(self) -> dict[str, float]:
@@ -59,12 +75,14 @@ class Setting:
             "Hopper": float(self.generation == "Hopper"),
             "Blackwell": float(self.generation == "Blackwell"),
             "megatron": float(self.stack == "megatron"),
+            "before 2023": float(self.early),
             "experts": float(bool(model.experts)),
             "narrow experts": math.log2(8192 / model.expert_feed) if model.experts else 0.0,
             "small": max(0.0, math.log10(7e9 / model.active)),
             "GPUs": math.log2(max(1.0, self.gpus / 8)),
             "context parallel": math.log2(split.context),
-            "split layers": math.log2(split.tensor * split.pipeline),
+            "split layers": math.log2(split.tensor),
+            "stages": math.log2(split.pipeline),
         }
 
     def work(self, fit: data.Fit) -> float:
@@ -76,7 +94,7 @@ class Setting:
         if self.precision == "fp8":
             matrices /= fit.fp8_experts if self.model.experts else fit.fp8
         slower = fit.attention["megatron" if self.stack == "megatron" else self.generation]
-        return (matrices + slower * attention) * fit.recompute.get(self.recompute or "none", 1.0)
+        return (matrices + slower * attention) * fit.recompute.get(self.recompute or "none", 1.0) / self.busy
 
     @property
     def rate(self) -> float:
@@ -106,7 +124,8 @@ def whole(setting: Setting) -> Range:
     """Tokens per second of one GPU over a whole run, but for interruptions: evaluation, data, slow nodes are in it."""
     fit = data.speed()
     clean = steps(setting).central
-    factor = math.exp(sum(fit.run[name] * value for name, value in run_features(setting).items()))
+    # larger runs lose less, as published; none is faster than its steps
+    factor = min(1.0, math.exp(sum(fit.run[name] * value for name, value in run_features(setting).items())))
     wider = CARRIED_OVER if not fit.rows.get(setting.likeness) else 1.0
     return _span(clean * factor, wider * fit.run_spread)
 
@@ -122,7 +141,7 @@ def run_features(setting: Setting) -> dict[str, float]:
 
 
 def _spread(setting: Setting, fit: data.Fit) -> float:
-    spread = fit.spread["experts" if setting.model.experts else "dense"]
+    spread = fit.spread["dense" if setting.family == "dense" else "experts"]
     return spread if fit.rows.get(setting.likeness) else CARRIED_OVER * spread
 
 
@@ -160,3 +179,27 @@ def hidden_tokens(*, gpu: str, network_gbps: float) -> float:
     6 FLOP per parameter and token on each GPU. The parameters cancel.
     """
     return 8 * data.gpus()[gpu].bf16_tflops * 1e12 / (6 * network_gbps / 8 * 1e9)
+
+
+def carried(tokens: float, *, parameters: float, network_gbps: float) -> float:
+    """Tokens per second of one GPU where nothing but FSDP's traffic between nodes takes time: 8 bytes per parameter.
+
+    Args:
+        tokens: Of one GPU and micro-step.
+        parameters: Of the model.
+        network_gbps: That enter one node.
+    """
+    return tokens * network_gbps / 8 * 1e9 / (8 * parameters)
+
+
+def stage_traffic(setting: Setting) -> float:
+    """Bytes per second that one GPU sends to the next stage, at the central speed: activations, and gradients back.
+
+    Each token crosses between stages in bf16, `virtual` times in an interleaved schedule; tensor and context
+    parallelism share it.
+    """
+    split = setting.parallel
+    if split.pipeline == 1:
+        return 0.0
+    tokens = steps(setting).central * split.pipeline
+    return 2 * 2 * setting.model.width * tokens * split.virtual

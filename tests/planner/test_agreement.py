@@ -128,11 +128,11 @@ def test_whole_runs_that_the_fit_has_not_seen(runs: list[Point]) -> None:
     assert agreement.median_error(kept) <= 0.2
 
 
-def test_a_whole_run_is_slower_than_its_steps(steps: list[Point]) -> None:
+def test_a_whole_run_is_no_faster_than_its_steps(steps: list[Point]) -> None:
     dense = [point.row for point in steps if not point.row.architecture.experts]
     for row in dense:
         at = fitting.setting(row)
-        assert speed.whole(at).central < speed.steps(at).central
+        assert speed.whole(at).central <= speed.steps(at).central
 
 
 def test_memory_of_published_runs() -> None:

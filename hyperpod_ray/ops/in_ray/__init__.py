@@ -13,6 +13,7 @@ import hashlib
 import io
 import shlex
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 PACKAGE = "hyperpod_ray_job"
@@ -30,12 +31,17 @@ MODULES = ("files", "history", "reports", "runs", "with_secrets")
 @functools.cache
 def package() -> tuple[str, bytes]:
     """The modules as a zip file, called by its content as Ray calls them."""
+    return archive(PACKAGE, {"__init__": "", **{name: _source(name) for name in MODULES}})
+
+
+def archive(package: str, texts: Mapping[str, str]) -> tuple[str, bytes]:
+    """Modules of a package as a zip file, called by its content as Ray calls them."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in [("__init__", ""), *((module, _source(module)) for module in MODULES)]:
-            info = zipfile.ZipInfo(f"{PACKAGE}/{name}.py", date_time=(1980, 1, 1, 0, 0, 0))
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in texts.items():
+            info = zipfile.ZipInfo(f"{package}/{name}.py", date_time=(1980, 1, 1, 0, 0, 0))
             info.external_attr = 0o644 << 16
-            archive.writestr(info, text)
+            file.writestr(info, text)
     data = buffer.getvalue()
     return f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip", data
 
