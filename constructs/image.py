@@ -16,9 +16,8 @@ from cdklabs.deploy_time_build import ContainerImageBuild
 from constructs import Construct
 from hyperpod_ray.constructs.build_environment import BuildEnvironment
 from hyperpod_ray.constructs.refuse import refuse_deployment
+from hyperpod_ray.core.names import NO_CONTENT
 
-NO_CONTENT = ["**/__pycache__", "**/*.pyc"]
-"""Left by Python on whoever's machine; not part of the image."""
 BUILD_COMPUTE = "BUILD_GENERAL1_LARGE"
 BUILD_MINUTES = 55
 

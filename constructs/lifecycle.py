@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from fnmatch import fnmatch
 from pathlib import Path
 
 from aws_cdk import Duration
@@ -11,6 +12,7 @@ from aws_cdk import aws_s3_deployment as deployment
 
 from constructs import Construct
 from hyperpod_ray.constructs.private_bucket import private_bucket
+from hyperpod_ray.core.names import LEFT_BY_TOOLS, NO_CONTENT
 
 OWN_STEP = "after_create.sh"
 """File name of a project's own step."""
@@ -58,7 +60,7 @@ class LifecycleScripts(Construct):
             self,
             "Upload",
             sources=[
-                deployment.Source.asset(str(folder), exclude=["README.md"]),
+                deployment.Source.asset(str(folder), exclude=["README.md", *NO_CONTENT]),
                 *(deployment.Source.data(name, text) for name, text in more.items()),
             ],
             destination_bucket=self.bucket,
@@ -71,7 +73,9 @@ class LifecycleScripts(Construct):
 def _content_hash(folder: Path, more: dict[str, str]) -> str:
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"):
-        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        name = path.relative_to(folder)
+        if not any(fnmatch(part, pattern) for part in name.parts for pattern in LEFT_BY_TOOLS):
+            digest.update(name.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     for name, text in more.items():
         digest.update(name.encode() + b"\0" + text.encode() + b"\0")
     return digest.hexdigest()[:16]

@@ -11,6 +11,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as stepfunctions
 
 from constructs import Construct
+from hyperpod_ray.core.names import NO_CONTENT
 
 HANDLERS = Path(__file__).parent / "handlers"
 
@@ -32,7 +33,7 @@ def waiter(
         query_interval: Time between two questions.
         total_timeout: After which the resource fails. CloudFormation itself gives up after an hour.
     """
-    code = lambda_.Code.from_asset(str(HANDLERS / handler))
+    code = lambda_.Code.from_asset(str(HANDLERS / handler), exclude=NO_CONTENT)
 
     def log_group(name: str) -> logs.LogGroup:
         return logs.LogGroup(

@@ -14,6 +14,11 @@ PROJECT = "ray-on-hyperpod"
 PROGRAM = "hyperpod-ray"
 """The console script."""
 
+LEFT_BY_TOOLS = ("__pycache__", "*.pyc", ".DS_Store")
+"""Names of what Python and macOS leave in folders. An upload holds none of it, and its hash does not depend on it."""
+NO_CONTENT = [f"**/{name}" for name in LEFT_BY_TOOLS]
+"""The same as patterns of the CDK's `exclude`."""
+
 # --- tags --------------------------------------------------------------------------------------------------------
 
 OWN_TAGS = "hyperpod-ray:"

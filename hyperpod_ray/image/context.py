@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hyperpod_ray.core.image_packages import distributions
 from hyperpod_ray.core.image_sets import installer_files
+from hyperpod_ray.core.names import LEFT_BY_TOOLS
 from hyperpod_ray.core.project import PACKAGE
 from hyperpod_ray.image.versions import ImageError, ImageSet
 
@@ -47,7 +48,7 @@ def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Pa
             os.link(file, given / file.name)
         except OSError:
             shutil.copyfile(file, given / file.name)
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
+    ignore = shutil.ignore_patterns(*LEFT_BY_TOOLS)
     shutil.copytree(_library(), target / LIBRARY, ignore=ignore)
 
 
