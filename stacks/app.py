@@ -50,11 +50,14 @@ def synthesize(
     app = cdk.App(context={**feature_flags(project), **(context or {})}, outdir=outdir)
     name = app.node.try_get_context("env")
     folder = Path(app.node.try_get_context("environments") or project / FOLDER_NAME)
-    try:
-        names = [name] if name else core.environment_names(folder=folder)
-        files = [core.load_any(each, folder=folder, project=project) for each in names]
-    except core.EnvironmentFileError as error:
-        sys.stderr.write(f"{error}\n")
+    files, wrong = [], False
+    for each in [name] if name else core.environment_names(folder=folder):
+        try:
+            files.append(core.load_any(each, folder=folder, project=project))
+        except core.EnvironmentFileError as error:
+            sys.stderr.write(f"{error}\n")
+            wrong = True
+    if wrong:
         return 2
     try:
         for file in files:
