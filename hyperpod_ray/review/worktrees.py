@@ -283,9 +283,7 @@ def _environments(out: Path) -> Path:
     return out.with_name(f"{out.name}-environments")
 
 
-def _synthesize(
-    source: Path, sides: Sequence[Side], paths: Mapping[str, str], *, one_process: bool = False
-) -> None:
+def _synthesize(source: Path, sides: Sequence[Side], paths: Mapping[str, str], *, one_process: bool = False) -> None:
     """Run the app of `source` for each side; its own validation is off, as another check runs it."""
     if not sides:
         return

@@ -164,7 +164,10 @@ def test_a_wrong_file_of_another_repository_has_its_own_path(
     fjord, kumo = project / folder / "fjord.yaml", project / folder / "kumo.yaml"
     fjord.write_text(TEAMS.replace("count: 2}", "count: -8}"))
     kumo.write_text(SLURM.replace("partitions: [gpu]", "partitions: [DEFAULT]"))
-    at = {name: line_of(path.read_text(), part) for name, path, part in (("fjord", fjord, "-8"), ("kumo", kumo, "DEFAULT"))}
+    at = {
+        name: line_of(path.read_text(), part)
+        for name, path, part in (("fjord", fjord, "-8"), ("kumo", kumo, "DEFAULT"))
+    }
     for revision in ((), ("--head", "HEAD")):
         if revision:
             commit(top)
