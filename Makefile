@@ -136,6 +136,7 @@ tables: setup  ## write docs/security/: rights, openings and protections of the 
 	$(BIN)/python docs/security_tables.py .cache/tables
 	$(BIN)/python docs/access_page.py
 	$(BIN)/python docs/rules_page.py
+	$(BIN)/python docs/limits_page.py
 	$(BIN)/python docs/plan_agreement.py
 	$(BIN)/python docs/plan_pages.py
 
