@@ -1,4 +1,4 @@
-"""Writes `docs/reference/limits.md`: each limit of an environment file, and who outside this project was asked about it.
+"""Writes `docs/reference/limits.md`: each limit of an environment file, and who outside was asked about it.
 
 .venv/bin/python docs/limits_page.py
 """

@@ -139,7 +139,18 @@ USAGE: Any = typer.BadParameter.__mro__[2]
 @functools.cache
 def tree() -> Any:
     """The whole command tree, as click commands; built once, for a process that runs many commands."""
-    return typer.main.get_command(app)
+    group = typer.main.get_command(app)
+    inner = group.invoke
+
+    def invoke(context: Any) -> Any:
+        try:
+            return inner(context)
+        except KeyboardInterrupt:  # typer's own answer is the exit code without a word
+            output.log("interrupted")
+            return INTERRUPTED
+
+    group.invoke = invoke  # type: ignore[method-assign]
+    return group
 
 
 def main(arguments: list[str] | None = None) -> int:

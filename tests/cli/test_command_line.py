@@ -192,7 +192,7 @@ sys.argv = ["hyperpod-ray", "env", "check"]
 script()
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
 def test_a_missing_part_is_one_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
