@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import os
 import signal
@@ -172,7 +173,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         as_json = _asks_for_json(given)
         if isinstance(error, USAGE) and not as_json:
-            error.show(file=sys.stderr)
+            usage = io.StringIO()
+            error.show(file=usage)  # with the words of the command line, which may be somebody else's
+            sys.stderr.write(output.printable(usage.getvalue()))
             return int(error.exit_code)
         return _failed(_explained(error), as_json=as_json)
     finally:
