@@ -52,6 +52,7 @@ def test_the_comment_of_a_file_that_cannot_be_used() -> None:
     assert lines[0] == "<!-- ray-on-hyperpod review -->"
     assert lines[1] == "## ❌ Review: environments/prod.yaml cannot be used"
     assert "environments/prod.yaml:52: ` ` ` <b>" in lines
+    assert "its mails go to nobody" not in text
     assert len(text.encode()) < 65_536
 
 
