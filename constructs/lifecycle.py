@@ -73,9 +73,9 @@ class LifecycleScripts(Construct):
 def _content_hash(folder: Path, more: dict[str, str]) -> str:
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"):
-        name = path.relative_to(folder)
-        if not any(fnmatch(part, pattern) for part in name.parts for pattern in LEFT_BY_TOOLS):
-            digest.update(name.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        inside = path.relative_to(folder)
+        if not any(fnmatch(part, pattern) for part in inside.parts for pattern in LEFT_BY_TOOLS):
+            digest.update(inside.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     for name, text in more.items():
         digest.update(name.encode() + b"\0" + text.encode() + b"\0")
     return digest.hexdigest()[:16]

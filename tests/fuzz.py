@@ -229,7 +229,7 @@ def cases(files: Files, chance: random.Random, count: int, folder: Path) -> Iter
     """All cases; the same ones for a seed."""
     kinds = sorted(files.kinds)
     readers = (["env", "check"], ["env", "check", "x"], ["env", "check", "-o", "json"], ["plan", "x"], ["cost", "x"])
-    lines = (
+    lines: tuple[list[str], ...] = (
         ["env", "check"],
         ["env", "show"],
         ["plan"],

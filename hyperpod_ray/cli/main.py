@@ -140,7 +140,7 @@ USAGE: Any = typer.BadParameter.__mro__[2]
 @functools.cache
 def tree() -> Any:
     """The whole command tree, as click commands; built once, for a process that runs many commands."""
-    group = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
     inner = group.invoke
 
     def invoke(context: Any) -> Any:
@@ -150,7 +150,7 @@ def tree() -> Any:
             output.log("interrupted")
             return INTERRUPTED
 
-    group.invoke = invoke  # type: ignore[method-assign]
+    group.invoke = invoke
     return group
 
 

@@ -43,8 +43,8 @@ def of_call(call: str, path: str) -> Limits:
         shape = shape.member if part == "*" else shape.members[part]
     assert isinstance(shape, Shape)
     words = {"string": "Length", "list": "Items", "map": "Properties"}.get(shape.type_name)
-    said = dict(shape.metadata)
-    limits = {word: said[word] for word in ("pattern", "enum") if word in said}
+    said: Limits = dict(shape.metadata)
+    limits: Limits = {word: said[word] for word in ("pattern", "enum") if word in said}
     for word in ("min", "max"):
         if word in said:
             limits[f"{word}{words}" if words else f"{word}imum"] = said[word]
