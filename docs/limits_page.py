@@ -26,7 +26,7 @@ _WORDS = {
 
 def words(limits: Limits) -> str:
     """Limits in a few words; a pattern is in the schema for editors."""
-    parts = [_WORDS[word].format(value) for word, value in limits.items() if word in _WORDS]
+    parts = [_WORDS[word].format(value) for word, value in sorted(limits.items()) if word in _WORDS]
     parts += ["a pattern"] if "pattern" in limits else []
     if "enum" in limits:
         values = limits["enum"]

@@ -36,7 +36,7 @@ def sections() -> set[type[BaseModel]]:
 def encoded() -> dict[str, Limits]:
     """`Class.field` → its limits in the words of JSON Schema; those of a list's elements under `items`."""
     every: dict[str, Limits] = {}
-    for section in sections():
+    for section in sorted(sections(), key=lambda section: (section.__module__, section.__name__)):
         schema = section.model_json_schema()
         definitions = schema.get("$defs", {})
         schema = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
