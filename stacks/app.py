@@ -52,9 +52,9 @@ def synthesize(
     name = app.node.try_get_context("env")
     folder = Path(app.node.try_get_context("environments") or project / FOLDER_NAME)
     files, wrong = [], False
-    for each in [name] if name else core.environment_names(folder=folder):
+    for environment in [name] if name else core.environment_names(folder=folder):
         try:
-            files.append(core.load_any(each, folder=folder, project=project))
+            files.append(core.load_any(environment, folder=folder, project=project))
         except core.EnvironmentFileError as error:
             sys.stderr.write(f"{error}\n")
             wrong = True
