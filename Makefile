@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test test-slow test-all quick changed times house lint types manifests charts pin local-charts picture tables mutants oracles crds docs terminal walk browser review rehearse soak
+.PHONY: demo test test-slow test-all quick changed times house lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -139,6 +139,7 @@ tables: setup  ## write docs/security/: rights, openings and protections of the 
 	$(BIN)/python docs/security_tables.py .cache/tables
 	$(BIN)/python docs/access_page.py
 	$(BIN)/python docs/rules_page.py
+	$(BIN)/python docs/limits_page.py
 	$(BIN)/python docs/plan_agreement.py
 	$(BIN)/python docs/plan_pages.py
 
@@ -153,6 +154,10 @@ house: setup  ## print the figures of the source: files, lines, arrows, circles,
 
 mutants: setup  ## break the product line by line; exit 1 when more than 5 % of the breaks survive. WORDS chooses some
 	$(BIN)/python -m tests.mutants.run $(WORDS)
+
+fuzz: setup  ## hostile files and command lines: no internal error, no escape, no credential, bounded memory. SEED, CASES
+	EVERY_SECTION=1 $(BIN)/python -m pytest -q tests/core/test_every_section.py
+	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --cases $(or $(CASES),10000)
 
 lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff check .

@@ -73,9 +73,9 @@ class LifecycleScripts(Construct):
 def _content_hash(folder: Path, extra_files: dict[str, str]) -> str:
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"):
-        relative = path.relative_to(folder)
-        if not any(fnmatch(part, pattern) for part in relative.parts for pattern in LEFT_BY_TOOLS):
-            digest.update(relative.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        inside = path.relative_to(folder)
+        if not any(fnmatch(part, pattern) for part in inside.parts for pattern in LEFT_BY_TOOLS):
+            digest.update(inside.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     for name, text in extra_files.items():
         digest.update(name.encode() + b"\0" + text.encode() + b"\0")
     return digest.hexdigest()[:16]

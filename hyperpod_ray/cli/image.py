@@ -30,10 +30,11 @@ def build_args(set_name: SetName = None) -> int:
     from hyperpod_ray.image.versions import ImageError, choose
 
     try:
-        arguments = choose(set_name).build_args()
+        chosen = choose(set_name)
+        chosen.require_complete()
     except ImageError as error:
         raise OpsError.of(error, code=BAD_USE) from error
-    for name, value in arguments.items():
+    for name, value in chosen.build_args().items():
         output.write_line(f"--build-arg {name}={value}")
     return OK
 

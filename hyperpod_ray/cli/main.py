@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import os
 import signal
@@ -139,7 +140,18 @@ USAGE: Any = typer.BadParameter.__mro__[2]
 @functools.cache
 def tree() -> Any:
     """The whole command tree, as click commands; built once, for a process that runs many commands."""
-    return typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
+    inner = group.invoke
+
+    def invoke(context: Any) -> Any:
+        try:
+            return inner(context)
+        except KeyboardInterrupt:  # typer's own answer is the exit code without a word
+            output.log("interrupted")
+            return INTERRUPTED
+
+    group.invoke = invoke
+    return group
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -161,7 +173,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         as_json = _asks_for_json(words)
         if isinstance(error, USAGE) and not as_json:
-            error.show(file=sys.stderr)
+            usage = io.StringIO()
+            error.show(file=usage)  # with the words of the command line, which may be somebody else's
+            sys.stderr.write(output.printable(usage.getvalue()))
             return int(error.exit_code)
         return _failed(_explained(error), as_json=as_json)
     finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -111,9 +109,9 @@ def _prepared(env: str) -> tuple[Any, Any]:
 
     current.environment = env
     plan = core.load(env, folder=folder()).plan
-    node = Path(sys.executable).parent / "node"
-    if node.exists():
-        os.environ["PATH"] = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    from hyperpod_ray.stacks.app import use_pinned_node
+
+    use_pinned_node()
     from hyperpod_ray import k8s
 
     return plan, k8s

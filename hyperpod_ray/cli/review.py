@@ -119,7 +119,7 @@ def _write(text: str, out: Path | None) -> None:
 
 
 def _plain(error: ProjectError) -> OpsError:
-    """A failure with the paths of the repository, and without what a synth says besides."""
+    """A failure without what a synthesis says besides."""
     if isinstance(error, OpsError):
         return error
     from hyperpod_ray.review.report import failure
@@ -128,9 +128,9 @@ def _plain(error: ProjectError) -> OpsError:
     if str(error) == "\n".join(listed):
         return OpsError.of(error, code=BAD_USE)
     return OpsError(
-        "the review could not be made:\n" + "\n".join(listed),
-        expected="" if listed else error.expected,
-        fix="correct what the messages name" if listed else error.fix,
+        f"{failure.summary(error)}; nothing was compared:\n" + "\n".join(listed),
+        expected="",
+        fix="",
         code=BAD_USE,
     )
 

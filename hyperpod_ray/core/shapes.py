@@ -19,16 +19,18 @@ class Shape:
         label: What it is, as a noun phrase with its article ("an AWS account ID").
         example: A text of this form.
         rule: What the pattern requires, for errors ("12 digits, in quotes"); empty where the example says enough.
+        most: Characters that it may have; 0 where the pattern says it.
     """
 
     pattern: str
     label: str
     example: str
     rule: str = ""
+    most: int = 0
 
     def field(self, **limits: Any) -> Any:
         """The pydantic constraint for an `Annotated[str, …]`; `limits` are others of `pydantic.Field`."""
-        return Field(pattern=self.pattern, **limits)
+        return Field(pattern=self.pattern, **({"max_length": self.most} if self.most else {}) | limits)
 
     @property
     def expected(self) -> str:
@@ -39,16 +41,17 @@ class Shape:
 _ALL: list[Shape] = []
 
 
-def _shape(pattern: str, label: str, example: str, rule: str = "") -> Shape:
-    shape = Shape(pattern=pattern, label=label, example=example, rule=rule)
+def _shape(pattern: str, label: str, example: str, rule: str = "", *, most: int = 0) -> Shape:
+    shape = Shape(pattern=pattern, label=label, example=example, rule=rule, most=most)
     _ALL.append(shape)
     return shape
 
 
 _DIGEST = "0" * 64
+_ARN = 2048
 
 ACCOUNT_ID = _shape(r"^[0-9]{12}$", "an AWS account ID", "123456789012", "12 digits, in quotes")
-REGION = _shape(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "an AWS Region", "us-west-2")
+REGION = _shape(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "an AWS Region", "us-west-2", most=50)
 AVAILABILITY_ZONE_ID = _shape(
     r"^[a-z]{2,4}[0-9]-az[0-9]+$",
     "an Availability Zone ID",
@@ -58,7 +61,7 @@ AVAILABILITY_ZONE_ID = _shape(
 VPC_ID = _shape(r"^vpc-[0-9a-f]{8,17}$", "a VPC ID", "vpc-0123456789abcdef0")
 SUBNET_ID = _shape(r"^subnet-[0-9a-f]{8,17}$", "a subnet ID", "subnet-0123456789abcdef0")
 SECURITY_GROUP_ID = _shape(r"^sg-[0-9a-f]{8,17}$", "a security group ID", "sg-0123456789abcdef0")
-FILE_SYSTEM_ID = _shape(r"^fs-[0-9a-f]{8,21}$", "an FSx file system ID", "fs-0123456789abcdef0")
+FILE_SYSTEM_ID = _shape(r"^fs-[0-9a-f]{8,18}$", "an FSx file system ID", "fs-0123456789abcdef0")
 MOUNT_NAME = _shape(
     r"^[A-Za-z0-9_-]{1,8}$", "a Lustre mount name", "fsx1abcd", "at most 8 letters, digits, hyphens or underscores"
 )
@@ -68,17 +71,20 @@ ROLE_ARN = _shape(
     "the ARN of an IAM role",
     "arn:aws:iam::123456789012:role/NAME",
     "a name of at most 64 letters, digits and _ + = , . @ -, without blanks",
+    most=_ARN,
 )
 KEY_ARN = _shape(
     r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]{32,36}$",
     "the ARN of a KMS key",
     "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab",
     "the key's ID, not an alias",
+    most=_ARN,
 )
 TRAINING_PLAN_ARN = _shape(
     r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}$",
     "the ARN of a training plan",
     "arn:aws:sagemaker:us-west-2:123456789012:training-plan/NAME",
+    most=_ARN,
 )
 GRAFANA_ARN = _shape(
     r"^arn:aws[a-z-]*:grafana:[a-z0-9-]+:[0-9]{12}:/workspaces/g-[0-9a-f]{10}$",
@@ -109,7 +115,7 @@ BUCKET = _shape(
     "3 to 63 lower-case letters, digits, hyphens and dots, without s3://",
 )
 PREFIX = _shape(
-    r"^([^/*?${}\s][^*?${}]*/)?$",
+    r"^([^/*?${}\s\x00-\x1f\x7f-\x9f][^*?${}\x00-\x1f\x7f-\x9f\u2028\u2029]*/)?$",
     "an S3 prefix",
     "datasets/images/",
     "no leading slash, a slash at its end, no wildcard",
@@ -126,6 +132,7 @@ HYPERPOD_NAME = _shape(
     "a HyperPod name",
     "gpu-workers",
     "letters, digits and hyphens, no underscore, at most 63, beginning and ending with a letter or digit",
+    most=63,
 )
 TEAM = _shape(
     r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$",
@@ -158,8 +165,8 @@ OIDC_ISSUER = _shape(
     "https://oidc.eks.us-west-2.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE",
 )
 SEMANTIC_VERSION = _shape(r"^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.-]+)?$", "a version", "2.60.0", "three numbers")
-AMI_VERSION = _shape(r"^[0-9]+\.[0-9]+\.[0-9]+$", "a HyperPod AMI release", "1.2.3", "three numbers")
-CRON = _shape(r"^cron\(.+\)$", "a cron expression", "cron(0 6 ? * SUN *)")
+AMI_VERSION = _shape(r"^[0-9]+\.[0-9]+\.[0-9]+$", "a HyperPod AMI release", "1.2.3", "three numbers", most=64)
+CRON = _shape(r"^cron\(.+\)$", "a cron expression", "cron(0 6 ? * SUN *)", most=256)
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 MAIL = _shape(
     rf"^[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~-]+)*@({_LABEL}\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]$",
@@ -283,6 +290,7 @@ SECRET_ARN = _shape(
     "the ARN of a secret in AWS Secrets Manager",
     "arn:aws:secretsmanager:us-west-2:123456789012:secret:hugging-face-AbCdEf",
     "whole, with the six characters at its end",
+    most=_ARN,
 )
 PACKAGE = _shape(
     r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9.!+_-]+$",

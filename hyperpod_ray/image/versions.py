@@ -63,14 +63,29 @@ class ImageSet:
         return FILE.with_name(f"requirements-{self.name}.txt")
 
     def build_args(self, *, base: str | None = None, index_url: str = PYPI, no_index: bool = False) -> dict[str, str]:
-        """Docker build arguments. ImageError while the base's digest is not known.
+        """Docker build arguments, complete or not.
 
         Args:
             base: Image by digest that replaces the set's base.
             index_url: Package index, without credentials.
             no_index: Whether pip asks no index.
         """
-        name, _, digest = base.partition("@") if base else (f"{self.base}:{self.tag}", "", self.digest)
+        name, digest = self._base(base)
+        return {
+            "BASE_IMAGE": name,
+            "BASE_DIGEST": digest,
+            "EFA_VERSION": self.efa_version,
+            "EFA_SHA256": self.efa_sha256,
+            "REQUIREMENTS": self.requirements.name,
+            "RAY_VERSION": self.ray,
+            "TORCH_VERSION": self.torch,
+            "PIP_INDEX_URL": "" if no_index else index_url,
+            "PIP_NO_INDEX": "1" if no_index else "",
+        }
+
+    def require_complete(self, *, base: str | None = None) -> None:
+        """ImageError while the base's digest, or the sha256 of the EFA installer, is not known."""
+        _, digest = self._base(base)
         if not _DIGEST.fullmatch(digest):
             raise ImageError(
                 f"{FILE.name}: sets.{self.name}.digest: {self.digest!r}",
@@ -83,17 +98,11 @@ class ImageSet:
                 expected=f"the 64 hex digits of aws-efa-installer-{self.efa_version}.tar.gz",
                 fix="hyperpod-ray image pin-efa",
             )
-        return {
-            "BASE_IMAGE": name,
-            "BASE_DIGEST": digest,
-            "EFA_VERSION": self.efa_version,
-            "EFA_SHA256": self.efa_sha256,
-            "REQUIREMENTS": self.requirements.name,
-            "RAY_VERSION": self.ray,
-            "TORCH_VERSION": self.torch,
-            "PIP_INDEX_URL": "" if no_index else index_url,
-            "PIP_NO_INDEX": "1" if no_index else "",
-        }
+
+    def _base(self, base: str | None) -> tuple[str, str]:
+        """Name and digest of the base."""
+        name, _, digest = base.partition("@") if base else (f"{self.base}:{self.tag}", "", self.digest)
+        return name, digest
 
 
 def read(file: Path = FILE) -> tuple[str, dict[str, ImageSet]]:

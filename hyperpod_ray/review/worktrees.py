@@ -24,6 +24,10 @@ from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.locks import Locks
 
 _SYNTH_SECONDS = 900
+_MOST = 100_000
+"""Characters of a failed synthesis that are read: of hundreds of messages none is cut in the middle of a path."""
+BASE_PATH = "(base) "
+"""Before a path of the base; one of the head has nothing before it."""
 SOURCES = (
     "app.py", "cdk.json", "charts.contents.yaml", "charts.lock.yaml", "charts", "constructs", "hyperpod_ray/charts",
     "hyperpod_ray/core", "hyperpod_ray/guard", "hyperpod_ray/image", "hyperpod_ray/locks", "hyperpod_ray/pricing",
@@ -80,7 +84,7 @@ def assemblies(
         ReviewError: There is no repository, no commit or no such revision; an app fails.
     """
     with tempfile.TemporaryDirectory(prefix="review-") as name:
-        scratch = Path(name)
+        scratch = Path(name).resolve()
         where = _Repository.of(project, folder or project / FOLDER_NAME)
         start, notes = _start(project, base, head)
         before = where.copy(start, scratch / "base-source")
@@ -218,17 +222,27 @@ def _make(
         needed = [side for side in sides if side is not None]
         # an older revision's app makes one assembly a process
         both = _SEAM in (after.project / "app.py").read_text(encoding="utf-8")
+        paths = _paths(assembled, before, after)
         for job in [needed] if both else [[side] for side in needed]:
-            _synthesize(after.project, job, one_process=both)
+            _synthesize(after.project, job, paths, one_process=both)
             assembled.synths += 1 if job else 0
         return
     base_side, second = _side(assembled.base, files_before), _side(assembled.head, files_after)
     with ThreadPoolExecutor(max_workers=2) as pool:
         sources = [(before.project, base_side), (after.project, second)]
-        jobs = [pool.submit(_synthesize, source, [side]) for source, side in sources if side is not None]
+        paths = _paths(assembled, before, after)
+        jobs = [pool.submit(_synthesize, source, [side], paths) for source, side in sources if side is not None]
     for running in jobs:
         running.result()
     assembled.synths = len(jobs)
+
+
+def _paths(made: Sides, before: _Repository, after: _Repository) -> dict[str, str]:
+    """What a reader of the repository calls the folders of a synthesis, longest first."""
+    prefix = "" if after.prefix == "." else f"{after.prefix}/"
+    sides = {made.base: BASE_PATH, made.head: ""}
+    paths = {f"{_environments(out)}/": f"{side}{prefix}" for out, side in sides.items()}
+    return paths | {f"{before.top}/": BASE_PATH, f"{after.top}/": ""}
 
 
 def _files(folder: Path, environment: str | None) -> dict[str, str]:
@@ -261,14 +275,19 @@ def _side(out: Path, files: Mapping[str, str]) -> Side | None:
         out.mkdir(parents=True)
         (out / "manifest.json").write_text('{"version": "0.0.0", "artifacts": {}}', encoding="utf-8")
         return None
-    folder = out.with_name(f"{out.name}-environments")
+    folder = _environments(out)
     folder.mkdir()
     for name, text in files.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     return {"out": str(out), "context": {"environments": str(folder)}}
 
 
-def _synthesize(source: Path, sides: Sequence[Side], *, one_process: bool = False) -> None:
+def _environments(out: Path) -> Path:
+    """Where the environment files of a side are written."""
+    return out.with_name(f"{out.name}-environments")
+
+
+def _synthesize(source: Path, sides: Sequence[Side], paths: Mapping[str, str], *, one_process: bool = False) -> None:
     """Run the app of `source` for each side; its own validation is off, as another check runs it."""
     if not sides:
         return
@@ -299,10 +318,13 @@ def _synthesize(source: Path, sides: Sequence[Side], *, one_process: bool = Fals
             fix="run it there and see where it waits",
         ) from None
     if done.returncode != 0:
+        text = done.stderr.strip()
+        for path, called in paths.items():
+            text = text.replace(path, called)
         raise ReviewError(
-            f"'python app.py' failed in {source}: exit code {done.returncode}:\n{done.stderr.strip()[-4000:]}\n",
-            expected="0",
-            fix="correct the environment files of that revision",
+            f"'python app.py' ended with exit code {done.returncode}:\n{text[-_MOST:].strip()}",
+            expected="exit code 0",
+            fix="run it in a checkout of that revision, and correct what it names",
         )
 
 

@@ -192,7 +192,7 @@ sys.argv = ["hyperpod-ray", "env", "check"]
 script()
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
 def test_a_missing_part_is_one_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,3 +242,28 @@ def test_markdown_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].startswith("| Group | What |")
     assert lines[1].startswith("| --- | --- | ---: |")
     assert len({line.count("|") for line in lines if line}) == 1
+
+
+@pytest.mark.parametrize("module", ["typer", "hyperpod_ray.core.loader"], ids=["at its start", "in a command"])
+def test_ctrl_c_says_a_word(module: str, tmp_path: Path) -> None:
+    """While the command is imported, and while it works."""
+    code = f"""
+import sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["hyperpod-ray", "env", "check"]
+from hyperpod_ray.cli.__main__ import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_a_usage_error_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "x", "\x1b]0;owned\x07", "\u202e"]) == 2
+    said = capsys.readouterr().err
+    assert "unexpected extra argument" in said
+    assert not {"\x1b", "\x07", "\u202e"} & set(said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aws_cdk import App, Stack
@@ -21,7 +22,7 @@ def leave(folder: Path) -> None:
         (folder / name).write_bytes(b"\x00")
 
 
-def templates(folder: Path, out: Path) -> tuple[dict[str, object], set[str]]:
+def templates(folder: Path, out: Path) -> tuple[dict[str, Any], set[str]]:
     """The template of a handler's and of a scripts' upload, and the names of the files that are uploaded."""
     app = App(outdir=str(out))
     stack = Stack(app, "Test")
@@ -29,7 +30,7 @@ def templates(folder: Path, out: Path) -> tuple[dict[str, object], set[str]]:
     LifecycleScripts(stack, "Scripts", bucket_name="sagemaker-test", folder=folder)
     app.synth()
     uploads = {path.name for path in out.glob("asset.*/**/*") if path.is_file()}
-    return Template.from_stack(stack).to_json(), uploads
+    return dict(Template.from_stack(stack).to_json()), uploads
 
 
 def test_what_tools_leave_changes_no_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,11 @@ def test_the_page_of_rules_is_fresh() -> None:
     assert text.count("\n| `") == len(RULES)
 
 
+def test_the_page_of_limits_is_fresh() -> None:
+    limits = loaded("limits_page")
+    assert limits.PAGE.read_text("utf-8") == limits.page(), "run .venv/bin/python docs/limits_page.py"
+
+
 def test_the_page_is_fresh(page: ModuleType) -> None:
     assert page.PAGE.read_text("utf-8") == page.page(), "run .venv/bin/python docs/access_page.py"
 

@@ -384,5 +384,7 @@ def test_a_base_by_digest_needs_no_recorded_digest() -> None:
         [] if choose().digest else [f"{choose().base}:{choose().tag}"]
     )
     assert not [name for name in needs.without_digest(planned({"base": COPY})) if "ray:" in name]
-    arguments = dataclasses.replace(choose(), digest="", efa_sha256="1e" * 32).build_args(base=COPY)
+    chosen = dataclasses.replace(choose(), digest="", efa_sha256="1e" * 32)
+    chosen.require_complete(base=COPY)
+    arguments = chosen.build_args(base=COPY)
     assert (arguments["BASE_IMAGE"], arguments["BASE_DIGEST"]) == tuple(COPY.split("@"))

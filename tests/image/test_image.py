@@ -90,7 +90,7 @@ def test_the_lock_resolves(name: str, tmp_path: Path) -> None:
 def test_an_unknown_digest_is_refused_with_the_way_to_find_it() -> None:
     image = dataclasses.replace(choose(), digest="")
     with pytest.raises(ImageError, match=r"digest: ''. Expected sha256: and 64 hex digits.*hyperpod-ray image pin"):
-        image.build_args()
+        image.require_complete()
 
 
 def test_the_command_exits_2_while_the_digest_is_unknown_and_prints_arguments_else() -> None:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hyperpod_ray.image.versions import ImageSet, choose
-from hyperpod_ray.stacks import image
 from tests.review.scenario import PROJECT, Assemble, Side, patched, settings_text
 from tests.support.assemblies import synthesized
-
-SHA256 = "1e" * 32
 
 
 @pytest.fixture(scope="session")
@@ -28,27 +23,20 @@ def assemble(tmp_path_factory: pytest.TempPathFactory) -> Assemble:
         text = settings_text(environment, side)
         key = _digest([environment, text, side.files])
         if key not in made:
-            with pytest.MonkeyPatch.context() as pinned:
-                pinned.setattr(image, "choose", _pinned)
-                made[key] = synthesized(
-                    environment,
-                    text,
-                    path=Path(f"environments/{environment}.yaml"),
-                    validation=False,  # other tests validate the templates; here it would double the time
-                    project=lambda: _project(side, scratch / f"{key}-project"),
-                    changes=[side.files, SHA256],
-                )
+            made[key] = synthesized(
+                environment,
+                text,
+                path=Path(f"environments/{environment}.yaml"),
+                validation=False,  # other tests validate the templates; here it would double the time
+                project=lambda: _project(side, scratch / f"{key}-project"),
+                changes=side.files,
+            )
         whole = _digest([key, side.resources, side.objects, side.stacks])
         if whole not in made:
             made[whole] = patched(made[key], environment, side, scratch / f"{key}-{whole}")
         return made[whole]
 
     return synthesize
-
-
-def _pinned(name: str | None = None, *, project: Path | None = None) -> ImageSet:
-    """As after `make pin`: without the EFA installer's sha256 a build has no arguments that could differ."""
-    return replace(choose(name, project=project), efa_sha256=SHA256)
 
 
 def _digest(data: object) -> str:

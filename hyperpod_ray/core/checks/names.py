@@ -19,8 +19,9 @@ _SYNTAX = "at most 63 letters, digits, - _ . with a letter or digit at both ends
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _TAG = re.compile(r"[\w .:/=+\-@\u00a0\u2000-\u200a\u202f\u205f\u3000]*")
-RESERVED_PREFIXES = ("kubernetes.io", "k8s.io", "sagemaker.amazonaws.com")
-"""Label prefixes (and everything below them) that belong to Kubernetes and HyperPod."""
+RESERVED_PREFIXES = ("kubernetes.io", "k8s.io", "sagemaker.amazonaws.com", "karpenter.sh")
+"""Label prefixes (and everything below them) that belong to Kubernetes, HyperPod and Karpenter, whose NodePool refuses
+its own."""
 RAY_CLUSTER_NAME_LENGTH = 53
 """`MaxRayClusterNameLength` of KubeRay: the longest service suffix must fit 63 characters."""
 RESERVED_VARIABLES = {

@@ -361,7 +361,7 @@ def _images(changes: Changes, findings: Findings) -> None:
                     code="image-built",
                     what=f"image {change.title}",
                     change="content of its folder"
-                    if change.kind is Kind.ASSET_ONLY
+                    if change.kind is Kind.ASSET_ONLY and not change.differs("buildCommand")
                     else "how it is built: base, package index, wheels or arguments",
                     consequence="Rebuilt during the deploy and pushed beside the old one; running pods keep theirs.",
                     where=change.title,

@@ -6,10 +6,9 @@ import re
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.errors import ProjectError
+from hyperpod_ray.review.worktrees import BASE_PATH
 
-_SCRATCH = re.compile(r"(?:/[^\s:'\"]*/)?review-[^/\s]+/(?P<side>base|head)(?:-environments|-source/environments)/")
-_SOURCE = re.compile(r"(?:/[^\s:'\"]*/)?review-[^/\s]+/(?P<side>base|head)-source(?P<slash>/?)")
-_LOCATED = re.compile(r"^(?:\(base\) )?environments/[^\s:]+\.yaml(?::\d+)?: ")
+_LOCATED = re.compile(rf"^(?:{re.escape(BASE_PATH)})?(?P<file>[^\s:][^:]*\.yaml)(?::\d+)?: ")
 _NOISE = re.compile(
     r"feature flags? (?:is|are) not configured|^Supply a stack id|^Some context values|cdk flags|"
     r"^\[Warning at |^jsii|^@jsii|^!!|NOTICES|^\s*$|node:internal|deprecated",
@@ -21,27 +20,30 @@ LIMIT = 60_000
 
 
 def messages(error: ProjectError) -> list[str]:
-    """What is wrong, a message a line: those that name a file of environments, where there are any."""
-    text = _SCRATCH.sub(lambda match: f"{_of(match)}environments/", str(error))
-    text = _SOURCE.sub(lambda match: "the base" if match["side"] == "base" else "the head", text)
-    lines = [line.rstrip() for line in text.splitlines() if not _NOISE.search(line)]
-    return [line for line in lines if _LOCATED.match(line) and ": warning: " not in line] or lines
+    """What is wrong, a message a line: those that name a file of the repository, where there are any."""
+    located = [line for line in _lines(error.what) if _LOCATED.match(line) and ": warning: " not in line]
+    return located or _lines(str(error))
 
 
-def _of(match: re.Match[str]) -> str:
-    return "(base) " if match["side"] == "base" else ""
+def _lines(text: str) -> list[str]:
+    """Lines without a synthesis' noise, as text that moves no cursor."""
+    said = [line.rstrip() for line in text.splitlines() if not _NOISE.search(line)]
+    return ["".join(mark if mark.isprintable() else "\ufffd" for mark in line) for line in said]
+
+
+def summary(error: ProjectError) -> str:
+    """Which files cannot be used, in a few words."""
+    files = {line[: match.end("file")] for line in messages(error) if (match := _LOCATED.match(line))}
+    return f"{', '.join(sorted(files))} cannot be used" if files else "the review ended without a result"
 
 
 def markdown(error: ProjectError, *, base: str, head: str) -> str:
     """The comment of a review that failed."""
-    listed = messages(error)
-    files = sorted({line.partition(":")[0] for line in listed if _LOCATED.match(line)})
-    summary = f"{', '.join(files)} cannot be used" if files else "the review ended without a result"
-    body = "\n".join(line.replace("```", "` ` `") for line in listed)[:LIMIT]
+    body = "\n".join(line.replace("```", "` ` `") for line in messages(error))[:LIMIT]
     return "\n".join(
         [
             MARKER,
-            f"## ❌ Review: {summary}",
+            f"## ❌ Review: {summary(error)}",
             "",
             f"`{base}` → `{head}`. Nothing was compared.",
             "",

@@ -1,0 +1,49 @@
+"""A part of `make fuzz` in every run: other cases than its own, and the same ones each time."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests import fuzz
+
+CASES = 150
+
+
+def test_no_hostile_case_gets_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(29)
+    files = fuzz.Files(chance)
+    every = fuzz.cases(files, chance, CASES, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for kind, given, text in every:
+        (tmp_path / "x.yaml").write_bytes(text if text is not None else b"account: 1\n")
+        end, said = fuzz.ended(given)
+        assert fuzz.wrong(end, said, given) == "", (kind, given)
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (KeyError("x"), ""),
+        (1, "error: internal error: KeyError"),
+        (2, "Traceback (most recent call last)"),
+        (2, "x\x1b[2J"),
+        (2, "x\u202e"),
+        (2, f"https://{fuzz.CREDENTIAL}@example.com"),
+        (77, ""),
+    ],
+)
+def test_what_is_wrong_is_called_so(end: object, said: str) -> None:
+    assert fuzz.wrong(end, said, ["env", "check"])
+    assert not fuzz.wrong(2, "x.yaml:1: a mistake\n\tis said", ["env", "check"])
+
+
+def test_the_same_seed_makes_the_same_cases(tmp_path: Path) -> None:
+    def every(seed: int) -> list[fuzz.Case]:
+        chance = random.Random(seed)
+        return list(fuzz.cases(fuzz.Files(chance), chance, CASES, tmp_path))
+
+    assert every(1) == every(1) != every(2)
+    assert len({kind for kind, _, _ in every(1)}) == len(fuzz.Files(random.Random(1)).kinds) + 1
