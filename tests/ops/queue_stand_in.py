@@ -1,6 +1,6 @@
 """Kueue's place in a test: the quotas of the sandbox's ClusterQueues, and RayJobs that are admitted or wait.
 
-`hyperpod_ray_sandbox.rehearsal.admission` decides; it is a stand-in and not Kueue. What a job's wait looks like is
+`hyperpod_ray_sandbox.kubernetes.kueue.cohorts` decides; it is a stand-in and not Kueue. What a job's wait looks like is
 Kueue's own: a suspended RayJob, and a Workload whose condition `QuotaReserved` has the words of its scheduler.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hyperpod_ray.core import names
-from hyperpod_ray_sandbox.rehearsal.admission import Cohorts, Queue, Workload, decide
+from hyperpod_ray_sandbox.kubernetes.kueue.cohorts import Cohorts, Queue, Workload, decide
 from tests.ops.world import World
 
 Json = dict[str, Any]

@@ -1,8 +1,8 @@
 """An admission stand-in: who is admitted to which quota, and who is preempted for it. It is not Kueue.
 
-It keeps Kueue's rules for queues of one cohort with one flavor for each resource: what fits, who is a candidate, in
-which order, and that no more are preempted than needed (pkg/scheduler/preemption of v0.19.2, whose own cases judge it
-in tests/rehearsal/test_admission.py). Not kept: fair sharing by weight, several flavors, topology, checks, backoff.
+It keeps Kueue's rules for queues of one cohort: what fits, whose turn it is under either queueing strategy, who is a
+candidate, in which order, and that no more are preempted than needed (pkg/scheduler of v0.19.2, whose own cases judge
+it in tests/sandbox/kubernetes/test_cohorts.py). Not kept: fair sharing by weight, topology, checks, backoff.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Queue:
         within: Whether a job takes the place of one of the queue with a lower priority.
         reclaim: From whom a job takes its queue's quota back.
         cohort: Queues that lend to each other; empty for none.
+        strict: Whether a job that does not fit stops those behind it (`StrictFIFO`). Default: it does not
+            (`BestEffortFIFO`, Kueue's default).
     """
 
     name: str
@@ -35,6 +37,7 @@ class Queue:
     within: Literal["LowerPriority", "Never"] = "LowerPriority"
     reclaim: Literal["Any", "LowerPriority", "Never"] = "Any"
     cohort: str = "cohort"
+    strict: bool = False
 
     def lends(self, resource: str) -> float:
         """What others may have of its quota."""
@@ -43,7 +46,10 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A job as its queue sees it; `admitted` counts up with each admission, None while it waits."""
+    """A job as its queue sees it; `admitted` counts up with each admission, None while it waits.
+
+    One that is `evicted` has its quota until its pods are gone.
+    """
 
     name: str
     queue: str
@@ -51,6 +57,7 @@ class Workload:
     priority: int = 0
     created: float = 0.0
     admitted: float | None = None
+    evicted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,19 +98,27 @@ class Cohorts:
         ]
 
     def _room(self, mine: Queue, resource: str, asked: float, *, borrowing: bool) -> bool:
-        quota, wanted = mine.quota.get(resource, 0.0), self.used(mine.name, resource) + asked
-        limit = quota + mine.borrowing.get(resource, float("inf")) if borrowing and mine.cohort else quota
-        if wanted > limit:
-            return False
+        return asked <= self.available(mine.name, resource, borrowing=borrowing)
+
+    def available(self, queue: str, resource: str, *, borrowing: bool = True) -> float:
+        """What a job of the queue could have now."""
+        return self._limit(self.queues[queue], resource, borrowing=borrowing, used=True) - self.used(queue, resource)
+
+    def potential(self, queue: str, resource: str) -> float:
+        """What a job of the queue could have if nobody had anything: a job that asks for more is never admitted."""
+        return self._limit(self.queues[queue], resource, borrowing=True, used=False)
+
+    def _limit(self, mine: Queue, resource: str, *, borrowing: bool, used: bool) -> float:
+        quota = mine.quota.get(resource, 0.0)
         if not mine.cohort:
-            return True
+            return quota
         pool = quota
         for other in self.queues.values():
             if other.cohort == mine.cohort and other.name != mine.name:
                 lent = other.lends(resource)
                 kept = other.quota.get(resource, 0.0) - lent
-                pool += lent - max(0.0, self.used(other.name, resource) - kept)
-        return wanted <= pool
+                pool += lent - (max(0.0, self.used(other.name, resource) - kept) if used else 0.0)
+        return min(pool, quota + mine.borrowing.get(resource, float("inf")) if borrowing else quota)
 
     def victims(self, workload: Workload) -> list[Workload]:
         """The fewest jobs to preempt, so that this one fits; none where that does not help."""
@@ -131,8 +146,11 @@ class Cohorts:
                 continue
             if any(self.borrows(one.queue, key) for key in short) and (mine.reclaim == "Any" or lower):
                 found.append(one)
-        # other queues first, then the lowest priority, then the newest
-        return sorted(found, key=lambda one: (one.queue == mine.name, one.priority, -(one.admitted or 0.0), one.name))
+        # those that go already, other queues before the own, then the lowest priority, then the newest
+        return sorted(
+            found,
+            key=lambda one: (not one.evicted, one.queue == mine.name, one.priority, -(one.admitted or 0.0), one.name),
+        )
 
     def _fewest(self, workload: Workload, candidates: Sequence[Workload], *, borrowing: bool) -> list[Workload]:
         after = Cohorts(self.queues.values(), self.admitted.values())
@@ -157,19 +175,32 @@ class Cohorts:
 
 
 def decide(queues: Sequence[Queue], workloads: Sequence[Workload]) -> Decision:
-    """The next thing that happens: the first of each queue is looked at, those that need not borrow before others."""
+    """The next thing that happens: the first of each queue is looked at, those that need not borrow before others.
+
+    In a queue that is not strict, one that neither fits nor preempts lets the next one have its turn.
+    """
     state = Cohorts(queues, workloads)
-    heads: dict[str, Workload] = {}
-    for one in sorted(workloads, key=lambda one: (-one.priority, one.created, one.name)):
-        if one.admitted is None:
-            heads.setdefault(one.queue, one)
-    for one in sorted(
-        heads.values(), key=lambda one: (not state.fits(one, borrowing=False), -one.priority, one.created, one.name)
-    ):
-        if state.fits(one):
-            return Decision(admit=one.name)
-        if victims := state.victims(one):
-            return Decision(preempt=tuple(sorted(victim.name for victim in victims)), preemptor=one.name)
+    waiting = sorted(
+        (workload for workload in workloads if workload.admitted is None),
+        key=lambda workload: (-workload.priority, workload.created, workload.name),
+    )
+    while waiting:
+        heads: dict[str, Workload] = {}
+        for workload in waiting:
+            heads.setdefault(workload.queue, workload)
+        for head in sorted(
+            heads.values(),
+            key=lambda head: (not state.fits(head, borrowing=False), -head.priority, head.created, head.name),
+        ):
+            if state.fits(head):
+                return Decision(admit=head.name)
+            if victims := state.victims(head):
+                return Decision(preempt=tuple(sorted(victim.name for victim in victims)), preemptor=head.name)
+        waiting = [
+            workload
+            for workload in waiting
+            if workload.queue in heads and workload != heads[workload.queue] and not state.queues[workload.queue].strict
+        ]
     return Decision()
 
 
