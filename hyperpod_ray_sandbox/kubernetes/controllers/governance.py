@@ -9,9 +9,11 @@ https://github.com/aws/sagemaker-hyperpod-cli (examples/end_to_end_walkthrough/0
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import Any
 
 from hyperpod_ray_rules import data, names
+from hyperpod_ray_sandbox.kubernetes.admission.amounts import written
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.aws import Aws
 from hyperpod_ray_sandbox.kubernetes.controllers.kueue import defined
@@ -79,32 +81,33 @@ class Governance:
             except ApiError as error:
                 if error.code not in (403, 409):  # a namespace that goes takes nothing new
                     raise
-        elif any(there.get(key) != value for key, value in body.items()):
+        elif not _within(body, there):
             self._api.modify(there, lambda current: current.update(body))
+
+
+def _within(expected: Any, actual: Any) -> bool:
+    """Whether an object has what is expected, beside the defaults that the API server filled in."""
+    if isinstance(expected, dict):
+        return isinstance(actual, dict) and all(_within(value, actual.get(key)) for key, value in expected.items())
+    if isinstance(expected, list):
+        return isinstance(actual, list) and len(actual) == len(expected) and all(map(_within, expected, actual))
+    return bool(expected == actual)
 
 
 def objects(quotas: Iterable[Json], policies: Iterable[Json]) -> Iterator[tuple[str, str, str, Json]]:
     """Kind, namespace, name and spec (or value) of what the service keeps."""
     for policy in policies:
         for priority in policy["SchedulerConfig"].get("PriorityClasses", []):
-            yield (
-                "WorkloadPriorityClass",
-                "",
-                f"{priority['Name']}{names.PRIORITY_SUFFIX}",
-                {"value": priority["Weight"]},
-            )
+            name = f"{priority['Name']}{names.PRIORITY_SUFFIX}"
+            yield "WorkloadPriorityClass", "", name, {"value": priority["Weight"]}
     types: set[str] = set()
     for quota in quotas:
         team = quota["ComputeQuotaTarget"]["TeamName"]
         space = f"{names.TEAM_NAMESPACE_PREFIX}{team}"
+        queue = f"{space}-clusterqueue"
         yield "Namespace", "", space, {}
-        yield "ClusterQueue", "", f"{space}-clusterqueue", {"spec": _cluster_queue(quota)}
-        yield (
-            "LocalQueue",
-            space,
-            f"{space}{names.TEAM_QUEUE_SUFFIX}",
-            {"spec": {"clusterQueue": f"{space}-clusterqueue"}},
-        )
+        yield "ClusterQueue", "", queue, {"spec": _cluster_queue(quota)}
+        yield "LocalQueue", space, f"{space}{names.TEAM_QUEUE_SUFFIX}", {"spec": {"clusterQueue": queue}}
         types |= {entry["InstanceType"] for entry in quota["ComputeQuotaConfig"].get("ComputeQuotaResources", [])}
     for instance_type in sorted(types):
         yield "ResourceFlavor", "", instance_type, {"spec": {"nodeLabels": {names.INSTANCE_TYPE_LABEL: instance_type}}}
@@ -129,12 +132,12 @@ def _cluster_queue(quota: Json) -> Json:
     for entry in entries:
         resources = []
         for name, amount in {**dict.fromkeys(partitions, 0.0), **amounts(entry)}.items():
-            limit: Json = {"name": name, "nominalQuota": f"{amount:g}"}
+            limit: Json = {"name": name, "nominalQuota": written(name, Fraction(amount))}
             if sharing["Strategy"] == "LendAndBorrow":
                 borrows = amount * sharing.get("BorrowLimit", 50) / 100
                 if entry["InstanceType"] in absolute:
                     borrows = absolute[entry["InstanceType"]].get(name, 0.0)
-                limit["borrowingLimit"] = f"{borrows:g}"
+                limit["borrowingLimit"] = written(name, Fraction(borrows))
             if sharing["Strategy"] == "DontLend":
                 limit |= {"lendingLimit": "0", "borrowingLimit": "0"}
             if sharing["Strategy"] == "Lend":

@@ -103,10 +103,8 @@ class Kueue:
                 metadata = job["metadata"]
                 owners = metadata.get("ownerReferences") or []
                 counted = any(reference["kind"] in JOBS and reference.get("controller") for reference in owners)
-                queued = (metadata.get("labels") or {}).get(names.QUEUE_LABEL) and not job["spec"].get(
-                    "clusterSelector"
-                )
-                if queued and not counted:
+                queue = (metadata.get("labels") or {}).get(names.QUEUE_LABEL)
+                if queue and not counted and not job["spec"].get("clusterSelector"):
                     yield job
 
     def _entry(self, job: Json) -> Entry | None:
@@ -401,10 +399,10 @@ class Kueue:
 
     def _report(self, queues: Mapping[str, Json]) -> None:
         """Usage and counts in the status of each ClusterQueue and LocalQueue."""
-        locals_ = self._api.all(API_VERSION, "LocalQueue")
+        local_queues = self._api.all(API_VERSION, "LocalQueue")
         of_queue = {
             (local["metadata"]["namespace"], local["metadata"]["name"]): local["spec"]["clusterQueue"]
-            for local in locals_
+            for local in local_queues
         }
         pending = [workload for workload in self._api.all(API_VERSION, "Workload") if not has(workload, "Finished")]
         for name, queue in queues.items():
@@ -415,7 +413,7 @@ class Kueue:
                 said = f"Can't admit new workloads: references missing ResourceFlavor(s): {','.join(missing)}."
                 state = ("Active", "False", "FlavorNotFound", said)
             self._conditions(queue, state, **counts(mine), **usages(queue, mine, borrowed=True))
-        for local in locals_:
+        for local in local_queues:
             target = queues.get(local["spec"]["clusterQueue"])
             if target is None:
                 said = "Can't submit new workloads to clusterQueue"
