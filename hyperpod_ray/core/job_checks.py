@@ -282,12 +282,12 @@ def _quota(plan: Plan, team: Team, pods: dict[str, tuple[int, int]]) -> Iterator
         each = max(1, min(has // wants for wants, has in amounts if wants))
         wanted[group.type] = wanted.get(group.type, 0.0) + pods[worker.name][1] / each
     has = {entry.type: teams.share(plan, entry).instances for entry in team.quota}
+    more = {entry.type: teams.borrowable(plan, team, entry) for entry in team.quota}
     for kind, instances in wanted.items():
         sure = has.get(kind, 0.0)
-        borrows = team.sharing == "lend-and-borrow"
-        most = sure * (1 + team.borrow_limit_percent / 100) if borrows else sure
+        most = sure + more.get(kind, 0.0)
         if instances > most + teams.SLACK:
-            beside = f" and may borrow {teams.amount(most - sure)}" if borrows else ""
+            beside = f" and may borrow {teams.amount(most - sure)}" if team.sharing == "lend-and-borrow" else ""
             yield error(
                 "workers",
                 what=f"the job takes {teams.amount(instances)} instances of {kind}, and team '{team.name}' has "

@@ -24,10 +24,6 @@ Json = dict[str, Any]
 API_VERSION = f"{digests.GROUP}/v1beta2"
 MADE_BY = {"hyperpod-ray.sandbox/created-by": "task-governance"}
 COHORT = "hyperpod-cohort"
-MIG = "nvidia.com/mig-"
-"""How NVIDIA's device plugin calls partitions of one profile: `nvidia.com/mig-1g.5gb`."""
-NEURON_DEVICE = "aws.amazon.com/neurondevice"
-"""What the service's queues call a Neuron device."""
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
@@ -127,7 +123,7 @@ def _cluster_queue(quota: Json) -> Json:
     absolute = {entry["InstanceType"]: amounts(entry) for entry in sharing.get("AbsoluteBorrowLimits") or []}
     entries = config.get("ComputeQuotaResources", [])
     # every flavor of a queue has the same resources, a partition of another type too
-    partitions = [name for entry in entries for name in amounts(entry) if name.startswith(MIG)]
+    partitions = [name for entry in entries for name in amounts(entry) if name.startswith(names.MIG_PREFIX)]
     flavors = []
     for entry in entries:
         resources = []
@@ -170,12 +166,12 @@ def amounts(entry: Json) -> dict[str, float]:
     if part is None:
         part = max([0.0, *(value / per[key] for key, value in given.items() if value and per[key])])
     filled = {key: float(given[key] or 0) or part * per[key] for key in per}
-    device = {"nvidia": names.GPU_RESOURCE, "neuron": NEURON_DEVICE}.get(str(figures.get("accelerator")))
-    counted = {names.GPU_RESOURCE: 0.0, NEURON_DEVICE: 0.0} | ({device: filled["accelerators"]} if device else {})
+    device = {"nvidia": names.GPU_RESOURCE, "neuron": names.NEURON_DEVICE}.get(str(figures.get("accelerator")))
+    counted = {names.GPU_RESOURCE: 0.0, names.NEURON_DEVICE: 0.0} | ({device: filled["accelerators"]} if device else {})
     whole = entry.get("Count")
     partition = entry.get("AcceleratorPartition")
     if partition:
-        counted[f"{MIG}{partition['Type'].removeprefix('mig-')}"] = float(partition["Count"])
+        counted[f"{names.MIG_PREFIX}{partition['Type'].removeprefix('mig-')}"] = float(partition["Count"])
     share = float(whole) if whole is not None else max((filled[key] / per[key] for key in per if per[key]), default=0.0)
     efa = float(int(share * float(figures.get("efa", 0))))
     return {"cpu": filled["cpu"], "memory": filled["memory"] * 1024**3, **counted, names.EFA_RESOURCE: efa}
