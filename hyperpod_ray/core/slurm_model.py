@@ -61,6 +61,9 @@ class AccountingDatabase(Settings):
     """Port. Default: the service's, 3306 of MySQL."""
     name: Annotated[str, shapes.DATABASE.field()] | None = None
     """Name of the database. Default: the service's."""
+    separate_role: bool = True
+    """Whether groups of login and compute nodes have a role of their own, which cannot read the secret. The role of an
+    existing group cannot change: where the groups were made with one role, set it to false until each has a new name."""
 
 
 class SlurmCluster(ClusterSettings):

@@ -87,7 +87,7 @@ class Day:
     def begin(self, line: str) -> subprocess.Popen[str]:
         """The same in a terminal of its own: the other commands do not wait for it."""
         start = (
-            f"import sys; from core import names; names.MOUNT_PATH = {str(self.folder)!r}; "
+            f"import sys; from hyperpod_ray.core import names; names.MOUNT_PATH = {str(self.folder)!r}; "
             "from hyperpod_ray.cli.main import main; sys.exit(main(sys.argv[1:]))"
         )
         command = [sys.executable, "-c", start, *self.words(line)[1:]]

@@ -353,13 +353,16 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
     table = facts()["instance_group"]
     changed = f"{key} {_value(before.get(key))} → {_value(now.get(key))}"
     if key in table["immutable"]:
+        keep = ""
+        if key == "ExecutionRole" and "SlurmConfig" in now:
+            keep = " Until then, set accounting_database.separate_role: false, which leaves the group its role."
         return Row(
             effect=Effect.REJECTED,
             code="group-immutable",
             change=changed,
             consequence=f"{key} of an existing group cannot change: the service refuses, up to hours into the "
             "deployment, and the stack "
-            "rolls back. Make a new group and remove the old one when it is drained.",
+            f"rolls back. Make a new group and remove the old one when it is drained.{keep}",
             source=source("override-vpc"),
             **common,
         )
