@@ -62,8 +62,9 @@ class AccountingDatabase(Settings):
     name: Annotated[str, shapes.DATABASE.field()] | None = None
     """Name of the database. Default: the service's."""
     separate_role: bool = True
-    """Whether groups of login and compute nodes have a role of their own, which cannot read the secret. The role of an
-    existing group cannot change: where the groups were made with one role, set it to false until each has a new name."""
+    """Whether groups of login and compute nodes have a role of their own, which cannot read the secret. AWS
+    does not document whether the role of an existing group can change. Where the groups were made with one role, false
+    leaves it as it is until each group has a new name."""
 
 
 class SlurmCluster(ClusterSettings):

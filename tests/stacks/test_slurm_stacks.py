@@ -286,7 +286,7 @@ def one_role(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
 def test_groups_of_one_role_are_left_as_they_are_until_they_get_another_name(
     one_role: Assembly, options: Assembly
 ) -> None:
-    """What the service refuses of an update is judged by the rule that the embedded AWS judges by."""
+    """The embedded AWS takes the careful reading, that a group keeps its role, and refuses by this rule."""
 
     def groups(made: Assembly) -> dict[str, Any]:
         found = json.loads(json.dumps(made.one("AWS::SageMaker::Cluster")["InstanceGroups"]))

@@ -353,16 +353,13 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
     table = facts()["instance_group"]
     changed = f"{key} {_value(before.get(key))} → {_value(now.get(key))}"
     if key in table["immutable"]:
-        keep = ""
-        if key == "ExecutionRole" and "SlurmConfig" in now:
-            keep = " Until then, set accounting_database.separate_role: false, which leaves the group its role."
         return Row(
             effect=Effect.REJECTED,
             code="group-immutable",
             change=changed,
             consequence=f"{key} of an existing group cannot change: the service refuses, up to hours into the "
             "deployment, and the stack "
-            f"rolls back. Make a new group and remove the old one when it is drained.{keep}",
+            "rolls back. Make a new group and remove the old one when it is drained.",
             source=source("override-vpc"),
             **common,
         )
@@ -415,13 +412,19 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             consequence="In place; nodes are not touched.",
             **common,
         )
+    keep = ""
+    if key == "ExecutionRole" and "SlurmConfig" in now:
+        keep = (
+            " To change no role now, set accounting_database.separate_role: false. To change it for certain, give the "
+            "group another name: new nodes come with the new role, and the old ones go."
+        )
     return Row(
         effect=Effect.INTERRUPTS,
         code="group-undocumented",
         change=changed,
         consequence="The schema lets it change in place; whether the service accepts it, and what becomes of the "
         "nodes there are, is "
-        "documented nowhere we know. Expect an interruption and try it on a group of one node first.",
+        f"documented nowhere we know. Expect an interruption and try it on a group of one node first.{keep}",
         source=source("update-cluster"),
         **common,
     )
