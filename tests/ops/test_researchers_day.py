@@ -135,6 +135,12 @@ def team(world: World) -> Iterator[None]:
     world.until(lambda: eks.describe_addon(**addon)["addon"]["status"] == "ACTIVE", "the add-on")
     arn = sagemaker.describe_cluster(ClusterName=world.plan.settings.hyperpod.cluster_name)["ClusterArn"]
     (wanted,) = world.plan.settings.teams
+    governance = world.plan.settings.task_governance
+    assert governance is not None
+    classes = [{"Name": entry.name, "Weight": entry.weight} for entry in governance.priority_classes]
+    policy = sagemaker.create_cluster_scheduler_config(
+        Name="policy", ClusterArn=arn, SchedulerConfig={"PriorityClasses": classes, "FairShare": "Enabled"}
+    )
     quota = sagemaker.create_compute_quota(
         Name="vision",
         ClusterArn=arn,
@@ -156,6 +162,7 @@ def team(world: World) -> Iterator[None]:
             world.request("DELETE", f"{jobs_path(SPACE)}/{job['metadata']['name']}")
         world.until(lambda: not world.get(jobs_path(SPACE))["items"], "no job is left")
         sagemaker.delete_compute_quota(ComputeQuotaId=quota["ComputeQuotaId"])
+        sagemaker.delete_cluster_scheduler_config(ClusterSchedulerConfigId=policy["ClusterSchedulerConfigId"])
         eks.delete_addon(**addon)
         world.until(lambda: not world.get(queues)["items"], "no queue is left")
         for item in manifest.objects:
