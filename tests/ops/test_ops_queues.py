@@ -86,6 +86,10 @@ PLACED = (
     'couldn\'t assign flavors to pod set gpu: Flavor "ml.g5.8xlarge" does not support TopologyAwareScheduling, flavor '
     "ml.m5.2xlarge doesn't match node affinity"
 )
+WHOLE = "couldn't assign flavors to pod set gpu: " + ", ".join(
+    f"insufficient unused quota for {resource} in flavor ml.g5.8xlarge, {more} more needed"
+    for resource, more in {"cpu": "60", "memory": "240Gi", "nvidia.com/gpu": "2", "vpc.amazonaws.com/efa": "2"}.items()
+)
 PENDING = ("QuotaReserved", "False", "WaitingForQuota", SHORT)
 CASES: dict[str, tuple[list[Json], str]] = {
     "no workload yet": ([], "queue 'q' has not admitted it"),
@@ -138,6 +142,11 @@ CASES: dict[str, tuple[list[Json], str]] = {
     "another reason": (
         [workload(("QuotaReserved", "False", "Misconfigured", "ClusterQueue  c is\ninactive"))],
         f"{FIRST}: ClusterQueue c is inactive",
+    ),
+    "all of a node's resources, and a head's": (
+        [workload(("QuotaReserved", "False", "WaitingForQuota", f"{HEAD}; {WHOLE}"))],
+        f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge (with cpu, memory, vpc.amazonaws.com/efa) and 2 "
+        "more cpu of ml.m5.2xlarge than is unused",
     ),
     "a preemption for it": (
         [workload(("QuotaReserved", "False", "WaitingForQuota", f"{SHORT}. Pending the preemption of 2 workload(s)"))],

@@ -237,7 +237,7 @@ def test_the_researchers_day_runs_as_printed(day: Day) -> None:  # noqa: PLR0915
             listed = day.said[seen[0]][-1]
             (words,) = blocks("text")[:1]
             said = re.sub(r"since [-0-9: ]+ UTC", "since", re.sub(r"\s+", " ", listed))
-            assert re.sub(r"since [-0-9: ]+ UTC", "since", words.strip()) in said, "the page shows what is printed"
+            assert re.sub(r"since [-0-9: ]+ UTC", "since", words.strip()) in said, f"the page shows {listed}"
             assert re.search(r"\d+ of 30", listed), "its progress"
 
             end(day.world, "theirs")

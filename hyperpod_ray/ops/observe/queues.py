@@ -195,7 +195,7 @@ def _in_queue(target: Target, item: Json, queue: str) -> Waiting:
 def _needs(message: str) -> str:
     """Kueue's message as one sentence: what is short, of which type, by how much."""
     never: list[str] = []
-    short: list[str] = []
+    short: dict[str, dict[str, str]] = {}
     for said in POD_SET.split(message):
         uncovered = [match["resource"] for match in UNCOVERED.finditer(said)]
         never += [f"its queue has no quota of {resource}" for resource in uncovered]
@@ -209,17 +209,33 @@ def _needs(message: str) -> str:
                 f"quota with borrowing is {match['most']}"
                 for match in large
             ]
-        short += [
-            f"{match['more'].strip()} more {match['resource']} of {match['flavor'].strip()}"
-            for match in CAPACITY.finditer(said)
-        ]
+        for match in CAPACITY.finditer(said):
+            short.setdefault(match["flavor"].strip(), {}).setdefault(match["resource"], match["more"].strip())
     if never:
         return f"{NEVER_ADMITTED} {' and '.join(dict.fromkeys(never))}"
     if short:
-        needs = f"it needs {' and '.join(dict.fromkeys(short))} than is unused"
+        parts = [_amounts(flavor, amounts) for flavor, amounts in sorted(short.items(), key=_accelerators_first)]
+        needs = f"it needs {' and '.join(parts)} than is unused"
         preempting = PREEMPTING.search(message)
         return f"{needs}; jobs that have it are preempted: {preempting['jobs']}" if preempting else needs
     return re.sub(r"\s+", " ", message).strip()[:300]
+
+
+def _accelerators_first(entry: tuple[str, dict[str, str]]) -> bool:
+    return not any(map(_accelerator, entry[1]))
+
+
+def _accelerator(resource: str) -> bool:
+    devices = (names.GPU_RESOURCE, names.NEURON_RESOURCE, names.NEURON_DEVICE)
+    return resource in devices or resource.startswith(names.MIG_PREFIX)
+
+
+def _amounts(flavor: str, amounts: dict[str, str]) -> str:
+    """What is short of one type: accelerators with their number, and what comes with them by name."""
+    counted = [resource for resource in amounts if _accelerator(resource)] or list(amounts)
+    rest = [resource for resource in amounts if resource not in counted]
+    beside = f" (with {', '.join(rest)})" if rest else ""
+    return f"{' and '.join(f'{amounts[resource]} more {resource}' for resource in counted)} of {flavor}{beside}"
 
 
 def _sum(before: str, asks: str) -> str:
