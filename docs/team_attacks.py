@@ -159,6 +159,12 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
         "ops/test_hostile_runs.py::test_damaged_checksums_are_no_checksums",
     ),
     (
+        "the network",
+        "dashboard, Jobs API, metrics and Ray of the other team",
+        "network policies",
+        "k8s/test_k8s_team_network.py::test_no_pod_of_one_team_reaches_ray_of_the_other",
+    ),
+    (
         "a role",
         "every action of another team's role",
         "IAM",
