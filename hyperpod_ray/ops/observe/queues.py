@@ -74,7 +74,7 @@ def _flavors(queue: Json) -> dict[str, Json]:
     of the quota, also where nothing is used; task governance names a flavor after its instance type.
     """
     status = queue.get("status") or {}
-    listed = {
+    listed: dict[str, Json] = {
         str(usage["name"]): {"resources": [resource["name"] for resource in usage.get("resources") or []]}
         for usage in status.get("flavorsReservation") or []
     }
