@@ -62,13 +62,13 @@ def rehearsal_errors() -> Iterator[None]:
             os.environ[ENVIRONMENTS_VARIABLE] = before
 
 
-def state_folder(given: Path | None) -> Path:
+def state_folder(chosen: Path | None) -> Path:
     """The state folder of a command."""
     from hyperpod_ray.core import project
     from hyperpod_ray_sandbox.aws import paths
 
-    if given is not None:
-        return given
+    if chosen is not None:
+        return chosen
     top = project.root(current.folder or project.environments())
     return top / ".local" / "aws" if top else paths.STATE
 
@@ -225,10 +225,10 @@ def conformance(
     from hyperpod_ray_sandbox.kubernetes.conformance import compare
 
     try:
-        wrong = compare.compare(kubeconfig=kubeconfig, only=only, show=output.write_line)
+        differences = compare.compare(kubeconfig=kubeconfig, only=only, show=output.write_line)
     except SandboxError as error:
         raise OpsError.of(error, code=BAD_USE) from error
-    return CONDITION_FALSE if wrong else OK
+    return CONDITION_FALSE if differences else OK
 
 
 @command(app, examples=["local inventory", f"local inventory --fail-if-any --ignore-stack {names.BOOTSTRAP_STACK}"])
@@ -246,11 +246,11 @@ def inventory(
     from hyperpod_ray_sandbox.aws import commands
 
     with sandbox_errors():
-        found = commands.inventory(
+        resources = commands.inventory(
             state=state_folder(state), ignore_stack=tuple(ignore_stack or ()), ignore_service_made=ignore_service_made
         )
-        commands.show(found)
-    return CONDITION_FALSE if found and fail_if_any else OK
+        commands.show(resources)
+    return CONDITION_FALSE if resources and fail_if_any else OK
 
 
 @command(

@@ -100,7 +100,7 @@ def register(app: typer.Typer) -> None:
             "storage": storage, "data": data, "retries": retries, "team": team, "queue": queue, "priority": priority,
             "topology": topology, "topology_required": topology_required,
         }  # fmt: skip
-        found = target(env)
+        chosen = target(env)
         if file is None and not entrypoint:
             raise OpsError(
                 "no command to submit",
@@ -109,19 +109,19 @@ def register(app: typer.Typer) -> None:
                 code=BAD_USE,
             )
         job = job_file.load(file, {key: value for key, value in fields.items() if value not in (None, {})})
-        return verb.run(found, job, runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_)
+        return verb.run(chosen, job, runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_)
 
 
 def pairs(option: str, items: Pairs, *, value: str) -> dict[str, str]:
     """`NAME=VALUE` words as a mapping."""
-    made = {}
-    for item in items or []:
-        name, equals, given = item.partition("=")
+    parsed = {}
+    for pair in items or []:
+        name, equals, content = pair.partition("=")
         if not equals or not name:
             # what was given may be a secret: only its name is shown
-            shown = name or item.partition("=")[0] or "NAME"
+            label = name or pair.partition("=")[0] or "NAME"
             raise OpsError(
-                f"{option}: '{shown}'", expected=f"NAME={value}", fix=f"{option} {shown}={value}", code=BAD_USE
+                f"{option}: '{label}'", expected=f"NAME={value}", fix=f"{option} {label}={value}", code=BAD_USE
             )
-        made[name] = given
-    return made
+        parsed[name] = content
+    return parsed

@@ -138,12 +138,14 @@ def instead(orchestrator: str, path: str, options: list[str]) -> tuple[str, Inst
     if orchestrator != "slurm":
         return None
     for words in (path, *(f"{path} {option}" for option in options)):
-        found = ON_SLURM.get(words)
-        if isinstance(found, Instead):
-            return words, found
+        replacement = ON_SLURM.get(words)
+        if isinstance(replacement, Instead):
+            return words, replacement
     return None
 
 
 def undecided(path: str) -> bool:
     """Whether an orchestrator can refuse a command, so that the file has to be looked at first."""
-    return any(isinstance(found, Instead) and words.split(" --")[0] == path for words, found in ON_SLURM.items())
+    return any(
+        isinstance(replacement, Instead) and words.split(" --")[0] == path for words, replacement in ON_SLURM.items()
+    )

@@ -40,16 +40,16 @@ def reduced(schema: Any) -> Any:
         return [reduced(s) for s in schema]
     if not isinstance(schema, dict):
         return schema
-    found: Json = {}
+    result: Json = {}
     for key in sorted(schema):
         value = schema[key]
         if key in _NAMED:
-            found[key] = {name: reduced(s) for name, s in sorted(value.items())}
+            result[key] = {name: reduced(s) for name, s in sorted(value.items())}
         elif key in _NESTED:
-            found[key] = reduced(value)
+            result[key] = reduced(value)
         elif key in _KEPT or key.startswith("x-kubernetes-"):
-            found[key] = value
-    return found
+            result[key] = value
+    return result
 
 
 class _Pool:

@@ -68,10 +68,10 @@ class Api:
 
     def kind(self, api_version: str, kind: str) -> Resource:
         """The resource of a kind that must be served."""
-        found = self.registry.by_kind(api_version, kind)
-        if found is None:
+        resource = self.registry.by_kind(api_version, kind)
+        if resource is None:
             raise ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')
-        return found
+        return resource
 
     @staticmethod
     def key(resource: Resource, namespace: str, name: str) -> Key:
@@ -80,10 +80,10 @@ class Api:
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         """The object, as the asked version; raises 404."""
-        found = self.store.get(self.key(resource, namespace, name))
-        if found is None:
+        stored = self.store.get(self.key(resource, namespace, name))
+        if stored is None:
             raise not_found(resource.plural, resource.group, name)
-        return self.present(resource, found)
+        return self.present(resource, stored)
 
     def exists(self, resource: Resource, namespace: str, name: str) -> bool:
         """Whether an object is there."""
@@ -106,13 +106,13 @@ class Api:
             return obj
         if resource.kind == "Event":
             return _event(obj, resource)
-        shown, _ = schema.check_unknown(resource, {**obj, "apiVersion": resource.api_version}, strict=False)
-        return shown
+        pruned, _ = schema.check_unknown(resource, {**obj, "apiVersion": resource.api_version}, strict=False)
+        return pruned
 
     def select(self, resource: Resource, namespace: str, keep: Callable[[Json], bool] | None = None) -> list[Json]:
         """Objects of a resource that `keep` takes."""
-        found = self.store.objects(resource.store, namespace if resource.namespaced else "")
-        return [self.present(resource, o) for o in found if keep is None or keep(o)]
+        objects = self.store.objects(resource.store, namespace if resource.namespaced else "")
+        return [self.present(resource, o) for o in objects if keep is None or keep(o)]
 
     # ---- writes ----------------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class Api:
 
 def _event(obj: Json, resource: Resource) -> Json:
     """An Event of one API as the other shows it."""
-    new = {**obj, "apiVersion": resource.api_version}
+    converted = {**obj, "apiVersion": resource.api_version}
     pairs = (
         ("involvedObject", "regarding"),
         ("message", "note"),
@@ -192,8 +192,8 @@ def _event(obj: Json, resource: Resource) -> Json:
         ("lastTimestamp", "deprecatedLastTimestamp"),
         ("source", "deprecatedSource"),
     )
-    for core, other in pairs:
-        a, b = (core, other) if resource.group else (other, core)
-        if a in new:
-            new[b] = new.pop(a)
-    return new
+    for core, newer in pairs:
+        a, b = (core, newer) if resource.group else (newer, core)
+        if a in converted:
+            converted[b] = converted.pop(a)
+    return converted

@@ -388,7 +388,7 @@ def test_several_runs_at_once_are_kept_apart(tmp_path: Path) -> None:
         story = STORIES[name]()
         (folder / "events.jsonl").write_bytes(b"".join(story.lines))
         (folder / "progress.json").write_text(json.dumps(story.progress | {"name": name}))
-    states = {state.training.name: state for state in run_state.read_here([str(tmp_path)], whole=True)}
+    states = {state.training.name: state for state in run_state.read_here([str(tmp_path)], every_run=True)}
     for name in names[:2]:
         assert states[name].record.seconds == pytest.approx(STORIES[name]().spent, abs=0.01)
 

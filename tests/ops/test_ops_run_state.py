@@ -56,7 +56,7 @@ def write_run(
             log.event("restore", step=10, path="x", seconds=1.5, world=2)
         log.event("step", step=step, loss=loss, world=2)
         log.update(
-            now=True, state="running", last_step=step, last_step_t=clock.now, metrics={"loss": loss}, world_size=2,
+            at_once=True, state="running", last_step=step, last_step_t=clock.now, metrics={"loss": loss}, world_size=2,
             total_steps=100, attempt="abc123",
         )  # fmt: skip
         if step % 10 == 0:
@@ -68,7 +68,7 @@ def write_run(
             (checkpoint / "data").write_bytes(b"x" * 1000)
             if step != 30:  # the save of step 30 was cut off
                 (checkpoint / ".metadata").write_bytes(b"")
-            log.update(now=True, last_checkpoint_step=step, last_checkpoint_t=clock.now)
+            log.update(at_once=True, last_checkpoint_step=step, last_checkpoint_t=clock.now)
     return folder
 
 
@@ -110,7 +110,7 @@ def test_a_run_is_read(storage: Path) -> None:
 
 
 def test_what_is_cut_or_foreign_is_no_run(storage: Path, tmp_path: Path) -> None:
-    assert [one.training.name for one in run_state.read_here([str(storage)], whole=True)] == ["first", "second"]
+    assert [one.training.name for one in run_state.read_here([str(storage)], every_run=True)] == ["first", "second"]
     assert run_state.read_here([str(storage / "no-run"), str(storage / "nowhere")]) == []
     broken = storage / "broken"
     shutil.copytree(storage / "first", broken)
@@ -226,7 +226,7 @@ def test_a_line_that_the_library_did_not_write_harms_no_other_run(
     shown = run("show", "demo", "first", *here, capfd=capfd)
     assert "32 of 100" in shown
     assert "\x1b[2J" not in shown
-    states = {state.training.name: state for state in run_state.read_here([str(storage)], whole=True)}
+    states = {state.training.name: state for state in run_state.read_here([str(storage)], every_run=True)}
     assert states["second"].curve == before
     assert [point[1] for point in states["first"].curve] == list(range(1, 33))
     assert run("best", "demo", *here, capfd=capfd)
@@ -292,7 +292,7 @@ def test_a_flat_line_and_a_single_point_are_drawn(tmp_path: Path) -> None:
         folder.mkdir()
         lines = [json.dumps({"t": BEGIN + n, "kind": "step", "step": n, "loss": loss}) for n, loss in enumerate(losses)]
         (folder / "events.jsonl").write_text("\n".join(lines))
-    found = run_state.read_here([str(tmp_path)], whole=True)
+    found = run_state.read_here([str(tmp_path)], every_run=True)
     assert len(found) == 3
     for one in found:
         ET.fromstring(run_plot.svg([one], title='a "title" & <more>'))  # noqa: S314

@@ -68,8 +68,8 @@ def _on_own_cluster(
 ) -> int:
     from hyperpod_ray.ops.jobs import own_cluster
 
-    for option, given in (("--address", address), ("--runtime-env", runtime_env)):
-        if given:
+    for option, value in (("--address", address), ("--runtime-env", runtime_env)):
+        if value:
             raise OpsError(
                 f"{option}: with a cluster of the job's own",
                 expected="the standing RayCluster, which is there before the job",
@@ -88,11 +88,11 @@ def checked(target: Target, file: JobFile) -> None:
         JobFileError: with all that is wrong.
     """
     problems = file.located([*job_checks.run(target.plan, file.job), *job_checks.folders(file)])
-    wrong = [problem for problem in problems if problem.severity == "error"]
+    errors = [problem for problem in problems if problem.severity == "error"]
     for problem in problems:
         if problem.severity != "error":
             output.log(str(problem))
-    refuse(wrong)
+    refuse(errors)
 
 
 def _given(file: Path | None) -> dict[str, Any]:
@@ -136,19 +136,19 @@ def request_of(target: Target, job: Job, *, runtime: dict[str, Any], submission_
     if planned and planned.save_every_seconds and "--save-every-steps" not in job.command:
         # seconds, because only the job knows how long its step takes
         variables.setdefault(names.SAVE_EVERY_VARIABLE, str(planned.save_every_seconds))
-    made = dict(runtime)
+    merged = dict(runtime)
     command = job.command
     if job.secrets:
         variables[in_ray.SECRETS_VARIABLE] = json.dumps(job.secrets, sort_keys=True)
-        made["worker_process_setup_hook"] = in_ray.SETUP_HOOK
+        merged["worker_process_setup_hook"] = in_ray.SETUP_HOOK
         command = in_ray.wrapped(command)
     if variables:
-        made["env_vars"] = variables
+        merged["env_vars"] = variables
     if job.packages:
-        made["pip"] = {"packages": list(job.packages), "pip_check": False}
+        merged["pip"] = {"packages": list(job.packages), "pip_check": False}
     metadata = {"environment": target.name, "command": job.command}
     metadata |= {"run": job.run_name, "run_folder": job.folder} if job.folder else {}
-    request: dict[str, Any] = {"entrypoint": command, "runtime_env": made, "metadata": metadata}
+    request: dict[str, Any] = {"entrypoint": command, "runtime_env": merged, "metadata": metadata}
     if submission_id:
         request["submission_id"] = submission_id
     if target.plan.settings.ray.gcs_fault_tolerance:
@@ -168,7 +168,7 @@ class Packages:
 def packages_of(file: JobFile) -> Packages:
     """Pack the job's folders, and what this program sends beside them."""
     job = file.job
-    modules = [pack(file.local("py_modules", one), inside=True) for one in job.py_modules]
+    modules = [pack(file.local("py_modules", module), inside=True) for module in job.py_modules]
     if job.secrets:
         modules.append(in_ray.package())
     return Packages(
@@ -180,12 +180,12 @@ def packages_of(file: JobFile) -> Packages:
 def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> None:
     """Refuse a job whose pods may not reach what its command line and environment name."""
     named = {str(key): str(value) for key, value in variables.items()} if isinstance(variables, dict) else {}
-    found = refusals(target.plan, command=entrypoint, variables=named)
-    if found:
+    refused = refusals(target.plan, command=entrypoint, variables=named)
+    if refused:
         raise OpsError(
-            "; ".join(refusal.what for refusal in found),
-            expected="; ".join(refusal.expected for refusal in found),
-            fix="; ".join(refusal.fix for refusal in found),
+            "; ".join(refusal.what for refusal in refused),
+            expected="; ".join(refusal.expected for refusal in refused),
+            fix="; ".join(refusal.fix for refusal in refused),
             code=BAD_USE,
         )
 
@@ -228,10 +228,10 @@ def files_of(folder: Path) -> list[Path]:
     else:
         output.log(f"git is not installed: {folder} is packed without .gitignore")
     if listed is not None and listed.returncode == 0:
-        found = [folder / name for name in listed.stdout.decode().split("\0") if name]
+        paths = [folder / name for name in listed.stdout.decode().split("\0") if name]
     else:
-        found = [path for path in folder.rglob("*") if not SKIPPED & set(path.relative_to(folder).parts)]
-    return sorted(path for path in set(found) if path.is_file())
+        paths = [path for path in folder.rglob("*") if not SKIPPED & set(path.relative_to(folder).parts)]
+    return sorted(path for path in set(paths) if path.is_file())
 
 
 def submit(jobs: Jobs, request: dict[str, Any], *, packages: Packages, wait: bool, environment: str) -> int:
@@ -239,9 +239,9 @@ def submit(jobs: Jobs, request: dict[str, Any], *, packages: Packages, wait: boo
     require_dashboard(jobs, environment=environment)
     runtime = dict(request["runtime_env"])
     if packages.working_dir:
-        runtime["working_dir"] = upload(jobs, packages.working_dir, what="the working directory")
+        runtime["working_dir"] = upload(jobs, packages.working_dir, subject="the working directory")
     if packages.py_modules:
-        modules = [upload(jobs, one, what="a Python package") for one in packages.py_modules]
+        modules = [upload(jobs, module, subject="a Python package") for module in packages.py_modules]
         runtime["py_modules"] = [*(runtime.get("py_modules") or []), *modules]
     request = {**request, "runtime_env": runtime}
     job = post(jobs, request)
@@ -270,14 +270,14 @@ def require_dashboard(jobs: Jobs, *, environment: str) -> None:
         ) from None
 
 
-def upload(jobs: Jobs, package: Package, *, what: str) -> str:
+def upload(jobs: Jobs, package: Package, *, subject: str) -> str:
     """The URI of a package in Ray, uploaded where Ray does not have it."""
     name, data = package
     path = f"/api/packages/gcs/{name}"
     if jobs.call("GET", path)[0] != 200:
-        if what:
-            output.log(f"uploading {what}, {max(1, len(data) >> 10)} KiB")
-        status, raw = jobs.call("PUT", path, body=data, kind="application/octet-stream")
+        if subject:
+            output.log(f"uploading {subject}, {max(1, len(data) >> 10)} KiB")
+        status, raw = jobs.call("PUT", path, body=data, content_type="application/octet-stream")
         if status >= 400:
             raise OpsError(
                 f"the upload was refused: {status} {raw[:200].decode(errors='replace')}",
@@ -293,7 +293,7 @@ def post(jobs: Jobs, request: dict[str, Any]) -> str:
     A head that has only just come up has no agent for a few seconds and says so.
     """
     job = request.get("submission_id") or f"job-{output.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    end = time.monotonic() + AGENT_SECONDS
+    deadline = time.monotonic() + AGENT_SECONDS
     sent = False
     while True:
         try:
@@ -301,7 +301,7 @@ def post(jobs: Jobs, request: dict[str, Any]) -> str:
             return str(job)
         except OSError as error:
             sent = True
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 raise OpsError(
                     f"Ray's dashboard does not answer: {error}",
                     expected=f"the head's port {names.DASHBOARD_PORT} to answer",
@@ -310,6 +310,6 @@ def post(jobs: Jobs, request: dict[str, Any]) -> str:
         except OpsError as error:
             if sent and "already exists" in error.message:
                 return str(job)  # it was the reply that got lost
-            if "try again later" not in error.message or time.monotonic() > end:
+            if "try again later" not in error.message or time.monotonic() > deadline:
                 raise
         time.sleep(POLL_SECONDS)

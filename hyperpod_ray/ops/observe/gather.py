@@ -69,8 +69,8 @@ def snapshot(target: AnyTarget, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
     unseen: list[Unseen] = []
     tasks = _tasks(target, unseen)
     with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
-        wanted = {*only, NODES} if "Kubernetes" in only else set(only)
-        futures = {source: pool.submit(task) for source, task in tasks.items() if source in wanted}
+        sources = {*only, NODES} if "Kubernetes" in only else set(only)
+        futures = {source: pool.submit(task) for source, task in tasks.items() if source in sources}
         for source, future in futures.items():
             with _noted(source, target, unseen):
                 parts |= future.result()
@@ -83,9 +83,9 @@ def snapshot(target: AnyTarget, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
     if parts.get("file_systems") and FREE_SPACE in only:
         with _noted(FREE_SPACE, target, unseen):
             parts["file_systems"] = with_free_space(target, parts["file_systems"])
-    if any(item.source == "Kubernetes" and not item.refused for item in unseen):
+    if any(missing.source == "Kubernetes" and not missing.refused for missing in unseen):
         # one cause, said once
-        unseen = [item for item in unseen if item.source not in (NODES, CONTROLLERS, TRAINING)]
+        unseen = [missing for missing in unseen if missing.source not in (NODES, CONTROLLERS, TRAINING)]
     return Snapshot(
         environment=target.name,
         at=now(),
@@ -119,12 +119,12 @@ def _tasks(target: AnyTarget, unseen: list[Unseen]) -> dict[str, Callable[[], di
 
 def _named(target: AnyTarget) -> dict[str, Any]:
     """Orchestrator, and the names of what is in Kubernetes."""
-    made: dict[str, Any] = {"orchestrator": target.plan.settings.orchestrator}
+    parts: dict[str, Any] = {"orchestrator": target.plan.settings.orchestrator}
     if isinstance(target, Target):
         ray = target.plan.settings.ray
-        made |= {"namespace": ray.namespace, "ray_cluster": ray.cluster_name}
-        made["eks_cluster"] = target.plan.eks_cluster_name
-    return made
+        parts |= {"namespace": ray.namespace, "ray_cluster": ray.cluster_name}
+        parts["eks_cluster"] = target.plan.eks_cluster_name
+    return parts
 
 
 @contextlib.contextmanager
@@ -133,11 +133,13 @@ def _noted(source: str, target: AnyTarget, unseen: list[Unseen]) -> Iterator[Non
     try:
         yield
     except Exception as error:
-        known = explain(error, environment=target.name)
-        if known is None:
+        failure = explain(error, environment=target.name)
+        if failure is None:
             raise
-        laptop = isinstance(known, LaptopError)
-        unseen.append(Unseen(source=source, why=known.message, next=known.fix, refused=refused(error), laptop=laptop))
+        laptop = isinstance(failure, LaptopError)
+        unseen.append(
+            Unseen(source=source, why=failure.message, next=failure.fix, refused=refused(error), laptop=laptop)
+        )
 
 
 # --- CloudFormation --------------------------------------------------------------------------------------------------
@@ -156,53 +158,53 @@ def stacks(target: AnyTarget, *, also: Iterable[str] = (), unseen: list[str] | N
         unseen: Takes a sentence where the account's stacks may not be listed, so that what the project added is not
             known. Default: the listing is then passed over.
     """
-    own: list[str] = []
+    tagged: list[str] = []
     try:
-        own = tagged_stacks(target)
+        tagged = tagged_stacks(target)
     except Exception as error:
         if not refused(error):
             raise
         if unseen is not None:
-            known = explain(error, environment=target.name)
-            unseen.append(f"stacks of your own: {known.message if known else error}")
-    every = dict.fromkeys([*plan_names.stack_names(target.plan), *also, *own])
+            failure = explain(error, environment=target.name)
+            unseen.append(f"stacks of your own: {failure.message if failure else error}")
+    every = dict.fromkeys([*plan_names.stack_names(target.plan), *also, *tagged])
     return tuple(stack(target, name) for name in every)
 
 
 def tagged_stacks(target: AnyTarget) -> list[str]:
     """Names of the stacks in the account that carry the environment's tag, as each stack of its Stage does."""
     return sorted(
-        str(entry["StackName"])
-        for entry in target.aws.pages("cloudformation", "describe_stacks", "Stacks")
-        if {"Key": names.ENVIRONMENT_TAG, "Value": target.name} in entry.get("Tags", [])
+        str(description["StackName"])
+        for description in target.aws.pages("cloudformation", "describe_stacks", "Stacks")
+        if {"Key": names.ENVIRONMENT_TAG, "Value": target.name} in description.get("Tags", [])
     )
 
 
 def stack(target: AnyTarget, name: str) -> Stack:
     """One stack; with an empty status where there is none."""
     try:
-        found = target.aws.call("cloudformation", "describe_stacks", StackName=name)["Stacks"][0]
+        description = target.aws.call("cloudformation", "describe_stacks", StackName=name)["Stacks"][0]
     except Exception as error:
         if absent(error):
             return Stack(name=name)
         raise
-    made = Stack(
+    described = Stack(
         name=name,
-        status="" if found["StackStatus"] == "DELETE_COMPLETE" else found["StackStatus"],
-        reason=found.get("StackStatusReason", ""),
-        protected=bool(found.get("EnableTerminationProtection")),
+        status="" if description["StackStatus"] == "DELETE_COMPLETE" else description["StackStatus"],
+        reason=description.get("StackStatusReason", ""),
+        protected=bool(description.get("EnableTerminationProtection")),
     )
-    return with_cause(target, made)
+    return with_cause(target, described)
 
 
 # --- HyperPod --------------------------------------------------------------------------------------------------------
 
 
 def _hyperpod(target: AnyTarget) -> dict[str, Any]:
-    found = cluster(target)
-    if found is None:
+    hyperpod_cluster = cluster(target)
+    if hyperpod_cluster is None:
         return {"cluster": None}
-    return {"cluster": found, "instances": instances(target)}
+    return {"cluster": hyperpod_cluster, "instances": instances(target)}
 
 
 def _events(target: AnyTarget) -> dict[str, Any]:
@@ -218,33 +220,33 @@ def cluster(target: AnyTarget) -> Cluster | None:
     """The HyperPod cluster; None where there is none."""
     name = target.plan.settings.hyperpod.cluster_name
     try:
-        found = target.aws.call("sagemaker", "describe_cluster", ClusterName=name)
+        description = target.aws.call("sagemaker", "describe_cluster", ClusterName=name)
     except Exception as error:
         if absent(error):
             return None
         raise
     return Cluster(
         name=name,
-        arn=found["ClusterArn"],
-        status=found["ClusterStatus"],
-        failure=found.get("FailureMessage", ""),
-        node_recovery=found.get("NodeRecovery", "Automatic"),
-        created=found.get("CreationTime"),
-        groups=tuple(_group(target, group) for group in found.get("InstanceGroups", [])),
+        arn=description["ClusterArn"],
+        status=description["ClusterStatus"],
+        failure=description.get("FailureMessage", ""),
+        node_recovery=description.get("NodeRecovery", "Automatic"),
+        created=description.get("CreationTime"),
+        groups=tuple(_group(target, group) for group in description.get("InstanceGroups", [])),
     )
 
 
 def _group(target: AnyTarget, group: Json) -> Group:
-    kind = group.get("InstanceType", "")
+    instance_type = group.get("InstanceType", "")
     plan = target.plan
     return Group(
         name=group["InstanceGroupName"],
-        type=kind,
+        type=instance_type,
         target=int(group.get("TargetCount") or 0),
         current=int(group.get("CurrentCount") or 0),
         status=group.get("Status", ""),
         # an unknown type is taken for accelerated: the mistake then is to wait for a recovery, which has a time limit
-        accelerated=plan.type_spec(kind).accelerators > 0 if plan.known(kind) else True,
+        accelerated=plan.type_spec(instance_type).accelerators > 0 if plan.known(instance_type) else True,
         role=(group.get("SlurmConfig") or {}).get("NodeType", "") or _role(plan, group["InstanceGroupName"]),
         training_plan=group.get("TrainingPlanArn", ""),
         image_status=group.get("ImageVersionStatus", ""),
@@ -262,11 +264,11 @@ def _role(plan: CommonPlan, name: str) -> str:
 
 def training_plans(target: AnyTarget, cluster: Cluster) -> tuple[TrainingPlan, ...]:
     """The training plans that a cluster's groups take their capacity from."""
-    made = []
+    plans = []
     for arn in sorted({group.training_plan for group in cluster.groups if group.training_plan}):
         name = arn.rpartition("/")[2]
         plan = target.aws.call("sagemaker", "describe_training_plan", TrainingPlanName=name)
-        made.append(
+        plans.append(
             TrainingPlan(
                 arn=arn,
                 name=name,
@@ -277,13 +279,13 @@ def training_plans(target: AnyTarget, cluster: Cluster) -> tuple[TrainingPlan, .
                 unhealthy=int(plan.get("UnhealthyInstanceCount") or 0),
             )
         )
-    return tuple(made)
+    return tuple(plans)
 
 
 def instances(target: AnyTarget) -> tuple[Instance, ...]:
     """Every node that HyperPod lists, oldest first."""
     name = target.plan.settings.hyperpod.cluster_name
-    found = target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=name)
+    summaries = target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=name)
     listed = [
         Instance(
             id=node["InstanceId"],
@@ -297,7 +299,7 @@ def instances(target: AnyTarget) -> tuple[Instance, ...]:
             software_updated=node.get("LastSoftwareUpdateTime"),
             image_release=node.get("CurrentImageReleaseVersion", ""),
         )
-        for node in found
+        for node in summaries
     ]
     return tuple(
         sorted(listed, key=lambda node: (node.group, node.launched or datetime.min.replace(tzinfo=UTC), node.id))
@@ -307,15 +309,15 @@ def instances(target: AnyTarget) -> tuple[Instance, ...]:
 def events(target: AnyTarget, *, limit: int = EVENTS, **filters: Any) -> tuple[ClusterEvent, ...]:
     """The cluster's newest events, newest first; failure messages are not part of the listing (`describe_event`)."""
     name = target.plan.settings.hyperpod.cluster_name
-    found: list[Json] = []
+    listed: list[Json] = []
     arguments: Json = {"ClusterName": name, "SortOrder": "Descending", "MaxResults": min(limit, 100), **filters}
-    while len(found) < limit:
+    while len(listed) < limit:
         page = target.aws.call("sagemaker", "list_cluster_events", **arguments)
-        found += page.get("Events", [])
+        listed += page.get("Events", [])
         if not page.get("NextToken"):
             break
         arguments["NextToken"] = page["NextToken"]
-    return tuple(_event(item) for item in found[:limit])
+    return tuple(_event(summary) for summary in listed[:limit])
 
 
 def describe_event(target: AnyTarget, event: ClusterEvent) -> ClusterEvent:
@@ -325,19 +327,19 @@ def describe_event(target: AnyTarget, event: ClusterEvent) -> ClusterEvent:
     return _event(details)
 
 
-def _event(item: Json) -> ClusterEvent:
-    metadata = (item.get("EventDetails") or {}).get("EventMetadata") or {}
+def _event(summary: Json) -> ClusterEvent:
+    metadata = (summary.get("EventDetails") or {}).get("EventMetadata") or {}
     failures = [
         part["FailureMessage"] for part in metadata.values() if isinstance(part, dict) and part.get("FailureMessage")
     ]
     return ClusterEvent(
-        id=item["EventId"],
-        time=item["EventTime"],
-        level=item.get("EventLevel", "Info"),
-        description=item.get("Description", ""),
-        resource=item.get("ResourceType", "Cluster"),
-        group=item.get("InstanceGroupName", ""),
-        instance=item.get("InstanceId", ""),
+        id=summary["EventId"],
+        time=summary["EventTime"],
+        level=summary.get("EventLevel", "Info"),
+        description=summary.get("Description", ""),
+        resource=summary.get("ResourceType", "Cluster"),
+        group=summary.get("InstanceGroupName", ""),
+        instance=summary.get("InstanceId", ""),
         failure="; ".join(failures),
     )
 
@@ -354,33 +356,33 @@ def _kubernetes(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
         "claims": claims,
         "warnings": warnings,
     }
-    found: dict[str, list[Any]] = {part: [] for part in lists}
-    own, *others = plan_names.ray_namespaces(target.plan)
-    for space in (own, *others):
+    objects: dict[str, list[Any]] = {part: [] for part in lists}
+    own_namespace, *team_namespaces = plan_names.ray_namespaces(target.plan)
+    for space in (own_namespace, *team_namespaces):
         hidden: dict[str, Exception] = {}
         for part, ask in lists.items():
             try:
-                found[part] += ask(target, space)
+                objects[part] += ask(target, space)
             except Exception as error:
                 if not refused(error) or explain(error, environment=target.name) is None:
                     raise
                 hidden[part] = error
-        if len(hidden) == len(lists) and space == own:
+        if len(hidden) == len(lists) and space == own_namespace:
             raise hidden["pods"]
-        unseen += _hidden(target, space, hidden, whole=len(hidden) == len(lists))
-    return {part: tuple(items) for part, items in found.items()}
+        unseen += _hidden(target, space, hidden, whole_namespace=len(hidden) == len(lists))
+    return {part: tuple(items) for part, items in objects.items()}
 
 
-def _hidden(target: Target, space: str, hidden: dict[str, Exception], *, whole: bool) -> Iterator[Unseen]:
+def _hidden(target: Target, space: str, hidden: dict[str, Exception], *, whole_namespace: bool) -> Iterator[Unseen]:
     """What of a namespace may not be seen: all of it, or some of its parts."""
     for part, error in hidden.items():
-        known = explain(error, environment=target.name)
+        failure = explain(error, environment=target.name)
         yield Unseen(
-            source=f"namespace {space}" if whole else part_of(part, space),
-            why=known.message if known else "",
+            source=f"namespace {space}" if whole_namespace else part_of(part, space),
+            why=failure.message if failure else "",
             refused=True,
         )
-        if whole:
+        if whole_namespace:
             return
 
 
@@ -391,13 +393,13 @@ def refused(error: BaseException) -> bool:
 
 def nodes(target: Target) -> tuple[Node, ...]:
     """Nodes of the Kubernetes cluster."""
-    return tuple(_node(item) for item in target.kubernetes.items("/api/v1/nodes"))
+    return tuple(_node(obj) for obj in target.kubernetes.items("/api/v1/nodes"))
 
 
-def _node(item: Json) -> Node:
-    meta, spec = item["metadata"], item.get("spec", {})
+def _node(obj: Json) -> Node:
+    meta, spec = obj["metadata"], obj.get("spec", {})
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
-    conditions = {c["type"]: c for c in (item.get("status") or {}).get("conditions") or []}
+    conditions = {c["type"]: c for c in (obj.get("status") or {}).get("conditions") or []}
     ready = conditions.get("Ready", {})
     taints = {taint["key"] for taint in spec.get("taints") or []}
     reported = [
@@ -421,12 +423,12 @@ def _node(item: Json) -> Node:
 
 def pods(target: Target, namespace: str) -> list[Pod]:
     """Pods of RayClusters in a namespace."""
-    found = target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=names.RAY_CLUSTER_LABEL)
-    return [_pod(item) for item in found]
+    listed = target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=names.RAY_CLUSTER_LABEL)
+    return [_pod(obj) for obj in listed]
 
 
-def _pod(item: Json) -> Pod:
-    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+def _pod(obj: Json) -> Pod:
+    meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     labels = meta.get("labels") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or []}
     reason, message = _why_not(status, conditions)
@@ -459,8 +461,8 @@ def _why_not(status: Json, conditions: dict[str, Json]) -> tuple[str, str]:
         state = container.get("state") or {}
         waiting, terminated = state.get("waiting") or {}, state.get("terminated") or {}
         if waiting.get("reason") and waiting["reason"] not in ("PodInitializing", "ContainerCreating"):
-            last = ((container.get("lastState") or {}).get("terminated") or {}).get("reason", "")
-            return ("OOMKilled" if last == "OOMKilled" else waiting["reason"]), waiting.get("message", "")
+            last_reason = ((container.get("lastState") or {}).get("terminated") or {}).get("reason", "")
+            return ("OOMKilled" if last_reason == "OOMKilled" else waiting["reason"]), waiting.get("message", "")
         if terminated.get("reason") and terminated.get("exitCode"):
             return terminated["reason"], terminated.get("message", "")
     return status.get("reason", ""), status.get("message", "")
@@ -470,7 +472,7 @@ def ray_clusters(target: Target, namespace: str) -> list[RayCluster]:
     """RayClusters of a namespace; none where KubeRay is not installed."""
     with contextlib.suppress(Missing):
         return [
-            _ray(item) for item in _custom(target, f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayclusters")
+            _ray(obj) for obj in _custom(target, f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayclusters")
         ]
     return []
 
@@ -488,19 +490,21 @@ def _custom(target: Target, path: str) -> list[Json]:
         raise
 
 
-def _ray(item: Json) -> RayCluster:
-    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
-    wanted = sum(group.get("replicas") or 0 for group in spec.get("workerGroupSpecs") or [])
-    bad = [c for c in status.get("conditions") or [] if c.get("type") == "ReplicaFailure" and c.get("status") == "True"]
+def _ray(obj: Json) -> RayCluster:
+    meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    replicas = sum(group.get("replicas") or 0 for group in spec.get("workerGroupSpecs") or [])
+    failures = [
+        c for c in status.get("conditions") or [] if c.get("type") == "ReplicaFailure" and c.get("status") == "True"
+    ]
     changed = [moment(c.get("lastTransitionTime")) for c in status.get("conditions") or []]
     return RayCluster(
         name=meta["name"],
         namespace=meta.get("namespace", ""),
         state=status.get("state", ""),
-        desired_workers=status.get("desiredWorkerReplicas", wanted) or wanted,
+        desired_workers=status.get("desiredWorkerReplicas", replicas) or replicas,
         ready_workers=status.get("readyWorkerReplicas", 0),
         suspended=bool(spec.get("suspend")),
-        reason=bad[0].get("message", "") if bad else status.get("reason", ""),
+        reason=failures[0].get("message", "") if failures else status.get("reason", ""),
         since=max(filter(None, changed), default=moment(meta.get("creationTimestamp"))),
     )
 
@@ -509,13 +513,13 @@ def ray_jobs(target: Target, namespace: str) -> list[RayJob]:
     """RayJobs of a namespace, newest first; none where KubeRay is not installed."""
     with contextlib.suppress(Missing):
         path = f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayjobs"
-        found = [_ray_job(item) for item in _custom(target, path)]
-        return sorted(found, key=lambda job: job.created or datetime.min.replace(tzinfo=UTC), reverse=True)
+        jobs = [_ray_job(obj) for obj in _custom(target, path)]
+        return sorted(jobs, key=lambda job: job.created or datetime.min.replace(tzinfo=UTC), reverse=True)
     return []
 
 
-def _ray_job(item: Json) -> RayJob:
-    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+def _ray_job(obj: Json) -> RayJob:
+    meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     return RayJob(
         name=meta["name"],
         namespace=meta.get("namespace", ""),
@@ -535,32 +539,32 @@ def _ray_job(item: Json) -> RayJob:
 
 def _controllers(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
     """Every controller that the environment deploys; a namespace that may not be seen hides no other."""
-    wanted = controllers.expected(target.plan)
-    made: list[Controller] = []
-    for namespace in dict.fromkeys(item.namespace for item in wanted):
-        here = [item for item in wanted if item.namespace == namespace]
+    expected = controllers.expected(target.plan)
+    states: list[Controller] = []
+    for namespace in dict.fromkeys(workload.namespace for workload in expected):
+        workloads = [workload for workload in expected if workload.namespace == namespace]
         try:
             listed = {
                 kind: controllers.listing(target.kubernetes, namespace, kind)
-                for kind in dict.fromkeys(item.kind for item in here)
+                for kind in dict.fromkeys(workload.kind for workload in workloads)
             }
         except Exception as error:
-            known = explain(error, environment=target.name)
-            if known is None or not refused(error):
+            failure = explain(error, environment=target.name)
+            if failure is None or not refused(error):
                 raise
-            unseen.append(Unseen(source=f"controllers of {namespace}", why=known.message, refused=True))
+            unseen.append(Unseen(source=f"controllers of {namespace}", why=failure.message, refused=True))
             continue
-        for item in here:
-            controller, selector = controllers.found(item, listed[item.kind], plan=target.plan)
+        for workload in workloads:
+            controller, selector = controllers.found(workload, listed[workload.kind], plan=target.plan)
             if controller.ready < controller.wanted and selector:
                 with contextlib.suppress(Exception):  # the counts alone are worth showing
                     controller = controllers.with_pods(controller, _pods_of(target, namespace, selector))
-            made.append(controller)
-    return {"controllers": tuple(made)}
+            states.append(controller)
+    return {"controllers": tuple(states)}
 
 
 def _pods_of(target: Target, namespace: str, selector: str) -> list[Pod]:
-    return [_pod(item) for item in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=selector)]
+    return [_pod(obj) for obj in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=selector)]
 
 
 def _training(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
@@ -573,32 +577,30 @@ def claims(target: Target, namespace: str) -> list[Claim]:
     """Volume claims of a namespace."""
     return [
         Claim(
-            name=item["metadata"]["name"],
+            name=obj["metadata"]["name"],
             namespace=namespace,
-            phase=(item.get("status") or {}).get("phase", "Pending"),
-            volume=(item.get("spec") or {}).get("volumeName", ""),
-            storage_class=(item.get("spec") or {}).get("storageClassName", "") or "",
-            created=moment(item["metadata"].get("creationTimestamp")),
-            deleting_since=moment(item["metadata"].get("deletionTimestamp")),
+            phase=(obj.get("status") or {}).get("phase", "Pending"),
+            volume=(obj.get("spec") or {}).get("volumeName", ""),
+            storage_class=(obj.get("spec") or {}).get("storageClassName", "") or "",
+            created=moment(obj["metadata"].get("creationTimestamp")),
+            deleting_since=moment(obj["metadata"].get("deletionTimestamp")),
         )
-        for item in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+        for obj in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
     ]
 
 
 def warnings(target: Target, namespace: str) -> list[KubernetesEvent]:
     """The newest warnings of a namespace, newest first."""
-    found = target.kubernetes.items(f"/api/v1/namespaces/{namespace}/events", fields="type=Warning")
+    answered = target.kubernetes.items(f"/api/v1/namespaces/{namespace}/events", fields="type=Warning")
     listed = [
         KubernetesEvent(
-            time=moment(
-                item.get("lastTimestamp") or item.get("eventTime") or item["metadata"].get("creationTimestamp")
-            ),
-            reason=item.get("reason", ""),
-            object="/".join((item.get("involvedObject") or {}).get(key, "") for key in ("kind", "name")),
-            message=item.get("message", ""),
-            count=item.get("count") or 1,
+            time=moment(obj.get("lastTimestamp") or obj.get("eventTime") or obj["metadata"].get("creationTimestamp")),
+            reason=obj.get("reason", ""),
+            object="/".join((obj.get("involvedObject") or {}).get(key, "") for key in ("kind", "name")),
+            message=obj.get("message", ""),
+            count=obj.get("count") or 1,
         )
-        for item in found
+        for obj in answered
     ]
     listed.sort(key=lambda event: event.time or datetime.min.replace(tzinfo=UTC), reverse=True)
     return listed[:WARNINGS]
@@ -619,40 +621,40 @@ def _fsx(target: AnyTarget) -> dict[str, Any]:
 def file_systems(target: AnyTarget) -> tuple[FileSystem, ...]:
     """File systems that carry the environment's tag, and the one that the environment only uses."""
     existing = target.plan.existing_file_system
-    found = []
-    for item in target.aws.pages("fsx", "describe_file_systems", "FileSystems"):
-        tags = {tag["Key"]: tag.get("Value", "") for tag in item.get("Tags", [])}
-        mine = tags.get(names.ENVIRONMENT_TAG) == target.name
-        if not mine and not (existing and existing.file_system_id == item["FileSystemId"]):
+    listed = []
+    for description in target.aws.pages("fsx", "describe_file_systems", "FileSystems"):
+        tags = {tag["Key"]: tag.get("Value", "") for tag in description.get("Tags", [])}
+        tagged = tags.get(names.ENVIRONMENT_TAG) == target.name
+        if not tagged and not (existing and existing.file_system_id == description["FileSystemId"]):
             continue
-        found.append(
+        listed.append(
             FileSystem(
-                id=item["FileSystemId"],
-                lifecycle=item["Lifecycle"],
-                capacity_gib=item.get("StorageCapacity", 0),
+                id=description["FileSystemId"],
+                lifecycle=description["Lifecycle"],
+                capacity_gib=description.get("StorageCapacity", 0),
                 made_by_claim=names.CLAIM_TAG in tags,
-                failure=(item.get("FailureDetails") or {}).get("Message", ""),
-                created=item.get("CreationTime"),
+                failure=(description.get("FailureDetails") or {}).get("Message", ""),
+                created=description.get("CreationTime"),
                 stack=tags.get("aws:cloudformation:stack-name", ""),
-                interfaces=tuple(item.get("NetworkInterfaceIds", [])),
+                interfaces=tuple(description.get("NetworkInterfaceIds", [])),
             )
         )
-    return tuple(found)
+    return tuple(listed)
 
 
 def _hangs(target: Target) -> dict[str, Any]:
-    found = cluster(target)
-    return {"hangs": hangs(target, found)} if found else {}
+    hyperpod_cluster = cluster(target)
+    return {"hangs": hangs(target, hyperpod_cluster)} if hyperpod_cluster else {}
 
 
 def require_cluster(target: AnyTarget) -> Cluster:
     """The HyperPod cluster, or an error that says how to make it."""
     target.aws.require_account()
-    found = cluster(target)
-    if found is None:
+    hyperpod_cluster = cluster(target)
+    if hyperpod_cluster is None:
         raise OpsError(
             f"HyperPod cluster '{target.plan.settings.hyperpod.cluster_name}' does not exist",
             expected="the environment to be deployed",
             fix=target.deploy_command,
         )
-    return found
+    return hyperpod_cluster

@@ -35,18 +35,18 @@ class Row:
     """IDs of the Slurm jobs that have it."""
 
 
-def joined(seen: Snapshot) -> list[Row]:
+def joined(snapshot: Snapshot) -> list[Row]:
     """Instances with their nodes, then nodes without an instance."""
-    if seen.orchestrator == "slurm":
-        return _joined_slurm(seen)
-    by_name = {node.name: node for node in seen.nodes}
-    replaced = replacements(seen)
+    if snapshot.orchestrator == "slurm":
+        return _joined_slurm(snapshot)
+    by_name = {node.name: node for node in snapshot.nodes}
+    replaced = replacements(snapshot)
     rows = []
-    for instance in seen.instances:
+    for instance in snapshot.instances:
         node = by_name.pop(names.node_name(instance.id), None)
-        rows.append(_row(seen, instance, node, replaced.get(instance.id, 0)))
+        rows.append(_row(snapshot, instance, node, replaced.get(instance.id, 0)))
     for node in by_name.values():
-        pods = tuple(pod.name for pod in seen.pods if pod.node == node.name)
+        pods = tuple(pod.name for pod in snapshot.pods if pod.node == node.name)
         rows.append(
             Row(id=names.instance_id(node.name), group=node.group, type="", status="gone", kubernetes=_ready(node),
                 health=node.health, fault=node.fault, launched=node.created, replacements=0, pods=pods)
@@ -54,40 +54,40 @@ def joined(seen: Snapshot) -> list[Row]:
     return rows
 
 
-def _row(seen: Snapshot, instance: Instance, node: Node | None, replaced: int) -> Row:
+def _row(snapshot: Snapshot, instance: Instance, node: Node | None, replaced: int) -> Row:
     message = instance.message if instance.status not in ("Running",) else ""
     return Row(
         id=instance.id,
         group=instance.group,
         type=instance.type,
         status=instance.status,
-        kubernetes=_ready(node) if node else _without_node(seen),
+        kubernetes=_ready(node) if node else _without_node(snapshot),
         health=node.health if node else "",
         fault=(node.fault if node else "") or message,
         launched=instance.launched,
         replacements=replaced,
-        pods=tuple(pod.name for pod in seen.pods if node and pod.node == node.name),
+        pods=tuple(pod.name for pod in snapshot.pods if node and pod.node == node.name),
     )
 
 
-def _joined_slurm(seen: Snapshot) -> list[Row]:
+def _joined_slurm(snapshot: Snapshot) -> list[Row]:
     """Instances with their nodes of Slurm, then nodes without an instance."""
-    replaced = replacements(seen)
-    slurm = seen.slurm or Slurm()
-    left = {node.name: node for node in slurm.nodes}
+    replaced = replacements(snapshot)
+    slurm = snapshot.slurm or Slurm()
+    unmatched = {node.name: node for node in slurm.nodes}
     rows = []
-    for instance in seen.instances:
+    for instance in snapshot.instances:
         node = slurm.of(instance)
-        row = _row(seen, instance, None, replaced.get(instance.id, 0))
+        row = _row(snapshot, instance, None, replaced.get(instance.id, 0))
         if node is not None:
-            left.pop(node.name, None)
+            unmatched.pop(node.name, None)
             rows.append(replace(row, **_of_slurm(slurm, node)))
         else:
-            rows.append(replace(row, name=instance.host, slurm=_not_in_slurm(seen, instance)))
+            rows.append(replace(row, name=instance.host, slurm=_not_in_slurm(snapshot, instance)))
     rows += [
         Row(id="", group="", type="", status="gone", kubernetes="", health="", fault="", launched=None, replacements=0,
             pods=(), **_of_slurm(slurm, node))
-        for node in left.values()
+        for node in unmatched.values()
     ]  # fmt: skip
     return rows
 
@@ -102,18 +102,18 @@ def _of_slurm(slurm: Slurm, node: SlurmNode) -> dict[str, Any]:
     }
 
 
-def _not_in_slurm(seen: Snapshot, instance: Instance) -> str:
+def _not_in_slurm(snapshot: Snapshot, instance: Instance) -> str:
     """Slurm lists the nodes that run jobs; its controller and where people log in are none of them."""
-    group = seen.group(instance.group)
+    group = snapshot.group(instance.group)
     if group is not None and group.role in ("Controller", "Login"):
         return ""
-    return "?" if seen.slurm is None or not instance.host else "not joined"
+    return "?" if snapshot.slurm is None or not instance.host else "not joined"
 
 
-def _without_node(seen: Snapshot) -> str:
-    if seen.orchestrator != "eks":
+def _without_node(snapshot: Snapshot) -> str:
+    if snapshot.orchestrator != "eks":
         return ""
-    return "not joined" if seen.saw_nodes else "?"
+    return "not joined" if snapshot.saw_nodes else "?"
 
 
 def _ready(node: Node) -> str:
@@ -123,21 +123,21 @@ def _ready(node: Node) -> str:
     return f"{text}, cordoned" if node.cordoned else text
 
 
-def replacements(seen: Snapshot) -> dict[str, int]:
+def replacements(snapshot: Snapshot) -> dict[str, int]:
     """How many instances of the same group left within the events that the service still lists, before this one came.
 
     HyperPod does not count; its events say which instances were there. An instance that is gone counts for the next one
     launched in its group after it was last heard of.
     """
-    present = {instance.id for instance in seen.instances}
+    present = {instance.id for instance in snapshot.instances}
     last_heard: dict[str, ClusterEvent] = {}
-    for event in sorted(seen.events, key=lambda event: event.time):
+    for event in sorted(snapshot.events, key=lambda event: event.time):
         if event.instance and event.instance not in present:
             last_heard[event.instance] = event
     counted: dict[str, int] = {}
     for event in last_heard.values():
         heirs = sorted(
-            (i for i in seen.instances if i.group == event.group and i.launched and i.id not in counted),
+            (i for i in snapshot.instances if i.group == event.group and i.launched and i.id not in counted),
             key=lambda i: i.launched or event.time,
             reverse=True,
         )

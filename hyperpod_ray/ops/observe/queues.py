@@ -42,8 +42,8 @@ def require(target: Target, queue: str, *, namespace: str, job: Json | None = No
     """Refuse a queue that does not exist, or never admits a RayJob: a job in it waits without an end."""
     where = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{namespace}/localqueues"
     try:
-        listed = {item["metadata"]["name"]: item for item in target.kubernetes.items(where)}
-        there = list(listed)
+        listed = {obj["metadata"]["name"]: obj for obj in target.kubernetes.items(where)}
+        queues = list(listed)
     except Exception as error:
         if getattr(error, "status", None) == 404:
             raise OpsError(
@@ -56,10 +56,10 @@ def require(target: Target, queue: str, *, namespace: str, job: Json | None = No
             output.log(f"whether queue '{queue}' exists is not yours to see")
             return
         raise
-    if queue not in there:
+    if queue not in queues:
         raise OpsError(
             f"queue: no LocalQueue '{queue}' in namespace {namespace}",
-            expected=f"one of {', '.join(there)}" if there else "a LocalQueue; there is none",
+            expected=f"one of {', '.join(queues)}" if queues else "a LocalQueue; there is none",
             fix="correct queue, or ask for a LocalQueue in this namespace",
             code=BAD_USE,
         )
@@ -92,23 +92,23 @@ def _covers(queue: Json, job: Json) -> None:
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
     for template in [*(group["template"] for group in groups), job["spec"]["submitterPodTemplate"]]:
         pod = template["spec"]
-        kind = (pod.get("nodeSelector") or {}).get(names.INSTANCE_TYPE_LABEL)
-        if kind is None or not flavors:
+        instance_type = (pod.get("nodeSelector") or {}).get(names.INSTANCE_TYPE_LABEL)
+        if instance_type is None or not flavors:
             continue
-        flavor = flavors.get(kind)
+        flavor = flavors.get(instance_type)
         if flavor is None:
             raise OpsError(
-                f"queue '{name}' has no quota of {kind}, which the job's pods need",
+                f"queue '{name}' has no quota of {instance_type}, which the job's pods need",
                 expected=f"one of {', '.join(sorted(flavors))}: Kueue never admits the job",
-                fix=f"ask an administrator for a quota of {kind}",
+                fix=f"ask an administrator for a quota of {instance_type}",
                 code=BAD_USE,
             )
-        asked = {resource for container in pod["containers"] for resource in container["resources"]["requests"]}
-        if missing := sorted(asked - set(flavor.get("resources") or asked)):
+        requested = {resource for container in pod["containers"] for resource in container["resources"]["requests"]}
+        if missing := sorted(requested - set(flavor.get("resources") or requested)):
             raise OpsError(
-                f"queue '{name}' has no quota of {', '.join(missing)} of {kind}, which the job's pods request",
+                f"queue '{name}' has no quota of {', '.join(missing)} of {instance_type}, which the job's pods request",
                 expected="a quota of each resource: Kueue never admits the job",
-                fix=f"ask an administrator for a quota of {kind} with {', '.join(missing)}",
+                fix=f"ask an administrator for a quota of {instance_type} with {', '.join(missing)}",
                 code=BAD_USE,
             )
         placed = {names.TOPOLOGY_PREFERRED, names.TOPOLOGY_REQUIRED} & set(
@@ -116,7 +116,7 @@ def _covers(queue: Json, job: Json) -> None:
         )
         if placed and not flavor.get("topology", True):
             raise OpsError(
-                f"topology: {kind} has no Topology in queue '{name}'",
+                f"topology: {instance_type} has no Topology in queue '{name}'",
                 expected="a flavor with a Topology: Kueue never admits a job that asks for one, preferred or required",
                 fix="remove --topology, or ask an administrator for a Topology of the flavor",
                 code=BAD_USE,
@@ -135,29 +135,29 @@ class Waiting:
         return f"{self.what}; {self.holders}" if self.holders else self.what
 
 
-def why_it_waits(target: Target, item: Json) -> Waiting | None:
+def why_it_waits(target: Target, ray_job: Json) -> Waiting | None:
     """What a RayJob waits for; None where it does not."""
-    status = item.get("status") or {}
+    status = ray_job.get("status") or {}
     state, cluster = status.get("jobDeploymentStatus") or "", status.get("rayClusterName") or ""
-    queue = (item["metadata"].get("labels") or {}).get(names.QUEUE_LABEL)
-    if queue and (item["spec"].get("suspend") or state == "Suspended"):
-        return _in_queue(target, item, queue)
+    queue = (ray_job["metadata"].get("labels") or {}).get(names.QUEUE_LABEL)
+    if queue and (ray_job["spec"].get("suspend") or state == "Suspended"):
+        return _in_queue(target, ray_job, queue)
     if state not in ("", "New", "Initializing", "Waiting"):
         return None
-    pods = gather.pods(target, item["metadata"]["namespace"])
-    own = [pod for pod in pods if pod.cluster == cluster]
-    pending = [pod for pod in own if pod.phase == "Pending" and not pod.node]
+    pods = gather.pods(target, ray_job["metadata"]["namespace"])
+    peers = [pod for pod in pods if pod.cluster == cluster]
+    pending = [pod for pod in peers if pod.phase == "Pending" and not pod.node]
     if pending:
-        first = pending[0]
-        said = re.sub(r"\s+", " ", first.message or first.reason or "not scheduled yet").strip()
-        what = f"{len(pending)} of {len(own)} pods find no node (group {first.instance_group or '?'}): {said[:200]}"
-        return Waiting(what=what, holders=_holders(pods, first.instance_group, cluster))
-    broken = next((pod for pod in own if not pod.ready and pod.reason), None)
+        stuck = pending[0]
+        reason = re.sub(r"\s+", " ", stuck.message or stuck.reason or "not scheduled yet").strip()
+        text = f"{len(pending)} of {len(peers)} pods find no node (group {stuck.instance_group or '?'}): {reason[:200]}"
+        return Waiting(what=text, holders=_holders(pods, stuck.instance_group, cluster))
+    broken = next((pod for pod in peers if not pod.ready and pod.reason), None)
     if broken is not None:
         return Waiting(what=f"pod {broken.name} does not run: {broken.reason} {broken.message[:160]}".rstrip())
-    if own and not all(pod.ready for pod in own):
-        return Waiting(what=f"{sum(pod.ready for pod in own)} of {len(own)} pods are ready")
-    return Waiting(what=str(status.get("reason") or "") or "its RayCluster has no pods yet") if not own else None
+    if peers and not all(pod.ready for pod in peers):
+        return Waiting(what=f"{sum(pod.ready for pod in peers)} of {len(peers)} pods are ready")
+    return Waiting(what=str(status.get("reason") or "") or "its RayCluster has no pods yet") if not peers else None
 
 
 def _holders(pods: list[Pod], group: str, cluster: str) -> str:
@@ -170,38 +170,38 @@ def _holders(pods: list[Pod], group: str, cluster: str) -> str:
     return f"of the pods on these nodes, {held}" if held else ""
 
 
-def _in_queue(target: Target, item: Json, queue: str) -> Waiting:
+def _in_queue(target: Target, ray_job: Json, queue: str) -> Waiting:
     """What Kueue says of the job's Workload; only that it waits, where nothing is to be seen."""
-    workloads = _workloads(target, item)
-    workload = next((entry for entry in workloads if _owned(entry, item)), None)
+    workloads = _workloads(target, ray_job)
+    workload = next((entry for entry in workloads if _owned(entry, ray_job)), None)
     plain = Waiting(what=f"queue '{queue}' has not admitted it")
     if workload is None:
         return plain
-    conditions = {one["type"]: one for one in (workload.get("status") or {}).get("conditions") or []}
+    conditions = {condition["type"]: condition for condition in (workload.get("status") or {}).get("conditions") or []}
     reserved, evicted = conditions.get("QuotaReserved") or {}, conditions.get("Evicted") or {}
-    said = ""
+    eviction = ""
     if evicted.get("status") == "True" or (evicted and reserved.get("status") != "True"):
-        said = EVICTED.get(str(evicted.get("reason")), str(evicted.get("message") or ""))
+        eviction = EVICTED.get(str(evicted.get("reason")), str(evicted.get("message") or ""))
     why = _needs(str(reserved.get("message") or "")) if reserved.get("status") != "True" else ""
     if reserved.get("status") == "True" and (conditions.get("Admitted") or {}).get("status") != "True":
         why = "it has its quota, and waits for a check of the queue"
     where = f"queue '{queue}'"
     if reserved.get("status") != "True" and not why.startswith(NEVER_ADMITTED):
         where = f"{where}, {_place(workload, workloads)}"
-    what = f"{where}: {why or 'has not admitted it'}"
-    return Waiting(what=f"{what}; {said}" if said else what)
+    text = f"{where}: {why or 'has not admitted it'}"
+    return Waiting(what=f"{text}; {eviction}" if eviction else text)
 
 
 def _needs(message: str) -> str:
     """Kueue's message as one sentence: what is short, of which type, by how much."""
     never: list[str] = []
     short: dict[str, dict[str, str]] = {}
-    for said in POD_SET.split(message):
-        uncovered = [match["resource"] for match in UNCOVERED.finditer(said)]
+    for sentence in POD_SET.split(message):
+        uncovered = [match["resource"] for match in UNCOVERED.finditer(sentence)]
         never += [f"its queue has no quota of {resource}" for resource in uncovered]
-        never += [f"{match['flavor']} has no Topology, which --topology needs" for match in TOPOLOGY.finditer(said)]
-        waits = {match["flavor"].strip() for match in CAPACITY.finditer(said)}
-        large = list(NEVER.finditer(said))
+        never += [f"{match['flavor']} has no Topology, which --topology needs" for match in TOPOLOGY.finditer(sentence)]
+        waits = {match["flavor"].strip() for match in CAPACITY.finditer(sentence)}
+        large = list(NEVER.finditer(sentence))
         if large and not waits - {match["flavor"] for match in large}:
             # a pod set takes all its resources of one flavor: with one of them too large it waits in vain
             never += [
@@ -209,7 +209,7 @@ def _needs(message: str) -> str:
                 f"quota with borrowing is {match['most']}"
                 for match in large
             ]
-        for match in CAPACITY.finditer(said):
+        for match in CAPACITY.finditer(sentence):
             short.setdefault(match["flavor"].strip(), {}).setdefault(match["resource"], match["more"].strip())
     if never:
         return f"{NEVER_ADMITTED} {' and '.join(dict.fromkeys(never))}"

@@ -21,10 +21,10 @@ def sentences(target: AnyTarget) -> list[str]:
             return []
         plans = gather.training_plans(target, cluster)
     except Exception as error:
-        known = explain(error, environment=target.name)
-        if known is None:
+        failure = explain(error, environment=target.name)
+        if failure is None:
             raise
-        return [f"Training plans and AMIs of the running cluster are not known: {known.message}"]
-    seen = Snapshot(environment=target.name, at=now(), cluster=cluster, training_plans=plans)
-    found = [*upkeep.training_plans(seen), *upkeep.images(seen)]
-    return [f"{item.what[:1].upper()}{item.what[1:]}. Next: `{item.next}`" for item in found]
+        return [f"Training plans and AMIs of the running cluster are not known: {failure.message}"]
+    snapshot = Snapshot(environment=target.name, at=now(), cluster=cluster, training_plans=plans)
+    findings = [*upkeep.training_plans(snapshot), *upkeep.images(snapshot)]
+    return [f"{finding.what[:1].upper()}{finding.what[1:]}. Next: `{finding.next}`" for finding in findings]

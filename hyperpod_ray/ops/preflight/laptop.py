@@ -17,11 +17,11 @@ def way(target: Target) -> list[Outcome]:
         if not absent(error):
             raise
         return [skipped("the deployment creates the cluster")]
-    there = tunnel.Endpoint.of(cluster)
-    if not there.private:
+    endpoint = tunnel.Endpoint.of(cluster)
+    if not endpoint.private:
         return [ok("its endpoint is public")]
-    if tunnel.reachable(there.host, there.port):
-        return [ok(f"{there.host} answers from here")]
+    if tunnel.reachable(endpoint.host, endpoint.port):
+        return [ok(f"{endpoint.host} answers from here")]
     try:
         tunnel.require_plugin()
     except OpsError as error:

@@ -40,34 +40,34 @@ def run(
     poll: float = FOLLOW_SECONDS,
 ) -> int:
     """Print log lines, oldest first; with `follow`, continue until interrupted."""
-    begin, end = moment(since), moment(until) if until else None
-    if end and end <= begin:
+    begin, finish = moment(since), moment(until) if until else None
+    if finish and finish <= begin:
         raise OpsError(
             f"--until: {until}",
             expected=f"a time after --since {since}",
             fix="exchange the two, or remove one",
             code=BAD_USE,
         )
-    if follow and end:
+    if follow and finish:
         raise OpsError(
             "--follow with --until: both given", expected="one: --follow has no end", fix="remove --until", code=BAD_USE
         )
     cluster = gather.require_cluster(target)
     group = names.cluster_log_group(cluster.name, cluster.arn)
-    wanted = _Reader(
+    log_reader = _Reader(
         target, group=group, kinds=[kind] if kind != "all" else list(STREAMS), instance=_instance(target, node)
     )
-    found = wanted.read(begin, end)
+    lines = log_reader.read(begin, finish)
     if form is Format.json and not follow:
-        output.write_json("logs", {"environment": target.name, "log_group": group, "lines": found})
+        output.write_json("logs", {"environment": target.name, "log_group": group, "lines": lines})
         return OK
-    for line in found:
+    for line in lines:
         _print(line, form)
-    if not found:
+    if not lines:
         output.log(f"no {kind} lines since {output.stamp(begin)} in {group}")
     while follow:
         time.sleep(poll)
-        for line in wanted.read(begin, None):
+        for line in log_reader.read(begin, None):
             _print(line, form)
     return OK
 
@@ -87,7 +87,7 @@ def moment(text: str) -> datetime:
         unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
         return output.now() - timedelta(**{unit: int(match[1])})
     try:
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         raise OpsError(
             f"time: '{text}'",
@@ -95,7 +95,7 @@ def moment(text: str) -> datetime:
             fix="correct --since or --until",
             code=BAD_USE,
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 class _Reader:
@@ -108,14 +108,14 @@ class _Reader:
         self._instance = instance
         self._seen: set[str] = set()
 
-    def read(self, begin: datetime, end: datetime | None) -> list[dict[str, Any]]:
+    def read(self, begin: datetime, finish: datetime | None) -> list[dict[str, Any]]:
         """New lines of all streams, by time."""
-        found: list[dict[str, Any]] = []
-        for kind in self._kinds:
-            streams = self._streams(STREAMS[kind])
+        lines: list[dict[str, Any]] = []
+        for log_kind in self._kinds:
+            streams = self._streams(STREAMS[log_kind])
             for start in range(0, len(streams), STREAMS_PER_CALL):
-                found += self._events(kind, streams[start : start + STREAMS_PER_CALL], begin, end)
-        return sorted(found, key=lambda line: str(line["time"]))
+                lines += self._events(log_kind, streams[start : start + STREAMS_PER_CALL], begin, finish)
+        return sorted(lines, key=lambda line: str(line["time"]))
 
     def _streams(self, prefix: str) -> list[str]:
         try:
@@ -132,9 +132,11 @@ class _Reader:
             raise
         return [stream["logStreamName"] for stream in listed if self._instance in stream["logStreamName"]]
 
-    def _events(self, kind: str, streams: list[str], begin: datetime, end: datetime | None) -> list[dict[str, Any]]:
+    def _events(
+        self, log_kind: str, streams: list[str], begin: datetime, finish: datetime | None
+    ) -> list[dict[str, Any]]:
         window: dict[str, Any] = {"startTime": int(begin.timestamp() * 1000)}
-        window |= {"endTime": int(end.timestamp() * 1000)} if end else {}
+        window |= {"endTime": int(finish.timestamp() * 1000)} if finish else {}
         events = self._target.aws.pages(
             "logs", "filter_log_events", "events", logGroupName=self._group, logStreamNames=streams, **window
         )
@@ -147,7 +149,7 @@ class _Reader:
                 fresh.append(
                     {
                         "time": output.stamp(when),
-                        "kind": kind,
+                        "kind": log_kind,
                         "stream": event["logStreamName"],
                         "message": event["message"].rstrip("\n"),
                     }

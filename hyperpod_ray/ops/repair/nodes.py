@@ -30,19 +30,19 @@ BATCH = 25
 def listing(target: AnyTarget, *, form: Format, group: str = "") -> int:
     """List nodes with health, fault, age and how often each place was replaced."""
     cluster = gather.require_cluster(target)
-    seen = look(target)
-    rows = [row for row in joined(seen) if not group or row.group == group]
-    if group and group not in {item.name for item in cluster.groups}:
+    snapshot = look(target)
+    rows = [row for row in joined(snapshot) if not group or row.group == group]
+    if group and group not in {listed.name for listed in cluster.groups}:
         raise unknown_group(target, cluster, group)
     if form is Format.json:
-        output.write_json("nodes", {"environment": target.name, "nodes": rows, "unseen": seen.unseen})
+        output.write_json("nodes", {"environment": target.name, "nodes": rows, "unseen": snapshot.unseen})
         return OK
     console = output.console(form)
     # the type is known by its group; what is worth the room on a narrow screen is the whole id
     wide = console.width >= WIDE
     console.print(_slurm_table(rows, wide=wide) if isinstance(target, SlurmTarget) else _table(rows, wide=wide))
-    for item in seen.unseen:
-        output.log(f"{item.source} could not be asked: {item.why}")
+    for listed in snapshot.unseen:
+        output.log(f"{listed.source} could not be asked: {listed.why}")
     return OK
 
 
@@ -52,9 +52,9 @@ def _table(rows: list[Row], *, wide: bool) -> Table:
     )
     for row in rows:
         seen_as = " ".join(filter(None, [row.kubernetes, _worded(row.health) if row.health != "Schedulable" else ""]))
-        kind = [row.type] if wide else []
+        type_cell = [row.type] if wide else []
         number = str(row.replacements or "")
-        table.add_row(row.id, row.group, *kind, row.status, seen_as, row.fault, output.age(row.launched), number)
+        table.add_row(row.id, row.group, *type_cell, row.status, seen_as, row.fault, output.age(row.launched), number)
     return table
 
 
@@ -75,26 +75,26 @@ def _slurm_table(rows: list[Row], *, wide: bool) -> Table:
 
 def look(target: AnyTarget) -> Snapshot:
     """HyperPod, and Kubernetes or Slurm; an error where HyperPod does not answer, because then no node can be named."""
-    seen = gather.snapshot(target, only=SOURCES)
-    for item in seen.unseen:
-        if item.source == "HyperPod":
-            raise OpsError.outcome(item.why, fix=item.next or target.command("status"))
-    return seen
+    snapshot = gather.snapshot(target, only=SOURCES)
+    for missing in snapshot.unseen:
+        if missing.source == "HyperPod":
+            raise OpsError.outcome(missing.why, fix=missing.next or target.command("status"))
+    return snapshot
 
 
-def require_kubernetes(seen: Snapshot) -> None:
+def require_kubernetes(snapshot: Snapshot) -> None:
     """An error where Kubernetes did not answer."""
-    for item in seen.unseen:
-        if item.source in ("Kubernetes", gather.NODES):
-            raise OpsError.outcome(item.why, fix=item.next or "run the command again")
+    for missing in snapshot.unseen:
+        if missing.source in ("Kubernetes", gather.NODES):
+            raise OpsError.outcome(missing.why, fix=missing.next or "run the command again")
 
 
 def unknown_group(target: AnyTarget, cluster: Cluster, group: str) -> OpsError:
     """An error that names the groups there are."""
-    known = ", ".join(item.name for item in cluster.groups)
+    group_names = ", ".join(member.name for member in cluster.groups)
     return OpsError(
         f"group: '{group}' is not in cluster '{cluster.name}'",
-        expected=f"one of {known}",
+        expected=f"one of {group_names}",
         fix=f"hyperpod-ray nodes {target.name}",
         code=BAD_USE,
     )
@@ -111,15 +111,15 @@ def _worded(health: str) -> str:
 def find(target: AnyTarget, node: str) -> tuple[Cluster, Instance]:
     """The instance that is meant by its ID, its name in Kubernetes or Slurm, or the unique beginning of the ID."""
     cluster = gather.require_cluster(target)
-    wanted = names.instance_id(node)
+    instance_id = names.instance_id(node)
     listed = gather.instances(target)
-    exact = [instance for instance in listed if wanted in (instance.id, instance.host)]
-    found = exact or [instance for instance in listed if instance.id.startswith(wanted) and len(wanted) > 3]
-    if len(found) == 1:
-        return cluster, found[0]
-    if found:
+    exact = [instance for instance in listed if instance_id in (instance.id, instance.host)]
+    matches = exact or [instance for instance in listed if instance.id.startswith(instance_id) and len(instance_id) > 3]
+    if len(matches) == 1:
+        return cluster, matches[0]
+    if matches:
         raise OpsError(
-            f"node: '{node}' fits {', '.join(item.id for item in found)}",
+            f"node: '{node}' fits {', '.join(match.id for match in matches)}",
             expected="the id of one node",
             fix="give more of the id",
             code=BAD_USE,
@@ -137,9 +137,9 @@ def show(target: AnyTarget, node: str, *, form: Format) -> int:
     cluster, instance = find(target, node)
     answer = target.aws.call("sagemaker", "describe_cluster_node", ClusterName=cluster.name, NodeId=instance.id)
     details: dict[str, Any] = {key: value for key, value in answer["NodeDetails"].items() if key != "LifeCycleConfig"}
-    seen = look(target)
-    row = next(row for row in joined(seen) if row.id == instance.id)
-    past = described(target, [event for event in seen.events if event.instance == instance.id][:10])
+    snapshot = look(target)
+    row = next(row for row in joined(snapshot) if row.id == instance.id)
+    past = described(target, [event for event in snapshot.events if event.instance == instance.id][:10])
     session = session_target(cluster.arn, group=instance.group, instance=instance.id)
     if form is Format.json:
         output.write_json(
@@ -159,7 +159,7 @@ def show(target: AnyTarget, node: str, *, form: Format) -> int:
         ("node", row.id), ("group", row.group), ("type", row.type), ("HyperPod", row.status),
         ("Kubernetes", row.kubernetes),
         ("Slurm", " ".join(filter(None, [row.slurm, *(f"in {name}" for name in row.partitions)]))),
-        ("name", row.name), ("reason", row.reason), ("jobs", "; ".join(_described(seen, row))),
+        ("name", row.name), ("reason", row.reason), ("jobs", "; ".join(_described(snapshot, row))),
         ("health", row.health), ("fault", row.fault),
         ("launched", f"{output.clock(row.launched)} ({output.age(row.launched)})"),
         ("address", details.get("PrivatePrimaryIp", "")),
@@ -171,16 +171,19 @@ def show(target: AnyTarget, node: str, *, form: Format) -> int:
             table.add_row(label, str(value))
     console = output.console(form)
     console.print(table)
-    for item in seen.unseen:
-        output.log(f"{item.source} could not be asked: {item.why}")
+    for missing in snapshot.unseen:
+        output.log(f"{missing.source} could not be asked: {missing.why}")
     _print_events(past, form)
     return OK
 
 
-def _described(seen: Snapshot, row: Row) -> list[str]:
+def _described(snapshot: Snapshot, row: Row) -> list[str]:
     """The Slurm jobs of a node, with whose they are."""
-    jobs = {job.id: job for job in (seen.slurm.jobs if seen.slurm else ())}
-    return [f"{one} ({jobs[one].name}, {jobs[one].user}, {jobs[one].state}, {jobs[one].elapsed})" for one in row.jobs]
+    jobs = {job.id: job for job in (snapshot.slurm.jobs if snapshot.slurm else ())}
+    return [
+        f"{job_id} ({jobs[job_id].name}, {jobs[job_id].user}, {jobs[job_id].state}, {jobs[job_id].elapsed})"
+        for job_id in row.jobs
+    ]
 
 
 def described(target: AnyTarget, events: list[ClusterEvent]) -> list[ClusterEvent]:
@@ -195,20 +198,20 @@ def events(target: AnyTarget, *, node: str = "", group: str = "", limit: int = 5
     if node:
         filters["NodeId"] = names.instance_id(node)
     if group:
-        if group not in {item.name for item in cluster.groups}:
+        if group not in {member.name for member in cluster.groups}:
             raise unknown_group(target, cluster, group)
         filters["InstanceGroupName"] = group
-    found = described(target, list(gather.events(target, limit=limit, **filters)))
+    listed = described(target, list(gather.events(target, limit=limit, **filters)))
     if form is Format.json:
-        output.write_json("events", {"environment": target.name, "events": found})
+        output.write_json("events", {"environment": target.name, "events": listed})
     else:
-        _print_events(found, form)
+        _print_events(listed, form)
     return OK
 
 
-def _print_events(found: list[ClusterEvent], form: Format) -> None:
+def _print_events(listed: list[ClusterEvent], form: Format) -> None:
     table = output.table("=When (UTC)", "Level", "=Where", "What")
-    for event in found:
+    for event in listed:
         text = event.description + (f": {event.failure}" if event.failure else "")
         table.add_row(
             event.time.astimezone(output.now().tzinfo).strftime("%m-%d %H:%M:%S"),
@@ -237,7 +240,7 @@ def reboot(target: AnyTarget, nodes: list[str], *, when: When | None = None, yes
 
 def replace(target: AnyTarget, nodes: list[str], *, when: When | None = None, yes: bool) -> int:
     """Replace nodes by fresh ones; everything on their disks is lost."""
-    what = (
+    outcome = (
         "a new instance with the same name in Slurm starts"
         if isinstance(target, SlurmTarget)
         else "a new instance with a new name and address runs the lifecycle script"
@@ -247,7 +250,7 @@ def replace(target: AnyTarget, nodes: list[str], *, when: When | None = None, ye
         nodes,
         verb="replace",
         operation="batch_replace_cluster_nodes",
-        loses=f"EBS and NVMe volumes are destroyed; {what}; "
+        loses=f"EBS and NVMe volumes are destroyed; {outcome}; "
         f"20–30 min, then the deep health checks where they are on. {names.MOUNT_PATH} is not touched",
         when=when,
         yes=yes,
@@ -271,9 +274,9 @@ def _batch(
             fix="stop the run, then give the command without --when",
             code=BAD_USE,
         )
-    found = [find(target, node) for node in nodes]
-    cluster = found[0][0]
-    instances = list({instance.id: instance for _, instance in found}.values())
+    pairs = [find(target, node) for node in nodes]
+    cluster = pairs[0][0]
+    instances = list({instance.id: instance for _, instance in pairs}.values())
     repair = _repair(target, nodes, instances, verb=verb, when=when)
     output.log(f"{verb} {', '.join(f'{i.id} ({i.group}, {i.status})' for i in instances)}")
     for line in repair.lines:
@@ -290,7 +293,7 @@ def _batch(
     for node in answer.get("Successful", []):
         output.write_line(node)
     if failed:
-        why = "; ".join(f"{item['NodeId']}: {item['ErrorCode']} {item['Message']}" for item in failed)
+        why = "; ".join(f"{refusal['NodeId']}: {refusal['ErrorCode']} {refusal['Message']}" for refusal in failed)
         raise OpsError(
             f"{verb} was refused: {why}",
             expected="HyperPod to accept every node",
@@ -305,9 +308,9 @@ def _repair(target: AnyTarget, nodes: list[str], instances: list[Instance], *, v
     if not isinstance(target, SlurmTarget):
         lines = _riding(target, instances) if isinstance(target, Target) else []
         return Repair(when="now", hosts=(), lines=tuple(lines))
-    seen = look(target)
+    snapshot = look(target)
     command = " ".join(["hyperpod-ray", "nodes", verb, target.name, *nodes])
-    return slurm_repair.judged(seen, instances, verb=verb, when=when, command=command)
+    return slurm_repair.judged(snapshot, instances, verb=verb, when=when, command=command)
 
 
 def _by_slurm(target: SlurmTarget, cluster: Cluster, hosts: tuple[str, ...], *, verb: Verb) -> None:
@@ -322,12 +325,12 @@ def _by_slurm(target: SlurmTarget, cluster: Cluster, hosts: tuple[str, ...], *, 
 
 def _riding(target: Target, instances: list[Instance]) -> list[str]:
     """Which Ray pods sit on the nodes; unknown where Kubernetes does not answer."""
-    seen = gather.snapshot(target, only=("Kubernetes",))
-    if not seen.saw("Kubernetes"):
-        return [f"which pods sit there is unknown: {seen.unseen[0].why}"]
+    snapshot = gather.snapshot(target, only=("Kubernetes",))
+    if not snapshot.saw("Kubernetes"):
+        return [f"which pods sit there is unknown: {snapshot.unseen[0].why}"]
     lines = []
     for instance in instances:
-        pods = [f"{pod.name} ({pod.role})" for pod in seen.pods if pod.node == names.node_name(instance.id)]
+        pods = [f"{pod.name} ({pod.role})" for pod in snapshot.pods if pod.node == names.node_name(instance.id)]
         lines.append(f"{instance.id} carries {', '.join(pods) if pods else 'no Ray pods'}")
     return lines
 
@@ -346,35 +349,35 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
             expected="Automatic: otherwise nothing repairs the node",
             fix="set hyperpod.node_recovery: Automatic and deploy",
         )
-    seen = look(target)
-    require_kubernetes(seen)
-    heads = {pod.node for pod in seen.pods if pod.role == "head"}
+    snapshot = look(target)
+    require_kubernetes(snapshot)
+    heads = {pod.node for pod in snapshot.pods if pod.role == "head"}
     workers = [
         instance
-        for instance in seen.instances
+        for instance in snapshot.instances
         if instance.status == "Running"
         and names.node_name(instance.id) not in heads
-        and (group := seen.group(instance.group)) is not None
+        and (group := snapshot.group(instance.group)) is not None
         and group.accelerated
-        and any(item.name == names.node_name(instance.id) and item.ready for item in seen.nodes)
+        and any(candidate.name == names.node_name(instance.id) and candidate.ready for candidate in snapshot.nodes)
     ]
     if node:
-        _, wanted = find(target, node)
-        if names.node_name(wanted.id) in heads:
+        _, named = find(target, node)
+        if names.node_name(named.id) in heads:
             raise OpsError(
-                f"node {wanted.id} carries the Ray head",
+                f"node {named.id} carries the Ray head",
                 expected="a node of the workers",
                 fix=f"hyperpod-ray nodes {target.name}",
                 code=BAD_USE,
             )
-        if wanted.id not in {item.id for item in workers}:
+        if named.id not in {candidate.id for candidate in workers}:
             raise OpsError(
-                f"node: {wanted.id}",
+                f"node: {named.id}",
                 expected="a running, ready, accelerated worker node",
                 fix=f"hyperpod-ray nodes {target.name}",
                 code=BAD_USE,
             )
-        chosen = wanted
+        chosen = named
     else:
         if not workers:
             raise OpsError(
@@ -382,9 +385,9 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
                 expected="a running, ready, accelerated worker node",
                 fix=f"hyperpod-ray nodes {target.name}",
             )
-        carrying = {pod.node for pod in seen.pods if pod.role == "worker"}
+        carrying = {pod.node for pod in snapshot.pods if pod.role == "worker"}
         # a node that carries a worker makes the better drill; the first by name, so that two runs agree
-        chosen = sorted(workers, key=lambda item: (names.node_name(item.id) not in carrying, item.id))[0]
+        chosen = sorted(workers, key=lambda candidate: (names.node_name(candidate.id) not in carrying, candidate.id))[0]
     status = {"replace": names.REPLACE, "reboot": names.REBOOT}[action]
     output.log(f"drill on {chosen.id} ({chosen.group}): label {names.HEALTH_LABEL}={status}")
     for line in _riding(target, [chosen]):
@@ -411,26 +414,28 @@ def free(target: Target, node: str, *, yes: bool) -> int:
     """
     target.aws.require_account()
     name = names.node_name(names.instance_id(node))
-    seen = look(target)
-    require_kubernetes(seen)
-    found = next((item for item in seen.nodes if item.name == name), None)
-    if found is None:
+    snapshot = look(target)
+    require_kubernetes(snapshot)
+    kubernetes_node = next((candidate for candidate in snapshot.nodes if candidate.name == name), None)
+    if kubernetes_node is None:
         raise OpsError(
             f"node: '{name}' is not in Kubernetes",
             expected="the name of a node",
             fix=f"hyperpod-ray nodes {target.name}",
             code=BAD_USE,
         )
-    if found.ready:
+    if kubernetes_node.ready:
         raise OpsError(
             f"node {name} answers Kubernetes",
             expected="a lost node: freed pods of a live one run twice",
             fix=f"hyperpod-ray nodes reboot {target.name} {names.instance_id(name)}",
             code=BAD_USE,
         )
-    pods = [f"{pod.name} ({pod.role})" for pod in seen.pods if pod.node == name]
-    output.log(f"free {name}: not ready since {output.clock(found.since)}; it has {', '.join(pods) or 'no Ray pods'}")
-    instance = next((item for item in seen.instances if names.node_name(item.id) == name), None)
+    pods = [f"{pod.name} ({pod.role})" for pod in snapshot.pods if pod.node == name]
+    output.log(
+        f"free {name}: not ready since {output.clock(kubernetes_node.since)}; it has {', '.join(pods) or 'no Ray pods'}"
+    )
+    instance = next((candidate for candidate in snapshot.instances if names.node_name(candidate.id) == name), None)
     output.log(
         f"  HyperPod says {instance.status if instance else 'it is gone'}; be sure that it does not run any more"
     )

@@ -100,24 +100,24 @@ class Run:
 
 def listing(target: AnyRuns, *, form: Format, source: Source, state: str = "", progress: bool = True) -> int:
     """Show the runs, newest first, with what each says of its progress."""
-    found, states = seen(target, source, state=state, progress=progress)
+    runs, states = seen(target, source, state=state, progress=progress)
     if form is Format.json:
-        listed = [{**as_data(run), "progress": as_progress(states.get(run.folder))} for run in found]
+        listed = [{**as_data(run), "progress": as_progress(states.get(run.folder))} for run in runs]
         output.write_json("runs", {"environment": target.name, "runs": listed})
         return OK
-    if not found:
+    if not runs:
         output.log("no runs" + (f" with state {state}" if state else ""))
         output.log(f"next: {_submit_line(target)}")
         return OK
     from rich.text import Text
 
     table = output.table("=run", "name", "state", "step", ">steps/s", ">loss", "started", ">for", "command")
-    for run in found:
+    for run in runs:
         took = "" if run.seconds is None else duration(run.seconds)
-        there = states.get(run.folder)
+        training_state = states.get(run.folder)
         table.add_row(
             run.id, run.name, Text(run.state, style=STYLE.get(run.state, "note")),
-            *((f"waits: {run.waits}", "", "") if run.waits else _progress(there)),
+            *((f"waits: {run.waits}", "", "") if run.waits else _progress(training_state)),
             output.clock(run.started), took, run.command,
         )  # fmt: skip
     output.console(form).print(table)
@@ -142,23 +142,25 @@ def seen(
     source.of(target)
     if source.here or isinstance(target, SlurmTarget):
         states = _of_folders(target, source)
-        found = [_of_folder(one) for one in states]
-        chosen = [pick(found, name, environment=target.name) for name in names] if names else found
+        runs = [_of_folder(folder_state) for folder_state in states]
+        chosen = [pick(runs, name, environment=target.name) for name in names] if names else runs
         listed = sorted(chosen, key=_newest, reverse=True) if not names else chosen
-        return [run for run in listed if state in ("", run.state.lower())], {one.folder: one for one in states}
-    own = [] if source.address else own_runs(target)
+        return [run for run in listed if state in ("", run.state.lower())], {
+            folder_state.folder: folder_state for folder_state in states
+        }
+    ray_job_runs = [] if source.address else own_runs(target)
     with standing(target, source) as jobs:
-        found = sorted([*(all_of(jobs) if jobs else []), *own], key=_newest, reverse=True)
+        runs = sorted([*(all_of(jobs) if jobs else []), *ray_job_runs], key=_newest, reverse=True)
         if names:
-            found = [pick(found, name, environment=target.name) for name in names]
-        found = [run for run in found if state in ("", run.state.lower())]
-        return found, _states(target, jobs, found) if progress else {}
+            runs = [pick(runs, name, environment=target.name) for name in names]
+        runs = [run for run in runs if state in ("", run.state.lower())]
+        return runs, _states(target, jobs, runs) if progress else {}
 
 
 def _of_folders(target: AnyRuns, source: Source) -> list[State]:
     """Runs that are known by their folders alone: of this machine, or of the nodes of Slurm."""
     if source.here or not isinstance(target, SlurmTarget):
-        return run_state.read_here([str(folder) for folder in source.here], whole=True)
+        return run_state.read_here([str(folder) for folder in source.here], every_run=True)
     return slurm_runs.read(target, source.storage or slurm_runs.STORAGE)
 
 
@@ -182,26 +184,28 @@ def standing(target: Target, source: Source) -> Iterator[Jobs | None]:
         yield jobs
 
 
-def _states(target: Target, jobs: Jobs | None, found: Sequence[Run]) -> dict[str, State]:
+def _states(target: Target, jobs: Jobs | None, runs: Sequence[Run]) -> dict[str, State]:
     """What run folders say: the folders of the newest runs, and else the reports in the jobs' logs."""
     states: dict[str, State] = {}
-    folders = list(dict.fromkeys(run.folder for run in found if run.folder))[:MOST_FOLDERS]
+    folders = list(dict.fromkeys(run.folder for run in runs if run.folder))[:MOST_FOLDERS]
     if jobs and folders:
         try:
-            states = {one.folder: one for one in run_state.read(jobs, folders)}
+            states = {folder_state.folder: folder_state for folder_state in run_state.read(jobs, folders)}
         except OpsError as error:
             output.log(f"progress is not known: {error.message}")
-    for run in found[:MOST_FOLDERS]:
+    for run in runs[:MOST_FOLDERS]:
         if run.own_cluster and run.folder in folders and run.folder not in states:
             report = pod_log.report_of(target, run.id, namespace=run.namespace)
-            states |= {one.folder: one for one in run_state.states([report] if report else [])}
+            states |= {
+                folder_state.folder: folder_state for folder_state in run_state.states([report] if report else [])
+            }
     return states
 
 
 def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
     """Show one run: its state and progress, its checkpoints, and the end of its log."""
     (run,), states = seen(target, source, names=[name])
-    there = states.get(run.folder)
+    training_state = states.get(run.folder)
     lines: list[str] = []
     if run.own_cluster and isinstance(target, Target):
         lines = pod_log.text_of(target, run.id, namespace=run.namespace, lines=TAIL_LINES).splitlines()
@@ -209,7 +213,7 @@ def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
         with jobs_of(target, address=source.address) as jobs:
             lines = jobs.tail(run.id, lines=TAIL_LINES)
     if form is Format.json:
-        data = {"environment": target.name, **as_data(run), "progress": as_progress(there), "log_tail": lines}
+        data = {"environment": target.name, **as_data(run), "progress": as_progress(training_state), "log_tail": lines}
         output.write_json("run", data)
         return OK
     console = output.console(form)
@@ -227,7 +231,7 @@ def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
         "variables": ", ".join(run.variables),
         "message": run.message,
         "folder": run.folder,
-        **(_in_words(there) if there else {}),
+        **(_in_words(training_state) if training_state else {}),
     }
     for key, value in rows.items():
         if value:
@@ -244,14 +248,14 @@ def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
 
 def compare(target: AnyRuns, names: Sequence[str], *, form: Format, source: Source) -> int:
     """Show runs beside each other: progress, loss at the last step that all of them reached, rate, recoveries."""
-    found, states = _with_states(target, names, source=source)
+    compared, states = _with_states(target, names, source=source)
     common = min(state.curve[-1][1] for state in states) if all(state.curve for state in states) else None
-    columns = [_figures(run, state, common=common) for run, state in zip(found, states, strict=True)]
+    columns = [_figures(run, state, common=common) for run, state in zip(compared, states, strict=True)]
     if form is Format.json:
-        runs = [{"id": run.id, **column} for run, column in zip(found, columns, strict=True)]
+        runs = [{"id": run.id, **column} for run, column in zip(compared, columns, strict=True)]
         output.write_json("comparison", {"environment": target.name, "common_step": common, "runs": runs})
         return OK
-    table = output.table("", *(f"={run.name or run.id}" for run in found))
+    table = output.table("", *(f"={run.name or run.id}" for run in compared))
     for key, words in FIGURES.items():
         cells = [_shown(key, column[key]) for column in columns]
         if any(cells):
@@ -262,16 +266,16 @@ def compare(target: AnyRuns, names: Sequence[str], *, form: Format, source: Sour
 
 def best(target: AnyRuns, names: Sequence[str], *, metric: str, mode: Mode, form: Format, source: Source) -> int:
     """Show the complete checkpoint with the best value of a metric, of all runs or of some. Exit code 3: none."""
-    found, states = seen(target, source, names=names)
-    there = [state for run in found if (state := states.get(run.folder))]
-    ranked = [(state, one) for state in there if (one := state.best(metric, mode))]
+    runs, states = seen(target, source, names=names)
+    published = [state for run in runs if (state := states.get(run.folder))]
+    ranked = [(state, checkpoint) for state in published if (checkpoint := state.best(metric, mode))]
     sign = 1 if mode == "min" else -1
     if not ranked:
-        known = sorted({key for state in there for one in state.checkpoints for key in one.metrics})
+        metrics = sorted({key for state in published for checkpoint in state.checkpoints for key in checkpoint.metrics})
         raise OpsError(
             f"no complete checkpoint has the metric '{metric}'",
-            expected=f"one of {', '.join(known)}" if known else "a checkpoint that reports metrics",
-            fix=meant(metric, known) or "wait for the first checkpoint, or give --metric",
+            expected=f"one of {', '.join(metrics)}" if metrics else "a checkpoint that reports metrics",
+            fix=meant(metric, metrics) or "wait for the first checkpoint, or give --metric",
             code=CONDITION_FALSE,
         )
     state, top = min(ranked, key=lambda pair: sign * pair[1].metrics[metric])
@@ -291,11 +295,11 @@ def best(target: AnyRuns, names: Sequence[str], *, metric: str, mode: Mode, form
 
 def plot(target: AnyRuns, names: Sequence[str], *, out: Path | None, source: Source, width: int | None = None) -> int:
     """Draw the loss of runs over their steps: into an SVG file, or in the terminal."""
-    found, states = _with_states(target, names, source=source)
+    runs, states = _with_states(target, names, source=source)
     drawn = [state for state in states if run_plot.points(state)]
     if not drawn:
         raise OpsError(
-            f"no step with a loss in {', '.join(run.name or run.id for run in found)}",
+            f"no step with a loss in {', '.join(run.name or run.id for run in runs)}",
             expected="steps that report the metric loss",
             fix="call finished(step, loss=…) in the training loop",
             code=CONDITION_FALSE,
@@ -310,16 +314,16 @@ def plot(target: AnyRuns, names: Sequence[str], *, out: Path | None, source: Sou
 
 def _with_states(target: AnyRuns, names: Sequence[str], *, source: Source) -> tuple[list[Run], list[State]]:
     """Runs and their states; refuses a run that says nothing of itself."""
-    found, states = seen(target, source, names=names)
-    silent = [run.name or run.id for run in found if run.folder not in states]
+    runs, states = seen(target, source, names=names)
+    silent = [run.name or run.id for run in runs if run.folder not in states]
     if silent:
         raise OpsError(
-            f"{', '.join(silent)}: nothing in {next(run.folder for run in found if run.folder not in states) or '?'}",
+            f"{', '.join(silent)}: nothing in {next(run.folder for run in runs if run.folder not in states) or '?'}",
             expected="progress.json and events.jsonl, which the training library writes",
             fix="name the run in the job (--name), and train with hyperpod_ray_training.Run",
             code=CONDITION_FALSE,
         )
-    return found, [states[run.folder] for run in found]
+    return runs, [states[run.folder] for run in runs]
 
 
 FIGURES = {
@@ -357,7 +361,7 @@ def _figures(run: Run, state: State, *, common: int | None) -> dict[str, Any]:
         "goodput": training.goodput,
         "recoveries": training.recoveries,
         "faults": training.faults,
-        "checkpoints": sum(one.complete for one in state.checkpoints),
+        "checkpoints": sum(checkpoint.complete for checkpoint in state.checkpoints),
         "last_checkpoint": state.last.name if state.last else None,
         "started": output.plain(run.started),
         "seconds": None if run.seconds is None else round(run.seconds, 1),
@@ -373,11 +377,11 @@ def _shown(key: str, value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _progress(there: State | None) -> tuple[str, str, str]:
+def _progress(state: State | None) -> tuple[str, str, str]:
     """Step, rate and loss as cells."""
-    if there is None:
+    if state is None:
         return "", "", ""
-    run = there.training
+    run = state.training
     total = f" of {run.steps_total}" if run.steps_total else ""
     rate = run.steps_per_second
     return (
@@ -387,45 +391,47 @@ def _progress(there: State | None) -> tuple[str, str, str]:
     )
 
 
-def _in_words(there: State) -> dict[str, str]:
+def _in_words(state: State) -> dict[str, str]:
     """Rows of `show` about a run's own state."""
-    run, last = there.training, there.last
-    step, rate, _ = _progress(there)
-    left = there.seconds_left
+    run, newest = state.training, state.last
+    step, rate, _ = _progress(state)
+    seconds_left = state.seconds_left
     age = run.checkpoint_age_seconds
-    lowest = there.best("loss", "min")
+    lowest = state.best("loss", "min")
     return {
         "training": run.state + (f", {run.world_size} ranks" if run.world_size else ""),
-        "step": step + (f", {rate} steps/s" if rate else "") + (f", {duration(left)} left" if left else ""),
+        "step": step
+        + (f", {rate} steps/s" if rate else "")
+        + (f", {duration(seconds_left)} left" if seconds_left else ""),
         "metrics": ", ".join(f"{key} {value:.4g}" for key, value in sorted(run.metrics.items())),
-        "newest checkpoint": f"{last.path}" + (f", {duration(age)} old" if age is not None else "")
-        if last
+        "newest checkpoint": f"{newest.path}" + (f", {duration(age)} old" if age is not None else "")
+        if newest
         else "none is complete",
         "best checkpoint": f"{lowest.path}, loss {lowest.metrics['loss']:.4g}" if lowest else "",
         "recoveries": str(run.recoveries) if run.recoveries else "",
         "goodput": "" if run.goodput is None else f"{100 * run.goodput:.1f} %",
         "its time": ", ".join(f"{share} {duration(spent)}" for share, spent in run.spent_seconds.items() if spent >= 1),
         "lost by": ", ".join(
-            f"{cause} {duration(seconds)} in {count}" for cause, (count, seconds) in there.record.by_cause.items()
+            f"{cause} {duration(seconds)} in {count}" for cause, (count, seconds) in state.record.by_cause.items()
         ),
         "last error": run.last_error,
     }
 
 
-def as_progress(there: State | None) -> dict[str, Any] | None:
+def as_progress(state: State | None) -> dict[str, Any] | None:
     """A run's own state for JSON; None where it says nothing."""
-    if there is None:
+    if state is None:
         return None
-    run = there.training
+    run = state.training
     data: dict[str, Any] = output.plain(
         {
             "state": run.state, "step": run.step, "steps_total": run.steps_total,
-            "steps_per_second": run.steps_per_second, "seconds_left": there.seconds_left, "loss": run.loss,
+            "steps_per_second": run.steps_per_second, "seconds_left": state.seconds_left, "loss": run.loss,
             "metrics": run.metrics, "world_size": run.world_size, "recoveries": run.recoveries,
             "began": run.began, "goodput": run.goodput, "spent_seconds": run.spent_seconds,
-            "lost_by_cause": {cause: round(spent, 3) for cause, (_, spent) in there.record.by_cause.items()},
+            "lost_by_cause": {cause: round(spent, 3) for cause, (_, spent) in state.record.by_cause.items()},
             "step_age_seconds": run.step_age_seconds, "checkpoint_age_seconds": run.checkpoint_age_seconds,
-            "last_error": run.last_error, "checkpoints": list(there.checkpoints), "curve": list(there.curve),
+            "last_error": run.last_error, "checkpoints": list(state.checkpoints), "curve": list(state.curve),
         }
     )  # fmt: skip
     return data
@@ -433,14 +439,14 @@ def as_progress(there: State | None) -> dict[str, Any] | None:
 
 def logs(target: Target, name: str, *, following: bool, source: Source) -> int:
     """Print a run's log; with `following`, until the run has ended, and exit with its own exit code."""
-    if not source.address and (mine := _own(target, name)):
+    if not source.address and (own_run := _own(target, name)):
         if not following:
-            output.write_text(pod_log.text_of(target, mine.id, namespace=mine.namespace))
+            output.write_text(pod_log.text_of(target, own_run.id, namespace=own_run.namespace))
             return OK
         try:
-            return own_cluster.follow(target, mine.id)
+            return own_cluster.follow(target, own_run.id)
         except KeyboardInterrupt:
-            output.log(f"stopped following; {mine.id} continues")
+            output.log(f"stopped following; {own_run.id} continues")
             return INTERRUPTED
     with standing(target, source) as jobs:
         if jobs is None:
@@ -458,14 +464,14 @@ def logs(target: Target, name: str, *, following: bool, source: Source) -> int:
 
 def stop(target: Target, name: str, *, yes: bool, source: Source, limit_s: float = STOP_SECONDS) -> int:
     """Stop a run, and wait until it has ended. Its checkpoints stay."""
-    if not source.address and (mine := _own(target, name)):
-        if mine.state in ENDED:
-            output.log(f"{mine.id} has ended: {mine.state}")
+    if not source.address and (own_run := _own(target, name)):
+        if own_run.state in ENDED:
+            output.log(f"{own_run.id} has ended: {own_run.state}")
             return OK
-        what = f"stop {mine.id} and delete its RayCluster: {mine.command}. Its checkpoints stay"
-        output.confirm(f"{what}; steps after the last one are lost.", yes=yes)
-        own_cluster.stop(target, mine.id, limit_s=limit_s)
-        output.log(f"{mine.id} is deleted, with its RayCluster")
+        action = f"stop {own_run.id} and delete its RayCluster: {own_run.command}. Its checkpoints stay"
+        output.confirm(f"{action}; steps after the last one are lost.", yes=yes)
+        own_cluster.stop(target, own_run.id, limit_s=limit_s)
+        output.log(f"{own_run.id} is deleted, with its RayCluster")
         return OK
     with standing(target, source) as jobs:
         if jobs is None:
@@ -478,17 +484,17 @@ def stop(target: Target, name: str, *, yes: bool, source: Source, limit_s: float
             f"stop {run.id}: {run.command}. Its checkpoints stay; steps after the last one are lost.", yes=yes
         )
         jobs.json("POST", f"/api/jobs/{run.id}/stop")
-        end = time.monotonic() + limit_s
-        while (now := one(jobs, run.id, environment=target.name)).state not in ENDED:
-            if time.monotonic() > end:
+        deadline = time.monotonic() + limit_s
+        while (current := one(jobs, run.id, environment=target.name)).state not in ENDED:
+            if time.monotonic() > deadline:
                 raise OpsError(
-                    f"{run.id} is {now.state} after {limit_s:g} s",
+                    f"{run.id} is {current.state} after {limit_s:g} s",
                     expected="it to end",
                     fix=f"hyperpod-ray runs show {target.name} {run.id}",
                     code=STILL_GOING,
                 )
             time.sleep(min(POLL_SECONDS, 0.5))
-    output.log(f"{run.id} {now.state}")
+    output.log(f"{run.id} {current.state}")
     return OK
 
 
@@ -498,44 +504,48 @@ def all_of(jobs: Jobs) -> list[Run]:
     Omitted: what a driver of its own started, which has no ID to ask for, and what this program submits for itself.
     """
     answered = jobs.json("GET", "/api/jobs/")
-    theirs = [item for item in answered if not is_ours(item)]
-    return sorted((_run(item) for item in theirs if item.get("submission_id")), key=_newest, reverse=True)
+    theirs = [submission for submission in answered if not is_ours(submission)]
+    return sorted(
+        (_run(submission) for submission in theirs if submission.get("submission_id")), key=_newest, reverse=True
+    )
 
 
 def own_runs(target: Target) -> list[Run]:
     """Runs on clusters of their own: the environment's RayJobs. Why one waits is its `waits`."""
-    return [_of_ray_job(target, item) for item in own_cluster.listed(target)]
+    return [_of_ray_job(target, ray_job) for ray_job in own_cluster.listed(target)]
 
 
 def _own(target: Target, name: str) -> Run | None:
     """The run on a cluster of its own that has this ID or name."""
-    found = sorted(own_runs(target), key=_newest, reverse=True)
-    return next((run for run in found if name in (run.id, run.name)), None)
+    runs = sorted(own_runs(target), key=_newest, reverse=True)
+    return next((run for run in runs if name in (run.id, run.name)), None)
 
 
-def _of_ray_job(target: Target, item: dict[str, Any]) -> Run:
-    status, metadata = item.get("status") or {}, item["spec"].get("metadata") or {}
+def _of_ray_job(target: Target, ray_job: dict[str, Any]) -> Run:
+    status, metadata = ray_job.get("status") or {}, ray_job["spec"].get("metadata") or {}
     deployment = str(status.get("jobDeploymentStatus") or "")
     state = str(status.get("jobStatus") or "")
     if deployment in ("Failed", "ValidationFailed") and state not in ENDED:
         state = "FAILED"
-    waiting = None if state in ENDED else queues.why_it_waits(target, item)
-    container = item["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    waiting = None if state in ENDED else queues.why_it_waits(target, ray_job)
+    container = ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
     return Run(
-        id=str(item["metadata"]["name"]),
+        id=str(ray_job["metadata"]["name"]),
         state=state or "PENDING",
-        command=str((item["metadata"].get("annotations") or {}).get(COMMAND_ANNOTATION) or item["spec"]["entrypoint"]),
-        started=moment(status.get("startTime") or item["metadata"].get("creationTimestamp")),
+        command=str(
+            (ray_job["metadata"].get("annotations") or {}).get(COMMAND_ANNOTATION) or ray_job["spec"]["entrypoint"]
+        ),
+        started=moment(status.get("startTime") or ray_job["metadata"].get("creationTimestamp")),
         ended=moment(status.get("endTime")),
         message=str(status.get("message") or "").strip(),
         exit_code=own_cluster.exit_code(status),
-        variables=tuple(sorted(one["name"] for one in container.get("env") or [])),
+        variables=tuple(sorted(variable["name"] for variable in container.get("env") or [])),
         working_dir="",
         name=str(metadata.get("run") or ""),
         folder=str(metadata.get("run_folder") or ""),
         own_cluster=True,
         cluster=str(status.get("rayClusterName") or ""),
-        namespace=str(item["metadata"]["namespace"]),
+        namespace=str(ray_job["metadata"]["namespace"]),
         waits=str(waiting) if waiting else "",
     )
 
@@ -550,24 +560,24 @@ def one(jobs: Jobs, name: str, *, environment: str) -> Run:
     return pick(all_of(jobs), name, environment=environment)
 
 
-def pick(found: Sequence[Run], name: str, *, environment: str) -> Run:
+def pick(runs: Sequence[Run], name: str, *, environment: str) -> Run:
     """The run with this ID, or the newest with this name.
 
     Raises:
         OpsError: there is none; with the closest name, where one is close.
     """
-    fits = [run for run in found if run.id == name] or [run for run in found if run.name == name]
+    fits = [run for run in runs if run.id == name] or [run for run in runs if run.name == name]
     if not fits:
-        _no_run(found, name, environment=environment)
+        _no_run(runs, name, environment=environment)
     return fits[0]
 
 
-def _no_run(found: Sequence[Run], name: str, *, environment: str) -> NoReturn:
-    known = list(dict.fromkeys(word for run in found for word in (run.id, run.name) if word))
-    close = meant(name, known)
+def _no_run(runs: Sequence[Run], name: str, *, environment: str) -> NoReturn:
+    labels = list(dict.fromkeys(word for run in runs for word in (run.id, run.name) if word))
+    close = meant(name, labels)
     raise OpsError(
         f"no run '{name}'" + (f"; {close}" if close else ""),
-        expected=f"one of {', '.join(run.id for run in found[:5])}" if found else "a run; there is none",
+        expected=f"one of {', '.join(run.id for run in runs[:5])}" if runs else "a run; there is none",
         fix=f"hyperpod-ray runs list {environment}",
         code=BAD_USE,
     )
@@ -584,22 +594,22 @@ def as_data(run: Run) -> dict[str, Any]:
     return {**data, "seconds": None if run.seconds is None else round(run.seconds, 1)}
 
 
-def _run(item: dict[str, Any]) -> Run:
-    runtime, metadata = item.get("runtime_env") or {}, item.get("metadata") or {}
-    command = str(metadata.get("command") or item.get("entrypoint") or "")
+def _run(submission: dict[str, Any]) -> Run:
+    runtime, metadata = submission.get("runtime_env") or {}, submission.get("metadata") or {}
+    command = str(metadata.get("command") or submission.get("entrypoint") or "")
     name, folder = str(metadata.get("run") or ""), str(metadata.get("run_folder") or "")
     if not folder:
         words = job.words_of(command)
         name, storage = job.option(words, "--name"), job.option(words, "--storage")
         folder = f"{storage.rstrip('/')}/{name}" if storage and name else ""
     return Run(
-        id=str(item["submission_id"]),
-        state=str(item["status"]),
+        id=str(submission["submission_id"]),
+        state=str(submission["status"]),
         command=command,
-        started=_moment(item.get("start_time")),
-        ended=_moment(item.get("end_time")),
-        message=str(item.get("message") or "").strip(),
-        exit_code=item.get("driver_exit_code"),
+        started=_moment(submission.get("start_time")),
+        ended=_moment(submission.get("end_time")),
+        message=str(submission.get("message") or "").strip(),
+        exit_code=submission.get("driver_exit_code"),
         variables=tuple(sorted(runtime.get("env_vars") or {})),
         working_dir=str(runtime.get("working_dir") or ""),
         name=name,

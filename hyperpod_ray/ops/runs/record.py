@@ -197,63 +197,63 @@ def record_of(
 ) -> Record:
     """A run's record from its history and the content of its `progress.json`."""
     state = clean(progress.get("state"), 40)
-    known = history.settled(now=now if now is not None else history.t or 0.0, ended=state in FINISHED)
-    ended = known.over or state in FINISHED
-    steps = tuple(Step(t=t, step=step, value=value, resumed=bool(edge)) for t, step, value, edge in known.curve)
+    settled = history.settled(now=now if now is not None else history.t or 0.0, ended=state in FINISHED)
+    ended = settled.over or state in FINISHED
+    steps = tuple(Step(t=t, step=step, value=value, resumed=bool(edge)) for t, step, value, edge in settled.curve)
     interruptions = [
         Interruption(stopped_t=stopped, resumed_t=max(stopped, resumed), stopped_step=step, resumed_step=back,
                      source=source, cause=cause)
-        for stopped, resumed, step, back, source, cause, _ in known.interruptions
+        for stopped, resumed, step, back, source, cause, _ in settled.interruptions
     ]  # fmt: skip
-    is_open = known.last is not None and known.broken and not ended
-    if is_open and known.last is not None:
+    is_open = settled.last is not None and settled.broken and not ended
+    if is_open and settled.last is not None:
         interruptions.append(
-            Interruption(stopped_t=known.last[0], resumed_t=None, stopped_step=known.last[1], resumed_step=None,
-                         source="", cause=cause_of(known.signs)[1])
+            Interruption(stopped_t=settled.last[0], resumed_t=None, stopped_step=settled.last[1], resumed_step=None,
+                         source="", cause=cause_of(settled.signs)[1])
         )  # fmt: skip
-    metric, metrics = known.metric or "loss", progress.get("metrics")
-    t, step, value = known.last or (None, None, None)
-    world = whole(progress.get("world_size")) or known.world
-    rates = sorted((total / count, count) for count, total in known.rates.values())
-    pauses = _numbers(progress.get("pauses_s")) or known.pauses
+    metric, metrics = settled.metric or "loss", progress.get("metrics")
+    t, step, value = settled.last or (None, None, None)
+    world = whole(progress.get("world_size")) or settled.world
+    rates = sorted((total / count, count) for count, total in settled.rates.values())
+    pauses = _numbers(progress.get("pauses_s")) or settled.pauses
     return Record(
         name=clean(progress.get("name") or name),
         state="done" if ended and state != "failed" else state,
         metric=clean(metric, 60),
         steps=steps,
         saves=tuple(
-            Save(t=at, step=of, reason=why, seconds=took, stall_s=stall) for at, of, why, took, stall in known.saves
+            Save(t=at, step=of, reason=why, seconds=took, stall_s=stall) for at, of, why, took, stall in settled.saves
         ),
-        saved=known.counts.get("save", 0),
+        saved=settled.counts.get("save", 0),
         interruptions=tuple(interruptions),
-        interrupted=known.interrupted + is_open,
-        by_cause={cause: (int(count), seconds) for cause, (count, seconds) in known.by_cause.items()},
-        seconds={share: known.seconds[share] for share in SHARES},
-        held={int(ranks) or world or 0: seconds for ranks, seconds in known.held.items()},
-        useful_rank_seconds=known.useful_ranks if known.world else known.seconds["training"] * (world or 0),
+        interrupted=settled.interrupted + is_open,
+        by_cause={cause: (int(count), seconds) for cause, (count, seconds) in settled.by_cause.items()},
+        seconds={share: settled.seconds[share] for share in SHARES},
+        held={int(ranks) or world or 0: seconds for ranks, seconds in settled.held.items()},
+        useful_rank_seconds=settled.useful_ranks if settled.world else settled.seconds["training"] * (world or 0),
         total_steps=whole(progress.get("total_steps")),
         world=world,
         step=whole(progress.get("last_step")) if "last_step" in progress else step,
         value=number(metrics.get(metric)) if isinstance(metrics, dict) else value,
-        lowest=known.lowest,
+        lowest=settled.lowest,
         step_t=number(progress.get("last_step_t")) or t,
         checkpoint_step=whole(progress.get("last_checkpoint_step"))
         if "last_checkpoint_step" in progress
-        else known.saves[-1][1] if known.saves else None,
-        checkpoint_t=number(progress.get("last_checkpoint_t")) or (known.saves[-1][0] if known.saves else None),
+        else settled.saves[-1][1] if settled.saves else None,
+        checkpoint_t=number(progress.get("last_checkpoint_t")) or (settled.saves[-1][0] if settled.saves else None),
         checkpoint_path=clean(progress.get("last_checkpoint_path")),
         error=first_line(progress.get("last_error")),
-        not_finite=known.not_finite,
-        begin=known.begin,
-        recent_rate=_recent(known),
+        not_finite=settled.not_finite,
+        begin=settled.begin,
+        recent_rate=_recent(settled),
         usual_rate=1 / _middle(rates) if rates else None,
-        step_seconds=number(progress.get("step_s")) or (statistics.median(known.gaps) if known.gaps else None),
+        step_seconds=number(progress.get("step_s")) or (statistics.median(settled.gaps) if settled.gaps else None),
         pause_seconds=pauses[1] if len(pauses) > 1 else None,
-        faults=sum(known.counts.get(kind, 0) for kind in FAULTS),
-        recoveries=known.counts.get("restore", 0),
+        faults=sum(settled.counts.get(event_kind, 0) for event_kind in FAULTS),
+        recoveries=settled.counts.get("restore", 0),
         events=tuple(
-            RunEvent(at=moment(at), kind=kind, step=of, seconds=took, text=text)
-            for at, kind, of, took, text in known.events
+            RunEvent(at=moment(at), kind=event_kind, step=of, seconds=took, text=text)
+            for at, event_kind, of, took, text in settled.events
         ),
         partial=partial,
     )  # fmt: skip
@@ -287,8 +287,8 @@ def run_of(
     record = record_of(history, progress, name=name, now=at.timestamp(), partial=partial)
     part_pauses = _numbers(progress.get("part_pauses_s"))
     metrics = progress.get("metrics")
-    known = metrics if isinstance(metrics, dict) else {}
-    figures = {clean(key, 60): value for key, raw in known.items() if (value := number(raw)) is not None}
+    reported = metrics if isinstance(metrics, dict) else {}
+    figures = {clean(key, 60): value for key, raw in reported.items() if (value := number(raw)) is not None}
     starts = [start for key in ("started_t", "begun_t") if (start := at_of(progress.get(key)))]
     return Run(
         name=record.name,
@@ -304,7 +304,7 @@ def run_of(
         longest_pause_seconds=record.pause_seconds,
         part_seconds=number(progress.get("part_s")),
         longest_part_pause_seconds=part_pauses[1] if len(part_pauses) > 1 else None,
-        loss=figures.get("loss") if known else record.value if record.metric == "loss" else None,
+        loss=figures.get("loss") if reported else record.value if record.metric == "loss" else None,
         metrics=figures,
         began=at_of(record.begin) or min(starts, default=None),
         started=max(starts, default=None),
@@ -330,8 +330,8 @@ def run_of(
 def _misses_efa(progress: Mapping[str, Any]) -> bool:
     """Whether ranks on several nodes with EFA send by something else."""
     transport = progress.get("transport")
-    known = progress.get("efa") is True and progress.get("across_nodes") is True and isinstance(transport, str)
-    return known and transport not in ("", "efa")
+    comparable = progress.get("efa") is True and progress.get("across_nodes") is True and isinstance(transport, str)
+    return comparable and transport not in ("", "efa")
 
 
 def moment(t: float) -> datetime:
@@ -363,10 +363,10 @@ def _recent(history: History) -> float | None:
 def _middle(sizes: Sequence[tuple[float, float]]) -> float:
     """The median of values that come with how often each is there, smallest first."""
     half = sum(count for _, count in sizes) / 2
-    for place, (value, count) in enumerate(sizes):
+    for index, (value, count) in enumerate(sizes):
         half -= count
-        if half == 0 and place + 1 < len(sizes):
-            return (value + sizes[place + 1][0]) / 2
+        if half == 0 and index + 1 < len(sizes):
+            return (value + sizes[index + 1][0]) / 2
         if half <= 0:
             break
     return value

@@ -69,13 +69,17 @@ class State:
     @property
     def last(self) -> Checkpoint | None:
         """The newest complete checkpoint."""
-        return next((one for one in self.checkpoints if one.complete), None)
+        return next((checkpoint for checkpoint in self.checkpoints if checkpoint.complete), None)
 
     def best(self, metric: str, mode: Mode) -> Checkpoint | None:
         """The complete checkpoint with the best value of a metric; the newest of equal ones."""
-        found = [one for one in self.checkpoints if one.complete and metric in one.metrics]
+        candidates = [
+            checkpoint for checkpoint in self.checkpoints if checkpoint.complete and metric in checkpoint.metrics
+        ]
         sign = 1 if mode == "min" else -1
-        return min(found, key=lambda one: (sign * one.metrics[metric], -one.step), default=None)
+        return min(
+            candidates, key=lambda checkpoint: (sign * checkpoint.metrics[metric], -checkpoint.step), default=None
+        )
 
     @property
     def seconds_left(self) -> float | None:
@@ -90,20 +94,20 @@ class State:
         return next((loss for _, at, loss in reversed(self.curve) if at <= step and loss is not None), None)
 
 
-def read(jobs: Jobs, folders: Sequence[str], *, whole: bool = False) -> list[State]:
+def read(jobs: Jobs, folders: Sequence[str], *, every_run: bool = False) -> list[State]:
     """The states of run folders, in their order; a folder without a run is omitted.
 
     Args:
         jobs: The Jobs API of the RayCluster that mounts them.
-        folders: Run folders; with `whole`, folders of runs.
-        whole: Read every run in them.
+        folders: Run folders; with `every_run`, folders of runs.
+        every_run: Read every run in them.
 
     Raises:
         OpsError: the job that reads cannot be started or fails.
     """
     if not folders:
         return []
-    answer, _ = asked(jobs, f"{in_ray.PACKAGE}.runs", [*(["--all"] if whole else []), *folders])
+    answer, _ = asked(jobs, f"{in_ray.PACKAGE}.runs", [*(["--all"] if every_run else []), *folders])
     return states(answer)
 
 
@@ -119,7 +123,7 @@ def asked(jobs: Jobs, module: str, words: Sequence[str], *, limit_s: float = REA
     Raises:
         OpsError: the job cannot be started or fails.
     """
-    uri = upload(jobs, in_ray.package(), what="")
+    uri = upload(jobs, in_ray.package(), subject="")
     job = post(
         jobs,
         {
@@ -137,9 +141,9 @@ def asked(jobs: Jobs, module: str, words: Sequence[str], *, limit_s: float = REA
 
 
 def _answer(jobs: Jobs, job: str, *, limit_s: float) -> tuple[Any, str]:
-    end = time.monotonic() + limit_s
+    deadline = time.monotonic() + limit_s
     while (info := jobs.json("GET", f"/api/jobs/{job}"))["status"] not in ENDED:
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             jobs.json("POST", f"/api/jobs/{job}/stop")
             raise OpsError(
                 f"the job that reads the run folders is {info['status']} after {limit_s:g} s",
@@ -151,45 +155,45 @@ def _answer(jobs: Jobs, job: str, *, limit_s: float) -> tuple[Any, str]:
     for line in text.splitlines():
         if line.startswith(reader.MARK):
             return json.loads(line.removeprefix(reader.MARK)), str(info.get("driver_node_id") or "")
-    last = (text.strip().splitlines() or [str(info.get("message") or "nothing more")])[-1]
+    last_line = (text.strip().splitlines() or [str(info.get("message") or "nothing more")])[-1]
     raise OpsError(
-        f"the job that reads the run folders {info['status']}: {last[:300]}",
+        f"the job that reads the run folders {info['status']}: {last_line[:300]}",
         expected="one line with what they contain",
         fix="run the command again; `hyperpod-ray status` shows Ray's state",
     )
 
 
-def read_here(folders: Sequence[str], *, whole: bool = False) -> list[State]:
+def read_here(folders: Sequence[str], *, every_run: bool = False) -> list[State]:
     """The same of folders on this machine: a rehearsal's, or a file system that is mounted here."""
-    if whole:
-        return states([one for folder in folders for one in reader.read_all(folder)])
+    if every_run:
+        return states([answer for folder in folders for answer in reader.read_all(folder)])
     return states([reader.read(folder) for folder in folders])
 
 
 def states(answer: Any) -> list[State]:
     """What was read, as states."""
-    return [_state(item) for item in answer if item["found"]]
+    return [_state(folder_answer) for folder_answer in answer if folder_answer["found"]]
 
 
-def _state(item: dict[str, Any]) -> State:
-    folder = str(item["folder"])
+def _state(folder_answer: dict[str, Any]) -> State:
+    folder = str(folder_answer["folder"])
     run = run_of(
-        item["progress"],
-        History.kept(item["history"]),
+        folder_answer["progress"],
+        History.kept(folder_answer["history"]),
         name=folder.rstrip("/").rsplit("/", 1)[-1],
-        at=at_of(item["at"]) or datetime.now(UTC),
+        at=at_of(folder_answer["at"]) or datetime.now(UTC),
         folder=folder,
     )
-    return State(training=run, checkpoints=tuple(_checkpoints(item)))
+    return State(training=run, checkpoints=tuple(_checkpoints(folder_answer)))
 
 
-def _checkpoints(item: dict[str, Any]) -> Iterator[Checkpoint]:
-    for one in item["checkpoints"]:
+def _checkpoints(folder_answer: dict[str, Any]) -> Iterator[Checkpoint]:
+    for checkpoint in folder_answer["checkpoints"]:
         yield Checkpoint(
-            name=one["name"],
-            path=f"{str(item['folder']).rstrip('/')}/{one['name']}",
-            step=one["step"],
-            complete=one["complete"],
-            bytes=one["bytes"],
-            metrics=one["metrics"],
+            name=checkpoint["name"],
+            path=f"{str(folder_answer['folder']).rstrip('/')}/{checkpoint['name']}",
+            step=checkpoint["step"],
+            complete=checkpoint["complete"],
+            bytes=checkpoint["bytes"],
+            metrics=checkpoint["metrics"],
         )

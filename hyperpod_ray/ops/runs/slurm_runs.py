@@ -90,8 +90,10 @@ def read(target: SlurmTarget, storage: str, *, run: Runner | None = None) -> lis
 def reading_node(target: SlurmTarget, instances: Sequence[Instance]) -> Instance | None:
     """A login node where one runs: adding up a run's files is no work for the controller, unless there is no other."""
     login = {group.name for group in target.plan.login}
-    found = next((one for one in instances if one.group in login and one.status == "Running"), None)
-    return found or slurm.controller_of(target, instances)
+    login_node = next(
+        (instance for instance in instances if instance.group in login and instance.status == "Running"), None
+    )
+    return login_node or slurm.controller_of(target, instances)
 
 
 def parsed(text: str) -> Any:
@@ -110,4 +112,4 @@ def parsed(text: str) -> Any:
 
 def _run(storage: str) -> Runner:
     fix = f"give --storage FOLDER, where {names.RUN_STORAGE_VARIABLE} of the jobs is not {storage}"
-    return lambda words: slurm.answer(words, seconds=SECONDS, what="the run folders to be read", fix=fix)
+    return lambda words: slurm.answer(words, seconds=SECONDS, expectation="the run folders to be read", fix=fix)

@@ -58,9 +58,9 @@ class Governance:
         for (kind, space, name), body in expected.items():
             self._keep(kind, space, name, body)
         for kind in ("LocalQueue", "ClusterQueue", "ResourceFlavor", "WorkloadPriorityClass"):
-            for there in self._api.all(API_VERSION, kind):
-                key = (kind, there["metadata"].get("namespace", ""), there["metadata"]["name"])
-                if key not in expected and (there["metadata"].get("labels") or {}).items() >= MADE_BY.items():
+            for existing in self._api.all(API_VERSION, kind):
+                key = (kind, existing["metadata"].get("namespace", ""), existing["metadata"]["name"])
+                if key not in expected and (existing["metadata"].get("labels") or {}).items() >= MADE_BY.items():
                     self._api.delete(self._api.kind(API_VERSION, kind), key[1], key[2])
 
     def _define(self) -> None:
@@ -70,15 +70,15 @@ class Governance:
 
     def _keep(self, kind: str, space: str, name: str, body: Json) -> None:
         version = "v1" if kind == "Namespace" else API_VERSION
-        there = self._api.find(version, kind, space, name)
-        if there is None:
+        existing = self._api.find(version, kind, space, name)
+        if existing is None:
             try:
                 self._api.create(self._api.kind(version, kind), space, manifest(kind, space, name, body))
             except ApiError as error:
                 if error.code not in (403, 409):  # a namespace that goes takes nothing new
                     raise
-        elif not _within(body, there):
-            self._api.modify(there, lambda current: current.update(body))
+        elif not _within(body, existing):
+            self._api.modify(existing, lambda current: current.update(body))
 
 
 def _within(expected: Any, actual: Any) -> bool:
@@ -120,26 +120,31 @@ def manifest(kind: str, space: str, name: str, body: Json) -> Json:
 def _cluster_queue(quota: Json) -> Json:
     config = quota["ComputeQuotaConfig"]
     sharing = config.get("ResourceSharingConfig") or {"Strategy": "LendAndBorrow", "BorrowLimit": 50}
-    absolute = {entry["InstanceType"]: amounts(entry) for entry in sharing.get("AbsoluteBorrowLimits") or []}
+    absolute = {
+        quota_resource["InstanceType"]: amounts(quota_resource)
+        for quota_resource in sharing.get("AbsoluteBorrowLimits") or []
+    }
     entries = config.get("ComputeQuotaResources", [])
     # every flavor of a queue has the same resources, a partition of another type too
-    partitions = [name for entry in entries for name in amounts(entry) if name.startswith(names.MIG_PREFIX)]
+    partitions = [
+        name for quota_resource in entries for name in amounts(quota_resource) if name.startswith(names.MIG_PREFIX)
+    ]
     flavors = []
-    for entry in entries:
+    for quota_resource in entries:
         resources = []
-        for name, amount in {**dict.fromkeys(partitions, 0.0), **amounts(entry)}.items():
+        for name, amount in {**dict.fromkeys(partitions, 0.0), **amounts(quota_resource)}.items():
             limit: Json = {"name": name, "nominalQuota": written(name, Fraction(amount))}
             if sharing["Strategy"] == "LendAndBorrow":
                 borrows = amount * sharing.get("BorrowLimit", 50) / 100
-                if entry["InstanceType"] in absolute:
-                    borrows = absolute[entry["InstanceType"]].get(name, 0.0)
+                if quota_resource["InstanceType"] in absolute:
+                    borrows = absolute[quota_resource["InstanceType"]].get(name, 0.0)
                 limit["borrowingLimit"] = written(name, Fraction(borrows))
             if sharing["Strategy"] == "DontLend":
                 limit |= {"lendingLimit": "0", "borrowingLimit": "0"}
             if sharing["Strategy"] == "Lend":
                 limit["borrowingLimit"] = "0"
             resources.append(limit)
-        flavors.append({"name": entry["InstanceType"], "resources": resources})
+        flavors.append({"name": quota_resource["InstanceType"], "resources": resources})
     covered = sorted({resource["name"] for flavor in flavors for resource in flavor["resources"]})
     within = "LowerPriority" if config.get("PreemptTeamTasks", "LowerPriority") == "LowerPriority" else "Never"
     return {
@@ -153,25 +158,29 @@ def _cluster_queue(quota: Json) -> Json:
     }
 
 
-def amounts(entry: Json) -> dict[str, float]:
+def amounts(resource: Json) -> dict[str, float]:
     """Resources of a quota; what is not given is filled in proportion to the instance, as the service does."""
-    figures = data.read("instance_types.yaml").get(entry["InstanceType"], {})
+    figures = data.read("instance_types.yaml").get(resource["InstanceType"], {})
     per = {
         "cpu": float(figures.get("vcpus", 0)),
         "memory": float(figures.get("memory_gib", 0)),
         "accelerators": float(figures.get("accelerators", 0)),
     }
-    given = {"cpu": entry.get("VCpu"), "memory": entry.get("MemoryInGiB"), "accelerators": entry.get("Accelerators")}
-    part = entry.get("Count")
+    requested = {
+        "cpu": resource.get("VCpu"),
+        "memory": resource.get("MemoryInGiB"),
+        "accelerators": resource.get("Accelerators"),
+    }
+    part = resource.get("Count")
     if part is None:
-        part = max([0.0, *(value / per[key] for key, value in given.items() if value and per[key])])
-    filled = {key: float(given[key] or 0) or part * per[key] for key in per}
+        part = max([0.0, *(value / per[key] for key, value in requested.items() if value and per[key])])
+    filled = {key: float(requested[key] or 0) or part * per[key] for key in per}
     device = {"nvidia": names.GPU_RESOURCE, "neuron": names.NEURON_DEVICE}.get(str(figures.get("accelerator")))
     counted = {names.GPU_RESOURCE: 0.0, names.NEURON_DEVICE: 0.0} | ({device: filled["accelerators"]} if device else {})
-    whole = entry.get("Count")
-    partition = entry.get("AcceleratorPartition")
+    count = resource.get("Count")
+    partition = resource.get("AcceleratorPartition")
     if partition:
         counted[f"{names.MIG_PREFIX}{partition['Type'].removeprefix('mig-')}"] = float(partition["Count"])
-    share = float(whole) if whole is not None else max((filled[key] / per[key] for key in per if per[key]), default=0.0)
+    share = float(count) if count is not None else max((filled[key] / per[key] for key in per if per[key]), default=0.0)
     efa = float(int(share * float(figures.get("efa", 0))))
     return {"cpu": filled["cpu"], "memory": filled["memory"] * 1024**3, **counted, names.EFA_RESOURCE: efa}
