@@ -137,6 +137,7 @@ docs: setup  ## build the documentation site into .cache/site; a broken link fai
 tables: setup  ## write docs/security/: rights, openings and protections of the shipped environments
 	CDK_VALIDATION=false CDK_OUTDIR=.cache/tables $(BIN)/python app.py
 	$(BIN)/python docs/security_tables.py .cache/tables
+	$(BIN)/python docs/team_attacks.py
 	$(BIN)/python docs/access_page.py
 	$(BIN)/python docs/rules_page.py
 	$(BIN)/python docs/limits_page.py

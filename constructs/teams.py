@@ -25,7 +25,8 @@ class TeamShare:
         resources: `ComputeQuotaResources`, each with `InstanceType` and amounts.
         fair_share_weight: 0 to 100.
         strategy: `LendAndBorrow`, `Lend` or `DontLend`.
-        borrow_limit_percent: 1 to 500; None for a strategy that does not borrow.
+        borrow_limit_percent: 1 to 500; None for a strategy that does not borrow, and beside `borrow_limits`.
+        borrow_limits: `AbsoluteBorrowLimits`, in the form of `resources`; empty for none.
         preempt: `LowerPriority` or `Never`.
     """
 
@@ -34,6 +35,7 @@ class TeamShare:
     fair_share_weight: int
     strategy: str
     borrow_limit_percent: int | None
+    borrow_limits: Sequence[Mapping[str, object]] = ()
     preempt: str
 
 
@@ -97,6 +99,8 @@ class TaskGovernance(Construct):
         sharing: dict[str, object] = {"Strategy": team.strategy}
         if team.borrow_limit_percent is not None:
             sharing["BorrowLimit"] = team.borrow_limit_percent
+        if team.borrow_limits:
+            sharing["AbsoluteBorrowLimits"] = [dict(limit) for limit in team.borrow_limits]
         quota = CfnResource(
             self,
             f"Quota-{team.name}",

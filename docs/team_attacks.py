@@ -9,6 +9,7 @@ are the cases that the tests play, so that no row stands here that nobody tries.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -69,6 +70,8 @@ def page() -> str:
         "`tests/stacks/test_team_identity.py` decides every pair of teams for every action.",
         f"## Attempts\n\nWhat the tests play as a member of `{TEAM}`, against team `{OTHER}` and against the quotas, "
         f"while `{OTHER}` trains.\n\n" + table(("by", "attempt", "refused by"), _attempts()),
+        "## From inside a pod\n\nWhat the files, roles and records of a hostile team reach.\n\n"
+        + table(("by", "attempt", "stopped by", "played by"), _inside()),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -100,6 +103,93 @@ def _rules(objects: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
                 yield item["metadata"]["name"], validation["message"]
 
 
+INSIDE: tuple[tuple[str, str, str, str], ...] = (
+    (
+        "a process in a pod",
+        "read or write the folder of the other team",
+        "mode 0700 and another user",
+        "k8s/test_k8s_team_folders.py::test_each_team_is_in_its_own_folder_only",
+    ),
+    (
+        "a process in a pod",
+        "remove or rename a file of another in `shared`",
+        "the sticky bit",
+        "k8s/test_k8s_team_folders.py::test_teams_share_on_purpose",
+    ),
+    (
+        "a process in a pod",
+        "write into data sets",
+        "read-only mounts",
+        "k8s/test_k8s_team_folders.py::test_the_volumes_are_of_these_folders_and_data_is_read_only",
+    ),
+    (
+        "a file",
+        "a link that the next deploy follows as root",
+        "no link is followed",
+        "k8s/test_k8s_team_folders.py::test_links_that_a_team_plants_lead_root_nowhere",
+    ),
+    (
+        "a file",
+        "a pickle as a checkpoint's metadata",
+        "a reader of plain types",
+        "resilience/test_checkpoint_metadata.py::test_a_planted_pickle_is_not_executed",
+    ),
+    (
+        "a file",
+        "a secret in the run's folder in place of the mounted one",
+        "only the mounted folder is read",
+        "ops/test_hostile_runs.py::test_a_file_in_the_runs_folder_is_no_secret",
+    ),
+    (
+        "a journal",
+        "a line that is no record",
+        "its own row alone is harmed",
+        "ops/test_hostile_runs.py::test_a_stray_line_harms_no_other_run",
+    ),
+    (
+        "a journal",
+        "texts that steer a terminal",
+        "control characters are removed",
+        "ops/test_hostile_runs.py::test_no_text_of_a_run_steers_the_terminal",
+    ),
+    (
+        "a journal",
+        "damaged checksums",
+        "they count as none",
+        "ops/test_hostile_runs.py::test_damaged_checksums_are_no_checksums",
+    ),
+    (
+        "the network",
+        "dashboard, Jobs API, metrics and Ray of the other team",
+        "network policies",
+        "k8s/test_k8s_team_network.py::test_no_pod_of_one_team_reaches_ray_of_the_other",
+    ),
+    (
+        "a role",
+        "every action of another team's role",
+        "IAM",
+        "stacks/test_team_identity.py::test_a_team_has_no_right_to_what_another_has",
+    ),
+    (
+        "a Slurm job",
+        "the accounting database's password, with the role of its node",
+        "IAM",
+        "stacks/test_slurm_stacks.py::test_no_job_reads_the_accounting_databases_password",
+    ),
+)
+"""By whom, what, refused by what, and the test that plays it."""
+
+
+def _inside() -> Iterator[tuple[str, ...]]:
+    """Rows of `INSIDE`; a row whose test is not there stops the page."""
+    for by, attempt, refused, played_by in INSIDE:
+        path, _, name = played_by.partition("::")
+        file = PAGE.parents[2] / "tests" / path
+        if not re.search(rf"^def {name}\(", file.read_text(encoding="utf-8"), re.MULTILINE):
+            raise SystemExit(f"no test {name} in {file}")
+        yield by, attempt, refused, f"`tests/{played_by}`"
+
+
 def _attempts() -> Iterator[tuple[str, ...]]:
     for name in played.FORBIDDEN:
         yield "a request", name, "rights (403)"
@@ -107,6 +197,9 @@ def _attempts() -> Iterator[tuple[str, ...]]:
         yield "a RayJob", name, f"policy `{QUEUED}`"
     for name in ("more workers in an admitted RayCluster", "more workers in an admitted RayJob", "a forged RayCluster"):
         yield "a change", name, f"rights (403), policy `{QUEUED}`"
+    for name, (_, reason) in played.QUEUED_JOBS.items():
+        yield "a job in the queue", name, f"Kueue ({reason})"
+    yield "a job in the queue", "nodes that it borrowed, with the highest priority", "Kueue (InCohortReclamation)"
     for name, (_, said) in played.PODS.items():
         by = "pod security `restricted`" if said.startswith("PodSecurity") else f"policy `{PODS}`"
         yield "a pod of a RayJob", name, by

@@ -31,6 +31,26 @@ QUOTA_REGIONS = frozenset(
 """Regions of `AWS::SageMaker::ComputeQuota`, from the description in its resource schema."""
 
 
+_MIG = {
+    40: ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
+    80: ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+    141: ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
+    180: ("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+    186: ("1g.23gb", "1g.47gb", "2g.47gb", "3g.93gb", "4g.93gb", "7g.186gb"),
+}
+"""Profiles of NVIDIA Multi-Instance GPU by the GPU's memory: A100 40 GB, A100 and H100 80 GB, H200, B200, GB200.
+https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"""
+_MIG_MEMORY = {
+    "ml.p4d": 40, "ml.p4de": 80, "ml.p5": 80, "ml.p5e": 141, "ml.p5en": 141, "ml.p6-b200": 180, "ml.p6e-gb200": 186,
+}  # fmt: skip
+
+
+def mig_profiles(instance_type: str) -> tuple[str, ...]:
+    """Profiles that the GPUs of an instance type can be partitioned into, as SageMaker names them; none for others."""
+    family = instance_type.rpartition(".")[0]
+    return tuple(f"mig-{profile}" for profile in _MIG.get(_MIG_MEMORY.get(family, 0), ()))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
     """What the webhook refuses."""

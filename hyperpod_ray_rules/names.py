@@ -103,6 +103,12 @@ GPU_RESOURCE = "nvidia.com/gpu"
 """Resource of NVIDIA GPUs, and the taint's key on nodes that have them."""
 NEURON_RESOURCE = "aws.amazon.com/neuron"
 """Resource of Neuron devices, and the taint's key on nodes that have them."""
+NEURON_DEVICE = "aws.amazon.com/neurondevice"
+"""The older name of a Neuron device, which the queues of task governance count. Neuron's device plugin offers
+`NEURON_RESOURCE` alone since Neuron ended its support of this name.
+https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/announcements/neuron2.x/announce-no-support-device-version.html"""
+MIG_PREFIX = "nvidia.com/mig-"
+"""How the resources of GPU partitions begin: `nvidia.com/mig-1g.5gb`."""
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 
 # --- HyperPod ----------------------------------------------------------------------------------------------------

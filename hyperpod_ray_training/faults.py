@@ -8,7 +8,8 @@ A file in `<run>/faults/` triggers the fault once and is removed by the rank tha
 - `die-before-shard-rank-N`: killed in the middle of a save, before its shard is written;
 - `die-after-shard-rank-N`: killed in the middle of a save, after its shard is on disk;
 - `die-before-metadata-rank-0`: killed when all shards are on disk and only the completeness mark is missing;
-- `disk-full-rank-N`, `read-only-rank-N`: rank N's next shard meets a full disk, or a read-only file system;
+- `disk-full-rank-N`, `quota-full-rank-N`, `read-only-rank-N`: rank N's next shard meets a full disk, a full quota of
+  its user, or a read-only file system;
 - `slow-storage-rank-N`: rank N's next shard takes eight seconds longer;
 - `clock-jump-rank-N`: rank N's wall clock jumps by an hour.
 """
@@ -64,7 +65,7 @@ class FaultHooks:
         """Called where a shard is about to be written."""
         if self._take("slow-storage"):
             time.sleep(SLOW_STORAGE_S)
-        for name, number in (("disk-full", errno.ENOSPC), ("read-only", errno.EROFS)):
+        for name, number in (("disk-full", errno.ENOSPC), ("quota-full", errno.EDQUOT), ("read-only", errno.EROFS)):
             if self._take(name):
                 raise OSError(number, os.strerror(number))
 

@@ -168,6 +168,16 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
         for candidate in types
         if (accelerator := plan.type_spec(candidate).accelerator) in ("nvidia", "neuron")
     }
+    # partitions of a GPU are devices too, where a team has a quota of them
+    partitions = sorted(
+        {
+            f"{names.MIG_PREFIX}{toleration.partition.profile.removeprefix('mig-')}"
+            for team in plan.settings.teams
+            for toleration in team.quota
+            if toleration.partition is not None
+        }
+    )
+    parts = "".join(f" || container.?resources.?limits[?'{name}'].orValue('0') != '0'" for name in partitions)
     own_user = f"{_literal(users)}[request.namespace]"
     every = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
     selected = f"object.spec.?nodeSelector[?'{names.INSTANCE_TYPE_LABEL}'].orValue('')"
@@ -219,7 +229,7 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
         ),
         (
             f"!({selected} in {_literal(devices)}) || object.spec.containers.exists(container, "
-            f"container.?resources.?limits[?{_literal(devices)}[?{selected}].orValue('')].orValue('0') != '0')",
+            f"container.?resources.?limits[?{_literal(devices)}[?{selected}].orValue('')].orValue('0') != '0'{parts})",
             "a pod on nodes with accelerators requests some: without a request it would see those of other pods",
         ),
         (

@@ -61,7 +61,7 @@ class SlurmStack(EnvironmentStack):
 
         execution = self.execution = role("Execution", secret=True)
         # a job takes its node's role: the accounting database's password is the controller's alone
-        jobs = role("Jobs", secret=False) if database else execution
+        jobs = role("Jobs", secret=False) if database and database.separate_role else execution
         self.hyperpod = cluster(
             self,
             plan,

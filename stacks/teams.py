@@ -56,16 +56,19 @@ def _share(team: Team) -> teams.TeamShare:
         resources=[_resource(quota) for quota in team.quota],
         fair_share_weight=team.fair_share_weight,
         strategy=STRATEGIES[team.sharing],
-        borrow_limit_percent=team.borrow_limit_percent if borrows else None,
+        borrow_limit_percent=team.borrow_limit_percent if borrows and not team.borrow_limits else None,
+        borrow_limits=[_resource(limit) for limit in team.borrow_limits],
         preempt="LowerPriority" if team.preempt_lower_priority else "Never",
     )
 
 
 def _resource(quota: TeamQuota) -> dict[str, object]:
+    partition = quota.partition
     amounts = {
         "Count": quota.instances,
         "Accelerators": quota.accelerators,
         "VCpu": quota.vcpus,
         "MemoryInGiB": quota.memory_gib,
+        "AcceleratorPartition": {"Type": partition.profile, "Count": partition.count} if partition else None,
     }
     return {"InstanceType": quota.type, **{key: value for key, value in amounts.items() if value is not None}}

@@ -286,12 +286,12 @@ def _quota(plan: Plan, team: Team, pods: dict[str, tuple[int, int]]) -> Iterator
         per_instance = max(1, min(has // wants for wants, has in amounts if wants))
         demand[group.type] = demand.get(group.type, 0.0) + pods[worker.name][1] / per_instance
     has = {quota.type: teams.share(plan, quota).instances for quota in team.quota}
+    more = {quota.type: teams.borrowable(plan, team, quota) for quota in team.quota}
     for ec2_type, instances in demand.items():
         sure = has.get(ec2_type, 0.0)
-        borrows = team.sharing == "lend-and-borrow"
-        ceiling = sure * (1 + team.borrow_limit_percent / 100) if borrows else sure
+        ceiling = sure + more.get(ec2_type, 0.0)
         if instances > ceiling + teams.SLACK:
-            beside = f" and may borrow {teams.amount(ceiling - sure)}" if borrows else ""
+            beside = f" and may borrow {teams.amount(ceiling - sure)}" if team.sharing == "lend-and-borrow" else ""
             yield error(
                 "workers",
                 what=f"the job takes {teams.amount(instances)} instances of {ec2_type}, and team '{team.name}' has "

@@ -1,10 +1,9 @@
 """Two teams on one machine: A borrows, B asks for its own, A is preempted, B runs, A resumes with equal losses.
 
 Real Ray clusters on loopback train; each job has one of its own, as each RayJob has. Who is admitted decides
-`hyperpod_ray_sandbox.rehearsal.admission`, a stand-in for Kueue. To preempt is what KubeRay does for it: every pod is
-deleted at once, the head's too (SIGTERM, SIGKILL after the grace period). A job that is admitted again gets a new
-cluster and continues
-from its newest checkpoint. The command is `hyperpod-ray local teams`.
+`hyperpod_ray_sandbox.kubernetes.kueue.cohorts`, a stand-in for Kueue. To preempt is what KubeRay does for it: every
+pod is deleted at once, the head's too (SIGTERM, SIGKILL after the grace period). A job that is admitted again gets a
+new cluster and continues from its newest checkpoint. The command is `hyperpod-ray local teams`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from hyperpod_ray_sandbox.rehearsal.admission import Decision, Queue, Workload, decide
+from hyperpod_ray_sandbox.kubernetes.kueue.cohorts import Decision, Queue, Workload, decide
 from hyperpod_ray_sandbox.rehearsal.job import Job, Undisturbed
 from hyperpod_ray_sandbox.rehearsal.options import OUT, PROJECT
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster

@@ -113,6 +113,60 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "teams[0].borrow_limit_percent",
         "which does not borrow",
     ),
+    "limits in amounts without borrowing": (
+        shared(team(sharing="none", borrow_limits=[{"type": "ml.p5.48xlarge", "instances": 1}, HEAD])),
+        "teams[0].borrow_limits",
+        "which does not borrow",
+    ),
+    "limits in amounts and in percent": (
+        shared(team(borrow_limit_percent=50, borrow_limits=[{"type": "ml.p5.48xlarge", "instances": 1}, HEAD])),
+        "teams[0].borrow_limits",
+        "beside borrow_limit_percent: 50",
+    ),
+    "a limit of a type that the team has no quota of": (
+        shared(team(borrow_limits=[{"type": "ml.p5.48xlarge", "instances": 1}, HEAD,
+                                   {"type": "ml.g5.8xlarge", "instances": 1}])),
+        "teams[0].borrow_limits[2].type",
+        "is no type of the quota",
+    ),
+    "a type without a limit": (
+        shared(team(borrow_limits=[{"type": "ml.p5.48xlarge", "instances": 1}])),
+        "teams[0].borrow_limits",
+        "no limit of ml.m5.2xlarge",
+    ),
+    "a limit that names no amount": (
+        shared(team(borrow_limits=[{"type": "ml.p5.48xlarge"}, HEAD])),
+        "teams[0].borrow_limits[0]",
+        "no amount of ml.p5.48xlarge",
+    ),
+    "a profile of another GPU": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "partition": {"profile": "mig-1g.5gb", "count": 7}}, HEAD)),
+        "teams[0].quota[0].partition.profile",
+        "is no profile of the GPUs of ml.p5.48xlarge",
+    ),
+    "a profile that is none": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "partition": {"profile": "mig-9g.9gb", "count": 7}}, HEAD)),
+        "teams[0].quota[0].partition.profile",
+        "mig-9g.9gb",
+    ),
+    "GPUs that are whole and in parts": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "accelerators": 4,
+                          "partition": {"profile": "mig-1g.10gb", "count": 7}}, HEAD)),
+        "teams[0].quota[0].partition",
+        "beside accelerators: 4",
+    ),
+    "instances beside partitions": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "instances": 1,
+                          "partition": {"profile": "mig-1g.10gb", "count": 7}}, HEAD)),
+        "teams[0].quota[0].instances",
+        "1 beside partition",
+    ),
+    "a limit in amounts that leaves no room for a worker": (
+        shared(team("a", {"type": "ml.p5.48xlarge", "accelerators": 4}, HEAD,
+                    borrow_limits=[{"type": "ml.p5.48xlarge", "accelerators": 2}, HEAD])),
+        "teams[0].quota[0]",
+        "with what it borrows 0.75, and one worker of",
+    ),
     "a limit that the service refuses": (
         shared(team(borrow_limit_percent=501)),
         "teams[0].borrow_limit_percent",

@@ -46,12 +46,22 @@ def target(workloads: list[Json] | Exception) -> Any:
     return SimpleNamespace(kubernetes=SimpleNamespace(items=items))
 
 
-def workload(*conditions: tuple[str, str, str, str], uid: str = "u1") -> Json:
+def workload(
+    *conditions: tuple[str, str, str, str], uid: str = "u1", created: str = "2026-11-23T10:04:00Z", **spec: Any
+) -> Json:
     keys = ("type", "status", "reason", "message")
+    moved = {"lastTransitionTime": "2026-11-23T12:30:00Z"}
     return {
-        "metadata": {"name": "rayjob-j-1", "ownerReferences": [{"uid": uid}]},
-        "status": {"conditions": [dict(zip(keys, one, strict=True)) for one in conditions]},
-    }
+        "metadata": {
+            "name": f"rayjob-{uid}", "uid": f"w-{uid}", "creationTimestamp": created, "ownerReferences": [{"uid": uid}],
+        },
+        "spec": {"queueName": "q", "priority": 0, **spec},
+        "status": {"conditions": [dict(zip(keys, one, strict=True)) | moved for one in conditions]},
+    }  # fmt: skip
+
+
+FIRST = "queue 'q', place 1 of 1, since 2026-11-23 10:04 UTC"
+AGAIN = "queue 'q', place 1 of 1, since 2026-11-23 12:30 UTC"
 
 
 SHORT = (
@@ -72,11 +82,19 @@ HEAD = (
     "couldn't assign flavors to pod set head: insufficient unused quota for cpu in flavor ml.m5.2xlarge, 2 more needed"
 )
 EFA = "couldn't assign flavors to pod set gpu: resource vpc.amazonaws.com/efa unavailable in ClusterQueue"
+PLACED = (
+    'couldn\'t assign flavors to pod set gpu: Flavor "ml.g5.8xlarge" does not support TopologyAwareScheduling, flavor '
+    "ml.m5.2xlarge doesn't match node affinity"
+)
+WHOLE = "couldn't assign flavors to pod set gpu: " + ", ".join(
+    f"insufficient unused quota for {resource} in flavor ml.g5.8xlarge, {more} more needed"
+    for resource, more in {"cpu": "60", "memory": "240Gi", "nvidia.com/gpu": "2", "vpc.amazonaws.com/efa": "2"}.items()
+)
 PENDING = ("QuotaReserved", "False", "WaitingForQuota", SHORT)
 CASES: dict[str, tuple[list[Json], str]] = {
     "no workload yet": ([], "queue 'q' has not admitted it"),
     "somebody else's": ([workload(PENDING, uid="u2")], "queue 'q' has not admitted it"),
-    "short": ([workload(PENDING)], "queue 'q': it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused"),
+    "short": ([workload(PENDING)], f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused"),
     "never": (
         [workload(("QuotaReserved", "False", "ExceedsMaxQuota", NEVER))],
         "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4",
@@ -92,7 +110,7 @@ CASES: dict[str, tuple[list[Json], str]] = {
     ),
     "too large of one flavor, short of another": (
         [workload(("QuotaReserved", "False", "WaitingForQuota", f"{NEVER}, {OTHER}"))],
-        "queue 'q': it needs 1 more nvidia.com/gpu of ml.g5.12xlarge than is unused",
+        f"{FIRST}: it needs 1 more nvidia.com/gpu of ml.g5.12xlarge than is unused",
     ),
     "a head that waits, workers that are too many": (
         [workload(("QuotaReserved", "False", "ExceedsMaxQuota", f"{HEAD}; {NEVER}"))],
@@ -104,26 +122,68 @@ CASES: dict[str, tuple[list[Json], str]] = {
     ),
     "preempted": (
         [workload(PENDING, ("Evicted", "True", "Preempted", "Preempted to accommodate a workload (UID: x)"))],
-        "queue 'q': it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; it was preempted: a job with a "
+        f"{AGAIN}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; it was preempted: a job with a "
         "right to the nodes has them. It continues from its last checkpoint",
     ),
     "not ready in time": (
         [workload(("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout"))],
-        "queue 'q': has not admitted it; its pods were not ready in time (Kueue's waitForPodsReady), so that its "
+        f"{AGAIN}: has not admitted it; its pods were not ready in time (Kueue's waitForPodsReady), so that its "
         "cluster was deleted. timeout must exceed the pull of the image and the start of all pods (docs/teams.md)",
     ),
     "preempted before, and queued again": (
         [workload(PENDING, ("Evicted", "False", "Preempted", ""))],
-        "queue 'q': it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; it was preempted: a job with a "
+        f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; it was preempted: a job with a "
         "right to the nodes has them. It continues from its last checkpoint",
     ),
     "short twice": (
         [workload(("QuotaReserved", "False", "WaitingForQuota", f"{SHORT}; {SHORT}"))],
-        "queue 'q': it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused",
+        f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused",
     ),
     "another reason": (
         [workload(("QuotaReserved", "False", "Misconfigured", "ClusterQueue  c is\ninactive"))],
-        "queue 'q': ClusterQueue c is inactive",
+        f"{FIRST}: ClusterQueue c is inactive",
+    ),
+    "all of a node's resources, and a head's": (
+        [workload(("QuotaReserved", "False", "WaitingForQuota", f"{HEAD}; {WHOLE}"))],
+        f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge (with cpu, memory, vpc.amazonaws.com/efa) and 2 "
+        "more cpu of ml.m5.2xlarge than is unused",
+    ),
+    "a preemption for it": (
+        [workload(("QuotaReserved", "False", "WaitingForQuota", f"{SHORT}. Pending the preemption of 2 workload(s)"))],
+        f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; jobs that have it are preempted: 2",
+    ),
+    "a topology that is not there": (
+        [workload(("QuotaReserved", "False", "Misconfigured", PLACED))],
+        "queue 'q': it is never admitted: ml.g5.8xlarge has no Topology, which --topology needs",
+    ),
+    "behind a colleague": (
+        [workload(PENDING), workload(PENDING, uid="u2", created="2026-11-23T09:00:00Z")],
+        f"{FIRST.replace('1 of 1', '2 of 2')}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused",
+    ),
+    "before a colleague, by its priority": (
+        [workload(PENDING, priority=90), workload(PENDING, uid="u2", created="2026-11-23T09:00:00Z")],
+        f"{FIRST.replace('1 of 1', '1 of 2')}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused",
+    ),
+    "who runs, who ended and who is elsewhere have no place": (
+        [
+            workload(PENDING), workload(("QuotaReserved", "True", "QuotaReserved", ""), uid="u2"),
+            workload(PENDING, ("Finished", "True", "Succeeded", ""), uid="u3"),
+            workload(PENDING, uid="u4", queueName="other"), workload(PENDING, uid="u5", active=False),
+        ],
+        f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused",
+    ),
+    "one that was not ready in time is last": (
+        [workload(PENDING, ("Evicted", "True", "PodsReadyTimeout", "")),
+         workload(PENDING, uid="u2", created="2026-11-23T11:00:00Z")],
+        f"{AGAIN.replace('1 of 1', '2 of 2')}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; its "
+        "pods were not ready in time (Kueue's waitForPodsReady), so that its cluster was deleted. timeout must exceed "
+        "the pull of the image and the start of all pods (docs/teams.md)",
+    ),
+    "one that was preempted keeps its place": (
+        [workload(PENDING, ("Evicted", "True", "Preempted", "")),
+         workload(PENDING, uid="u2", created="2026-11-23T11:00:00Z")],
+        f"{AGAIN.replace('1 of 1', '1 of 2')}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; it was "
+        "preempted: a job with a right to the nodes has them. It continues from its last checkpoint",
     ),
     "a check": (
         [workload(("QuotaReserved", "True", "QuotaReserved", "")), ],
@@ -145,7 +205,7 @@ def test_what_may_not_be_seen_is_no_error() -> None:
 def test_a_suspended_job_of_a_queue_waits_in_it() -> None:
     """Kueue has admitted it, and KubeRay has not started it yet: its status still says Suspended."""
     item = {**ITEM, "spec": {"suspend": False}}
-    assert str(queues.why_it_waits(target([workload(PENDING)]), item)).startswith("queue 'q': it needs 2 more")
+    assert str(queues.why_it_waits(target([workload(PENDING)]), item)).startswith(f"{FIRST}: it needs 2 more")
 
 
 def pod(name: str, *, cluster: str = "mine", node: str = "", phase: str = "Pending", **more: Any) -> Pod:
@@ -225,6 +285,31 @@ def flavor(kind: str, *resources: str, **more: Any) -> Json:
 
 FIVE = ("cpu", "memory", "nvidia.com/gpu", "vpc.amazonaws.com/efa", "aws.amazon.com/neurondevice")
 HEADS = flavor("ml.m5.2xlarge", *FIVE)
+
+
+def reservation(**resources: tuple[str, ...]) -> Json:
+    """As Kueue v0.19.2 reports a quota of which nothing is used (pkg/cache/scheduler, filterLocalQueueUsage)."""
+    rows = [
+        {"name": kind, "resources": [{"name": resource, "total": "0"} for resource in listed]}
+        for kind, listed in resources.items()
+    ]
+    return {"flavorsReservation": rows}
+
+
+NEWER: dict[str, tuple[Json, bool, str]] = {
+    "all five": (reservation(**{"ml.m5.2xlarge": FIVE, "ml.g5.8xlarge": FIVE}), False, ""),
+    "without EFA": (
+        reservation(**{"ml.m5.2xlarge": FIVE, "ml.g5.8xlarge": ("cpu", "memory", "nvidia.com/gpu")}), False,
+        "has no quota of vpc.amazonaws.com/efa of ml.g5.8xlarge",
+    ),
+    "without the type": (
+        reservation(**{"ml.m5.2xlarge": FIVE}), False, "has no quota of ml.g5.8xlarge, which the job's pods need",
+    ),
+    "a topology, of which nothing is listed": (
+        reservation(**{"ml.m5.2xlarge": FIVE, "ml.g5.8xlarge": FIVE}), True, "",
+    ),
+    "a queue that nothing looked at yet": ({}, False, ""),
+}  # fmt: skip
 COVERED: dict[str, tuple[list[Json], bool, str]] = {
     "all five, as AWS's own": ([HEADS, flavor("ml.g5.8xlarge", *FIVE)], False, ""),
     "no flavors, as newer versions": ([], False, ""),
@@ -241,10 +326,19 @@ COVERED: dict[str, tuple[list[Json], bool, str]] = {
 def test_a_job_that_its_queue_never_admits_is_refused(name: str) -> None:
     """What Kueue's LocalQueue says of its flavors (v1beta1, LocalQueueFlavorStatus), against what the pods request."""
     flavors, placed, words = COVERED[name]
+    judged({"flavors": flavors}, placed, words)
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_newer_versions_list_what_is_reserved(name: str) -> None:
+    judged(*NEWER[name])
+
+
+def judged(status: Json, placed: bool, words: str) -> None:
     fields = {"topology": "layer-3"} if placed else {}
     job = made(**fields)
     queue = "hyperpod-ns-vision-localqueue"
-    listed = [{"metadata": {"name": queue}, "status": {"flavors": flavors}}]
+    listed = [{"metadata": {"name": queue}, "status": status}]
     target: Any = SimpleNamespace(kubernetes=SimpleNamespace(items=lambda _path: listed))
     if not words:
         queues.require(target, queue, namespace="n", job=job)

@@ -1,7 +1,7 @@
 """`docs/researchers-day.md`: each command of the story in its order, as printed.
 
 Real: S3's protocol and the AWS CLI, Ray with a node that is killed, the training, the Kubernetes API. One process
-trains on two CPUs in place of two GPUs. Kueue has a stand-in (`queue_stand_in`).
+trains on two CPUs in place of two GPUs. The sandbox's stand-in for Kueue admits the team's jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import yaml
 from hyperpod_ray import k8s
 from hyperpod_ray.core import names
 from hyperpod_ray_sandbox.aws import paths
-from tests.ops.queue_stand_in import MERGE, QueueStandIn, jobs_path
 from tests.ops.ray_head import Head
 from tests.ops.world import ROOT, World
 
@@ -46,13 +45,20 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", story, re.MULTILINE | re.DOTALL)
 
 
+MERGE = "application/merge-patch+json"
+
+
+def jobs_path(space: str) -> str:
+    """Where the RayJobs of a namespace are."""
+    return f"/apis/ray.io/v1/namespaces/{space}/rayjobs"
+
+
 class Day:
     """The story's lines, and what else happens on that day."""
 
     def __init__(self, world: World, ray: Head, folder: Path) -> None:
         self.world, self.ray, self.folder = world, ray, folder
         self.said: dict[str, list[str]] = {}
-        self.queue = QueueStandIn(world)
 
     def environ(self) -> dict[str, str]:
         # jobs of other tests are in the list too: no cell may break into lines
@@ -81,7 +87,7 @@ class Day:
     def begin(self, line: str) -> subprocess.Popen[str]:
         """The same in a terminal of its own: the other commands do not wait for it."""
         start = (
-            f"import sys; from core import names; names.MOUNT_PATH = {str(self.folder)!r}; "
+            f"import sys; from hyperpod_ray.core import names; names.MOUNT_PATH = {str(self.folder)!r}; "
             "from hyperpod_ray.cli.main import main; sys.exit(main(sys.argv[1:]))"
         )
         command = [sys.executable, "-c", start, *self.words(line)[1:]]
@@ -129,6 +135,12 @@ def team(world: World) -> Iterator[None]:
     world.until(lambda: eks.describe_addon(**addon)["addon"]["status"] == "ACTIVE", "the add-on")
     arn = sagemaker.describe_cluster(ClusterName=world.plan.settings.hyperpod.cluster_name)["ClusterArn"]
     (wanted,) = world.plan.settings.teams
+    governance = world.plan.settings.task_governance
+    assert governance is not None
+    classes = [{"Name": entry.name, "Weight": entry.weight} for entry in governance.priority_classes]
+    policy = sagemaker.create_cluster_scheduler_config(
+        Name="policy", ClusterArn=arn, SchedulerConfig={"PriorityClasses": classes, "FairShare": "Enabled"}
+    )
     quota = sagemaker.create_compute_quota(
         Name="vision",
         ClusterArn=arn,
@@ -150,6 +162,7 @@ def team(world: World) -> Iterator[None]:
             world.request("DELETE", f"{jobs_path(SPACE)}/{job['metadata']['name']}")
         world.until(lambda: not world.get(jobs_path(SPACE))["items"], "no job is left")
         sagemaker.delete_compute_quota(ComputeQuotaId=quota["ComputeQuotaId"])
+        sagemaker.delete_cluster_scheduler_config(ClusterSchedulerConfigId=policy["ClusterSchedulerConfigId"])
         eks.delete_addon(**addon)
         world.until(lambda: not world.get(queues)["items"], "no queue is left")
         for item in manifest.objects:
@@ -218,17 +231,16 @@ def test_the_researchers_day_runs_as_printed(day: Day) -> None:  # noqa: PLR0915
 
             theirs = ("submit", day.world.name, "-f", "team.yaml", "--name", "theirs", "--submission-id", "theirs")
             assert day.world.ops(*theirs, "--no-wait", env=day.environ()).code == 0
-            day.queue.settle()
             day.world.until(lambda: state(day.world, "theirs") == "Running", "the colleague's job has the GPU")
             day.type(third)
-            day.queue.settle()
-            listed = day.type(seen[0])
+            day.world.until(lambda: "place 1 of 1" in day.type(seen[0]), "the queue says why it waits")
+            listed = day.said[seen[0]][-1]
             (words,) = blocks("text")[:1]
-            assert words.strip() in re.sub(r"\s+", " ", listed), "the page shows what is printed"
+            said = re.sub(r"since [-0-9: ]+ UTC", "since", re.sub(r"\s+", " ", listed))
+            assert re.sub(r"since [-0-9: ]+ UTC", "since", words.strip()) in said, f"the page shows {listed}"
             assert re.search(r"\d+ of 30", listed), "its progress"
 
             end(day.world, "theirs")
-            day.queue.settle()
             runs = day.world.ops("runs", "list", day.world.name, "-o", "json", env=day.environ()).json["runs"]
             (mine,) = (run for run in runs if run["name"] == "third")
             day.world.until(lambda: state(day.world, mine["id"]) == "Running", "the queue has started it")

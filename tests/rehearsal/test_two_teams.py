@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hyperpod_ray_sandbox.rehearsal.admission import Workload
+from hyperpod_ray_sandbox.kubernetes.kueue.cohorts import Workload
 from hyperpod_ray_sandbox.rehearsal.report import RunReport
 from hyperpod_ray_sandbox.rehearsal.two_teams import (
     INTERVAL,

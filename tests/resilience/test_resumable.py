@@ -368,6 +368,28 @@ def test_one_failed_save_is_told_and_training_goes_on(run: Run, undisturbed: dic
     assert [event["step"] for event in events(run, "error")] == [6]
 
 
+@pytest.mark.parametrize(("fault", "said"), [("disk-full", "No space left on device"), ("quota-full", "quota")])
+def test_a_save_that_meets_a_full_quota_is_told_and_the_run_goes_on_when_room_is_made(
+    run: Run, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, fault: str, said: str
+) -> None:
+    """A user's quota on Lustre is full (EDQUOT) in the middle of a save; somebody deletes files before the next."""
+    monkeypatch.setenv("RESILIENCE_FAULT_HOOKS", "1")
+
+    def full_once(training: Resumable, step: int) -> None:
+        training.saver.finish()
+        if step == 5:
+            folder = Path(run.storage) / run.name / "faults"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{fault}-rank-0").touch()
+
+    result = fit(run, at_step=full_once)
+    assert torch.equal(result["weight"], undisturbed["weight"])
+    assert [event["step"] for event in events(run, "save")] == [3, 9, 12]
+    (told,) = events(run, "error")
+    assert told["step"] == 6
+    assert said in json.dumps(told).lower() or said in json.dumps(told)
+
+
 @pytest.mark.parametrize("where", ["/proc/nowhere", "FILE/below"])
 def test_an_unwritable_path_is_refused_before_anything_starts(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("")

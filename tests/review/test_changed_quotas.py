@@ -41,6 +41,11 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     ),
     "no borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/Strategy", "Lend", "sharing-narrowed", "weakens"),
     "less borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 10, "sharing-narrowed", "weakens"),
+    "limits in amounts in place of a percentage": (
+        QUOTA, f"{CONFIG}/ResourceSharingConfig",
+        {"Strategy": "LendAndBorrow", "AbsoluteBorrowLimits": [{"InstanceType": "ml.p5.48xlarge", "Count": 1}]},
+        "sharing-narrowed", "weakens",
+    ),
     "more borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 200, "sharing-changed", "safe"),
     "no preemption": (QUOTA, f"{CONFIG}/PreemptTeamTasks", "Never", "team-preemption", "safe"),
     "weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 100, "fair-share", "safe"),

@@ -205,6 +205,7 @@ SUBNET = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-2"]}
         (group(2, InstanceGroupName="others"), "group-renamed", Effect.LOSES_NODES),
         (group(2, OverrideVpcConfig=SUBNET), "group-immutable", Effect.REJECTED),
         (group(2, CapacityRequirements={"Spot": {}}), "group-immutable", Effect.REJECTED),
+        (group(2, ExecutionRole="arn:aws:iam::111122223333:role/jobs"), "group-undocumented", Effect.INTERRUPTS),
         (group(2, AutoPatchConfig={"PatchingStrategy": "WhenIdle"}), "patches", Effect.WEAKENS),
         (group(2, OnStartDeepHealthChecks=["InstanceStress"]), "deep-checks-off", Effect.WEAKENS),
         (lambda request: request.update(NodeRecovery="None"), "node-recovery-off", Effect.WEAKENS),
@@ -217,6 +218,13 @@ def test_what_both_orchestrators_have_is_judged_alike(
     made = reviewed(tmp_path, change)
     assert [(one.code, one.effect) for one in made.rows] == [(code, effect)]
     assert "pod" not in made.rows[0].consequence
+
+
+def test_another_role_names_the_ways_that_work(tmp_path: Path) -> None:
+    """Nobody documents whether the role of an existing group can change: the row names what works in any case."""
+    (found,) = reviewed(tmp_path, group(2, ExecutionRole="arn:aws:iam::111122223333:role/jobs")).rows
+    assert "set accounting_database.separate_role: false" in found.consequence
+    assert "give the group another name" in found.consequence
 
 
 def test_more_nodes_touch_no_job(tmp_path: Path) -> None:

@@ -272,6 +272,40 @@ def test_no_job_reads_the_accounting_databases_password(options: Assembly) -> No
         assert allows(jobs, Request(action=action, resource="arn:aws:ecr:us-west-2:111122223333:repository/team/train"))
 
 
+@pytest.fixture(scope="module")
+def one_role(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    """The same environment as it was deployed before jobs had a role of their own."""
+    folder = tmp_path_factory.mktemp("one-role")
+    text = (VARIANTS / "slurm-options.yaml").read_text(encoding="utf-8")
+    assert text.count("  accounting_database:\n") == 1
+    text = text.replace("  accounting_database:\n", "  accounting_database:\n    separate_role: false\n")
+    (folder / "slurm-options.yaml").write_text(text, encoding="utf-8")
+    return synthesize("slurm-options", folder=folder)
+
+
+def test_groups_of_one_role_are_left_as_they_are_until_they_get_another_name(
+    one_role: Assembly, options: Assembly
+) -> None:
+    """The embedded AWS takes the careful reading, that a group keeps its role, and refuses by this rule."""
+
+    def groups(made: Assembly) -> dict[str, Any]:
+        found = json.loads(json.dumps(made.one("AWS::SageMaker::Cluster")["InstanceGroups"]))
+        return {group["InstanceGroupName"]: group for group in found}
+
+    before, separate = groups(one_role), groups(options)
+    assert len({json.dumps(group["ExecutionRole"]) for group in before.values()}) == 1
+    refused = {
+        name: [refusal.member for refusal in hyperpod.update_group(group, separate[name])]
+        for name, group in before.items()
+    }
+    jobs = {name for name, group in before.items() if group["SlurmConfig"]["NodeType"] != "Controller"}
+    assert jobs
+    assert refused == {name: ["ExecutionRole"] if name in jobs else [] for name in before}
+    # the controller and its accounting stay: its role is the same resource in both
+    (controller,) = set(before) - jobs
+    assert before[controller] == separate[controller]
+
+
 def test_the_secrets_key_decrypts_through_secrets_manager_alone(example: Assembly, options: Assembly) -> None:
     def asked(service: str, *, action: str = "kms:Decrypt", key: str = KEY) -> Request:
         return Request(action=action, resource=key, context={"kms:ViaService": f"{service}.us-west-2.amazonaws.com"})

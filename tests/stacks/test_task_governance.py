@@ -6,10 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk.assertions import Template
+from botocore import validate
 
+from hyperpod_ray.constructs.teams import TaskGovernance
 from hyperpod_ray.core.loader import FOLDER
-from hyperpod_ray.core.model import Team, TeamQuota
+from hyperpod_ray.core.model import Partition, Team, TeamQuota
 from hyperpod_ray.stacks import teams
 from tests.stacks.conftest import Assembly, synthesize
 
@@ -167,3 +173,28 @@ def test_what_a_team_shares(name: str) -> None:
     made = teams._share(Team(name="a", quota=[TeamQuota(type="ml.m5.2xlarge", instances=0)], **fields))
     assert (made.strategy, made.borrow_limit_percent, made.preempt) == wanted
     assert made.resources == [{"InstanceType": "ml.m5.2xlarge", "Count": 0}], "0 is an amount"
+    assert not made.borrow_limits
+
+
+def test_limits_in_amounts_take_the_place_of_a_percentage() -> None:
+    """The service's own shape judges it: both members are in its API."""
+    limits = [TeamQuota(type="ml.p5.48xlarge", vcpus=8, partition=Partition(profile="mig-1g.10gb", count=3))]
+    quota = [TeamQuota(type="ml.p5.48xlarge", instances=1)]
+    share = teams._share(Team(name="a", quota=quota, borrow_limits=limits))
+    assert share.borrow_limit_percent is None
+    partition = {"Type": "mig-1g.10gb", "Count": 3}
+    assert share.borrow_limits == [{"InstanceType": "ml.p5.48xlarge", "VCpu": 8, "AcceleratorPartition": partition}]
+    app = App()
+    stack = Stack(app, "S")
+    cluster = eks.Cluster.from_cluster_attributes(stack, "C", cluster_name="c")
+    TaskGovernance(
+        stack, "T", environment="e", cluster=cluster, cluster_arn="arn:aws:sagemaker:us-west-2:111122223333:cluster/x",
+        teams=[share], priority_classes={}, fair_share=True, share_idle=True, tags={},
+    )  # fmt: skip
+    (resource,) = Template.from_stack(stack).find_resources(QUOTA).values()
+    config = resource["Properties"]["ComputeQuotaConfig"]
+    assert config["ResourceSharingConfig"] == {
+        "Strategy": "LendAndBorrow", "AbsoluteBorrowLimits": share.borrow_limits,
+    }  # fmt: skip
+    model = botocore.session.get_session().get_service_model("sagemaker").shape_for("ComputeQuotaConfig")
+    assert not validate.ParamValidator().validate(config, model).has_errors()

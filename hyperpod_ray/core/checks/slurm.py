@@ -140,6 +140,21 @@ def accounting_needs_continuous(plan: SlurmPlan) -> Iterator[Finding]:
         )
 
 
+@rule("hyperpod", orchestrator="slurm")
+def jobs_have_a_role_of_their_own(plan: SlurmPlan) -> Iterator[Finding]:
+    """A job takes its node's role from instance metadata: with the controller's, it reads the database's password."""
+    database = plan.settings.hyperpod.accounting_database
+    if database is not None and not database.separate_role:
+        yield warning(
+            "hyperpod",
+            "accounting_database",
+            "separate_role",
+            what="false: any job reads the accounting database's password with the role of its node",
+            expected="true, as soon as each login and compute group can be replaced",
+            fix="rename these groups one after the other, drain the old ones, and remove separate_role",
+        )
+
+
 @rule("hyperpod", "region", orchestrator="slurm")
 def accounting_secret_is_of_the_region(plan: SlurmPlan) -> Iterator[Finding]:
     """The controller reads the database's password in its own Region, and decrypts it there."""

@@ -43,6 +43,15 @@ def share(plan: Plan, quota: TeamQuota) -> Share:
     return Share(instances=part, cpu=cpu, memory_gib=memory)
 
 
+def borrowable(plan: Plan, team: Team, own: TeamQuota) -> float:
+    """How many instances of a quota's type the team may have beyond it."""
+    if team.sharing != "lend-and-borrow":
+        return 0.0
+    if team.borrow_limits:
+        return sum(share(plan, limit).instances for limit in team.borrow_limits if limit.type == own.type)
+    return share(plan, own).instances * team.borrow_limit_percent / 100
+
+
 def quotas(plan: Plan) -> Iterator[tuple[int, Team, int, TeamQuota]]:
     """Every quota with its team, and the places of both in the file."""
     for index, team in enumerate(plan.settings.teams):
@@ -52,7 +61,8 @@ def quotas(plan: Plan) -> Iterator[tuple[int, Team, int, TeamQuota]]:
 
 def _says(quota: TeamQuota) -> bool:
     """Whether it gives an amount; another rule refuses one without."""
-    return any(amount is not None for amount in (quota.instances, quota.accelerators, quota.vcpus, quota.memory_gib))
+    parts = (quota.instances, quota.accelerators, quota.vcpus, quota.memory_gib, quota.partition)
+    return any(amount is not None for amount in parts)
 
 
 def _known(plan: Plan, quota: TeamQuota) -> bool:
@@ -97,7 +107,8 @@ def quotas_are_of_the_clusters_types(plan: Plan) -> Iterator[Finding]:
     types = list(dict.fromkeys(group.type for _, group in groups(plan)))
     for index, _, position, quota in quotas(plan):
         path = ("teams", index, "quota", position)
-        amounts = [name for name in ("accelerators", "vcpus", "memory_gib") if getattr(quota, name) is not None]
+        parts = ("accelerators", "vcpus", "memory_gib", "partition")
+        amounts = [name for name in parts if getattr(quota, name) is not None]
         if quota.type not in types:
             yield error(
                 *path,
@@ -252,8 +263,8 @@ def a_worker_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
             if not pods:
                 continue
             name, need, pod = min(pods, key=lambda candidate: candidate[1])
-            borrows = team.borrow_limit_percent / 100 if team.sharing == "lend-and-borrow" else 0.0
-            if own_share.instances * (1 + borrows) + SLACK >= need:
+            most = own_share.instances + borrowable(plan, team, team.quota[row])
+            if most + SLACK >= need or team.quota[row].partition is not None:
                 continue
             yield error(
                 "teams",
@@ -261,7 +272,7 @@ def a_worker_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
                 "quota",
                 row,
                 what=f"{amount(own_share.instances)} instances of {ec2_type}"
-                + (f", with what it borrows {amount(own_share.instances * (1 + borrows))}" if borrows else "")
+                + (f", with what it borrows {amount(most)}" if most > own_share.instances else "")
                 + f", and one worker of '{name}' takes {amount(need)}",
                 expected=f"{amount(need)} or more: a queue never admits a pod that is larger",
                 fix=f"set teams[{index}].quota[{row}]: {{type: {ec2_type}, instances: {math.ceil(need)}}}, or lower "
@@ -282,6 +293,96 @@ def sharing_has_effect(plan: Plan) -> Iterator[Finding]:
                 expected="sharing: lend-and-borrow, or no limit",
                 fix="remove one",
             )
+        if team.sharing != "lend-and-borrow" and team.borrow_limits:
+            yield error(
+                "teams",
+                index,
+                "borrow_limits",
+                what=f"{len(team.borrow_limits)} with sharing '{team.sharing}', which does not borrow",
+                expected="sharing: lend-and-borrow, or no limits",
+                fix="remove one",
+            )
+        elif team.borrow_limits and "borrow_limit_percent" in team.model_fields_set:
+            yield error(
+                "teams",
+                index,
+                "borrow_limits",
+                what=f"beside borrow_limit_percent: {team.borrow_limit_percent}",
+                expected="limits in amounts, or one in percent",
+                fix="remove one",
+            )
+
+
+@rule("teams")
+def limits_of_borrowing_are_of_the_quotas_types(plan: Plan) -> Iterator[Finding]:
+    """Limits in amounts name each type of the quota once: what a type without a limit may borrow is not documented.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ResourceSharingConfig.html
+    """
+    for index, team in enumerate(plan.settings.teams):
+        types = [entry.type for entry in team.quota]
+        limited = [entry.type for entry in team.borrow_limits]
+        for place, entry in enumerate(team.borrow_limits):
+            path = ("teams", index, "borrow_limits", place)
+            if entry.type not in types or entry.type in limited[:place]:
+                twice = entry.type in limited[:place]
+                yield error(
+                    *path,
+                    "type",
+                    what=f"'{entry.type}' is {'named twice' if twice else 'no type of the quota'}",
+                    expected=f"{', '.join(types)}, each once",
+                    fix=meant(entry.type, types) or "remove it",
+                )
+            elif not _says(entry) or (entry.instances is not None and _parts(entry)):
+                yield error(
+                    *path,
+                    what=f"{'instances beside parts' if _says(entry) else 'no amount'} of {entry.type}",
+                    expected="instances, or accelerators, vcpus, memory_gib or partition",
+                    fix="name one amount, for example instances: 1",
+                )
+        if missing := [name for name in types if limited and name not in limited]:
+            yield error(
+                "teams",
+                index,
+                "borrow_limits",
+                what=f"no limit of {', '.join(missing)}",
+                expected="one of each type of the quota",
+                fix=f"add {{type: {missing[0]}, instances: 0}}",
+            )
+
+
+@rule("teams", "instance_types")
+def partitions_are_of_the_types_gpus(plan: Plan) -> Iterator[Finding]:
+    """A profile belongs to one kind of GPU: a quota of another's is never used.
+
+    https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
+    """
+    for index, team in enumerate(plan.settings.teams):
+        for section, entries in (("quota", team.quota), ("borrow_limits", team.borrow_limits)):
+            for place, entry in enumerate(entries):
+                if entry.partition is None:
+                    continue
+                path = ("teams", index, section, place, "partition")
+                profiles = kueue.mig_profiles(entry.type)
+                if entry.partition.profile not in profiles:
+                    yield error(
+                        *path,
+                        "profile",
+                        what=f"'{entry.partition.profile}' is no profile of the GPUs of {entry.type}",
+                        expected=f"one of {', '.join(profiles)}" if profiles else "whole GPUs: they have no partitions",
+                        fix=meant(entry.partition.profile, profiles) or ("choose another" if profiles else "remove it"),
+                    )
+                elif entry.accelerators is not None:
+                    yield error(
+                        *path,
+                        what=f"beside accelerators: {entry.accelerators}",
+                        expected="whole GPUs or partitions: a GPU is one or the other",
+                        fix="keep one",
+                    )
+
+
+def _parts(entry: TeamQuota) -> bool:
+    return any(amount is not None for amount in (entry.accelerators, entry.vcpus, entry.memory_gib, entry.partition))
 
 
 @rule("teams", "task_governance")

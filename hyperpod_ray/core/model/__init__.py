@@ -55,7 +55,7 @@ from hyperpod_ray.core.model.storage import (
     StaticStorage,
     Storage,
 )
-from hyperpod_ray.core.model.teams import PriorityClass, TaskGovernance, Team, TeamQuota
+from hyperpod_ray.core.model.teams import Partition, PriorityClass, TaskGovernance, Team, TeamQuota
 from hyperpod_ray.core.model.training import Training
 from hyperpod_ray.core.model.words import (
     AccountId,
@@ -131,6 +131,7 @@ __all__ = [
     "NodeGuard",
     "Observability",
     "PackageIndex",
+    "Partition",
     "PriorityClass",
     "Quantity",
     "Ray",

@@ -10,6 +10,23 @@ from hyperpod_ray.core import shapes
 from hyperpod_ray.core.model.ray import RayAccess
 from hyperpod_ray.core.model.words import InstanceTypeName, RoleArn, Settings
 
+MigProfile = Literal[
+    "mig-1g.5gb", "mig-1g.10gb", "mig-1g.18gb", "mig-1g.20gb", "mig-1g.23gb", "mig-1g.35gb", "mig-1g.45gb",
+    "mig-1g.47gb", "mig-2g.10gb", "mig-2g.20gb", "mig-2g.35gb", "mig-2g.45gb", "mig-2g.47gb", "mig-3g.20gb",
+    "mig-3g.40gb", "mig-3g.71gb", "mig-3g.90gb", "mig-3g.93gb", "mig-4g.20gb", "mig-4g.40gb", "mig-4g.71gb",
+    "mig-4g.90gb", "mig-4g.93gb", "mig-7g.40gb", "mig-7g.80gb", "mig-7g.141gb", "mig-7g.180gb", "mig-7g.186gb",
+]  # fmt: skip
+"""`MIGProfileType` of the SageMaker API."""
+
+
+class Partition(Settings):
+    """Partitions of GPUs (`AcceleratorPartition`): NVIDIA Multi-Instance GPU (MIG)."""
+
+    profile: MigProfile
+    """`Type`: pods request it as `nvidia.com/PROFILE`."""
+    count: Annotated[int, Field(ge=0, le=100_000)]
+    """`Count`: how many of them."""
+
 
 class TeamQuota(Settings):
     """What one team has of one instance type (`ComputeQuotaResources`): instances, or parts of them."""
@@ -24,6 +41,9 @@ class TeamQuota(Settings):
     """vCPUs (`VCpu`): for the heads of a team's jobs, which need no whole instance."""
     memory_gib: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
     """Memory (`MemoryInGiB`). Default: in proportion to the others."""
+    partition: Partition | None = None
+    """Partitions of GPUs, beside `vcpus` and `memory_gib`, in place of `accelerators`. The environment's Ray workers
+    request whole GPUs: partitions are for RayJobs that a team writes itself. Default: none."""
 
 
 class Team(Settings):
@@ -42,6 +62,9 @@ class Team(Settings):
     """`Strategy`: whether others use what the team leaves idle, and the team what others leave."""
     borrow_limit_percent: Annotated[int, Field(ge=1, le=500)] = 50
     """`BorrowLimit`: how much the team borrows at most, in percent of its own quota."""
+    borrow_limits: Annotated[list[TeamQuota], Field(max_length=15)] = []
+    """`AbsoluteBorrowLimits`: how much the team borrows at most, in amounts, in place of `borrow_limit_percent`. Name
+    each type of `quota` once. Default: none; the percentage holds."""
     preempt_lower_priority: bool = True
     """`PreemptTeamTasks`: a job with a higher priority takes the place of one of the same team with a lower."""
     role_arns: list[RoleArn] = []

@@ -20,7 +20,10 @@ NEVER = re.compile(
     r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>[^\s,]+), previously considered podsets requests "
     r"\((?P<before>[^()]*)\) \+ current podset request \((?P<asks>[^()]*)\) > maximum capacity \((?P<most>[^()]*)\)"
 )
+TOPOLOGY = re.compile(r'Flavor "(?P<flavor>[^"]+)" does not support TopologyAwareScheduling')
+PREEMPTING = re.compile(r"Pending the preemption of (?P<jobs>\d+) workload")
 UNCOVERED = re.compile(r"resource (?P<resource>\S+) unavailable in ClusterQueue")
+NEVER_ADMITTED = "it is never admitted:"
 POD_SET = re.compile(r"(?:^|; )couldn't assign flavors to pod set ")
 """Begins what is said of one pod set: the head, the submitter, or a worker group."""
 EVICTED = {
@@ -64,21 +67,42 @@ def require(target: Target, queue: str, *, namespace: str, job: Json | None = No
         _covers(listed[queue], job)
 
 
-def _covers(queue: Json, job: Json) -> None:
-    """Refuse a job that asks for what its queue's flavors do not have; newer versions of Kueue list none there."""
-    name = queue["metadata"]["name"]
-    flavors = {
-        (flavor.get("nodeLabels") or {}).get(names.INSTANCE_TYPE_LABEL): flavor
-        for flavor in (queue.get("status") or {}).get("flavors") or []
+def _flavors(queue: Json) -> dict[str, Json]:
+    """Flavors of a LocalQueue by instance type, with the resources that the quota covers.
+
+    Kueue before v0.15 lists them as `flavors`, with a Topology. Every version reports usage of each flavor and resource
+    of the quota, also where nothing is used; task governance names a flavor after its instance type.
+    """
+    status = queue.get("status") or {}
+    listed: dict[str, Json] = {
+        str(usage["name"]): {"resources": [resource["name"] for resource in usage.get("resources") or []]}
+        for usage in status.get("flavorsReservation") or []
     }
+    for flavor in status.get("flavors") or []:
+        kind = (flavor.get("nodeLabels") or {}).get(names.INSTANCE_TYPE_LABEL, flavor["name"])
+        listed[kind] = {"topology": None, **flavor}
+    return listed
+
+
+def _covers(queue: Json, job: Json) -> None:
+    """Refuse a job that asks for what its queue's flavors do not have."""
+    name = queue["metadata"]["name"]
+    flavors = _flavors(queue)
     cluster = job["spec"]["rayClusterSpec"]
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
     for template in [*(group["template"] for group in groups), job["spec"]["submitterPodTemplate"]]:
         pod = template["spec"]
         instance_type = (pod.get("nodeSelector") or {}).get(names.INSTANCE_TYPE_LABEL)
-        flavor = flavors.get(instance_type)
-        if instance_type is None or flavor is None:
+        if instance_type is None or not flavors:
             continue
+        flavor = flavors.get(instance_type)
+        if flavor is None:
+            raise OpsError(
+                f"queue '{name}' has no quota of {instance_type}, which the job's pods need",
+                expected=f"one of {', '.join(sorted(flavors))}: Kueue never admits the job",
+                fix=f"ask an administrator for a quota of {instance_type}",
+                code=BAD_USE,
+            )
         requested = {resource for container in pod["containers"] for resource in container["resources"]["requests"]}
         if missing := sorted(requested - set(flavor.get("resources") or requested)):
             raise OpsError(
@@ -90,7 +114,7 @@ def _covers(queue: Json, job: Json) -> None:
         placed = {names.TOPOLOGY_PREFERRED, names.TOPOLOGY_REQUIRED} & set(
             template["metadata"].get("annotations") or {}
         )
-        if placed and not flavor.get("topology"):
+        if placed and not flavor.get("topology", True):
             raise OpsError(
                 f"topology: {instance_type} has no Topology in queue '{name}'",
                 expected="a flavor with a Topology: Kueue never admits a job that asks for one, preferred or required",
@@ -148,7 +172,8 @@ def _holders(pods: list[Pod], group: str, cluster: str) -> str:
 
 def _in_queue(target: Target, ray_job: Json, queue: str) -> Waiting:
     """What Kueue says of the job's Workload; only that it waits, where nothing is to be seen."""
-    workload = _workload(target, ray_job)
+    workloads = _workloads(target, ray_job)
+    workload = next((entry for entry in workloads if _owned(entry, ray_job)), None)
     plain = Waiting(what=f"queue '{queue}' has not admitted it")
     if workload is None:
         return plain
@@ -160,17 +185,21 @@ def _in_queue(target: Target, ray_job: Json, queue: str) -> Waiting:
     why = _needs(str(reserved.get("message") or "")) if reserved.get("status") != "True" else ""
     if reserved.get("status") == "True" and (conditions.get("Admitted") or {}).get("status") != "True":
         why = "it has its quota, and waits for a check of the queue"
-    text = ": ".join(part for part in (f"queue '{queue}'", why or "has not admitted it") if part)
+    where = f"queue '{queue}'"
+    if reserved.get("status") != "True" and not why.startswith(NEVER_ADMITTED):
+        where = f"{where}, {_place(workload, workloads)}"
+    text = f"{where}: {why or 'has not admitted it'}"
     return Waiting(what=f"{text}; {eviction}" if eviction else text)
 
 
 def _needs(message: str) -> str:
     """Kueue's message as one sentence: what is short, of which type, by how much."""
     never: list[str] = []
-    short: list[str] = []
+    short: dict[str, dict[str, str]] = {}
     for sentence in POD_SET.split(message):
         uncovered = [match["resource"] for match in UNCOVERED.finditer(sentence)]
         never += [f"its queue has no quota of {resource}" for resource in uncovered]
+        never += [f"{match['flavor']} has no Topology, which --topology needs" for match in TOPOLOGY.finditer(sentence)]
         waits = {match["flavor"].strip() for match in CAPACITY.finditer(sentence)}
         large = list(NEVER.finditer(sentence))
         if large and not waits - {match["flavor"] for match in large}:
@@ -180,15 +209,33 @@ def _needs(message: str) -> str:
                 f"quota with borrowing is {match['most']}"
                 for match in large
             ]
-        short += [
-            f"{match['more'].strip()} more {match['resource']} of {match['flavor'].strip()}"
-            for match in CAPACITY.finditer(sentence)
-        ]
+        for match in CAPACITY.finditer(sentence):
+            short.setdefault(match["flavor"].strip(), {}).setdefault(match["resource"], match["more"].strip())
     if never:
-        return f"it is never admitted: {' and '.join(dict.fromkeys(never))}"
+        return f"{NEVER_ADMITTED} {' and '.join(dict.fromkeys(never))}"
     if short:
-        return f"it needs {' and '.join(dict.fromkeys(short))} than is unused"
+        parts = [_amounts(flavor, amounts) for flavor, amounts in sorted(short.items(), key=_accelerators_first)]
+        needs = f"it needs {' and '.join(parts)} than is unused"
+        preempting = PREEMPTING.search(message)
+        return f"{needs}; jobs that have it are preempted: {preempting['jobs']}" if preempting else needs
     return re.sub(r"\s+", " ", message).strip()[:300]
+
+
+def _accelerators_first(entry: tuple[str, dict[str, str]]) -> bool:
+    return not any(map(_accelerator, entry[1]))
+
+
+def _accelerator(resource: str) -> bool:
+    devices = (names.GPU_RESOURCE, names.NEURON_RESOURCE, names.NEURON_DEVICE)
+    return resource in devices or resource.startswith(names.MIG_PREFIX)
+
+
+def _amounts(flavor: str, amounts: dict[str, str]) -> str:
+    """What is short of one type: accelerators with their number, and what comes with them by name."""
+    counted = [resource for resource in amounts if _accelerator(resource)] or list(amounts)
+    rest = [resource for resource in amounts if resource not in counted]
+    beside = f" (with {', '.join(rest)})" if rest else ""
+    return f"{' and '.join(f'{amounts[resource]} more {resource}' for resource in counted)} of {flavor}{beside}"
 
 
 def _sum(before: str, asks: str) -> str:
@@ -196,20 +243,67 @@ def _sum(before: str, asks: str) -> str:
     return asks if before in ("0", "") else f"{before} + {asks}"
 
 
-def _workload(target: Target, ray_job: Json) -> Json | None:
-    """Kueue's Workload of a RayJob; None where there is none or it may not be seen."""
-    metadata = ray_job["metadata"]
+def _place(workload: Json, workloads: list[Json]) -> str:
+    """Place among the jobs that wait in the same queue, and since when: `place 2 of 3, since 2026-11-23 10:04 UTC`.
+
+    A team's ClusterQueue has one LocalQueue, so that the team's own Workloads tell the place. Kueue puts them in order
+    by priority, then by creation, or by an eviction that was not for a preemption (pkg/workload, Ordering).
+    """
+    queue = workload["spec"].get("queueName")
+    waiting = [
+        entry
+        for entry in workloads
+        if entry["spec"].get("queueName") == queue
+        and not {"QuotaReserved", "Finished"} & _true(entry)
+        and entry["spec"].get("active", True)
+    ]
+    order = sorted(waiting, key=lambda entry: (-int(entry["spec"].get("priority") or 0), _queued(entry)))
+    uids = [entry["metadata"].get("uid") for entry in order]
+    since = _since(workload).replace("T", " ").removesuffix("Z")[:16]
+    return f"place {uids.index(workload['metadata'].get('uid')) + 1} of {len(uids)}, since {since} UTC"
+
+
+def _true(workload: Json) -> set[str]:
+    """Types of the conditions that hold."""
+    conditions = (workload.get("status") or {}).get("conditions") or []
+    return {condition["type"] for condition in conditions if condition["status"] == "True"}
+
+
+def _eviction(workload: Json) -> Json:
+    conditions = (workload.get("status") or {}).get("conditions") or []
+    return next((entry for entry in conditions if entry["type"] == "Evicted" and entry["status"] == "True"), {})
+
+
+def _queued(workload: Json) -> str:
+    """The time by which Kueue puts a job in order."""
+    evicted = _eviction(workload)
+    later = evicted.get("reason") in ("PodsReadyTimeout", "AdmissionCheck")
+    return str(evicted["lastTransitionTime"] if later else workload["metadata"]["creationTimestamp"])
+
+
+def _since(workload: Json) -> str:
+    """Since when a job waits this time."""
+    return str(_eviction(workload).get("lastTransitionTime") or workload["metadata"]["creationTimestamp"])
+
+
+def _owned(workload: Json, item: Json) -> bool:
+    owners = workload["metadata"].get("ownerReferences") or []
+    return any(owner.get("uid") == item["metadata"].get("uid") for owner in owners)
+
+
+def _workloads(target: Target, item: Json) -> list[Json]:
+    """Kueue's Workloads of a RayJob's namespace; none where they may not be seen."""
+    metadata = item["metadata"]
     if "namespace" not in metadata:
-        return None
-    where = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{metadata['namespace']}/workloads"
+        return []
     try:
-        workloads = target.kubernetes.items(where)
+        return [
+            dict(workload)
+            for workload in target.kubernetes.items(
+                f"/apis/{names.QUEUE_API_VERSION}/namespaces/{metadata['namespace']}/workloads"
+            )
+        ]
     except Exception as error:
         if getattr(error, "status", None) in (403, 404):
-            return None
+            return []
         raise
-    for workload in workloads:
-        for owner in workload["metadata"].get("ownerReferences") or []:
-            if owner.get("uid") == metadata.get("uid"):
-                return dict(workload)
-    return None

@@ -416,13 +416,19 @@ def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> 
             consequence="In place; nodes are not touched.",
             **common,
         )
+    keep = ""
+    if key == "ExecutionRole" and "SlurmConfig" in after:
+        keep = (
+            " To change no role now, set accounting_database.separate_role: false. To change it for certain, give the "
+            "group another name: new nodes come with the new role, and the old ones go."
+        )
     return Row(
         effect=Effect.INTERRUPTS,
         code="group-undocumented",
         change=changed,
         consequence="The schema lets it change in place; whether the service accepts it, and what becomes of the "
         "nodes there are, is "
-        "documented nowhere we know. Expect an interruption and try it on a group of one node first.",
+        f"documented nowhere we know. Expect an interruption and try it on a group of one node first.{keep}",
         source=source("update-cluster"),
         **common,
     )

@@ -16,7 +16,10 @@ from hyperpod_ray.review.facts import source
 from hyperpod_ray.review.findings import Effect, Findings, Row
 
 QUOTA, POLICY = "AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"
-_AMOUNTS = {"Count": "", "Accelerators": " accelerators", "VCpu": " vCPUs", "MemoryInGiB": " GiB"}
+PARTITIONS = "AcceleratorPartition"
+_AMOUNTS = {
+    "Count": "", "Accelerators": " accelerators", "VCpu": " vCPUs", "MemoryInGiB": " GiB", PARTITIONS: " partitions",
+}  # fmt: skip
 _TAKEN_BACK = (
     "A job that is preempted gets SIGTERM, saves its last checkpoint and is queued; it continues from there when it is "
     "admitted again."
@@ -76,7 +79,7 @@ def _sharing(before: dict[str, Any], after: dict[str, Any], findings: Findings, 
     sharing_before, sharing_after = before.get("ResourceSharingConfig") or {}, after.get("ResourceSharingConfig") or {}
     if sharing_before != sharing_after:
         tighter = sharing_after.get("Strategy") != "LendAndBorrow" and sharing_before.get("Strategy") == "LendAndBorrow"
-        lower = (sharing_after.get("BorrowLimit") or 0) < (sharing_before.get("BorrowLimit") or 0)
+        lower = _less(sharing_before, sharing_after)
         findings.add(
             Row(
                 **common | (severity.of_class("borrowing-less") if tighter or lower else {"effect": Effect.SAFE}),
@@ -153,16 +156,30 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
 
 def _amounts(config: dict[str, Any]) -> dict[tuple[str, str], float]:
     return {
-        (str(quota["InstanceType"]), key): float(quota[key])
+        (str(quota["InstanceType"]), key): float(amount)
         for quota in config.get("ComputeQuotaResources") or []
         for key in _AMOUNTS
-        if key in quota
+        if (amount := (quota.get("AcceleratorPartition") or {}).get("Count") if key == PARTITIONS else quota.get(key))
+        is not None
     }
 
 
 def _shared(config: dict[str, Any]) -> str:
     limit = config.get("BorrowLimit")
+    if absolute := _amounts({"ComputeQuotaResources": config.get("AbsoluteBorrowLimits")}):
+        listed = ", ".join(f"{kind} {amount:g}{_AMOUNTS[key]}" for (kind, key), amount in sorted(absolute.items()))
+        return f"{config.get('Strategy')} at most {listed}"
     return f"{config.get('Strategy')}{f' {limit} %' if limit is not None else ''}"
+
+
+def _less(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether a team may borrow less of anything; a limit of another form counts as less."""
+    was, will = (_amounts({"ComputeQuotaResources": config.get("AbsoluteBorrowLimits")}) for config in (old, new))
+    if bool(was) != bool(will):
+        return True
+    if was:
+        return any(will.get(key, 0.0) < amount for key, amount in was.items())
+    return bool((new.get("BorrowLimit") or 0) < (old.get("BorrowLimit") or 0))
 
 
 def _weights(config: dict[str, Any]) -> dict[str, int]:

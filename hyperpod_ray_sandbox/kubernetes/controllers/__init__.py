@@ -15,6 +15,7 @@ from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.auth import control
 from hyperpod_ray_sandbox.kubernetes.controllers.budgets import Budgets
 from hyperpod_ray_sandbox.kubernetes.controllers.kubelet import Kubelet
+from hyperpod_ray_sandbox.kubernetes.controllers.kueue import Kueue
 from hyperpod_ray_sandbox.kubernetes.controllers.lifecycle import Lifecycle
 from hyperpod_ray_sandbox.kubernetes.controllers.nodes import Nodes
 from hyperpod_ray_sandbox.kubernetes.controllers.pulls import Pulls
@@ -47,6 +48,7 @@ class Controllers:
             Lifecycle(api).reconcile,
             self.nodes.follow_given,
             Workloads(api).reconcile,
+            Kueue(api).reconcile,
             RayClusters(api).reconcile,
             Volumes(api).reconcile,
             Scheduler(api).reconcile,

@@ -15,8 +15,11 @@ from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers import governance
 from hyperpod_ray_sandbox.kubernetes.controllers.governance import API_VERSION, Governance, amounts
+from hyperpod_ray_sandbox.kubernetes.controllers.kueue import Kueue
+from hyperpod_ray_sandbox.kubernetes.kueue import digests
 from hyperpod_ray_sandbox.kubernetes.store import Store
 from tests.k8s.conftest import BINDINGS
+from tests.sandbox.kubernetes.test_kueue import without_rules
 
 Json = dict[str, Any]
 ARN = "arn:aws:sagemaker:us-west-2:000000000001:cluster/0123456789ab"
@@ -28,6 +31,7 @@ QUOTA: Json = {
         "PreemptTeamTasks": "Never",
     },
 }
+DEFINITIONS = digests.definitions()
 POLICY: Json = {"SchedulerConfig": {"PriorityClasses": [{"Name": "deadline", "Weight": 90}]}}
 
 
@@ -49,7 +53,7 @@ class Aws:
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
     """An API in this process, which has no evaluator of Kueue's rules: test_hostile_team.py asks a server for them."""
-    monkeypatch.setattr(governance, "RULES", {})
+    monkeypatch.setattr(governance.digests, "definitions", lambda: [without_rules(body) for body in DEFINITIONS])
     return Api(Store(tmp_path / "objects.sqlite"))
 
 
@@ -119,8 +123,10 @@ def test_a_queue_has_the_shape_of_the_services_own(api: Api) -> None:
     for flavor in group["flavors"]:
         assert {resource["name"] for resource in flavor["resources"]} == recorded
     assert queue["spec"]["namespaceSelector"] == {}, "absent, it selects nothing"
+    Kueue(api).reconcile()
     (local,) = api.all(API_VERSION, "LocalQueue")
-    assert [(one["name"], set(one["resources"])) for one in local["status"]["flavors"]] == [
+    rows = local["status"]["flavorsReservation"]
+    assert [(row["name"], {resource["name"] for resource in row["resources"]}) for row in rows] == [
         ("ml.g5.8xlarge", recorded), ("ml.m5.2xlarge", recorded),
     ]  # fmt: skip
     plan = load("teams", folder=FOLDER / "examples").plan
@@ -128,6 +134,34 @@ def test_a_queue_has_the_shape_of_the_services_own(api: Api) -> None:
         pod = plan.worker_resources(worker)
         asked = {"cpu", "memory", pod.gpu_resource, *(["vpc.amazonaws.com/efa"] if pod.efa else [])}
         assert asked <= recorded
+
+
+def test_a_poll_that_changes_nothing_writes_nothing(api: Api) -> None:
+    """The API server fills in defaults: they are no difference."""
+    poll(api, [QUOTA], [POLICY])
+    version = api.store.version
+    poll(api, [QUOTA], [POLICY])
+    assert api.store.version == version
+
+
+def test_partitions_and_absolute_limits(api: Api) -> None:
+    """Fields of the API reference: AcceleratorPartitionConfig and AbsoluteBorrowLimits."""
+    quota = copy.deepcopy(QUOTA)
+    partition = {"Type": "mig-1g.10gb", "Count": 7}
+    quota["ComputeQuotaConfig"] |= {
+        "ComputeQuotaResources": [{"InstanceType": "ml.p5.48xlarge", "AcceleratorPartition": partition},
+                                  {"InstanceType": "ml.m5.2xlarge", "Count": 1}],
+        "ResourceSharingConfig": {"Strategy": "LendAndBorrow", "AbsoluteBorrowLimits": [
+            {"InstanceType": "ml.p5.48xlarge", "AcceleratorPartition": {"Type": "mig-1g.10gb", "Count": 3}}]},
+    }  # fmt: skip
+    poll(api, [quota], [])
+    (queue,) = api.all(API_VERSION, "ClusterQueue")
+    (group,) = queue["spec"]["resourceGroups"]
+    assert "nvidia.com/mig-1g.10gb" in group["coveredResources"]
+    large, small = group["flavors"]
+    (slices,) = [amount for amount in large["resources"] if amount["name"] == "nvidia.com/mig-1g.10gb"]
+    assert slices == {"name": "nvidia.com/mig-1g.10gb", "nominalQuota": "7", "borrowingLimit": "3"}
+    assert len(large["resources"]) == len(small["resources"]) == len(group["coveredResources"])
 
 
 def test_the_teams_objects_are_taken_by_the_api_after_the_quota(api: Api) -> None:

@@ -1,9 +1,9 @@
 """Two teams on one cluster: a member of one tries to reach the other and to take more than the quota.
 
-The API server decides by the rendered roles, pod security labels and admission policies. The operator's stand-in makes
-pods of what was admitted; Kueue's part, to start a RayJob, is played by Kueue's own service account. Who is hostile has
-every right of a member of team `speech`, and the operator's hands by what they write into a RayJob. The friendly team
-`vision` trains meanwhile.
+The API server decides by the rendered roles, pod security labels and admission policies. Kueue's stand-in admits jobs
+into queues of the service's shape, which Kueue's own definitions judge, and the operator's stand-in makes their pods.
+Who is hostile has every right of a member of team `speech`, and the operator's hands by what they write into a RayJob.
+The friendly team `vision` trains meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.team_files import uid
 from hyperpod_ray.ops.jobs import job_object
 from hyperpod_ray_sandbox.kubernetes.controllers import governance, raypods
-from hyperpod_ray_sandbox.kubernetes.controllers.governance import KINDS, definition
+from hyperpod_ray_sandbox.kubernetes.kueue import digests
 from tests.k8s.conftest import BINDINGS
 from tests.sandbox.kubernetes.test_controllers import OPERATOR
 from tests.sandbox.kubernetes.test_team_queues import crd
@@ -39,10 +39,6 @@ FRIENDLY, HOSTILE, STANDING = "hyperpod-ns-vision", "hyperpod-ns-speech", "ray"
 TYPE, GROUP = "node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance-group-name"
 MEMBERS = {space: {"Impersonate-User": f"{space}-member", "Impersonate-Group": f"ray-users:{space}"}
            for space in (FRIENDLY, HOSTILE)}  # fmt: skip
-KUEUE = {
-    "Impersonate-User": "system:serviceaccount:kueue-system:kueue-controller-manager",
-    "Impersonate-Group": "system:masters,system:serviceaccounts:kueue-system",
-}
 CONTROLLER = {
     "Impersonate-User": "system:serviceaccount:kuberay-operator:kuberay-operator",
     "Impersonate-Group": "system:masters,system:serviceaccounts:kuberay-operator",
@@ -102,9 +98,49 @@ def node(name: str, group: str, kind: str, gpus: int) -> Json:
             "status": {"allocatable": room, "capacity": room}}  # fmt: skip
 
 
-def start(world: World, space: str, name: str) -> None:
-    """What Kueue does when it admits a RayJob."""
-    assert world.ask(KUEUE, "PATCH", jobs(space, name), {"spec": {"suspend": False}})[0] == 200
+def quotas(plan: Any) -> list[Json]:
+    """The teams' quotas, as the service has them."""
+    return [
+        {
+            "ComputeQuotaTarget": {"TeamName": team.name, "FairShareWeight": team.fair_share_weight},
+            "ComputeQuotaConfig": {
+                "ComputeQuotaResources": [
+                    {"InstanceType": entry.type, "Count": entry.instances} for entry in team.quota
+                ],
+                "ResourceSharingConfig": {"Strategy": "LendAndBorrow", "BorrowLimit": team.borrow_limit_percent},
+            },
+        }
+        for team in plan.settings.teams
+    ]
+
+
+def queue_objects(plan: Any) -> list[Json]:
+    """Queues, flavors and priorities as task governance makes them, but for the namespaces."""
+    classes = [{"Name": entry.name, "Weight": entry.weight} for entry in plan.settings.task_governance.priority_classes]
+    policies = [{"SchedulerConfig": {"PriorityClasses": classes}}]
+    rows = governance.objects(quotas(plan), policies)
+    return [governance.manifest(*row) for row in rows if row[0] != "Namespace"]
+
+
+def conditions(world: World, space: str, job: str) -> dict[str, Json]:
+    """What Kueue says of a job, by the condition's type."""
+    uid = world.cluster.get("-n", space, "rayjob", job)["metadata"]["uid"]
+    for workload in world.cluster.get("-n", space, "workloads.kueue.x-k8s.io")["items"]:
+        if workload["metadata"]["ownerReferences"][0]["uid"] == uid:
+            return {entry["type"]: entry for entry in (workload.get("status") or {}).get("conditions") or []}
+    return {}
+
+
+def admitted(world: World, space: str, job: str) -> bool:
+    return (conditions(world, space, job).get("Admitted") or {}).get("status") == "True"
+
+
+def gpus(world: World, space: str) -> str:
+    """GPUs that a team has by its queue's own count."""
+    queue = world.cluster.get("clusterqueue", f"{space}-clusterqueue")
+    (row,) = [row for row in queue["status"]["flavorsUsage"] if row["name"] == "ml.g5.8xlarge"]
+    (amount,) = [amount for amount in row["resources"] if amount["name"] == "nvidia.com/gpu"]
+    return str(amount["total"])
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +152,8 @@ def world(tools: None, make_cluster: Any, tmp_path_factory: pytest.TempPathFacto
     ray = [item for one in k8s.ray_manifests(plan, BINDINGS) for item in one.objects]
     (live,) = [item for item in ray if item["kind"] == "RayCluster"]
     made = World(cluster, live, plan)
-    kueue = [definition(plural, *about) for plural, about in KINDS.items()]
-    cluster.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(
-        [*map(crd, ("RayCluster", "RayJob", "RayService", "RayCronJob")), *kueue]))  # fmt: skip
+    definitions = [*map(crd, ("RayCluster", "RayJob", "RayService", "RayCronJob")), *digests.definitions()]
+    cluster.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(definitions))
     nodes = [node(f"head-{i}", "head", "ml.m5.2xlarge", 0) for i in range(3)]
     nodes.append(node("cpu-1", "cpu", "ml.m5.xlarge", 0))  # the operator's
     nodes += [node(f"gpu-{i}", "workers", "ml.g5.8xlarge", 1) for i in range(4)]
@@ -128,6 +163,7 @@ def world(tools: None, make_cluster: Any, tmp_path_factory: pytest.TempPathFacto
     spaces = [item for item in (*first, *later) if item["kind"] == "Namespace"]
     cluster.apply(*spaces)
     cluster.apply(*(item for item in (*first, *later) if item["kind"] != "Namespace"))
+    cluster.apply(*queue_objects(plan))
     cluster.apply({**live, "spec": {**live["spec"], "suspend": True}})
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ours", "namespace": FRIENDLY},
               "stringData": {"token": "friendly-secret"}}  # fmt: skip
@@ -135,7 +171,6 @@ def world(tools: None, make_cluster: Any, tmp_path_factory: pytest.TempPathFacto
     for space, team in ((FRIENDLY, "vision"), (HOSTILE, "speech")):
         code, answer = made.ask(MEMBERS[space], "POST", jobs(space), made.job(team, "train"))
         assert code == 201, answer
-        start(made, space, "train")
         cluster.until(lambda space=space: state_of(made, space) == "Running", f"the job in {space} runs")
     yield made
     if cluster.process is not None and cluster.process.poll() is None:
@@ -168,21 +203,50 @@ def test_the_friendly_team_trains_as_its_own_user(world: World) -> None:
         assert mounted["team-files"] == "/fsx"
 
 
-def test_kueues_own_rule_judges_the_queues(world: World) -> None:
-    """Real Kueue refuses a queue of which a flavor lacks a resource that another has."""
-    plan = world.plan
-    quotas = [{"InstanceType": entry.type, "Count": entry.instances} for entry in plan.settings.teams[0].quota]
-    config = {"ComputeQuotaTarget": {"TeamName": "x"}, "ComputeQuotaConfig": {"ComputeQuotaResources": quotas}}
-    queue: Json = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "good"},
-             "spec": governance._cluster_queue(config)}  # fmt: skip
+def drop_a_resource(spec: Json) -> None:
+    spec["resourceGroups"][0]["flavors"][0]["resources"].pop()
+
+
+def leave_the_cohort(spec: Json) -> None:
+    spec.pop("cohortName")
+
+
+def reclaim_nothing_while_borrowing(spec: Json) -> None:
+    spec["preemption"] = {"reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "LowerPriority"}}
+
+
+KUEUES_RULES: dict[str, tuple[Callable[[Json], Any], str]] = {
+    "a flavor that lacks a resource": (
+        drop_a_resource, "flavors must have the same number of resources as the coveredResources",
+    ),
+    "a borrowing limit without a cohort": (leave_the_cohort, "borrowingLimit must be nil when cohort is empty"),
+    "borrowing that preempts without reclaiming": (
+        reclaim_nothing_while_borrowing, "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never",
+    ),
+    "a strategy that is none": (lambda spec: spec.update(queueingStrategy="LIFO"), "Unsupported value"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KUEUES_RULES)
+def test_kueues_own_rules_judge_the_queues(world: World, name: str) -> None:
+    """What the stand-in makes of the teams' quotas is accepted; what real Kueue refuses is refused in its words."""
+    change, said = KUEUES_RULES[name]
+    (body,) = [body for body in queue_objects(world.plan) if body["metadata"]["name"] == f"{HOSTILE}-clusterqueue"]
     path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
-    code, answer = world.ask(ADMINISTRATOR, "POST", path, queue)
+    queue = {**body, "metadata": {"name": "tried"}}
+    code, answer = world.ask(ADMINISTRATOR, "POST", f"{path}?dryRun=All", queue)
     assert code == 201, answer
-    wrong = copy.deepcopy({**queue, "metadata": {"name": "wrong"}})
-    wrong["spec"]["resourceGroups"][0]["flavors"][0]["resources"].pop()
-    code, answer = world.ask(ADMINISTRATOR, "POST", path, wrong)
+    change(queue["spec"])
+    code, answer = world.ask(ADMINISTRATOR, "POST", f"{path}?dryRun=All", queue)
     assert code == 422
-    assert "flavors must have the same number of resources as the coveredResources" in answer["message"]
+    assert said in answer["message"], answer["message"]
+
+
+def test_a_local_queue_stays_with_its_quota(world: World) -> None:
+    path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{HOSTILE}/localqueues/{HOSTILE}-localqueue"
+    body = {"spec": {"clusterQueue": f"{FRIENDLY}-clusterqueue"}}
+    code, answer = world.ask(ADMINISTRATOR, "PATCH", path, body)
+    assert (code, "field is immutable" in answer["message"]) == (422, True), answer
 
 
 # --- what a member may ask for ---------------------------------------------------------------------------------------
@@ -313,15 +377,17 @@ def test_what_the_queue_admitted_stays(world: World) -> None:
     )
     assert (code, "only the KubeRay operator" in answer["message"]) == (422, True), answer
     workers = [pod for pod in running(world, HOSTILE) if "-worker-" in pod]
-    assert len(workers) == 1
+    assert len(workers) == int(gpus(world, HOSTILE)) == 1, "what runs is what the queue counts"
 
 
 def test_only_the_queue_starts_a_job(world: World) -> None:
-    waiting = world.job("speech", "waits")
+    waiting = world.job("speech", "waits", workers=4)
     assert world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), waiting)[0] == 201
     code, answer = world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "waits"), {"spec": {"suspend": False}})
     assert (code, "only the queue starts" in answer["message"]) == (422, True), answer
-    # what waits may change, and go: the queue counts it anew
+    world.cluster.until(lambda: "QuotaReserved" in conditions(world, HOSTILE, "waits"), "Kueue has looked at it")
+    assert conditions(world, HOSTILE, "waits")["QuotaReserved"]["reason"] == "ExceedsMaxQuota"
+    # what waits may change, and go: the queue counts it again
     code, _ = world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "waits"), {"spec": {"backoffLimit": 1}})
     assert code == 200
     assert world.ask(MEMBERS[HOSTILE], "DELETE", jobs(HOSTILE, "waits"))[0] == 200
@@ -467,7 +533,7 @@ def test_a_hostile_job_gets_no_pods_and_says_why(world: World) -> None:
     for group in (job["spec"]["rayClusterSpec"]["headGroupSpec"], *job["spec"]["rayClusterSpec"]["workerGroupSpecs"]):
         group["template"]["spec"]["securityContext"]["runAsUser"] = VICTIM
     assert world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), job)[0] == 201
-    start(world, HOSTILE, "hostile")
+    world.cluster.until(lambda: admitted(world, HOSTILE, "hostile"), "the queue admits it: it sees the size alone")
 
     def said() -> bool:
         events = world.cluster.get("-n", HOSTILE, "events")["items"]
@@ -476,6 +542,63 @@ def test_a_hostile_job_gets_no_pods_and_says_why(world: World) -> None:
 
     world.cluster.until(said, "the policy's words")
     assert not [name for name in running(world, HOSTILE) if name.startswith("hostile-")]
+    assert world.ask(MEMBERS[HOSTILE], "DELETE", jobs(HOSTILE, "hostile"))[0] == 200
+
+
+# --- what a member may ask the queue for -----------------------------------------------------------------------------
+
+QUEUED_JOBS: dict[str, tuple[Json, str]] = {
+    "a job beyond its quota and what it may borrow": ({"workers": 4}, "ExceedsMaxQuota"),
+    "the highest priority, for nodes that the other team has of its own": (
+        {"workers": 3, "priority": "deadline"}, "WaitingForQuota",
+    ),
+}  # fmt: skip
+"""Jobs of the hostile team, and the reason for which Kueue lets them wait, while the other team has all its nodes."""
+
+
+@pytest.fixture
+def both_at_work(world: World) -> Iterator[None]:
+    """The friendly team has both its nodes."""
+    assert world.ask(MEMBERS[FRIENDLY], "POST", jobs(FRIENDLY), world.job("vision", "more"))[0] == 201
+    world.cluster.until(lambda: admitted(world, FRIENDLY, "more"), "the second job of the friendly team")
+    yield
+    assert world.ask(MEMBERS[FRIENDLY], "DELETE", jobs(FRIENDLY, "more"))[0] == 200
+    world.cluster.until(lambda: world.ask(ADMINISTRATOR, "GET", jobs(FRIENDLY, "more"))[0] == 404, "it is gone")
+
+
+@pytest.mark.parametrize("name", QUEUED_JOBS)
+def test_a_job_that_the_queue_does_not_admit(world: World, both_at_work: None, name: str) -> None:
+    fields, reason = QUEUED_JOBS[name]
+    assert world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), world.job("speech", "greedy", **fields))[0] == 201
+    world.cluster.until(lambda: "QuotaReserved" in conditions(world, HOSTILE, "greedy"), "Kueue has looked at it")
+    said = conditions(world, HOSTILE, "greedy")["QuotaReserved"]
+    assert (said["status"], said["reason"]) == ("False", reason), said
+    assert admitted(world, FRIENDLY, "train")
+    assert admitted(world, FRIENDLY, "more")
+    assert world.ask(MEMBERS[HOSTILE], "DELETE", jobs(HOSTILE, "greedy"))[0] == 200
+    world.cluster.until(lambda: world.ask(ADMINISTRATOR, "GET", jobs(HOSTILE, "greedy"))[0] == 404, "it is gone")
+
+
+def test_what_the_hostile_team_borrowed_goes_back(world: World) -> None:
+    """A job with the highest priority on borrowed nodes gives way to one without any on nodes of its own."""
+    member = MEMBERS[HOSTILE]
+    assert world.ask(member, "DELETE", jobs(HOSTILE, "train"))[0] == 200
+    world.cluster.until(lambda: gpus(world, HOSTILE) == "0", "its nodes are idle")
+    job = world.job("speech", "borrows", workers=3, priority="deadline")
+    assert world.ask(member, "POST", jobs(HOSTILE), job)[0] == 201
+    world.cluster.until(lambda: admitted(world, HOSTILE, "borrows"), "it borrows the node that is idle")
+    assert gpus(world, HOSTILE) == "3"
+    assert world.ask(MEMBERS[FRIENDLY], "POST", jobs(FRIENDLY), world.job("vision", "own"))[0] == 201
+    world.cluster.until(lambda: admitted(world, FRIENDLY, "own"), "the friendly team has its node back")
+    said = conditions(world, HOSTILE, "borrows")
+    assert (said["Preempted"]["status"], said["Preempted"]["reason"]) == ("True", "InCohortReclamation")
+    assert gpus(world, HOSTILE) == "0"
+    world.cluster.until(
+        lambda: world.cluster.get("-n", FRIENDLY, "rayjob", "own")["status"].get("jobDeploymentStatus") == "Running",
+        "its pods run",
+    )
+    assert world.ask(MEMBERS[FRIENDLY], "DELETE", jobs(FRIENDLY, "own"))[0] == 200
+    assert world.ask(member, "DELETE", jobs(HOSTILE, "borrows"))[0] == 200
 
 
 def test_the_friendly_team_noticed_nothing(world: World) -> None:

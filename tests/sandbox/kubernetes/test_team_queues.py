@@ -21,7 +21,6 @@ from hyperpod_ray import k8s
 from hyperpod_ray.core import load, names
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.k8s.team_policies import QUEUED
-from hyperpod_ray_sandbox.kubernetes.controllers.governance import definition
 from tests.k8s.conftest import BINDINGS
 
 pytestmark = pytest.mark.emulator
@@ -49,11 +48,16 @@ def crd(kind: str) -> Json:
     if path.exists():
         found: Json = yaml.safe_load(path.read_text(encoding="utf-8"))
         return found
-    made = definition(f"{kind.lower()}s", kind, "Namespaced")
-    (version, *_) = made["spec"]["versions"]
-    made["metadata"]["name"] = f"{kind.lower()}s.{names.RAY_API_GROUP}"
-    made["spec"] |= {"group": names.RAY_API_GROUP, "versions": [{**version, "name": "v1", "storage": True}]}
-    return made
+    plural = f"{kind.lower()}s"
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": anything, "subresources": {"status": {}}}
+    about = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{names.RAY_API_GROUP}"},
+        "spec": {"group": names.RAY_API_GROUP, "names": about, "scope": "Namespaced", "versions": [version]},
+    }
 
 
 def item(kind: str, name: str, *, namespace: str = VISION, **metadata: Any) -> Json:

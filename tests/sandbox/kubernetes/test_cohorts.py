@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hyperpod_ray_sandbox.rehearsal.admission import Cohorts, Queue, Workload, decide, settled
+from hyperpod_ray_sandbox.kubernetes.kueue.cohorts import Cohorts, Queue, Workload, decide, settled
 
-CASES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "admission_cases.yaml").read_text())
+CASES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "cohort_cases.yaml").read_text())
 
 
 def queues() -> list[Queue]:
@@ -121,3 +121,32 @@ def test_who_needs_not_borrow_comes_first() -> None:
 def test_what_a_team_keeps_for_itself_is_not_lent(asks: float, admits: str) -> None:
     keeps = [Queue(name="a", quota={"node": 2.0}), Queue(name="b", quota={"node": 2.0}, lending={"node": 1.0})]
     assert decide(keeps, [job("in", "a", asks, created=1)]).admit == admits
+
+
+@pytest.mark.parametrize(("strict", "admits"), [(False, "small"), (True, "")])
+def test_a_job_that_does_not_fit_stops_those_behind_it_in_a_strict_queue_alone(*, strict: bool, admits: str) -> None:
+    """Kueue's default is BestEffortFIFO, under which small jobs can keep a large one waiting.
+
+    https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#queueing-strategy
+    """
+    queue = Queue(name="a", quota={"node": 4.0}, strict=strict)
+    runs = replace(job("runs", "a", 2.0, created=0), admitted=1.0)
+    waits = [job("large", "a", 3.0, created=1), job("small", "a", 2.0, created=2)]
+    assert decide([queue], [runs, *waits]).admit == admits
+
+
+def test_small_jobs_starve_a_large_one_until_it_has_a_priority() -> None:
+    queue = Queue(name="a", quota={"node": 4.0})
+    runs = replace(job("runs", "a", 2.0, created=0), admitted=1.0)
+    large, small = job("large", "a", 3.0, created=1), job("small", "a", 2.0, created=2)
+    assert decide([queue], [runs, large, small]).admit == "small"
+    decision = decide([queue], [runs, replace(large, priority=9), small])
+    assert (decision.preempt, decision.preemptor) == (("runs",), "large")
+
+
+def test_what_goes_already_is_not_preempted_a_second_time() -> None:
+    queue = Queue(name="a", quota={"node": 4.0})
+    goes = replace(job("goes", "a", 2.0, created=0), admitted=1.0, evicted=True)
+    stays = replace(job("stays", "a", 2.0, created=1), admitted=2.0)
+    decision = decide([queue], [goes, stays, job("high", "a", 2.0, created=2, priority=5)])
+    assert decision.preempt == ("goes",)
