@@ -169,7 +169,7 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
     chosen.aws.require_account()
     with assembly(env, given=head) as folder:
         after = read(folder, env)
-        stacks = gather.stacks(chosen, also=[stack.name for stack in after.stacks.values()])
+        stacks = account.stacks(chosen, also=[stack.name for stack in after.stacks.values()])
         before = deployed(after, deployed_stacks(chosen, stacks))
         made = review_deploy(before, after, base_name="deployed", head_name="this checkout")
         return with_upkeep(add_outlook(made, [chosen.plan]), chosen)

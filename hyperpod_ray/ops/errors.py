@@ -278,3 +278,8 @@ def guarded(environment: str = "ENV") -> Iterator[None]:
         if known is None:
             raise
         raise known from error
+
+
+def refused(error: BaseException) -> bool:
+    """Whether Kubernetes or AWS answered that these credentials may not."""
+    return getattr(error, "status", None) == 403 or code(error) in DENIED

@@ -9,9 +9,16 @@ from hyperpod_ray.core import names
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import CONDITION_FALSE, OK
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import gather, hyperpod
 from hyperpod_ray.ops.observe.interruptions import interruptions
-from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Group, Instance, Run, Slurm, Snapshot
+from hyperpod_ray.ops.journal.run import Run
+from hyperpod_ray.ops.observe.snapshot import (
+    ClusterEvent,
+    Group,
+    Instance,
+    Slurm,
+    Snapshot,
+)
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, Target
 from hyperpod_ray.ops.verdict import Finding, Verdict, judge
@@ -34,7 +41,7 @@ def run(target: AnyTarget, *, form: Format, events: int = LAST_EVENTS) -> int:
     verdict = judge(seen)
     record = None
     if isinstance(target, Target):
-        record = interruptions(target.plan, seen, now=output.now(), listed=gather.EVENTS)
+        record = interruptions(target.plan, seen, now=output.now(), listed=hyperpod.EVENTS)
     if form is Format.json:
         output.write_json("status", {**as_data(seen, verdict), "interruptions": record})
     else:
@@ -79,7 +86,7 @@ def with_failures(target: AnyTarget, seen: Snapshot, *, most: int) -> Snapshot:
         return seen
     return replace(
         seen,
-        events=tuple(gather.describe_event(target, event) if event.id in wanted else event for event in seen.events),
+        events=tuple(hyperpod.describe_event(target, event) if event.id in wanted else event for event in seen.events),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import DeepHealthCheck, InstanceGroup
-from hyperpod_ray.ops.change import durations
+from hyperpod_ray.ops.verdict import durations
 from hyperpod_ray.ops.repair.logs import STREAMS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

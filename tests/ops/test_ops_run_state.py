@@ -15,7 +15,8 @@ from hyperpod_ray.cli.main import main
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.in_ray import history
 from hyperpod_ray.ops.in_ray import runs as reader
-from hyperpod_ray.ops.runs import run_plot, run_state
+from hyperpod_ray.ops.journal import run_state
+from hyperpod_ray.ops.runs import run_plot
 from hyperpod_ray_training import journal
 from tests.ops.world import environment_text
 

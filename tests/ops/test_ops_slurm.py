@@ -15,14 +15,13 @@ import pytest
 from hyperpod_ray import core
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.ops import status
-from hyperpod_ray.ops.change import durations
 from hyperpod_ray.ops.observe import slurm
 from hyperpod_ray.ops.observe.gather import _group
 from hyperpod_ray.ops.observe.hostlist import expanded
 from hyperpod_ray.ops.observe.node_rows import joined
 from hyperpod_ray.ops.observe.snapshot import Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
 from hyperpod_ray.ops.reach.clients import SlurmTarget
-from hyperpod_ray.ops.verdict import RULES, judge
+from hyperpod_ray.ops.verdict import RULES, durations, judge
 from hyperpod_ray.planner.cluster import cluster
 
 RECORDED = Path(__file__).parent / "slurm_outputs"

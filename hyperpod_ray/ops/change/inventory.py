@@ -8,7 +8,7 @@ from typing import Literal
 from hyperpod_ray.core import names, plan_names
 from hyperpod_ray.core.evidence import absent, code
 from hyperpod_ray.ops.errors import OpsError, explain
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import account, kube
 from hyperpod_ray.ops.observe.snapshot import Claim, FileSystem, RayCluster, Stack
 from hyperpod_ray.ops.reach.clients import AnyTarget, Json, Target
 
@@ -51,8 +51,8 @@ def take(target: AnyTarget) -> Inventory:
     """Look at everything: stacks, Ray, claims, file systems, and what nobody owns."""
     target.aws.require_account()
     unseen: list[str] = []
-    stacks = gather.stacks(target, unseen=unseen)
-    file_systems = gather.file_systems(target)
+    stacks = account.stacks(target, unseen=unseen)
+    file_systems = account.file_systems(target)
     clusters: tuple[RayCluster, ...] = ()
     jobs: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -61,9 +61,9 @@ def take(target: AnyTarget) -> Inventory:
     try:
         if isinstance(target, Target) and _eks_exists(target):
             spaces = plan_names.ray_namespaces(target.plan)
-            clusters = tuple(ray for space in spaces for ray in gather.ray_clusters(target, space))
+            clusters = tuple(ray for space in spaces for ray in kube.ray_clusters(target, space))
             jobs = tuple(f"{space}/{name}" for space in spaces for name in _ray_jobs(target, space))
-            claims = tuple(claim for space in spaces for claim in gather.claims(target, space))
+            claims = tuple(claim for space in spaces for claim in kube.claims(target, space))
             balancers = _load_balancers(target)
             kubernetes = True
     except Exception as error:
@@ -329,7 +329,7 @@ def _interfaces_that_stay(target: AnyTarget) -> set[str]:
     """Network interfaces of the file systems that destroy keeps."""
     if not target.plan.network_outlives_destroy:
         return set()
-    return {interface for item in gather.file_systems(target) for interface in item.interfaces}
+    return {interface for item in account.file_systems(target) for interface in item.interfaces}
 
 
 def _of_guardduty(target: AnyTarget, here: list[Json]) -> list[Item]:

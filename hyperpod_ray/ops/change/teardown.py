@@ -19,13 +19,14 @@ from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.evidence import absent, code
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import cdk, inventory, protection
-from hyperpod_ray.ops.change.durations import FILE_SYSTEM_DELETION
 from hyperpod_ray.ops.change.inventory import Inventory
 from hyperpod_ray.ops.change.progress import interrupted
 from hyperpod_ray.ops.errors import ERROR, OK, STILL_GOING, OpsError
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import account
 from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.reach import ray_pods
 from hyperpod_ray.ops.reach.clients import AnyTarget, Target
+from hyperpod_ray.ops.verdict.durations import FILE_SYSTEM_DELETION
 
 POLL_SECONDS = 10.0
 DRAIN_SECONDS = 900
@@ -79,15 +80,15 @@ def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs
             expected="nothing that CloudFormation cannot delete",
             fix=f"remove it, then hyperpod-ray teardown {target.name}",
         )
-    protection.lift(target, gather.stacks(target))
+    protection.lift(target, account.stacks(target))
     _destroy(target, app=app)
     return _look_again(target, form=form, delete_logs=delete_logs)
 
 
 def _interrupted(target: AnyTarget) -> OpsError:
-    deleting = [item.id for item in gather.file_systems(target) if item.lifecycle == "DELETING"]
+    deleting = [item.id for item in account.file_systems(target) if item.lifecycle == "DELETING"]
     return interrupted(
-        list(gather.stacks(target)),
+        list(account.stacks(target)),
         also=[f"FSx continues to delete {identifier}" for identifier in deleting],
         stops="nothing else is deleted",
         again=target.command("teardown"),
@@ -154,7 +155,7 @@ def _drain(target: AnyTarget, found: Inventory, *, poll: float) -> None:
         output.log(f"deleting RayCluster {ray.namespace}/{ray.name}: workers get their time to save")
 
     def left() -> list[str]:
-        pods = [pod for space in plan_names.ray_namespaces(target.plan) for pod in gather.pods(target, space)]
+        pods = [pod for space in plan_names.ray_namespaces(target.plan) for pod in ray_pods.pods(target, space)]
         return [f"{pod.name} on {names.instance_id(pod.node)}" if pod.node else pod.name for pod in pods]
 
     remaining = _until_none(left, what="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
@@ -185,7 +186,7 @@ def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
     asked: set[str] = set()
 
     def left() -> list[str]:
-        mine = [item for item in gather.file_systems(target) if item.made_by_claim]
+        mine = [item for item in account.file_systems(target) if item.made_by_claim]
         orphans = [] if _driver_at_work(target, bool(mine)) else mine
         for item in orphans:
             if item.lifecycle not in ("DELETING", "CREATING") and item.id not in asked:
@@ -259,7 +260,7 @@ def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, pol
 
 def _destroy(target: AnyTarget, *, app: str) -> None:
     """Run the real `cdk destroy`; its output goes to stderr."""
-    stacks = gather.stacks(target)
+    stacks = account.stacks(target)
     if not any(stack.status for stack in stacks):
         return
     top = cdk.folder(target.folder)
@@ -286,7 +287,7 @@ def _destroy(target: AnyTarget, *, app: str) -> None:
             process.terminate()
             process.wait()
     if ended:
-        left = [f"{stack.name} {stack.status}" for stack in gather.stacks(target) if stack.status]
+        left = [f"{stack.name} {stack.status}" for stack in account.stacks(target) if stack.status]
         raise OpsError(
             f"cdk destroy ended with exit code {ended}; left: {', '.join(left) or 'no stack'}",
             expected="0",

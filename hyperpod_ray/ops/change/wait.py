@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.names import MOUNT_PATH
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.change import durations
-from hyperpod_ray.ops.change.durations import Usual
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, OpsError
 from hyperpod_ray.ops.observe import gather
-from hyperpod_ray.ops.observe.snapshot import Snapshot
+from hyperpod_ray.ops.observe.snapshot import SLURM, SOURCES, Snapshot
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget
 from hyperpod_ray.ops.status import counts
-from hyperpod_ray.ops.verdict import judge
+from hyperpod_ray.ops.verdict import durations, judge
+from hyperpod_ray.ops.verdict.durations import Usual
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +84,7 @@ def goal(target: AnyTarget, what: str) -> Goal:
             name="healthy",
             usual=durations.REPLACEMENT,
             then="nothing: all is as it should be",
-            sources=gather.SOURCES,
+            sources=SOURCES,
             look=_healthy,
         )
     groups = [group.name for group in target.plan.groups]
@@ -96,7 +95,7 @@ def goal(target: AnyTarget, what: str) -> Goal:
             name=f"group {what}",
             usual=usual,
             then="jobs start there" if slurm else "Ray's pods move in",
-            sources=("HyperPod", "HyperPod events", "Kubernetes", gather.SLURM),
+            sources=("HyperPod", "HyperPod events", "Kubernetes", SLURM),
             look=lambda seen: _group(seen, what),
         )
     kinds = KINDS[target.plan.settings.orchestrator]

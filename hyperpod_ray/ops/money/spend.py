@@ -13,8 +13,12 @@ from datetime import UTC, datetime
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.ops.observe.snapshot import Instance, Run, Snapshot
-from hyperpod_ray.ops.runs.record import FINISHED, Record
+from hyperpod_ray.ops.journal.record import FINISHED, Record
+from hyperpod_ray.ops.journal.run import Run
+from hyperpod_ray.ops.observe.snapshot import (
+    Instance,
+    Snapshot,
+)
 from hyperpod_ray.ops.verdict import training as verdict_training
 from hyperpod_ray.pricing import prices
 from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Prices

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
-from hyperpod_ray.ops.observe import gather
-from hyperpod_ray.ops.observe.snapshot import Pod
+from hyperpod_ray.ops.reach.ray_pods import Pod
+from hyperpod_ray.ops.reach import ray_pods
 from hyperpod_ray.ops.reach.clients import Json, Target
 
 CAPACITY = re.compile(
@@ -120,7 +120,7 @@ def why_it_waits(target: Target, item: Json) -> Waiting | None:
         return _in_queue(target, item, queue)
     if state not in ("", "New", "Initializing", "Waiting"):
         return None
-    pods = gather.pods(target, item["metadata"]["namespace"])
+    pods = ray_pods.pods(target, item["metadata"]["namespace"])
     own = [pod for pod in pods if pod.cluster == cluster]
     pending = [pod for pod in own if pod.phase == "Pending" and not pod.node]
     if pending:

@@ -13,7 +13,7 @@ from hyperpod_ray.core import names
 from hyperpod_ray.core.evidence import code
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import hyperpod
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.ops.repair import nodes
@@ -52,7 +52,7 @@ def run(
         raise OpsError(
             "--follow with --until: both given", expected="one: --follow has no end", fix="remove --until", code=BAD_USE
         )
-    cluster = gather.require_cluster(target)
+    cluster = hyperpod.require_cluster(target)
     group = names.cluster_log_group(cluster.name, cluster.arn)
     wanted = _Reader(
         target, group=group, kinds=[kind] if kind != "all" else list(STREAMS), instance=_instance(target, node)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
-from hyperpod_ray.ops.observe import gather, slurm
+from hyperpod_ray.ops.observe import gather, hyperpod, slurm
 from hyperpod_ray.ops.observe.node_rows import Row, joined
-from hyperpod_ray.ops.observe.snapshot import Cluster, ClusterEvent, Instance, Snapshot
+from hyperpod_ray.ops.observe.snapshot import NODES, SOURCES, Cluster, ClusterEvent, Instance, Snapshot
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget, Target
 from hyperpod_ray.ops.reach.tunnel import INSTALL, PLUGIN, session_target
@@ -29,7 +29,7 @@ BATCH = 25
 
 def listing(target: AnyTarget, *, form: Format, group: str = "") -> int:
     """List nodes with health, fault, age and how often each place was replaced."""
-    cluster = gather.require_cluster(target)
+    cluster = hyperpod.require_cluster(target)
     seen = look(target)
     rows = [row for row in joined(seen) if not group or row.group == group]
     if group and group not in {item.name for item in cluster.groups}:
@@ -85,7 +85,7 @@ def look(target: AnyTarget) -> Snapshot:
 def require_kubernetes(seen: Snapshot) -> None:
     """An error where Kubernetes did not answer."""
     for item in seen.unseen:
-        if item.source in ("Kubernetes", gather.NODES):
+        if item.source in ("Kubernetes", NODES):
             raise OpsError.outcome(item.why, fix=item.next or "run the command again")
 
 
@@ -110,9 +110,9 @@ def _worded(health: str) -> str:
 
 def find(target: AnyTarget, node: str) -> tuple[Cluster, Instance]:
     """The instance that is meant by its ID, its name in Kubernetes or Slurm, or the unique beginning of the ID."""
-    cluster = gather.require_cluster(target)
+    cluster = hyperpod.require_cluster(target)
     wanted = names.instance_id(node)
-    listed = gather.instances(target)
+    listed = hyperpod.instances(target)
     exact = [instance for instance in listed if wanted in (instance.id, instance.host)]
     found = exact or [instance for instance in listed if instance.id.startswith(wanted) and len(wanted) > 3]
     if len(found) == 1:
@@ -185,12 +185,12 @@ def _described(seen: Snapshot, row: Row) -> list[str]:
 
 def described(target: AnyTarget, events: list[ClusterEvent]) -> list[ClusterEvent]:
     """Events with their failure messages; only errors are asked for, each by a call of its own."""
-    return [gather.describe_event(target, event) if event.level != "Info" else event for event in events]
+    return [hyperpod.describe_event(target, event) if event.level != "Info" else event for event in events]
 
 
 def events(target: AnyTarget, *, node: str = "", group: str = "", limit: int = 50, form: Format = Format.table) -> int:
     """Events of the cluster, a group or a node, newest first, with the failure message."""
-    cluster = gather.require_cluster(target)
+    cluster = hyperpod.require_cluster(target)
     filters: dict[str, Any] = {}
     if node:
         filters["NodeId"] = names.instance_id(node)
@@ -198,7 +198,7 @@ def events(target: AnyTarget, *, node: str = "", group: str = "", limit: int = 5
         if group not in {item.name for item in cluster.groups}:
             raise unknown_group(target, cluster, group)
         filters["InstanceGroupName"] = group
-    found = described(target, list(gather.events(target, limit=limit, **filters)))
+    found = described(target, list(hyperpod.events(target, limit=limit, **filters)))
     if form is Format.json:
         output.write_json("events", {"environment": target.name, "events": found})
     else:
@@ -311,7 +311,7 @@ def _repair(target: AnyTarget, nodes: list[str], instances: list[Instance], *, v
 
 
 def _by_slurm(target: SlurmTarget, cluster: Cluster, hosts: tuple[str, ...], *, verb: Verb) -> None:
-    controller = slurm.controller_of(target, gather.instances(target))
+    controller = slurm.controller_of(target, hyperpod.instances(target))
     if controller is None:
         raise OpsError.outcome("the Slurm controller does not run", fix=target.command("status"))
     slurm.update(target, cluster, controller, hosts, reason=slurm_repair.REASONS[verb])
@@ -339,7 +339,7 @@ def drill(target: Target, node: str, *, action: str, yes: bool) -> int:
     where node recovery is on.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-manual.html
     """
-    cluster = gather.require_cluster(target)
+    cluster = hyperpod.require_cluster(target)
     if cluster.node_recovery != "Automatic":
         raise OpsError(
             f"node recovery: {cluster.node_recovery}",

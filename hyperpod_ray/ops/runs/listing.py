@@ -21,81 +21,22 @@ from hyperpod_ray.core.names import COMMAND_ANNOTATION
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, INTERRUPTED, OK, STILL_GOING, OpsError
 from hyperpod_ray.ops.jobs import own_cluster
+from hyperpod_ray.ops.journal import run_state
+from hyperpod_ray.ops.journal.run_state import Mode, State
 from hyperpod_ray.ops.observe import queues
 from hyperpod_ray.ops.observe.gather import moment
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach import pod_log
 from hyperpod_ray.ops.reach.clients import SlurmTarget, Target
 from hyperpod_ray.ops.reach.jobs_api import ENDED, POLL_SECONDS, Jobs, follow, is_ours, jobs_of
-from hyperpod_ray.ops.runs import run_plot, run_state, slurm_runs
-from hyperpod_ray.ops.runs.run_state import Mode, State
+from hyperpod_ray.ops.runs import run_plot, slurm_runs
 
-AnyRuns = Target | SlurmTarget
+
 TAIL_LINES = 20
 MOST_FOLDERS = 30
 """Run folders that one list reads: those of the newest runs."""
 STOP_SECONDS = 120
 STYLE = {"RUNNING": "busy", "PENDING": "note", "SUCCEEDED": "good", "FAILED": "bad", "STOPPED": "quiet"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where runs are looked for. Default: the environment's RayCluster, through a port forward."""
-
-    address: str = ""
-    """A dashboard that is reachable already."""
-    here: tuple[Path, ...] = ()
-    """Folders of runs on this machine."""
-    storage: str = ""
-    """Folder of runs on the nodes of Slurm. Default: where `jobs/slurm` puts them."""
-
-    def of(self, target: AnyRuns) -> None:
-        """Refuse what the environment's orchestrator does not have."""
-        on_slurm = isinstance(target, SlurmTarget)
-        if self.address and on_slurm:
-            raise OpsError(
-                f"--address: {self.address}", expected="an environment on EKS: Slurm has no Jobs API",
-                fix="remove it", code=BAD_USE,
-            )  # fmt: skip
-        if self.storage and not on_slurm:
-            raise OpsError(
-                f"--storage: {self.storage}", expected="an environment on Slurm: Ray knows each run's folder",
-                fix="remove it", code=BAD_USE,
-            )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One job, as the Jobs API has it."""
-
-    id: str
-    state: str
-    """PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED."""
-    command: str
-    started: datetime | None
-    ended: datetime | None
-    message: str
-    exit_code: int | None
-    """Of the job's driver; None while it runs."""
-    variables: tuple[str, ...]
-    """Names of its environment variables. Their values are nobody's business here."""
-    working_dir: str
-    name: str = ""
-    """The training run's name; empty where the job names none."""
-    folder: str = ""
-    """The training run's folder."""
-    own_cluster: bool = False
-    """Whether it has a RayCluster of its own, which is then `cluster`."""
-    cluster: str = ""
-    namespace: str = ""
-    """Of that RayCluster: the environment's, or a team's."""
-    waits: str = ""
-    """Why it has not begun; empty where it has."""
-
-    @property
-    def seconds(self) -> float | None:
-        """How long it has run; None before its start."""
-        return ((self.ended or output.now()) - self.started).total_seconds() if self.started else None
 
 
 def listing(target: AnyRuns, *, form: Format, source: Source, state: str = "", progress: bool = True) -> int:
@@ -166,36 +107,6 @@ def _submit_line(target: AnyRuns) -> str:
     if isinstance(target, SlurmTarget):
         return "sbatch jobs/slurm/train.sbatch finetune --name NAME, on a login node"
     return f"hyperpod-ray submit {target.name} -- python train.py"
-
-
-@contextlib.contextmanager
-def standing(target: Target, source: Source) -> Iterator[Jobs | None]:
-    """The Jobs API of the standing RayCluster; None for who is in a team and may not reach it."""
-    with contextlib.ExitStack() as stack:
-        try:
-            jobs = stack.enter_context(jobs_of(target, address=source.address))
-        except Exception as error:
-            if getattr(error, "status", None) != 403 or not target.plan.settings.teams:
-                raise
-            output.log("the standing RayCluster is not yours to reach: these are the jobs of teams' queues")
-            jobs = None
-        yield jobs
-
-
-def _states(target: Target, jobs: Jobs | None, found: Sequence[Run]) -> dict[str, State]:
-    """What run folders say: the folders of the newest runs, and else the reports in the jobs' logs."""
-    states: dict[str, State] = {}
-    folders = list(dict.fromkeys(run.folder for run in found if run.folder))[:MOST_FOLDERS]
-    if jobs and folders:
-        try:
-            states = {one.folder: one for one in run_state.read(jobs, folders)}
-        except OpsError as error:
-            output.log(f"progress is not known: {error.message}")
-    for run in found[:MOST_FOLDERS]:
-        if run.own_cluster and run.folder in folders and run.folder not in states:
-            report = pod_log.report_of(target, run.id, namespace=run.namespace)
-            states |= {one.folder: one for one in run_state.states([report] if report else [])}
-    return states
 
 
 def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
@@ -431,200 +342,3 @@ def as_progress(there: State | None) -> dict[str, Any] | None:
     return data
 
 
-def logs(target: Target, name: str, *, following: bool, source: Source) -> int:
-    """Print a run's log; with `following`, until the run has ended, and exit with its own exit code."""
-    if not source.address and (mine := _own(target, name)):
-        if not following:
-            output.write_text(pod_log.text_of(target, mine.id, namespace=mine.namespace))
-            return OK
-        try:
-            return own_cluster.follow(target, mine.id)
-        except KeyboardInterrupt:
-            output.log(f"stopped following; {mine.id} continues")
-            return INTERRUPTED
-    with standing(target, source) as jobs:
-        if jobs is None:
-            _no_run(own_runs(target), name, environment=target.name)
-        run = one(jobs, name, environment=target.name)
-        if not following:
-            output.write_text(log_of(jobs, run.id))
-            return OK
-        try:
-            return follow(jobs, run.id, environment=target.name)
-        except KeyboardInterrupt:
-            output.log(f"stopped following; {run.id} continues")
-            return INTERRUPTED
-
-
-def stop(target: Target, name: str, *, yes: bool, source: Source, limit_s: float = STOP_SECONDS) -> int:
-    """Stop a run, and wait until it has ended. Its checkpoints stay."""
-    if not source.address and (mine := _own(target, name)):
-        if mine.state in ENDED:
-            output.log(f"{mine.id} has ended: {mine.state}")
-            return OK
-        what = f"stop {mine.id} and delete its RayCluster: {mine.command}. Its checkpoints stay"
-        output.confirm(f"{what}; steps after the last one are lost.", yes=yes)
-        own_cluster.stop(target, mine.id, limit_s=limit_s)
-        output.log(f"{mine.id} is deleted, with its RayCluster")
-        return OK
-    with standing(target, source) as jobs:
-        if jobs is None:
-            _no_run(own_runs(target), name, environment=target.name)
-        run = one(jobs, name, environment=target.name)
-        if run.state in ENDED:
-            output.log(f"{run.id} has ended: {run.state}")
-            return OK
-        output.confirm(
-            f"stop {run.id}: {run.command}. Its checkpoints stay; steps after the last one are lost.", yes=yes
-        )
-        jobs.json("POST", f"/api/jobs/{run.id}/stop")
-        end = time.monotonic() + limit_s
-        while (now := one(jobs, run.id, environment=target.name)).state not in ENDED:
-            if time.monotonic() > end:
-                raise OpsError(
-                    f"{run.id} is {now.state} after {limit_s:g} s",
-                    expected="it to end",
-                    fix=f"hyperpod-ray runs show {target.name} {run.id}",
-                    code=STILL_GOING,
-                )
-            time.sleep(min(POLL_SECONDS, 0.5))
-    output.log(f"{run.id} {now.state}")
-    return OK
-
-
-def all_of(jobs: Jobs) -> list[Run]:
-    """Every submitted job, newest first.
-
-    Omitted: what a driver of its own started, which has no ID to ask for, and what this program submits for itself.
-    """
-    answered = jobs.json("GET", "/api/jobs/")
-    theirs = [item for item in answered if not is_ours(item)]
-    return sorted((_run(item) for item in theirs if item.get("submission_id")), key=_newest, reverse=True)
-
-
-def own_runs(target: Target) -> list[Run]:
-    """Runs on clusters of their own: the environment's RayJobs. Why one waits is its `waits`."""
-    return [_of_ray_job(target, item) for item in own_cluster.listed(target)]
-
-
-def _own(target: Target, name: str) -> Run | None:
-    """The run on a cluster of its own that has this ID or name."""
-    found = sorted(own_runs(target), key=_newest, reverse=True)
-    return next((run for run in found if name in (run.id, run.name)), None)
-
-
-def _of_ray_job(target: Target, item: dict[str, Any]) -> Run:
-    status, metadata = item.get("status") or {}, item["spec"].get("metadata") or {}
-    deployment = str(status.get("jobDeploymentStatus") or "")
-    state = str(status.get("jobStatus") or "")
-    if deployment in ("Failed", "ValidationFailed") and state not in ENDED:
-        state = "FAILED"
-    waiting = None if state in ENDED else queues.why_it_waits(target, item)
-    container = item["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
-    return Run(
-        id=str(item["metadata"]["name"]),
-        state=state or "PENDING",
-        command=str((item["metadata"].get("annotations") or {}).get(COMMAND_ANNOTATION) or item["spec"]["entrypoint"]),
-        started=moment(status.get("startTime") or item["metadata"].get("creationTimestamp")),
-        ended=moment(status.get("endTime")),
-        message=str(status.get("message") or "").strip(),
-        exit_code=own_cluster.exit_code(status),
-        variables=tuple(sorted(one["name"] for one in container.get("env") or [])),
-        working_dir="",
-        name=str(metadata.get("run") or ""),
-        folder=str(metadata.get("run_folder") or ""),
-        own_cluster=True,
-        cluster=str(status.get("rayClusterName") or ""),
-        namespace=str(item["metadata"]["namespace"]),
-        waits=str(waiting) if waiting else "",
-    )
-
-
-def _newest(run: Run) -> float:
-    """What is not started yet comes first."""
-    return run.started.timestamp() if run.started else float("inf")
-
-
-def one(jobs: Jobs, name: str, *, environment: str) -> Run:
-    """The run called `name`; see `pick`."""
-    return pick(all_of(jobs), name, environment=environment)
-
-
-def pick(found: Sequence[Run], name: str, *, environment: str) -> Run:
-    """The run with this ID, or the newest with this name.
-
-    Raises:
-        OpsError: there is none; with the closest name, where one is close.
-    """
-    fits = [run for run in found if run.id == name] or [run for run in found if run.name == name]
-    if not fits:
-        _no_run(found, name, environment=environment)
-    return fits[0]
-
-
-def _no_run(found: Sequence[Run], name: str, *, environment: str) -> NoReturn:
-    known = list(dict.fromkeys(word for run in found for word in (run.id, run.name) if word))
-    close = meant(name, known)
-    raise OpsError(
-        f"no run '{name}'" + (f"; {close}" if close else ""),
-        expected=f"one of {', '.join(run.id for run in found[:5])}" if found else "a run; there is none",
-        fix=f"hyperpod-ray runs list {environment}",
-        code=BAD_USE,
-    )
-
-
-def log_of(jobs: Jobs, name: str) -> str:
-    """The log of a job's driver."""
-    return str(jobs.json("GET", f"/api/jobs/{name}/logs").get("logs") or "")
-
-
-def as_data(run: Run) -> dict[str, Any]:
-    """A run for JSON."""
-    data: dict[str, Any] = output.plain(run)
-    return {**data, "seconds": None if run.seconds is None else round(run.seconds, 1)}
-
-
-def _run(item: dict[str, Any]) -> Run:
-    runtime, metadata = item.get("runtime_env") or {}, item.get("metadata") or {}
-    command = str(metadata.get("command") or item.get("entrypoint") or "")
-    name, folder = str(metadata.get("run") or ""), str(metadata.get("run_folder") or "")
-    if not folder:
-        words = job.words_of(command)
-        name, storage = job.option(words, "--name"), job.option(words, "--storage")
-        folder = f"{storage.rstrip('/')}/{name}" if storage and name else ""
-    return Run(
-        id=str(item["submission_id"]),
-        state=str(item["status"]),
-        command=command,
-        started=_moment(item.get("start_time")),
-        ended=_moment(item.get("end_time")),
-        message=str(item.get("message") or "").strip(),
-        exit_code=item.get("driver_exit_code"),
-        variables=tuple(sorted(runtime.get("env_vars") or {})),
-        working_dir=str(runtime.get("working_dir") or ""),
-        name=name,
-        folder=folder,
-    )
-
-
-def _of_folder(state: State) -> Run:
-    """A run of a folder alone: what started it is not known."""
-    training = state.training
-    ended = training.state in ("done", "failed")
-    return Run(
-        id=training.name,
-        state={"done": "SUCCEEDED", "failed": "FAILED"}.get(training.state, training.state.upper()),
-        command="",
-        started=training.started,
-        ended=training.state_since if ended else None,
-        message="",
-        exit_code=None,
-        variables=(),
-        working_dir="",
-        name=training.name,
-        folder=state.folder,
-    )
-
-
-def _moment(milliseconds: int | None) -> datetime | None:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None

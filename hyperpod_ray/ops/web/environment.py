@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.ops.journal.record import Record
 from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, spend
 from hyperpod_ray.ops.observe.node_rows import Row, joined
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
-from hyperpod_ray.ops.runs.record import Record
 from hyperpod_ray.ops.status import counts
 from hyperpod_ray.ops.verdict import Verdict
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, RunLine, Tone, View

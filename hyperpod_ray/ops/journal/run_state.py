@@ -20,10 +20,10 @@ from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.in_ray.history import History
-from hyperpod_ray.ops.jobs.submit import post, upload
-from hyperpod_ray.ops.observe.snapshot import Run as Training
-from hyperpod_ray.ops.reach.jobs_api import ENDED, OURS, READ_PREFIX, Jobs
-from hyperpod_ray.ops.runs.record import Record, at_of, run_of
+from hyperpod_ray.ops.journal.record import Record, at_of
+from hyperpod_ray.ops.journal.run import Run as Training
+from hyperpod_ray.ops.journal.run import run_of
+from hyperpod_ray.ops.reach.jobs_api import ENDED, OURS, READ_PREFIX, Jobs, post, upload
 
 READ_SECONDS = 180
 READ_POLL_SECONDS = 0.5

@@ -14,11 +14,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hyperpod_ray.ops.in_ray.history import FAULTS, SHARES, History, cause_of, clean, first_line, mapping, number, whole
-from hyperpod_ray.ops.observe.snapshot import Run, RunEvent
 
 RECENT_SECONDS = 60.0
 """Of what the present rate is an average."""
 FINISHED = ("done", "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEvent:
+    """One thing that happened to a training run: a line of its `events.jsonl` that is no step."""
+
+    at: datetime
+    kind: str
+    step: int | None = None
+    seconds: float | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +225,7 @@ def record_of(
     t, step, value = known.last or (None, None, None)
     world = whole(progress.get("world_size")) or known.world
     rates = sorted((total / count, count) for count, total in known.rates.values())
-    pauses = _numbers(progress.get("pauses_s")) or known.pauses
+    pauses = numbers(progress.get("pauses_s")) or known.pauses
     return Record(
         name=clean(progress.get("name") or name),
         state="done" if ended and state != "failed" else state,
@@ -259,97 +269,9 @@ def record_of(
     )  # fmt: skip
 
 
-def run_of(
-    progress: Mapping[str, Any],
-    history: History,
-    *,
-    name: str,
-    at: datetime,
-    job: str = "",
-    cluster: str = "",
-    namespace: str = "",
-    folder: str = "",
-    partial: bool = False,
-) -> Run:
-    """A run as a snapshot has it.
-
-    Args:
-        progress: The content of `progress.json`.
-        history: What its events add up to.
-        name: Its name, where `progress` has none.
-        at: The cluster's time.
-        job: ID of the job that trains it.
-        cluster: RayCluster of the job.
-        namespace: Namespace of the RayCluster.
-        folder: Its folder; empty: the folder of its newest checkpoint.
-        partial: Whether `history` lacks the run's first lines.
-    """
-    record = record_of(history, progress, name=name, now=at.timestamp(), partial=partial)
-    part_pauses = _numbers(progress.get("part_pauses_s"))
-    metrics = progress.get("metrics")
-    known = metrics if isinstance(metrics, dict) else {}
-    figures = {clean(key, 60): value for key, raw in known.items() if (value := number(raw)) is not None}
-    starts = [start for key in ("started_t", "begun_t") if (start := at_of(progress.get(key)))]
-    return Run(
-        name=record.name,
-        job=job,
-        cluster=cluster,
-        namespace=namespace,
-        state=record.state or "unknown",
-        at=at,
-        step=record.step,
-        steps_total=record.total_steps,
-        step_seconds=record.step_seconds,
-        best_step_seconds=number(progress.get("best_step_s")),
-        longest_pause_seconds=record.pause_seconds,
-        part_seconds=number(progress.get("part_s")),
-        longest_part_pause_seconds=part_pauses[1] if len(part_pauses) > 1 else None,
-        loss=figures.get("loss") if known else record.value if record.metric == "loss" else None,
-        metrics=figures,
-        began=at_of(record.begin) or min(starts, default=None),
-        started=max(starts, default=None),
-        state_since=at_of(progress.get("state_t")),
-        last_step_at=at_of(record.step_t),
-        last_part_at=at_of(progress.get("last_part_t")),
-        last_checkpoint_at=at_of(record.checkpoint_t),
-        last_checkpoint_step=record.checkpoint_step,
-        world_size=record.world,
-        device=clean(progress.get("device"), 20),
-        transport=clean(progress.get("transport"), 20),
-        misses_efa=_misses_efa(progress),
-        attempt=clean(progress.get("attempt"), 60),
-        last_error=record.error,
-        folder=folder or record.checkpoint_path.rpartition("/")[0],
-        faults=record.faults,
-        recoveries=record.recoveries,
-        events=record.events,
-        record=record,
-    )
-
-
-def _misses_efa(progress: Mapping[str, Any]) -> bool:
-    """Whether ranks on several nodes with EFA send by something else."""
-    transport = progress.get("transport")
-    known = progress.get("efa") is True and progress.get("across_nodes") is True and isinstance(transport, str)
-    return known and transport not in ("", "efa")
-
-
 def moment(t: float) -> datetime:
     """Unix seconds as a time."""
     return datetime.fromtimestamp(t, UTC)
-
-
-def at_of(value: object) -> datetime | None:
-    """Unix seconds as a time; None where they are none."""
-    seconds = number(value)
-    try:
-        return None if seconds is None else moment(seconds)
-    except (OverflowError, OSError, ValueError):
-        return None
-
-
-def _numbers(values: object) -> list[float]:
-    return [exact for value in (values if isinstance(values, list) else []) if (exact := number(value)) is not None]
 
 
 def _recent(history: History) -> float | None:
@@ -370,3 +292,17 @@ def _middle(sizes: Sequence[tuple[float, float]]) -> float:
         if half <= 0:
             break
     return value
+
+
+def at_of(value: object) -> datetime | None:
+    """Unix seconds as a time; None where they are none."""
+    seconds = number(value)
+    try:
+        return None if seconds is None else moment(seconds)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def numbers(values: object) -> list[float]:
+    """The finite numbers of a list; empty where it is none."""
+    return [exact for value in (values if isinstance(values, list) else []) if (exact := number(value)) is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hyperpod_ray.ops.errors import explain
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import hyperpod
 from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.ops.output import now
 from hyperpod_ray.ops.reach.clients import AnyTarget
@@ -16,10 +16,10 @@ def sentences(target: AnyTarget) -> list[str]:
     A review is about a change: where the account refuses these calls, one sentence says so.
     """
     try:
-        cluster = gather.cluster(target)
+        cluster = hyperpod.cluster(target)
         if cluster is None:
             return []
-        plans = gather.training_plans(target, cluster)
+        plans = hyperpod.training_plans(target, cluster)
     except Exception as error:
         known = explain(error, environment=target.name)
         if known is None:
