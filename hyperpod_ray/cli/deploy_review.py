@@ -9,11 +9,10 @@ from typing import Any
 
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change import upkeep
 from hyperpod_ray.ops.change.progress import Expected
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OpsError
-from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.observe import account
-from hyperpod_ray.ops.change import upkeep
 from hyperpod_ray.ops.observe.snapshot import Stack
 from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.review import assembly as assemblies

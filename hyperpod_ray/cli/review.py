@@ -153,7 +153,7 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
     from hyperpod_ray.cli.deploy_review import deployed_stacks, read, with_upkeep
     from hyperpod_ray.cli.options import any_target
     from hyperpod_ray.cli.synthesis import assembly
-    from hyperpod_ray.ops.observe import gather
+    from hyperpod_ray.ops.observe import account
     from hyperpod_ray.review.deployed import deployed
     from hyperpod_ray.review.review import review_deploy
     from hyperpod_ray.review.training import add_outlook

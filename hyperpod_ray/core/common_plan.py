@@ -20,11 +20,15 @@ from hyperpod_ray.core.model import (
     ExistingSubnets,
     Ground,
     InstanceTypeSpec,
+    ManagedMetrics,
+    MlflowApp,
     NewFileSystem,
     NewNetwork,
     NodeGroup,
     S3Access,
     StaticStorage,
+    Team,
+    Training,
 )
 from hyperpod_ray_rules import data
 
@@ -127,6 +131,35 @@ class CommonPlan:
         """Number of vCPUs of one node of a group, with the threads per core it asks for."""
         spec = self.type_spec(group.type)
         return max(1, spec.vcpus * min(group.threads_per_core, spec.threads) // spec.threads)
+
+    def role(self, name: str) -> str:
+        """A group's part in the scheduler; empty where groups have none, and for a group that is not in the file."""
+        return ""
+
+    @property
+    def training(self) -> Training | None:
+        """What a run is planned for; None where the file does not say."""
+        return None
+
+    @property
+    def observability(self) -> ManagedMetrics | None:
+        """Where metrics go; None without a workspace."""
+        return None
+
+    @property
+    def mlflow_app(self) -> MlflowApp | None:
+        """The MLflow app that the stacks create; None without one."""
+        return None
+
+    @property
+    def teams(self) -> Sequence[Team]:
+        """Teams that share the cluster."""
+        return []
+
+    @property
+    def ray_groups(self) -> Sequence[str]:
+        """Names of the groups of Ray's workers, in the order of the file; none without a RayCluster."""
+        return []
 
     @property
     def scaled_groups(self) -> Sequence[NodeGroup]:

@@ -24,11 +24,13 @@ class Orchestrator:
     """The model of its files."""
     plan: Callable[..., CommonPlan]
     """What follows from them: called with `name` and `settings`."""
+    operations: str
+    """The package that operates such an environment: `hyperpod_ray.ops.orchestrators.interface` says what it has."""
 
 
 ORCHESTRATORS: dict[str, Orchestrator] = {
-    "eks": Orchestrator(settings=Environment, plan=Plan),
-    "slurm": Orchestrator(settings=SlurmEnvironment, plan=SlurmPlan),
+    "eks": Orchestrator(settings=Environment, plan=Plan, operations="hyperpod_ray.ops.orchestrators.eks"),
+    "slurm": Orchestrator(settings=SlurmEnvironment, plan=SlurmPlan, operations="hyperpod_ray.ops.orchestrators.slurm"),
 }
 """Every value of the setting `orchestrator`."""
 

@@ -18,11 +18,14 @@ from hyperpod_ray.core.model import (
     ExistingNetwork,
     ExistingVpc,
     InstanceGroup,
+    ManagedMetrics,
     MlflowApp,
     NewEks,
     NodeGroup,
     RayWorkerGroup,
     S3Access,
+    Team,
+    Training,
 )
 
 MEMORY_OVERHEAD_SHARE = 0.075
@@ -92,6 +95,26 @@ class Plan(CommonPlan):
         """The EKS cluster that the file names; None where the stack creates one."""
         eks = self.settings.eks
         return eks.existing if isinstance(eks, ExistingEks) else None
+
+    @property
+    def training(self) -> Training | None:
+        """What a run is planned for; None where the file does not say."""
+        return self.settings.training
+
+    @property
+    def observability(self) -> ManagedMetrics | None:
+        """The workspace for metrics; None without one."""
+        return self.settings.observability
+
+    @property
+    def teams(self) -> list[Team]:
+        """Teams that share the cluster."""
+        return self.settings.teams
+
+    @property
+    def ray_groups(self) -> list[str]:
+        """Names of the groups of Ray's workers, in the order of the file."""
+        return [worker.instance_group for worker in self.settings.ray.workers]
 
     # --- instance types and groups ---------------------------------------------------------------------------------
 

@@ -28,6 +28,10 @@ class SlurmPlan(CommonPlan):
         """Groups of a role, in the order of the file."""
         return [group for group in self.groups if group.slurm.role == role]
 
+    def role(self, name: str) -> str:
+        """Controller, Login or Compute; empty for a group that the file does not have."""
+        return next((group.slurm.role.capitalize() for group in self.groups if group.name == name), "")
+
     @property
     def controller(self) -> SlurmGroup:
         """The group of the controller; a file that was loaded without errors has exactly one."""

@@ -9,9 +9,9 @@ from hyperpod_ray.core import names
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import CONDITION_FALSE, OK
-from hyperpod_ray.ops.observe import gather, hyperpod
-from hyperpod_ray.ops.observe.interruptions import interruptions
 from hyperpod_ray.ops.journal.run import Run
+from hyperpod_ray.ops.observe import hyperpod
+from hyperpod_ray.ops.observe.interruptions import interruptions
 from hyperpod_ray.ops.observe.snapshot import (
     ClusterEvent,
     Group,
@@ -19,14 +19,13 @@ from hyperpod_ray.ops.observe.snapshot import (
     Slurm,
     Snapshot,
 )
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import AnyTarget, Target
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.ops.verdict import Finding, Verdict, judge
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from hyperpod_ray.ops.web.view import View
 
 DEEP = "DeepHealthCheckInProgress"
 LAST_EVENTS = 5
@@ -39,9 +38,7 @@ def run(target: AnyTarget, *, form: Format, events: int = LAST_EVENTS) -> int:
     seen = gather.snapshot(target)
     seen = with_failures(target, seen, most=events)
     verdict = judge(seen)
-    record = None
-    if isinstance(target, Target):
-        record = interruptions(target.plan, seen, now=output.now(), listed=hyperpod.EVENTS)
+    record = interruptions(target.plan, seen, now=output.now(), listed=hyperpod.EVENTS)
     if form is Format.json:
         output.write_json("status", {**as_data(seen, verdict), "interruptions": record})
     else:
@@ -51,30 +48,6 @@ def run(target: AnyTarget, *, form: Format, events: int = LAST_EVENTS) -> int:
             console.print()
             console.print(record.text)
     return OK if verdict.well else CONDITION_FALSE
-
-
-def web(target: AnyTarget, *, port: int, every: float, events: int = LAST_EVENTS) -> int:
-    """Serve the status as a page on 127.0.0.1 until Ctrl-C."""
-    from hyperpod_ray.ops.web import environment, serve
-    from hyperpod_ray.pricing import price_file
-
-    target.aws.require_account()
-    try:
-        prices, why = price_file.recorded(target.folder), ""
-    except price_file.PriceFileError as error:
-        prices, why = None, f"The price file cannot be used: {error}"
-
-    def take(target: AnyTarget) -> View:
-        seen = with_failures(target, gather.snapshot(target), most=events)
-        return environment.view(target.plan, seen, judge(seen), prices=prices, why_no_prices=why)
-
-    return serve.run(
-        serve.Looks(target, take),
-        environment=target.name,
-        port=port,
-        every=every,
-        again=target.command("status", "--web", "--port", "0"),
-    )
 
 
 def with_failures(target: AnyTarget, seen: Snapshot, *, most: int) -> Snapshot:

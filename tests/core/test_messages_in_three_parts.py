@@ -78,7 +78,7 @@ OTHERS = {
     "hyperpod_ray/image/efa/": "printed by the image build, with the parts in its text",
     "hyperpod_ray/image/installer.py": "caught there, with the parts",
     "hyperpod_ray/ops/web/server.py": "what HTTP answers to a refused request, and Python's own text",
-    "hyperpod_ray/ops/observe/gather.py": "a kind that is not installed: caught there",
+    "hyperpod_ray/ops/orchestrators/gather.py": "a kind that is not installed: caught there",
 }
 """Where an exception of another class may be raised, and why."""
 

@@ -19,13 +19,13 @@ from hyperpod_ray.ops.in_ray import history as sent
 from hyperpod_ray.ops.in_ray.history import SHARES, History
 from hyperpod_ray.ops.journal import run_state
 from hyperpod_ray.ops.journal.record import record_of
-from hyperpod_ray.ops.money import spending
-from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.journal.run import Run
+from hyperpod_ray.ops.money import spending
 from hyperpod_ray.ops.observe.snapshot import (
     Job,
 )
 from hyperpod_ray.ops.observe.training import run_of
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.runs import listing
 from hyperpod_ray.ops.status import run_data

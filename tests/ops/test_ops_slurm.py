@@ -16,10 +16,10 @@ from hyperpod_ray import core
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.ops import status
 from hyperpod_ray.ops.observe import slurm
-from hyperpod_ray.ops.observe.gather import _group
 from hyperpod_ray.ops.observe.hostlist import expanded
-from hyperpod_ray.ops.observe.node_rows import joined
-from hyperpod_ray.ops.observe.snapshot import Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
+from hyperpod_ray.ops.observe.hyperpod import _group
+from hyperpod_ray.ops.observe.snapshot import SLURM, Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
+from hyperpod_ray.ops.orchestrators.slurm.nodes import rows
 from hyperpod_ray.ops.reach.clients import SlurmTarget
 from hyperpod_ray.ops.verdict import RULES, durations, judge
 from hyperpod_ray.planner.cluster import cluster
@@ -61,6 +61,7 @@ def seen(state: str) -> Snapshot:
         environment="slurm",
         at=datetime(2026, 11, 22, tzinfo=UTC),
         orchestrator="slurm",
+        sources=("CloudFormation", "HyperPod", "HyperPod events", "FSx", SLURM),
         cluster=CLUSTER,
         instances=(CONTROLLER, WORKER),
         slurm=slurm.parsed(answer(state)),
@@ -207,7 +208,7 @@ def test_nothing_of_kubernetes_is_judged_or_shown() -> None:
         "hyperpod_ray.ops.verdict.controllers",
     }
     found = seen("idle")
-    assert {row.kubernetes for row in joined(found)} == {""}
+    assert {row.kubernetes for row in rows(found)} == {""}
     assert status.counts(found, CLUSTER.groups[1])["ready"] == 1
 
 

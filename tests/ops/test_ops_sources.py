@@ -17,13 +17,13 @@ from hyperpod_ray.ops.change import upkeep
 from hyperpod_ray.ops.observe import controllers, free_space, hyperpod
 from hyperpod_ray.ops.observe.controllers import EXPECTED
 from hyperpod_ray.ops.observe.hangs import hangs
-from hyperpod_ray.ops.reach.ray_pods import Pod
 from hyperpod_ray.ops.observe.snapshot import (
     Cluster,
     FileSystem,
 )
 from hyperpod_ray.ops.observe.stack_cause import first_failure
 from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.ops.reach.ray_pods import Pod
 from tests.ops.world import environment_text
 
 NOW = datetime.now(UTC)

@@ -27,6 +27,7 @@ from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import reports
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.jobs import job_object, submit
+from hyperpod_ray.ops.orchestrators.run_list import Source
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach import pod_log
 from hyperpod_ray.ops.reach.clients import Target
@@ -133,7 +134,7 @@ def test_a_member_sees_state_progress_and_the_best_checkpoint_of_the_teams_runs(
     target: Target, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    source = runs.Source()
+    source = Source()
     assert runs.listing(target, form=Format.json, source=source) == 0
     out, err = capsys.readouterr()
     assert "the standing RayCluster is not yours to reach" in err
@@ -159,7 +160,7 @@ def test_a_member_sees_state_progress_and_the_best_checkpoint_of_the_teams_runs(
 
 
 def test_a_name_that_is_no_run_and_files_that_may_not_be_read_are_said(target: Target, tmp_path: Path) -> None:
-    source, none = runs.Source(), "no run 'firsd'; did you mean 'first'"
+    source, none = Source(), "no run 'firsd'; did you mean 'first'"
     with pytest.raises(OpsError, match=none):
         runs.show(target, "firsd", form=Format.table, source=source)
     with pytest.raises(OpsError, match=none):
@@ -168,14 +169,14 @@ def test_a_name_that_is_no_run_and_files_that_may_not_be_read_are_said(target: T
         runs.stop(target, "firsd", yes=True, source=source)
     wanted = pull.Wanted(best="loss")
     with pytest.raises(OpsError, match="on the shared file system, which the standing RayCluster serves"):
-        pull.run(target, "first", wanted=wanted, to=tmp_path / "best", source=runs.Source(), form=Format.table)
+        pull.run(target, "first", wanted=wanted, to=tmp_path / "best", source=Source(), form=Format.table)
     assert not list(tmp_path.glob("best*")), "nothing is half done"
 
 
 def test_another_refusal_is_not_hidden(target: Target) -> None:
     target.plan.settings.__dict__["teams"] = []
     with pytest.raises(Exception, match="403"):
-        runs.listing(target, form=Format.json, source=runs.Source())
+        runs.listing(target, form=Format.json, source=Source())
 
 
 @pytest.mark.parametrize("deployment", ["Failed", "ValidationFailed"])

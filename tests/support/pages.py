@@ -11,7 +11,6 @@ from hyperpod_ray.core import Plan, load
 from hyperpod_ray.core.names import STACKS, node_name
 from hyperpod_ray.ops.journal.record import Record, read
 from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour
-from hyperpod_ray.ops.reach.ray_pods import Pod
 from hyperpod_ray.ops.observe.snapshot import (
     Cluster,
     ClusterEvent,
@@ -25,6 +24,7 @@ from hyperpod_ray.ops.observe.snapshot import (
     Stack,
     Unseen,
 )
+from hyperpod_ray.ops.reach.ray_pods import Pod
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web.environment import view
 from hyperpod_ray.ops.web.view import RunLine, View

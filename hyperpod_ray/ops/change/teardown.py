@@ -14,18 +14,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hyperpod_ray.core import names, plan_names, project
+from hyperpod_ray.core import project
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.evidence import absent, code
-from hyperpod_ray.ops import output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.change import cdk, inventory, protection
 from hyperpod_ray.ops.change.inventory import Inventory
 from hyperpod_ray.ops.change.progress import interrupted
 from hyperpod_ray.ops.errors import ERROR, OK, STILL_GOING, OpsError
 from hyperpod_ray.ops.observe import account
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach import ray_pods
-from hyperpod_ray.ops.reach.clients import AnyTarget, Target
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.ops.verdict.durations import FILE_SYSTEM_DELETION
 
 POLL_SECONDS = 10.0
@@ -68,8 +67,8 @@ def run(
 
 
 def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs: bool, app: str, poll: float) -> int:
-    _drain(target, found, poll=poll)
-    _delete_claims(target, found)
+    if found.kubernetes:
+        _drain(target, found, poll=poll)
     if not _wait_for_file_systems(target, poll=poll):
         return STILL_GOING
     blocking = [item for item in inventory.take(target).items if item.fate == "blocks"]
@@ -141,39 +140,17 @@ def _confirm(target: AnyTarget, *, yes: bool, word: str) -> None:
 
 
 def _drain(target: AnyTarget, found: Inventory, *, poll: float) -> None:
-    """Delete RayJobs and RayClusters and wait for their pods: a volume in use is not let go of."""
-    if not isinstance(target, Target) or not found.kubernetes:
-        return
-    for job in found.jobs:
-        space, _, name = job.partition("/")
-        target.kubernetes.delete(f"/apis/{names.RAY_API_VERSION}/namespaces/{space}/rayjobs/{name}")
-        output.log(f"deleting RayJob {job}")
-    for ray in found.ray_clusters:
-        target.kubernetes.delete(
-            f"/apis/{names.RAY_API_VERSION}/namespaces/{ray.namespace}/rayclusters/{ray.name}", propagation="Background"
-        )
-        output.log(f"deleting RayCluster {ray.namespace}/{ray.name}: workers get their time to save")
-
-    def left() -> list[str]:
-        pods = [pod for space in plan_names.ray_namespaces(target.plan) for pod in ray_pods.pods(target, space)]
-        return [f"{pod.name} on {names.instance_id(pod.node)}" if pod.node else pod.name for pod in pods]
-
-    remaining = _until_none(left, what="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
+    """Delete RayJobs and RayClusters, wait for their pods, then delete claims: a volume in use is not let go of."""
+    workloads = orchestrators.of(target).workloads
+    workloads.delete(found.ray_clusters, found.jobs)
+    remaining = _until_none(workloads.left, what="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
     if remaining:
         raise OpsError(
             f"{', '.join(remaining)} did not end within {duration(DRAIN_SECONDS)}",
             expected="the pods' end",
             fix=f"hyperpod-ray nodes {target.name}; for a lost node: hyperpod-ray nodes free {target.name} NODE",
         )
-
-
-def _delete_claims(target: AnyTarget, found: Inventory) -> None:
-    """Delete claims. Their pods are gone, so that the driver can do its part while it is still there."""
-    if not isinstance(target, Target) or not found.kubernetes:
-        return
-    for claim in found.claims:
-        if target.kubernetes.delete(f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"):
-            output.log(f"deleting claim {claim.namespace}/{claim.name}")
+    workloads.delete_claims(found.claims)
 
 
 def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
@@ -181,13 +158,14 @@ def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
 
     Returns False when FSx takes longer than `FILE_SYSTEM_SECONDS`: run the command again.
     """
-    if not isinstance(target, Target) or not inventory.deletes_data(target):
+    if not inventory.deletes_data(target):
         return True
     asked: set[str] = set()
+    workloads = orchestrators.of(target).workloads
 
     def left() -> list[str]:
         mine = [item for item in account.file_systems(target) if item.made_by_claim]
-        orphans = [] if _driver_at_work(target, bool(mine)) else mine
+        orphans = mine if mine and not workloads.deletes_volumes() else []
         for item in orphans:
             if item.lifecycle not in ("DELETING", "CREATING") and item.id not in asked:
                 output.log(f"{item.id} has lost its claim and its driver: deleting it directly")
@@ -204,27 +182,6 @@ def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
             f"next: hyperpod-ray teardown {target.name}"
         )
     return not remaining
-
-
-def _driver_at_work(target: Target, needed: bool) -> bool:
-    """Whether a volume of ours is still in Kubernetes with the driver installed, which then deletes the file system."""
-    if not needed:
-        return True
-    try:
-        target.aws.call("eks", "describe_addon", clusterName=target.plan.eks_cluster_name, addonName=names.CSI_ADDON)
-    except Exception as error:
-        if absent(error):
-            return False
-        raise
-    volumes = target.kubernetes.items("/api/v1/persistentvolumes")
-    mine = plan_names.storage_class(target.plan)
-    driven = [
-        v
-        for v in volumes
-        if (v.get("spec", {}).get("csi") or {}).get("driver") == names.CSI_DRIVER
-        and v["spec"].get("storageClassName") == mine
-    ]
-    return bool(driven)
 
 
 def _delete_file_system(target: AnyTarget, identifier: str) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.names import MOUNT_PATH
-from hyperpod_ray.ops import output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, OpsError
-from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.observe.snapshot import SLURM, SOURCES, Snapshot
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.ops.status import counts
 from hyperpod_ray.ops.verdict import durations, judge
 from hyperpod_ray.ops.verdict.durations import Usual
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 POLL_SECONDS = 15.0
-KINDS = {"eks": ("cluster", "storage", "ray", "healthy"), "slurm": ("cluster", "storage", "healthy")}
-"""What can be waited for besides a group, by orchestrator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +50,12 @@ class Goal:
 
 def goal(target: AnyTarget, what: str) -> Goal:
     """The goal called `what`: cluster, storage, ray, healthy or the name of an instance group."""
-    slurm = isinstance(target, SlurmTarget)
-    then = "nodes join Slurm, then jobs start" if slurm else "nodes join, then Ray's pods start"
-    who = "nodes" if slurm else "Ray's pods"
+    waits = orchestrators.of(target).waits
     if what == "cluster":
         return Goal(
             name="cluster",
             usual=durations.CLUSTER,
-            then=then,
+            then=waits.after_cluster,
             sources=("CloudFormation", "HyperPod"),
             look=_cluster,
         )
@@ -67,11 +63,11 @@ def goal(target: AnyTarget, what: str) -> Goal:
         return Goal(
             name="storage",
             usual=durations.FILE_SYSTEM,
-            then=f"{who} can mount {MOUNT_PATH}",
+            then=f"{waits.mounts} can mount {MOUNT_PATH}",
             sources=("CloudFormation", "HyperPod", "FSx", "Kubernetes"),
             look=_storage,
         )
-    if what == "ray" and not slurm:
+    if what == "ray" and what in waits.goals:
         return Goal(
             name="ray",
             usual=durations.RAY,
@@ -94,15 +90,14 @@ def goal(target: AnyTarget, what: str) -> Goal:
         return Goal(
             name=f"group {what}",
             usual=usual,
-            then="jobs start there" if slurm else "Ray's pods move in",
+            then=waits.after_group,
             sources=("HyperPod", "HyperPod events", "Kubernetes", SLURM),
             look=lambda seen: _group(seen, what),
         )
-    kinds = KINDS[target.plan.settings.orchestrator]
     raise OpsError(
         f"target: '{what}'",
-        expected=f"one of {', '.join(kinds)}, or a group: {', '.join(groups)}",
-        fix=f"hyperpod-ray wait {target.name} --for {kinds[0]}",
+        expected=f"one of {', '.join(waits.goals)}, or a group: {', '.join(groups)}",
+        fix=f"hyperpod-ray wait {target.name} --for {waits.goals[0]}",
         code=BAD_USE,
     )
 

@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.ops import orchestrators
 from hyperpod_ray.ops.journal.record import FINISHED, Record
 from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.observe.snapshot import (
     Instance,
     Snapshot,
 )
+from hyperpod_ray.ops.orchestrators.interface import Work
 from hyperpod_ray.ops.verdict import training as verdict_training
 from hyperpod_ray.pricing import prices
 from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Prices
@@ -126,9 +127,10 @@ def spend(plan: CommonPlan, seen: Snapshot, known: Prices) -> Spend:
     month = seen.at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     there = [one for one in seen.instances if one.status not in PAID_FOR]
     gpus = sum(_gpus(plan, one) for one in there)
-    idle = tuple(_idle(plan, seen, known))
-    busy = sum(_gpus(plan, one) for one in there if names.node_name(one.id) in _working(seen))
-    training = _training(seen) if seen.orchestrator == "eks" and _saw_work(seen) and seen.saw("Ray jobs") else None
+    work = orchestrators.named(seen.orchestrator).work(seen)
+    idle = tuple(_idle(plan, seen, known, work))
+    busy = sum(_gpus(plan, one) for one in there if names.node_name(one.id) in work.busy)
+    training = _training(seen) if work.trains_known else None
     unjudged = tuple(job.id for job in verdict_training.unjudged(seen))
     return Spend(
         since=month,
@@ -137,7 +139,7 @@ def spend(plan: CommonPlan, seen: Snapshot, known: Prices) -> Spend:
                *_storage(plan, seen, known, month), *_fixed(plan, seen, known, month)),
         idle=idle,
         gpus=gpus,
-        busy_gpus=busy if _saw_work(seen) else None,
+        busy_gpus=busy if work.known else None,
         training_gpus=None if training is None else sum(min(run.world_size or 0, gpus) for run in training),
         useful_gpus=None if training is None or unjudged
         else sum(min(run.world_size or 0, gpus) * (run.goodput or 0.0) for run in training),
@@ -148,8 +150,7 @@ def spend(plan: CommonPlan, seen: Snapshot, known: Prices) -> Spend:
 
 def run_usd_per_hour(plan: CommonPlan, known: Prices, *, ranks: int) -> float | None:
     """What the nodes of a run cost an hour: ranks take whole nodes of the workers' first group; None where unknown."""
-    groups = [worker.instance_group for worker in plan.settings.ray.workers] if isinstance(plan, Plan) else []
-    for name in groups:
+    for name in plan.ray_groups:
         group = plan.group(name)
         each = plan.type_spec(group.type).accelerators or 1
         price = known.instance(plan.settings.region, group.type)
@@ -184,21 +185,8 @@ def _training(seen: Snapshot) -> list[Run]:
     ]  # fmt: skip
 
 
-def _saw_work(seen: Snapshot) -> bool:
-    """Whether Kubernetes or Slurm said what runs where."""
-    return seen.slurm is not None if seen.orchestrator == "slurm" else seen.saw("Kubernetes")
-
-
 def _gpus(plan: CommonPlan, instance: Instance) -> int:
     return plan.type_spec(instance.type).accelerators if plan.known(instance.type) else 0
-
-
-def _working(seen: Snapshot) -> set[str]:
-    """Nodes on which a Ray worker or a Slurm job runs, as Kubernetes names them."""
-    if slurm := seen.slurm:
-        at = ((one, slurm.of(one)) for one in seen.instances)
-        return {names.node_name(one.id) for one, node in at if node and slurm.on(node.name)}
-    return {pod.node for pod in seen.pods if pod.role == "worker" and pod.ready and not pod.deleting_since}
 
 
 def _hours(since: datetime | None, month: datetime, at: datetime) -> float:
@@ -266,16 +254,16 @@ def _fixed(plan: CommonPlan, seen: Snapshot, known: Prices, month: datetime) -> 
         )  # fmt: skip
 
 
-def _idle(plan: CommonPlan, seen: Snapshot, known: Prices) -> Iterator[Idle]:
+def _idle(plan: CommonPlan, seen: Snapshot, known: Prices, work: Work) -> Iterator[Idle]:
     """Ready accelerated nodes without work; nothing where Kubernetes or Slurm did not say what runs where."""
-    yield from _without_a_worker(plan, seen, known)
-    if seen.orchestrator != "eks" or not _saw_work(seen) or not seen.saw("Ray jobs"):
+    yield from _without_work(plan, seen, known, work)
+    if not work.trains_known:
         return
     for cluster in dict.fromkeys((pod.namespace, pod.cluster) for pod in seen.pods):
         jobs = [job for job in seen.jobs if (job.namespace, job.cluster) == cluster]
         if any(job.state in ("RUNNING", "PENDING") for job in jobs):
             continue
-        pods = [pod for pod in seen.pods if (pod.namespace, pod.cluster) == cluster and pod.node in _working(seen)]
+        pods = [pod for pod in seen.pods if (pod.namespace, pod.cluster) == cluster and pod.node in work.busy]
         workers = {pod.node: pod.ready_since or pod.created for pod in pods if pod.role == "worker"}
         since = max([*filter(None, workers.values()), *filter(None, (job.ended for job in jobs))], default=None)
         for group in plan.groups:
@@ -285,15 +273,9 @@ def _idle(plan: CommonPlan, seen: Snapshot, known: Prices) -> Iterator[Idle]:
                 yield _idle_nodes(plan, seen, known, free, why=why, since=since)
 
 
-def _without_a_worker(plan: CommonPlan, seen: Snapshot, known: Prices) -> Iterator[Idle]:
-    if not _saw_work(seen) or not (seen.saw_nodes or seen.slurm):
+def _without_work(plan: CommonPlan, seen: Snapshot, known: Prices, work: Work) -> Iterator[Idle]:
+    if not work.known or work.ready is None:
         return
-    since = {node.name: node.since for node in seen.nodes}
-    ready = {node.name for node in seen.nodes if node.ready}
-    if slurm := seen.slurm:
-        at = ((one, slurm.of(one)) for one in seen.instances)
-        ready = {names.node_name(one.id) for one, node in at if node and node.usable}
-    working = _working(seen)
     for group in plan.groups:
         if not plan.accelerated(group):
             continue
@@ -302,15 +284,14 @@ def _without_a_worker(plan: CommonPlan, seen: Snapshot, known: Prices) -> Iterat
             for one in seen.instances
             if one.group == group.name
             and one.status == "Running"
-            and names.node_name(one.id) in ready
-            and names.node_name(one.id) not in working
+            and names.node_name(one.id) in work.ready
+            and names.node_name(one.id) not in work.busy
         ]
         if free:
-            why = "no job of Slurm on" if seen.slurm else "no Ray worker on"
             yield _idle_nodes(
-                plan, seen, known, free, why=why,
+                plan, seen, known, free, why=work.idle,
                 # a worker may have been there and gone: when it was ready is the earliest that it can be
-                since=max(filter(None, (since.get(names.node_name(one.id)) for one in free)), default=None)
+                since=max(filter(None, (work.ready_since.get(names.node_name(one.id)) for one in free)), default=None)
                 if not seen.pods else None,
             )  # fmt: skip
 

@@ -13,7 +13,8 @@ from hyperpod_ray.ops.observe.stack_cause import with_cause
 from hyperpod_ray.ops.reach.clients import AnyTarget
 
 
-def cloudformation_part(target: AnyTarget) -> dict[str, Any]:
+def stacks_part(target: AnyTarget) -> dict[str, Any]:
+    """Part `stacks` of a snapshot."""
     return {"stacks": stacks(target)}
 
 
@@ -65,7 +66,8 @@ def stack(target: AnyTarget, name: str) -> Stack:
     return with_cause(target, made)
 
 
-def fsx_part(target: AnyTarget) -> dict[str, Any]:
+def file_systems_part(target: AnyTarget) -> dict[str, Any]:
+    """Part `file_systems` of a snapshot."""
     return {"file_systems": file_systems(target)}
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import absent
-from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.observe.hangs import hangs
 from hyperpod_ray.ops.observe.snapshot import Cluster, ClusterEvent, Group, Instance, TrainingPlan
@@ -17,7 +15,8 @@ EVENTS = 50
 """Newest cluster events looked at."""
 
 
-def hyperpod_part(target: AnyTarget) -> dict[str, Any]:
+def cluster_part(target: AnyTarget) -> dict[str, Any]:
+    """Parts `cluster` and `instances` of a snapshot."""
     found = cluster(target)
     if found is None:
         return {"cluster": None}
@@ -25,6 +24,7 @@ def hyperpod_part(target: AnyTarget) -> dict[str, Any]:
 
 
 def events_part(target: AnyTarget) -> dict[str, Any]:
+    """Part `events` of a snapshot."""
     try:
         return {"events": events(target)}
     except Exception as error:
@@ -64,19 +64,13 @@ def _group(target: AnyTarget, group: Json) -> Group:
         status=group.get("Status", ""),
         # an unknown type is taken for accelerated: the mistake then is to wait for a recovery, which has a time limit
         accelerated=plan.type_spec(kind).accelerators > 0 if plan.known(kind) else True,
-        role=(group.get("SlurmConfig") or {}).get("NodeType", "") or _role(plan, group["InstanceGroupName"]),
+        role=(group.get("SlurmConfig") or {}).get("NodeType", "") or plan.role(group["InstanceGroupName"]),
         training_plan=group.get("TrainingPlanArn", ""),
         image_status=group.get("ImageVersionStatus", ""),
         image_release=group.get("CurrentImageReleaseVersion", ""),
         image_available=group.get("DesiredImageReleaseVersion", ""),
         update_status=group.get("SoftwareUpdateStatus", ""),
     )
-
-
-def _role(plan: CommonPlan, name: str) -> str:
-    """A group's part in Slurm by the environment file; empty on EKS and for a group that the file does not have."""
-    groups = plan.groups if isinstance(plan, SlurmPlan) else []
-    return next((group.slurm.role.capitalize() for group in groups if group.name == name), "")
 
 
 def training_plans(target: AnyTarget, cluster: Cluster) -> tuple[TrainingPlan, ...]:
@@ -175,5 +169,6 @@ def require_cluster(target: AnyTarget) -> Cluster:
 
 
 def hangs_part(target: Target) -> dict[str, Any]:
+    """Part `hangs` of a snapshot."""
     found = cluster(target)
     return {"hangs": hangs(target, found)} if found else {}

@@ -11,7 +11,6 @@ from hyperpod_ray.core import names, plan_names
 from hyperpod_ray.core.evidence import absent
 from hyperpod_ray.ops.errors import explain, refused
 from hyperpod_ray.ops.observe import controllers
-from hyperpod_ray.ops.reach.ray_pods import Pod
 from hyperpod_ray.ops.observe.snapshot import (
     Claim,
     Controller,
@@ -23,7 +22,7 @@ from hyperpod_ray.ops.observe.snapshot import (
     part_of,
 )
 from hyperpod_ray.ops.reach.clients import Json, Target
-from hyperpod_ray.ops.reach.ray_pods import moment, pod_of, pods
+from hyperpod_ray.ops.reach.ray_pods import Pod, moment, pod_of, pods
 
 WARNINGS = 50
 

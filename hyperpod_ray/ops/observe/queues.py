@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
-from hyperpod_ray.ops.reach.ray_pods import Pod
 from hyperpod_ray.ops.reach import ray_pods
 from hyperpod_ray.ops.reach.clients import Json, Target
+from hyperpod_ray.ops.reach.ray_pods import Pod
 
 CAPACITY = re.compile(
     r"insufficient unused quota for (?P<resource>\S+) in flavor (?P<flavor>[^,]+?), (?P<more>[^;,]+) more needed"

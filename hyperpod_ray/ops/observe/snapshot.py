@@ -20,6 +20,8 @@ SOURCES = (
     "CloudFormation", "HyperPod", "HyperPod events", "Kubernetes", "FSx", CONTROLLERS, TRAINING, HANGS, FREE_SPACE,
     PLANS, SLURM,
 )  # fmt: skip
+KUBERNETES_SOURCES = tuple(source for source in SOURCES if source != SLURM)
+"""Sources of an environment on EKS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -408,6 +410,8 @@ class Snapshot:
     environment: str
     at: datetime
     orchestrator: str = "eks"
+    sources: tuple[str, ...] = KUBERNETES_SOURCES
+    """What the environment has, whether it was asked or not."""
     namespace: str = "ray"
     ray_cluster: str = "ray"
     storage_mode: str = "static"
@@ -441,7 +445,7 @@ class Snapshot:
     @property
     def saw_nodes(self) -> bool:
         """Whether Kubernetes answered which nodes there are."""
-        return self.orchestrator == "eks" and self.saw("Kubernetes") and self.saw("Kubernetes nodes")
+        return NODES in self.sources and self.saw("Kubernetes") and self.saw(NODES)
 
     def answers(self, node: str) -> bool:
         """Whether a node is ready, as far as may be seen: without a view of nodes, none counts as lost."""

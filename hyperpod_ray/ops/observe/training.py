@@ -21,10 +21,10 @@ from hyperpod_ray.core import names
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray.history import History, first_line, mapping, number
 from hyperpod_ray.ops.journal import record
+from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.journal.run import run_of as run_of_journal
 from hyperpod_ray.ops.observe import kube
 from hyperpod_ray.ops.observe.activity import with_activity
-from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.observe.snapshot import (
     Job,
 )

@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hyperpod_ray.core.job_file import JobFile
 from hyperpod_ray.core.loader import GoodFile
 from hyperpod_ray.ops.journal.run_state import State
 from hyperpod_ray.ops.observe.node_rows import Row
 from hyperpod_ray.ops.observe.snapshot import Claim, ClusterEvent, Instance, RayCluster, Snapshot, Unseen
+from hyperpod_ray.ops.orchestrators.node_repair import NodeRepair, Verb, When
 from hyperpod_ray.ops.orchestrators.run_files import Opened
 from hyperpod_ray.ops.orchestrators.run_list import Run, Source
 from hyperpod_ray.ops.reach.clients import AnyTarget
@@ -22,8 +23,6 @@ from hyperpod_ray.ops.reach.tunnel import Mode
 if TYPE_CHECKING:
     from rich.table import Table
 
-Verb = Literal["replace", "reboot"]
-When = Literal["now", "after-jobs"]
 Noted = Callable[[str], AbstractContextManager[None]]
 """Notes a failure inside as a source that did not answer."""
 
@@ -63,9 +62,7 @@ class Nodes(Protocol):
 class Jobs(Protocol):
     """Submission of a job."""
 
-    def submit(
-        self, file: JobFile, *, runtime_env: Path | None, submission_id: str, address: str, wait: bool
-    ) -> int:
+    def submit(self, file: JobFile, *, runtime_env: Path | None, submission_id: str, address: str, wait: bool) -> int:
         """Check, submit and follow a job; the exit code of the job where it failed."""
 
     def example(self) -> str:
@@ -113,29 +110,16 @@ class Logs(Protocol):
         """What reads logs of a kind, or `all`, of every node or of one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeRepair:
-    """What is to be done with nodes."""
-
-    when: When
-    hosts: tuple[str, ...] = ()
-    """Names in the scheduler, where it acts after the jobs."""
-    lines: tuple[str, ...] = ()
-    """What it costs, for whoever confirms it."""
-
-
 class Repair(Protocol):
     """Repair of nodes."""
 
-    def planned(
-        self, nodes: Sequence[str], instances: Sequence[Instance], *, verb: Verb, when: When | None
-    ) -> NodeRepair:
+    def planned(self, nodes: Sequence[str], *, verb: Verb, when: When | None) -> NodeRepair:
         """What is done when, and what it costs; an error where it must not be done."""
 
     def outcome(self, verb: Verb) -> str:
         """What becomes of a node's name, address and disks."""
 
-    def carry_out(self, instances: Sequence[Instance], repair: NodeRepair, *, verb: Verb) -> str:
+    def carry_out(self, repair: NodeRepair, *, verb: Verb) -> str:
         """Do it; write the nodes that it was accepted for. Returns the advice for whoever waits."""
 
     def drill(self, node: str, *, action: str, yes: bool) -> int:

@@ -112,3 +112,13 @@ def as_data(run: Run) -> dict[str, Any]:
     """A run for JSON."""
     data: dict[str, Any] = output.plain(run)
     return {**data, "seconds": None if run.seconds is None else round(run.seconds, 1)}
+
+
+def of_states(
+    states: Sequence[State], *, state: str, names: Sequence[str], environment: str
+) -> tuple[list[Run], dict[str, State]]:
+    """Runs that are known by their folders alone, newest first or as `names` has them."""
+    runs = [of_folder(folder) for folder in states]
+    chosen = [pick(runs, name, environment=environment) for name in names]
+    listed = chosen or sorted(runs, key=newest, reverse=True)
+    return [run for run in listed if state in ("", run.state.lower())], {folder.folder: folder for folder in states}

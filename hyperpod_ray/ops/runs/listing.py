@@ -6,40 +6,28 @@ RayCluster. Ray forgets its jobs with the head, unless the environment has GCS f
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from hyperpod_ray.core import job
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.findings import meant
-from hyperpod_ray.core.names import COMMAND_ANNOTATION
-from hyperpod_ray.ops import output
-from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, INTERRUPTED, OK, STILL_GOING, OpsError
-from hyperpod_ray.ops.jobs import own_cluster
+from hyperpod_ray.ops import orchestrators, output
+from hyperpod_ray.ops.errors import CONDITION_FALSE, OK, OpsError
 from hyperpod_ray.ops.journal import run_state
 from hyperpod_ray.ops.journal.run_state import Mode, State
-from hyperpod_ray.ops.observe import queues
-from hyperpod_ray.ops.observe.gather import moment
+from hyperpod_ray.ops.orchestrators.run_list import Run, Source, as_data, of_states
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach import pod_log
-from hyperpod_ray.ops.reach.clients import SlurmTarget, Target
-from hyperpod_ray.ops.reach.jobs_api import ENDED, POLL_SECONDS, Jobs, follow, is_ours, jobs_of
-from hyperpod_ray.ops.runs import run_plot, slurm_runs
-
+from hyperpod_ray.ops.reach.clients import AnyTarget
+from hyperpod_ray.ops.reach.jobs_api import ENDED
+from hyperpod_ray.ops.runs import run_plot
 
 TAIL_LINES = 20
-MOST_FOLDERS = 30
-"""Run folders that one list reads: those of the newest runs."""
 STOP_SECONDS = 120
 STYLE = {"RUNNING": "busy", "PENDING": "note", "SUCCEEDED": "good", "FAILED": "bad", "STOPPED": "quiet"}
 
 
-def listing(target: AnyRuns, *, form: Format, source: Source, state: str = "", progress: bool = True) -> int:
+def listing(target: AnyTarget, *, form: Format, source: Source, state: str = "", progress: bool = True) -> int:
     """Show the runs, newest first, with what each says of its progress."""
     found, states = seen(target, source, state=state, progress=progress)
     if form is Format.json:
@@ -48,7 +36,7 @@ def listing(target: AnyRuns, *, form: Format, source: Source, state: str = "", p
         return OK
     if not found:
         output.log("no runs" + (f" with state {state}" if state else ""))
-        output.log(f"next: {_submit_line(target)}")
+        output.log(f"next: {orchestrators.of(target).jobs.example()}")
         return OK
     from rich.text import Text
 
@@ -66,7 +54,7 @@ def listing(target: AnyRuns, *, form: Format, source: Source, state: str = "", p
 
 
 def seen(
-    target: AnyRuns, source: Source, *, state: str = "", progress: bool = True, names: Sequence[str] = ()
+    target: AnyTarget, source: Source, *, state: str = "", progress: bool = True, names: Sequence[str] = ()
 ) -> tuple[list[Run], dict[str, State]]:
     """The runs of a source, newest first, and what their folders say.
 
@@ -80,45 +68,20 @@ def seen(
     Raises:
         OpsError: One of `names` is no run.
     """
-    source.of(target)
-    if source.here or isinstance(target, SlurmTarget):
-        states = _of_folders(target, source)
-        found = [_of_folder(one) for one in states]
-        chosen = [pick(found, name, environment=target.name) for name in names] if names else found
-        listed = sorted(chosen, key=_newest, reverse=True) if not names else chosen
-        return [run for run in listed if state in ("", run.state.lower())], {one.folder: one for one in states}
-    own = [] if source.address else own_runs(target)
-    with standing(target, source) as jobs:
-        found = sorted([*(all_of(jobs) if jobs else []), *own], key=_newest, reverse=True)
-        if names:
-            found = [pick(found, name, environment=target.name) for name in names]
-        found = [run for run in found if state in ("", run.state.lower())]
-        return found, _states(target, jobs, found) if progress else {}
+    runs = orchestrators.of(target).runs
+    runs.refuse(source)
+    if source.here:
+        states = run_state.read_here([str(folder) for folder in source.here], whole=True)
+        return of_states(states, state=state, names=names, environment=target.name)
+    return runs.listed(source, state=state, progress=progress, names=names)
 
 
-def _of_folders(target: AnyRuns, source: Source) -> list[State]:
-    """Runs that are known by their folders alone: of this machine, or of the nodes of Slurm."""
-    if source.here or not isinstance(target, SlurmTarget):
-        return run_state.read_here([str(folder) for folder in source.here], whole=True)
-    return slurm_runs.read(target, source.storage or slurm_runs.STORAGE)
-
-
-def _submit_line(target: AnyRuns) -> str:
-    if isinstance(target, SlurmTarget):
-        return "sbatch jobs/slurm/train.sbatch finetune --name NAME, on a login node"
-    return f"hyperpod-ray submit {target.name} -- python train.py"
-
-
-def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
+def show(target: AnyTarget, name: str, *, form: Format, source: Source) -> int:
     """Show one run: its state and progress, its checkpoints, and the end of its log."""
     (run,), states = seen(target, source, names=[name])
     there = states.get(run.folder)
-    lines: list[str] = []
-    if run.own_cluster and isinstance(target, Target):
-        lines = pod_log.text_of(target, run.id, namespace=run.namespace, lines=TAIL_LINES).splitlines()
-    elif not source.here and isinstance(target, Target):
-        with jobs_of(target, address=source.address) as jobs:
-            lines = jobs.tail(run.id, lines=TAIL_LINES)
+    log = None if source.here else orchestrators.of(target).runs.tail(run, source, lines=TAIL_LINES)
+    lines = log or []
     if form is Format.json:
         data = {"environment": target.name, **as_data(run), "progress": as_progress(there), "log_tail": lines}
         output.write_json("run", data)
@@ -148,12 +111,12 @@ def show(target: AnyRuns, name: str, *, form: Format, source: Source) -> int:
         console.print(f"\nthe last {len(lines)} lines of its log" if len(lines) > 1 else "\nthe last line of its log")
         for line in lines:
             console.print(output.COLOUR.sub("", line))
-    if run.state not in ENDED and not source.here and isinstance(target, Target):
+    if run.state not in ENDED and log is not None:
         output.log(f"next: hyperpod-ray runs logs {target.name} {run.id} --follow")
     return OK
 
 
-def compare(target: AnyRuns, names: Sequence[str], *, form: Format, source: Source) -> int:
+def compare(target: AnyTarget, names: Sequence[str], *, form: Format, source: Source) -> int:
     """Show runs beside each other: progress, loss at the last step that all of them reached, rate, recoveries."""
     found, states = _with_states(target, names, source=source)
     common = min(state.curve[-1][1] for state in states) if all(state.curve for state in states) else None
@@ -171,7 +134,7 @@ def compare(target: AnyRuns, names: Sequence[str], *, form: Format, source: Sour
     return OK
 
 
-def best(target: AnyRuns, names: Sequence[str], *, metric: str, mode: Mode, form: Format, source: Source) -> int:
+def best(target: AnyTarget, names: Sequence[str], *, metric: str, mode: Mode, form: Format, source: Source) -> int:
     """Show the complete checkpoint with the best value of a metric, of all runs or of some. Exit code 3: none."""
     found, states = seen(target, source, names=names)
     there = [state for run in found if (state := states.get(run.folder))]
@@ -200,7 +163,7 @@ def best(target: AnyRuns, names: Sequence[str], *, metric: str, mode: Mode, form
     return OK
 
 
-def plot(target: AnyRuns, names: Sequence[str], *, out: Path | None, source: Source, width: int | None = None) -> int:
+def plot(target: AnyTarget, names: Sequence[str], *, out: Path | None, source: Source, width: int | None = None) -> int:
     """Draw the loss of runs over their steps: into an SVG file, or in the terminal."""
     found, states = _with_states(target, names, source=source)
     drawn = [state for state in states if run_plot.points(state)]
@@ -219,7 +182,7 @@ def plot(target: AnyRuns, names: Sequence[str], *, out: Path | None, source: Sou
     return OK
 
 
-def _with_states(target: AnyRuns, names: Sequence[str], *, source: Source) -> tuple[list[Run], list[State]]:
+def _with_states(target: AnyTarget, names: Sequence[str], *, source: Source) -> tuple[list[Run], list[State]]:
     """Runs and their states; refuses a run that says nothing of itself."""
     found, states = seen(target, source, names=names)
     silent = [run.name or run.id for run in found if run.folder not in states]
@@ -342,3 +305,11 @@ def as_progress(there: State | None) -> dict[str, Any] | None:
     return data
 
 
+def logs(target: AnyTarget, name: str, *, following: bool, source: Source) -> int:
+    """Print a run's log; with `following`, until the run has ended, and exit with its own exit code."""
+    return orchestrators.of(target).runs.log(name, following=following, source=source)
+
+
+def stop(target: AnyTarget, name: str, *, yes: bool, source: Source, limit_s: float = STOP_SECONDS) -> int:
+    """Stop a run, and wait until it has ended. Its checkpoints stay."""
+    return orchestrators.of(target).runs.stop(name, yes=yes, source=source, limit_s=limit_s)

@@ -10,29 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from hyperpod_ray.core.amounts import duration
-from hyperpod_ray.ops import in_ray, output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 from hyperpod_ray.ops.in_ray import files as reader
-from hyperpod_ray.ops.journal import run_state
 from hyperpod_ray.ops.journal.run_state import Mode, State
-from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops import orchestrators
 from hyperpod_ray.ops.orchestrators.run_files import ABOUT, CHUNK_BYTES, File, Opened, files_of, undamaged
 from hyperpod_ray.ops.orchestrators.run_list import Source
+from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget
-from hyperpod_ray.ops.reach.jobs_api import Jobs
 from hyperpod_ray.ops.runs import listing as runs
 
 LIST_SECONDS = 3600

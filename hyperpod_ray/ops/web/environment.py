@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.ops import orchestrators
 from hyperpod_ray.ops.journal.record import Record
 from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, spend
-from hyperpod_ray.ops.observe.node_rows import Row, joined
+from hyperpod_ray.ops.observe.node_rows import Row
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
 from hyperpod_ray.ops.status import counts
 from hyperpod_ray.ops.verdict import Verdict
@@ -43,7 +44,7 @@ def view(
         findings=verdict.findings,
         runs=tuple(_runs(plan, seen, prices)),
         groups=tuple(_groups(seen)),
-        nodes=tuple(_node(seen, row) for row in joined(seen)),
+        nodes=tuple(_node(seen, row) for row in orchestrators.named(seen.orchestrator).rows(seen)),
         events=tuple(_events(seen)),
         facts=tuple(_facts(seen)),
         spend=None if prices is None or seen.cluster is None else spend(plan, seen, prices),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hyperpod_ray.core.evidence import absent
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.preflight.check import Outcome, ok, skipped, warning
+from hyperpod_ray.ops.orchestrators.check import Outcome, ok, skipped, warning
 from hyperpod_ray.ops.reach import tunnel
 from hyperpod_ray.ops.reach.clients import Target
 

@@ -9,29 +9,15 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_BatchReplaceCluste
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.observe.snapshot import REBOOT, REPLACE, Cluster, Instance, Slurm, SlurmJob, SlurmNode, Snapshot
+from hyperpod_ray.ops.orchestrators.node_repair import NodeRepair, Verb, When
 
-Verb = Literal["replace", "reboot"]
-When = Literal["now", "after-jobs"]
 REASONS: dict[str, str] = {"replace": REPLACE, "reboot": REBOOT}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repair:
-    """What is to be done."""
-
-    when: When
-    hosts: tuple[str, ...]
-    """Names in Slurm, where it acts after the jobs."""
-    lines: tuple[str, ...]
-    """What it costs, for whoever confirms it."""
-
-
-def judged(seen: Snapshot, instances: Sequence[Instance], *, verb: Verb, when: When | None, command: str) -> Repair:
+def judged(seen: Snapshot, instances: Sequence[Instance], *, verb: Verb, when: When | None, command: str) -> NodeRepair:
     """The repair that may be done.
 
     Args:
@@ -53,7 +39,7 @@ def judged(seen: Snapshot, instances: Sequence[Instance], *, verb: Verb, when: W
         return _after_jobs(seen, nodes, verb=verb, command=command)
     if when is None:
         _judge_unasked(seen, nodes, verb=verb, command=command)
-    return Repair(when="now", hosts=(), lines=tuple(_costs(seen, nodes)))
+    return NodeRepair(when="now", instances=tuple(instances), lines=tuple(_costs(seen, nodes)))
 
 
 def role(seen: Snapshot, instance: Instance) -> str:
@@ -95,7 +81,7 @@ def _judge_role(
 
 def _after_jobs(
     seen: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]], *, verb: Verb, command: str
-) -> Repair:
+) -> NodeRepair:
     assert seen.cluster is not None  # noqa: S101  (instances have a cluster)
     if seen.slurm is None:
         raise OpsError(
@@ -126,7 +112,9 @@ def _after_jobs(
         *(f"{host} is repaired after job {', '.join(jobs)}" for host in hosts if (jobs := _ids(seen.slurm, host))),
         "until a node is idle again, do not change its state and do not restart slurmctld: the repair can fail",
     ]
-    return Repair(when="after-jobs", hosts=tuple(hosts), lines=tuple(lines))
+    return NodeRepair(
+        when="after-jobs", instances=tuple(instance for instance, _ in nodes), hosts=tuple(hosts), lines=tuple(lines)
+    )
 
 
 def _judge_unasked(
