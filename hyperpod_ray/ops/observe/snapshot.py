@@ -20,7 +20,7 @@ SOURCES = (
     "CloudFormation", "HyperPod", "HyperPod events", "Kubernetes", "FSx", CONTROLLERS, TRAINING, HANGS, FREE_SPACE,
     PLANS, SLURM,
 )  # fmt: skip
-KUBERNETES_SOURCES = tuple(source for source in SOURCES if source != SLURM)
+KUBERNETES_SOURCES = (*(source for source in SOURCES if source != SLURM), NODES)
 """Sources of an environment on EKS."""
 
 
