@@ -118,7 +118,9 @@ class SlurmFile(GoodFile):
         return SlurmPlan(name=self.name, settings=self.settings, project=self.project)
 
 
-AnyFile = EnvironmentFile | SlurmFile
+AnyFile = GoodFile
+FILES: dict[str, type[GoodFile]] = {"eks": EnvironmentFile, "slurm": SlurmFile}
+"""Files whose plan has a type of its own; that of another orchestrator is a `GoodFile`."""
 
 
 class OtherOrchestratorError(EnvironmentFileError):
@@ -257,10 +259,8 @@ def parse_any(text: str, *, name: str, path: Path, repository: Repository | None
     warnings = [problem for problem in problems if problem.severity == "warning"]
     if errors:
         raise EnvironmentFileError(errors, warnings=warnings)
-    if isinstance(settings, SlurmEnvironment):
-        return SlurmFile(name=name, path=path, settings=settings, project=around.root, warnings=warnings)
-    assert isinstance(settings, Environment)  # noqa: S101  (narrowing only: there are two)
-    return EnvironmentFile(name=name, path=path, settings=settings, project=around.root, warnings=warnings)
+    file_of = FILES.get(kind, GoodFile)
+    return file_of(name=name, path=path, settings=settings, project=around.root, warnings=warnings)
 
 
 def _no_orchestrator(root: Node) -> YamlError:

@@ -34,7 +34,9 @@ def snapshot(target: AnyTarget, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
     tasks = sources.tasks(unseen, noted)
     with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
         wanted = {*only, NODES} if "Kubernetes" in only else set(only)
-        futures = {source: pool.submit(task) for source, task in tasks.items() if source in wanted}
+        # nobody who names sources knows those that one orchestrator alone has
+        asked = {source: task for source, task in tasks.items() if source in wanted or source not in (*SOURCES, NODES)}
+        futures = {source: pool.submit(task) for source, task in asked.items()}
         for source, future in futures.items():
             with _noted(source, target, unseen):
                 parts |= future.result()
