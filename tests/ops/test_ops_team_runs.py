@@ -27,6 +27,8 @@ from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import reports
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.jobs import job_object, submit
+from hyperpod_ray.ops.orchestrators import run_list
+from hyperpod_ray.ops.orchestrators.eks import runs as eks_runs
 from hyperpod_ray.ops.orchestrators.run_list import Source
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach import pod_log
@@ -184,7 +186,7 @@ def test_a_job_that_the_operator_failed_has_failed(target: Target, deployment: s
     """Ray has no state of a job whose cluster never ran it; it waits for nothing either."""
     job: Json = dict(target.kubernetes.items(f"/apis/ray.io/v1/namespaces/{SPACE}/rayjobs")[1])
     job["status"] = {"jobDeploymentStatus": deployment, "jobStatus": "", "message": "the operator's words"}
-    run = runs._of_ray_job(target, job)
+    run = eks_runs._of_ray_job(target, job)
     assert (run.state, run.waits, run.message) == ("FAILED", "", "the operator's words")
 
 
@@ -194,21 +196,23 @@ def test_a_job_that_has_not_begun_comes_first() -> None:
         for name, at in (("old", 1), ("new", 9), ("not begun", None))
     ]
     jobs: Any = SimpleNamespace(json=lambda *_: items)
-    assert [run.id for run in runs.all_of(jobs)] == ["not begun", "new", "old"]
+    assert [run.id for run in eks_runs.all_of(jobs)] == ["not begun", "new", "old"]
 
 
 @pytest.mark.parametrize("storage", ["/fsx/runs", "/fsx/runs/"])
 def test_the_folder_of_a_run_that_its_command_names(storage: str) -> None:
     item = {"submission_id": "a", "status": "RUNNING", "entrypoint": f"python a.py --storage {storage} --name x"}
-    assert runs._run(item).folder == "/fsx/runs/x"
+    assert eks_runs._run(item).folder == "/fsx/runs/x"
 
 
 def test_an_id_goes_before_a_name_and_the_newest_of_a_name_is_meant() -> None:
     made = [
-        runs._run({"submission_id": one, "status": "RUNNING", "metadata": {"run": name, "run_folder": "/fsx/runs/x"}})
+        eks_runs._run(
+            {"submission_id": one, "status": "RUNNING", "metadata": {"run": name, "run_folder": "/fsx/runs/x"}}
+        )
         for one, name in (("b", "a"), ("a", "c"), ("d", "c"))
     ]
-    assert [runs.pick(made, name, environment="e").id for name in ("a", "c", "d")] == ["a", "a", "d"]
+    assert [run_list.pick(made, name, environment="e").id for name in ("a", "c", "d")] == ["a", "a", "d"]
 
 
 # --- the process that runs the command -------------------------------------------------------------------------------
