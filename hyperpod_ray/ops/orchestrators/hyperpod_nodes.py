@@ -11,6 +11,7 @@ from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.observe import hyperpod
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Instance, Snapshot
 from hyperpod_ray.ops.orchestrators import gather
+from hyperpod_ray.ops.orchestrators.node_repair import Verb
 from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.ops.reach.tunnel import session_target
 
@@ -99,18 +100,20 @@ def unknown_group(target: AnyTarget, groups: list[str], group: str) -> OpsError:
     )
 
 
-def act_now(target: AnyTarget, instances: Sequence[Instance], *, verb: str) -> str:
+def act_now(target: AnyTarget, instances: Sequence[Instance], *, verb: Verb) -> str:
     """Restart or replace nodes by HyperPod's API, write those that it accepts, and return the next command.
 
     Raises:
         OpsError: It refused some of them.
     """
-    answer = target.aws.call(
-        "sagemaker",
-        f"batch_{verb}_cluster_nodes",
-        ClusterName=target.plan.settings.hyperpod.cluster_name,
-        NodeIds=[instance.id for instance in instances],
-    )
+    arguments = {
+        "ClusterName": target.plan.settings.hyperpod.cluster_name,
+        "NodeIds": [instance.id for instance in instances],
+    }
+    if verb == "reboot":
+        answer = target.aws.call("sagemaker", "batch_reboot_cluster_nodes", **arguments)
+    else:
+        answer = target.aws.call("sagemaker", "batch_replace_cluster_nodes", **arguments)
     for identifier in answer.get("Successful", []):
         output.write_line(identifier)
     if failed := answer.get("Failed", []):
