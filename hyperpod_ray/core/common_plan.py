@@ -7,6 +7,7 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import (
@@ -22,6 +23,7 @@ from hyperpod_ray.core.model import (
     InstanceTypeSpec,
     ManagedMetrics,
     MlflowApp,
+    NewEks,
     NewFileSystem,
     NewNetwork,
     NodeGroup,
@@ -32,6 +34,7 @@ from hyperpod_ray.core.model import (
 )
 from hyperpod_ray_rules import data
 
+SettingPath = tuple[str | int, ...]
 SMALL_SUBNET_PREFIX = 27
 """Prefix length of the control plane's and the public subnets, which hold few interfaces."""
 
@@ -135,6 +138,44 @@ class CommonPlan:
     def role(self, name: str) -> str:
         """A group's part in the scheduler; empty where groups have none, and for a group that is not in the file."""
         return ""
+
+    @property
+    def eks_cluster_name(self) -> str:
+        """Name of the EKS cluster; empty without one."""
+        return ""
+
+    @property
+    def new_eks(self) -> NewEks | None:
+        """The EKS cluster that the stacks create; None where one exists, and without one."""
+        return None
+
+    @property
+    def absent_stacks(self) -> frozenset[str]:
+        """Stacks that its orchestrator has no use for, as `names` has them."""
+        return frozenset()
+
+    @property
+    def event_stack(self) -> str:
+        """The stack that creates the log group of events."""
+        return names.PLATFORM_STACK
+
+    @property
+    def kms_keys(self) -> list[tuple[SettingPath, str]]:
+        """KMS keys that the file names, by their settings."""
+        return [
+            (("hyperpod", "instance_groups", index, "volume_kms_key_arn"), group.volume_kms_key_arn)
+            for index, group in enumerate(self.groups)
+            if group.volume_kms_key_arn
+        ]
+
+    @property
+    def orchestrator_request(self) -> dict[str, Any]:
+        """Member `Orchestrator` of a CreateCluster request. The ARN of an EKS cluster is known after its deployment."""
+        return {"Eks": {}}
+
+    def scheduler_request(self, group: NodeGroup) -> dict[str, Any]:
+        """Members of a group in a CreateCluster request that only a scheduler on the nodes has."""
+        return {}
 
     @property
     def training(self) -> Training | None:

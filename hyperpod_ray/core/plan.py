@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.core.common_plan import CommonPlan, SettingPath
 from hyperpod_ray.core.model import (
     Environment,
     ExistingEks,
@@ -115,6 +115,19 @@ class Plan(CommonPlan):
     def ray_groups(self) -> list[str]:
         """Names of the groups of Ray's workers, in the order of the file."""
         return [worker.instance_group for worker in self.settings.ray.workers]
+
+    @property
+    def new_eks(self) -> NewEks | None:
+        """The EKS cluster that the stacks create; None where one exists."""
+        eks = self.settings.eks
+        return eks if isinstance(eks, NewEks) else None
+
+    @property
+    def kms_keys(self) -> list[tuple[SettingPath, str]]:
+        """KMS keys that the file names, by their settings."""
+        access = self.settings.ray.access
+        named = enumerate(access.kms_key_arns if access else [])
+        return [*super().kms_keys, *((("ray", "access", "kms_key_arns", index), arn) for index, arn in named)]
 
     # --- instance types and groups ---------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ def act_now(target: AnyTarget, instances: Sequence[Instance], *, verb: Verb) -> 
     Raises:
         OpsError: It refused some of them.
     """
-    arguments = {
+    arguments: dict[str, Any] = {
         "ClusterName": target.plan.settings.hyperpod.cluster_name,
         "NodeIds": [instance.id for instance in instances],
     }

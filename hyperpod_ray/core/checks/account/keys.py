@@ -26,15 +26,8 @@ def keys_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     https://docs.aws.amazon.com/kms/latest/developerguide/key-state.html
     """
     named: dict[str, Path] = {}
-    for index, group in enumerate(plan.groups):
-        if group.volume_kms_key_arn:
-            named.setdefault(group.volume_kms_key_arn, ("hyperpod", "instance_groups", index, "volume_kms_key_arn"))
-    access = plan.settings.ray.access if isinstance(plan, Plan) else None
-    for index, arn in enumerate(access.kms_key_arns if access else []):
-        named.setdefault(arn, ("ray", "access", "kms_key_arns", index))
-    database = plan.settings.hyperpod.accounting_database if isinstance(plan, SlurmPlan) else None
-    if database is not None and database.kms_key_arn is not None:
-        named.setdefault(database.kms_key_arn, (*DATABASE, "kms_key_arn"))
+    for path, arn in plan.kms_keys:
+        named.setdefault(arn, path)
     if not named:
         yield skipped("the file names none")
     for arn, path in named.items():
