@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hyperpod_ray.cli.local_ray import app as ray_app
+from hyperpod_ray.cli.local_state import rehearsal_errors, state_folder
 from hyperpod_ray.cli.options import Env, Plain, command, current, folder, group
 from hyperpod_ray.core import names
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
@@ -41,36 +41,6 @@ def sandbox_errors() -> Iterator[None]:
         yield
     except (install.InstallError, process.StartError, client.ControlError) as error:
         raise OpsError.of(error, code=ERROR) from error
-
-
-@contextlib.contextmanager
-def rehearsal_errors() -> Iterator[None]:
-    """Turn a failure of a rehearsal into one line, and let its processes read the environments of this command."""
-    from hyperpod_ray.core.names import ENVIRONMENTS_VARIABLE
-    from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
-
-    before = os.environ.get(ENVIRONMENTS_VARIABLE)
-    with contextlib.suppress(OpsError):
-        os.environ[ENVIRONMENTS_VARIABLE] = str(folder())
-    try:
-        yield
-    except LocalError as error:
-        raise OpsError.of(error, code=error.code) from error
-    finally:
-        os.environ.pop(ENVIRONMENTS_VARIABLE, None)
-        if before is not None:
-            os.environ[ENVIRONMENTS_VARIABLE] = before
-
-
-def state_folder(given: Path | None) -> Path:
-    """The state folder of a command."""
-    from hyperpod_ray.core import project
-    from hyperpod_ray_sandbox.aws import paths
-
-    if given is not None:
-        return given
-    top = project.root(current.folder or project.environments())
-    return top / ".local" / "aws" if top else paths.STATE
 
 
 @command(app, examples=["local setup"])
