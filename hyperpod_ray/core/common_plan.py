@@ -12,6 +12,7 @@ from typing import Any
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import (
     BuiltImage,
+    CommonEnvironment,
     DataRepository,
     DeepHealthCheck,
     ExistingFileSystem,
@@ -19,7 +20,6 @@ from hyperpod_ray.core.model import (
     ExistingNodeNetwork,
     ExistingStorage,
     ExistingSubnets,
-    Ground,
     InstanceTypeSpec,
     ManagedMetrics,
     MlflowApp,
@@ -50,7 +50,7 @@ class CommonPlan:
     """What follows from the settings of an environment, whatever orchestrates it."""
 
     name: str
-    settings: Ground
+    settings: CommonEnvironment
     project: Path | None = None
     """The user's project, whose lock files and scripts come first. None: those that the product ships."""
 
