@@ -14,6 +14,7 @@ from hyperpod_ray.cli.local_state import rehearsal_errors, state_folder
 from hyperpod_ray.cli.options import Env, Plain, command, current, folder, group
 from hyperpod_ray.core import names
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
+from hyperpod_ray_rules import faults as fault_names
 
 app = group(
     "Rehearse on this machine, without an AWS account. Runs the sandbox (embedded AWS and Kubernetes APIs) and Ray "
@@ -281,12 +282,6 @@ def _faults(action: Literal["set", "clear", "list"], state: Path | None, fault: 
     return OK
 
 
-FAULT_NAMES = (
-    "worker", "node", "freeze", "hang", "gpu-error", "hung-job", "drain", "elastic", "driver", "head",
-    "two-at-once", "during-recovery", "flap", "spares-exhausted", "coordinator", "writer",
-    "disk-full", "read-only", "slow-storage", "clock-jump",
-)  # fmt: skip
-"""Faults of `hyperpod_ray_sandbox.rehearsal.faults`, which is imported only when it runs; a test compares the two."""
 Manifest = Annotated[str, typer.Argument(metavar="ENV", help="Environment, or the path of a RayCluster manifest.")]
 Job = Annotated[str, typer.Option(metavar="FOLDER", help="Folder in jobs/.")]
 Interval = Annotated[int, typer.Option(help="Steps between two checkpoints.")]
@@ -317,7 +312,7 @@ def rehearse(  # noqa: PLR0917
     env: Manifest,
     faults: Annotated[
         str,
-        typer.Option(metavar="NAME,NAME", help=f"Faults to inject, in this order: {', '.join(FAULT_NAMES)}."),
+        typer.Option(metavar="NAME,NAME", help=f"Faults to inject, in this order: {', '.join(fault_names.NAMES)}."),
     ] = "worker,node,freeze",
     job: Job = "finetune",
     interval: Interval = 10,

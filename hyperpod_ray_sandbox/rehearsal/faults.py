@@ -1,7 +1,7 @@
 """The faults a rehearsal knows: one class each, and the table of them at the end.
 
 A fault says what it needs, does its harm (`inject`) and knows when the run has survived it (`recovered`). To add one,
-write a class and name it in `FAULTS`; command line, report and documentation take it from there.
+write a class, add it to `FAULTS`, and its name to `hyperpod_ray_rules/faults.py`, which the command line reads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from hyperpod_ray_sandbox.rehearsal.fault_names import require_known
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.report import Injected
@@ -403,11 +404,5 @@ FAULTS: dict[str, Fault] = {
 
 def faults_named(names: Sequence[str]) -> list[Fault]:
     """Faults by name; LocalError for an unknown one, or none."""
-    unknown = [name for name in names if name not in FAULTS]
-    if unknown or not names:
-        raise LocalError(
-            f"--faults: {', '.join(unknown) or 'none'}",
-            expected=f"some of {', '.join(FAULTS)}",
-            fix="correct the names",
-        )
+    require_known(names)
     return [FAULTS[name] for name in names]
