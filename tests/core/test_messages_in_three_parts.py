@@ -30,6 +30,7 @@ BUILDERS = {
     "Check": ("hyperpod_ray/ops/preflight/", "hyperpod_ray/ops/orchestrators/check.py"),
 }
 """Where a finding is put together of its parts: nowhere else."""
+RETURN_ERRORS = ("interrupted", "_interrupted", "unknown_group", "refused_command", "port_taken", "unanswered")
 PARTS = ("expected", "fix")
 WITHOUT_A_VALUE = {"together", "of", "outcome", "passed_on"}
 """Class methods of the errors: several messages, another's message, an outcome that has no wrong value."""
@@ -127,7 +128,7 @@ def wrong(name: str, tree: ast.Module, classes: set[str]) -> Iterator[str]:
             known = classes | FORM | {"SystemExit", "Exit"}
             if called in known or (called in WITHOUT_A_VALUE and owner in classes):
                 continue
-            if called in ("interrupted", "_interrupted", "unknown_group", "refusal", "port_taken", "unanswered"):
+            if called in RETURN_ERRORS:
                 continue  # a function that returns one of the errors; its own call of the class is judged
             if node.exc.args and isinstance(node.exc.args[0], ast.Call) and last(node.exc.args[0].func) in FORM:
                 continue

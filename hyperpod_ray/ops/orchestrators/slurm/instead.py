@@ -8,7 +8,7 @@ from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.reach.clients import AnyTarget
 
 
-def refusal(target: AnyTarget, words: str) -> OpsError:
+def refused_command(target: AnyTarget, words: str) -> OpsError:
     """The error of a command that has nothing to do here; it names what to use in its place."""
     decided = instead(target.plan.settings.orchestrator, words, [])
     other = decided[1] if decided else Instead(why="it has no such command", use="hyperpod-ray commands")

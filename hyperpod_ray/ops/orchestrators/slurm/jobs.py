@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hyperpod_ray.core.job_file import JobFile
-from hyperpod_ray.ops.orchestrators.slurm.instead import refusal
+from hyperpod_ray.ops.orchestrators.slurm.instead import refused_command
 from hyperpod_ray.ops.reach.clients import SlurmTarget
 
 
@@ -17,7 +17,7 @@ class SlurmJobs:
 
     def submit(self, file: JobFile, *, runtime_env: Path | None, submission_id: str, address: str, wait: bool) -> int:
         """Refused, with what to use in its place."""
-        raise refusal(self.target, "submit")
+        raise refused_command(self.target, "submit")
 
     def example(self) -> str:
         """A command line that submits a job."""

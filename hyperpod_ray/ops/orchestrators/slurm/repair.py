@@ -10,7 +10,7 @@ from hyperpod_ray.ops.observe import hyperpod, slurm
 from hyperpod_ray.ops.orchestrators.hyperpod_nodes import LOSES, HyperPodNodes, act_now
 from hyperpod_ray.ops.orchestrators.node_repair import NodeRepair, Verb, When
 from hyperpod_ray.ops.orchestrators.slurm import judgement
-from hyperpod_ray.ops.orchestrators.slurm.instead import refusal
+from hyperpod_ray.ops.orchestrators.slurm.instead import refused_command
 from hyperpod_ray.ops.reach.clients import SlurmTarget
 
 
@@ -45,8 +45,8 @@ class SlurmRepair:
 
     def drill(self, node: str, *, action: str, yes: bool) -> int:
         """Refused, with what to use in its place."""
-        raise refusal(self.target, "nodes drill")
+        raise refused_command(self.target, "nodes drill")
 
     def free(self, node: str, *, yes: bool) -> int:
         """Refused, with what to use in its place."""
-        raise refusal(self.target, "nodes free")
+        raise refused_command(self.target, "nodes free")

@@ -10,7 +10,7 @@ from hyperpod_ray.ops.journal.run_state import State
 from hyperpod_ray.ops.orchestrators.run_files import Opened
 from hyperpod_ray.ops.orchestrators.run_list import Run, Source, of_states
 from hyperpod_ray.ops.orchestrators.slurm import run_folders
-from hyperpod_ray.ops.orchestrators.slurm.instead import refusal
+from hyperpod_ray.ops.orchestrators.slurm.instead import refused_command
 from hyperpod_ray.ops.reach.clients import SlurmTarget
 
 
@@ -45,12 +45,12 @@ class SlurmRuns:
 
     def log(self, name: str, *, following: bool, source: Source) -> int:
         """Refused, with what to use in its place."""
-        raise refusal(self.target, "runs logs")
+        raise refused_command(self.target, "runs logs")
 
     def stop(self, name: str, *, yes: bool, source: Source, limit_s: float) -> int:
         """Refused, with what to use in its place."""
-        raise refusal(self.target, "runs stop")
+        raise refused_command(self.target, "runs stop")
 
     def files(self, folder: str, patterns: Sequence[str], source: Source) -> AbstractContextManager[Opened]:
         """Refused, with what to use in its place."""
-        raise refusal(self.target, "runs pull")
+        raise refused_command(self.target, "runs pull")
