@@ -15,7 +15,7 @@ import pytest
 from hyperpod_ray import core
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.ops import status
-from hyperpod_ray.ops.observe import slurm
+from hyperpod_ray.ops.observe import hyperpod, slurm
 from hyperpod_ray.ops.observe.hostlist import expanded
 from hyperpod_ray.ops.observe.hyperpod import _group
 from hyperpod_ray.ops.observe.snapshot import (
@@ -323,10 +323,12 @@ def test_a_repair_after_jobs_is_slurms_and_one_at_once_is_hyperpods(
     target: SlurmTarget, monkeypatch: pytest.MonkeyPatch, when: Any
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(slurm_repair, "act_now", lambda *_, **__: done.append("HyperPod") or "")
-    monkeypatch.setattr(slurm_repair.slurm, "update", lambda *_, **__: done.append("Slurm"))
-    monkeypatch.setattr(slurm_repair.hyperpod, "require_cluster", lambda _: CLUSTER)
-    monkeypatch.setattr(slurm_repair.hyperpod, "instances", lambda _: (CONTROLLER, WORKER))
+    monkeypatch.setattr(
+        "hyperpod_ray.ops.orchestrators.slurm.repair.act_now", lambda *_, **__: done.append("HyperPod") or ""
+    )
+    monkeypatch.setattr(slurm, "update", lambda *_, **__: done.append("Slurm"))
+    monkeypatch.setattr(hyperpod, "require_cluster", lambda _: CLUSTER)
+    monkeypatch.setattr(hyperpod, "instances", lambda _: (CONTROLLER, WORKER))
     repair = NodeRepair(when=when, instances=(WORKER,), hosts=("n1",))
     slurm_repair.SlurmRepair(target, HyperPodNodes(target)).carry_out(repair, verb="replace")
     assert done == ["HyperPod" if when == "now" else "Slurm"]
