@@ -323,10 +323,16 @@ def test_a_repair_after_jobs_is_slurms_and_one_at_once_is_hyperpods(
     target: SlurmTarget, monkeypatch: pytest.MonkeyPatch, when: Any
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(
-        "hyperpod_ray.ops.orchestrators.slurm.repair.act_now", lambda *_, **__: done.append("HyperPod") or ""
-    )
-    monkeypatch.setattr(slurm, "update", lambda *_, **__: done.append("Slurm"))
+
+    def hyperpods(*_: object, **__: object) -> str:
+        done.append("HyperPod")
+        return ""
+
+    def slurms(*_: object, **__: object) -> None:
+        done.append("Slurm")
+
+    monkeypatch.setattr("hyperpod_ray.ops.orchestrators.slurm.repair.act_now", hyperpods)
+    monkeypatch.setattr(slurm, "update", slurms)
     monkeypatch.setattr(hyperpod, "require_cluster", lambda _: CLUSTER)
     monkeypatch.setattr(hyperpod, "instances", lambda _: (CONTROLLER, WORKER))
     repair = NodeRepair(when=when, instances=(WORKER,), hosts=("n1",))
