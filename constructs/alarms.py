@@ -99,8 +99,8 @@ def _silent_nodes(_namespaces: Sequence[str]) -> str:
 
 def _crash_loops(namespaces: Sequence[str]) -> str:
     waits = " || ".join(
-        f'$.requestObject.status.{kind}[{index}].state.waiting.reason = "CrashLoopBackOff"'
-        for kind, indices in (("containerStatuses", (0, 1)), ("initContainerStatuses", (0,)))
+        f'$.requestObject.status.{status_field}[{index}].state.waiting.reason = "CrashLoopBackOff"'
+        for status_field, indices in (("containerStatuses", (0, 1)), ("initContainerStatuses", (0,)))
         for index in indices
     )
     pods = '($.objectRef.resource = "pods") && ($.objectRef.subresource = "status")'

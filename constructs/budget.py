@@ -54,7 +54,7 @@ class MonthlyBudget(Construct):
             notifications_with_subscribers=[
                 budgets.CfnBudget.NotificationWithSubscribersProperty(
                     notification=budgets.CfnBudget.NotificationProperty(
-                        notification_type=kind,
+                        notification_type=notification_type,
                         comparison_operator="GREATER_THAN",
                         threshold=percent,
                         threshold_type="PERCENTAGE",
@@ -63,6 +63,6 @@ class MonthlyBudget(Construct):
                         budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic.topic_arn)
                     ],
                 )
-                for kind, percent in kinds
+                for notification_type, percent in kinds
             ],
         )

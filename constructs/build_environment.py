@@ -99,7 +99,9 @@ class BuildEnvironment:
 
     def apply(self, scope: Construct, build: ContainerImageBuild) -> None:
         """Give the project of a build the rights, the commands and the network."""
-        (project,) = [one for one in Stack.of(build).node.find_all() if isinstance(one, codebuild.CfnProject)]
+        (project,) = [
+            resource for resource in Stack.of(build).node.find_all() if isinstance(resource, codebuild.CfnProject)
+        ]
         before: list[str] = []
         if self.index is not None:
             before += self.credentials
@@ -181,12 +183,12 @@ def _inside(scope: Construct, project: codebuild.CfnProject, build: ContainerIma
                 resources=[f"{ec2_arn}:network-interface/*"],
                 conditions={
                     "StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com"},
-                    "ArnEquals": {"ec2:Subnet": [f"{ec2_arn}:subnet/{one}" for one in ids]},
+                    "ArnEquals": {"ec2:Subnet": [f"{ec2_arn}:subnet/{candidate}" for candidate in ids]},
                 },
             ),
         ],
     )
-    (project_of_role,) = [one for one in stack.node.find_all() if isinstance(one, codebuild.Project)]
+    (project_of_role,) = [candidate for candidate in stack.node.find_all() if isinstance(candidate, codebuild.Project)]
     role = project_of_role.role
     assert role is not None  # noqa: S101  (narrowing only)
     role.attach_inline_policy(policy)

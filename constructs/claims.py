@@ -94,18 +94,18 @@ class ClaimedFileSystem(Construct):
             properties={"TagKey": ENVIRONMENT_TAG, "TagValue": environment_name},
         )
 
-        def value(name: str, kind: str, item: str, path: str, *, inside: str | None = None) -> str:
-            found = eks.KubernetesObjectValue(
+        def value(name: str, object_type: str, object_name: str, path: str, *, inside: str | None = None) -> str:
+            lookup = eks.KubernetesObjectValue(
                 self,
                 name,
                 cluster=cluster,
-                object_type=kind,
-                object_name=item,
+                object_type=object_type,
+                object_name=object_name,
                 object_namespace=inside,
                 json_path=path,
             )
-            found.node.add_dependency(self.ready)
-            return found.value
+            lookup.node.add_dependency(self.ready)
+            return lookup.value
 
         volume = value("Volume", "persistentvolumeclaim", claim, ".spec.volumeName", inside=namespace)
         self.file_system_id = value("Id", "persistentvolume", volume, ".spec.csi.volumeHandle")

@@ -255,42 +255,42 @@ class EksCluster(ControlPlane):
             admin_role_arns: Roles with the policy AmazonEKSClusterAdminPolicy.
             ray_user_groups: Role ARN of a Ray user to the Kubernetes groups that the namespaces' roles are bound to.
         """
-        made = ControlPlane(scope, construct_id)
-        made.oidc_issuer = oidc_issuer_url.removeprefix("https://")
-        made.oidc_provider = iam.OpenIdConnectProvider.from_open_id_connect_provider_arn(
-            made,
+        control_plane = ControlPlane(scope, construct_id)
+        control_plane.oidc_issuer = oidc_issuer_url.removeprefix("https://")
+        control_plane.oidc_provider = iam.OpenIdConnectProvider.from_open_id_connect_provider_arn(
+            control_plane,
             "OidcProvider",
-            f"arn:{Stack.of(made).partition}:iam::{Stack.of(made).account}:oidc-provider/{made.oidc_issuer}",
+            f"arn:{Stack.of(control_plane).partition}:iam::{Stack.of(control_plane).account}:oidc-provider/{control_plane.oidc_issuer}",
         )
-        made.cluster_security_group_id = security_group_id
+        control_plane.cluster_security_group_id = security_group_id
 
         def existing(name: str, kubectl_provider: eks.IKubectlProvider | None) -> eks.ICluster:
             return eks.Cluster.from_cluster_attributes(
-                made,
+                control_plane,
                 name,
                 cluster_name=cluster_name,
                 vpc=vpc,
                 cluster_security_group_id=security_group_id,
-                open_id_connect_provider=made.oidc_provider,
+                open_id_connect_provider=control_plane.oidc_provider,
                 kubectl_provider=kubectl_provider,
             )
 
         # Twice: the function that applies manifests needs a cluster, and the cluster needs that function.
         provider = eks.KubectlProvider(
-            made,
+            control_plane,
             "KubectlProvider",
             cluster=existing("ForKubectl", None),
-            kubectl_layer=_kubectl_layer(made, kubectl_version),
+            kubectl_layer=_kubectl_layer(control_plane, kubectl_version),
             private_subnets=list(subnets),
-            role=iam.Role.from_role_arn(made, "KubectlRole", kubectl_role_arn),
+            role=iam.Role.from_role_arn(control_plane, "KubectlRole", kubectl_role_arn),
         )
-        made.cluster = existing("Cluster", provider)
-        made._admit(
+        control_plane.cluster = existing("Cluster", provider)
+        control_plane._admit(
             node_security_group=node_security_group,
             admin_role_arns=admin_role_arns,
             ray_user_groups=ray_user_groups or {},
         )
-        return made
+        return control_plane
 
 
 def _kubectl_layer(scope: Construct, version: str) -> lambda_.ILayerVersion:

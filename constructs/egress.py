@@ -54,7 +54,7 @@ class ClusterEgress(Construct):
         access: Sequence[BucketAccess] = (),
     ) -> None:
         super().__init__(scope, construct_id)
-        every = [subnet for kind in private_subnets for subnet in kind]
+        every = [subnet for tier in private_subnets for subnet in tier]
         gateway = ec2.GatewayVpcEndpoint(
             self,
             "S3",
@@ -100,8 +100,8 @@ class ClusterEgress(Construct):
             )
             gateway.node.add_dependency(subnet.internet_connectivity_established)
             gateways.append(gateway)
-        for kind in private:
-            for index, private_subnet in enumerate(kind):
+        for tier in private:
+            for index, private_subnet in enumerate(tier):
                 ec2.CfnRoute(
                     self,
                     f"{private_subnet.node.id}Route",

@@ -60,11 +60,11 @@ class EndpointCall:
 
 def interface_services(calls: Sequence[EndpointCall]) -> list[str]:
     """Endpoint services that the calls need, in a fixed order. KeyError for one that this module does not know."""
-    wanted = {call.endpoint for call in calls} - {GATEWAY}
-    unknown = wanted - set(SERVICES)
+    needed = {call.endpoint for call in calls} - {GATEWAY}
+    unknown = needed - set(SERVICES)
     if unknown:
         raise KeyError(f"no VPC endpoint is known for {', '.join(sorted(unknown))}; add it to SERVICES")
-    return [service for service in SERVICES if service in wanted]
+    return [service for service in SERVICES if service in needed]
 
 
 def interface_policy(scope: Construct, service: str, calls: Sequence[EndpointCall]) -> list[iam.PolicyStatement]:
@@ -75,8 +75,8 @@ def interface_policy(scope: Construct, service: str, calls: Sequence[EndpointCal
     agent on HyperPod nodes runs under an identity of the service.
     """
     stack = Stack.of(scope)
-    mine = [call for call in calls if call.endpoint == service]
-    actions = sorted({action for call in mine for action in call.actions})
+    service_calls = [call for call in calls if call.endpoint == service]
+    actions = sorted({action for call in service_calls for action in call.actions})
     if service == "sts":
         roles = f"arn:{stack.partition}:iam::{stack.account}:role/*"
         taking = [action for action in actions if action.startswith("sts:Assume")]
@@ -84,10 +84,10 @@ def interface_policy(scope: Construct, service: str, calls: Sequence[EndpointCal
             _allow(taking, [roles]),
             _allow(sorted(set(actions) - set(taking)), ["*"], condition=_account("Principal", stack)),
         ]
-    services = {action for call in mine if call.resource == "service" for action in call.actions}
-    own = {action for call in mine if call.resource != "service" for action in call.actions}
-    made = [_allow(sorted(services), ["*"])] if services else []
-    return made + ([_allow(sorted(own), ["*"], condition=_account("Principal", stack))] if own else [])
+    services = {action for call in service_calls if call.resource == "service" for action in call.actions}
+    scoped = {action for call in service_calls if call.resource != "service" for action in call.actions}
+    statements = [_allow(sorted(services), ["*"])] if services else []
+    return statements + ([_allow(sorted(scoped), ["*"], condition=_account("Principal", stack))] if scoped else [])
 
 
 def gateway_policy(scope: Construct, *, access: Sequence[BucketAccess] = ()) -> list[iam.PolicyStatement]:
@@ -104,7 +104,7 @@ def gateway_policy(scope: Construct, *, access: Sequence[BucketAccess] = ()) -> 
     stack = Stack.of(scope)
     arn = f"arn:{stack.partition}:s3:::"
     both = {"StringEquals": {"aws:PrincipalAccount": stack.account, "aws:ResourceAccount": stack.account}}
-    made = [
+    statements = [
         _allow(["s3:*"], ["*"], condition=both, sid="OwnBuckets"),
         _allow(["s3:GetObject"], [f"{arn}prod-{stack.region}-starport-layer-bucket/*"], sid="ImageLayers"),
         _allow(
@@ -116,15 +116,15 @@ def gateway_policy(scope: Construct, *, access: Sequence[BucketAccess] = ()) -> 
     for mode, actions in (("read", _READ), ("write", [*_READ, *_WRITE])):
         resources = [
             resource
-            for entry in access
-            if entry.mode == mode
-            for resource in (f"{arn}{entry.bucket}", f"{arn}{entry.bucket}/{entry.prefix}*")
+            for grant in access
+            if grant.mode == mode
+            for resource in (f"{arn}{grant.bucket}", f"{arn}{grant.bucket}/{grant.prefix}*")
         ]
         if resources:
-            made.append(
+            statements.append(
                 _allow(actions, resources, condition=_account("Principal", stack), sid=f"RayMay{mode.capitalize()}")
             )
-    return made
+    return statements
 
 
 def _account(of: str, stack: Stack) -> dict[str, dict[str, str]]:

@@ -112,7 +112,7 @@ def _networking(ec2_arn: str, vpc_id: str) -> list[iam.PolicyStatement]:
     A new interface is limited by the subnet and the security groups that it is created with.
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
     """
-    here = {"ArnEquals": {"ec2:Vpc": f"{ec2_arn}:vpc/{vpc_id}"}}
+    in_vpc = {"ArnEquals": {"ec2:Vpc": f"{ec2_arn}:vpc/{vpc_id}"}}
     return [
         iam.PolicyStatement(
             sid="NewInterfaces", actions=["ec2:CreateNetworkInterface"], resources=[f"{ec2_arn}:network-interface/*"]
@@ -120,8 +120,10 @@ def _networking(ec2_arn: str, vpc_id: str) -> list[iam.PolicyStatement]:
         iam.PolicyStatement(
             sid="PodNetworking",
             actions=_INTERFACE_CHANGES,
-            resources=[f"{ec2_arn}:{kind}/*" for kind in ("network-interface", "subnet", "security-group")],
-            conditions=here,
+            resources=[
+                f"{ec2_arn}:{resource_type}/*" for resource_type in ("network-interface", "subnet", "security-group")
+            ],
+            conditions=in_vpc,
         ),
         iam.PolicyStatement(
             sid="Instances",

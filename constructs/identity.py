@@ -155,10 +155,10 @@ class PodIdentity(Construct):
         uploads: bool = True,
     ) -> list[iam.PolicyStatement]:
         stack = Stack.of(self)
-        made = [statement for entry in buckets for statement in _s3(stack.partition, entry, uploads=uploads)]
+        statements = [statement for grant in buckets for statement in _s3(stack.partition, grant, uploads=uploads)]
         if kms_key_arns:
-            writes = any(entry.mode == "write" for entry in buckets)
-            made.append(
+            writes = any(grant.mode == "write" for grant in buckets)
+            statements.append(
                 iam.PolicyStatement(
                     actions=["kms:Decrypt", *(["kms:GenerateDataKey"] if writes else [])],
                     resources=list(kms_key_arns),
@@ -167,15 +167,17 @@ class PodIdentity(Construct):
             )
             if secret_arns:
                 through = {"kms:ViaService": f"secretsmanager.{stack.region}.amazonaws.com"}
-                made.append(
+                statements.append(
                     iam.PolicyStatement(
                         actions=["kms:Decrypt"], resources=list(kms_key_arns), conditions={"StringEquals": through}
                     )
                 )
         if secret_arns:
             # https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_iam-policies.html
-            made.append(iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=list(secret_arns)))
-        return made
+            statements.append(
+                iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=list(secret_arns))
+            )
+        return statements
 
 
 def _mlflow(arn: str, *, app: bool) -> list[iam.PolicyStatement]:
@@ -190,18 +192,18 @@ def _artifacts(partition: str, bucket: str) -> list[iam.PolicyStatement]:
 
 
 def _s3(
-    partition: str, entry: BucketAccess, *, deletes: bool = True, uploads: bool = True
+    partition: str, grant: BucketAccess, *, deletes: bool = True, uploads: bool = True
 ) -> list[iam.PolicyStatement]:
     """Rights to a bucket or a prefix; with `uploads`, to list unfinished uploads, for which S3 knows no prefix."""
-    bucket = f"arn:{partition}:s3:::{entry.bucket}"
-    writes = entry.mode == "write"
+    bucket = f"arn:{partition}:s3:::{grant.bucket}"
+    writes = grant.mode == "write"
     # a prefix is listed as a folder is: with and without its slash, and below it
-    prefixes = [entry.prefix.rstrip("/"), f"{entry.prefix}*"]
+    prefixes = [grant.prefix.rstrip("/"), f"{grant.prefix}*"]
     return [
         iam.PolicyStatement(
             actions=["s3:ListBucket"],
             resources=[bucket],
-            conditions={"StringLike": {"s3:prefix": prefixes}} if entry.prefix else {},
+            conditions={"StringLike": {"s3:prefix": prefixes}} if grant.prefix else {},
         ),
         iam.PolicyStatement(
             actions=["s3:GetBucketLocation", *(["s3:ListBucketMultipartUploads"] if writes and uploads else [])],
@@ -213,7 +215,7 @@ def _s3(
                 *(["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts", "s3:PutObject"] if writes else []),
                 *(["s3:DeleteObject"] if writes and deletes else []),
             ],
-            resources=[f"{bucket}/{entry.prefix}*"],
+            resources=[f"{bucket}/{grant.prefix}*"],
         ),
     ]
 

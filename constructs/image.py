@@ -126,7 +126,7 @@ def fit_large_images(build: ContainerImageBuild) -> None:
 
 def log_builds_to(build: ContainerImageBuild, group: LogGroup) -> None:
     """Let a build log into a group of the stack; its project is a singleton that the construct does not expose."""
-    own = {"Status": "ENABLED", "GroupName": group.log_group_name}
+    log_settings = {"Status": "ENABLED", "GroupName": group.log_group_name}
     for project in Stack.of(build).node.find_all():
         if isinstance(project, codebuild.CfnProject):
-            project.add_property_override("LogsConfig.CloudWatchLogs", own)
+            project.add_property_override("LogsConfig.CloudWatchLogs", log_settings)

@@ -50,16 +50,16 @@ class LifecycleScripts(Construct):
             lifecycle_rules=[s3.LifecycleRule(noncurrent_version_expiration=Duration.days(30))],
             versioned=True,
         )
-        more = {"efa-file-system": "Lustre uses EFA\n"} if efa_file_system else {}
+        extra_files = {"efa-file-system": "Lustre uses EFA\n"} if efa_file_system else {}
         if own_step is not None and own_step.is_file() and own_step.parent != folder:
-            more[OWN_STEP] = own_step.read_text(encoding="utf-8")
-        prefix = _content_hash(folder, more)
+            extra_files[OWN_STEP] = own_step.read_text(encoding="utf-8")
+        prefix = _content_hash(folder, extra_files)
         self.upload = deployment.BucketDeployment(
             self,
             "Upload",
             sources=[
                 deployment.Source.asset(str(folder), exclude=["README.md"]),
-                *(deployment.Source.data(name, text) for name, text in more.items()),
+                *(deployment.Source.data(name, text) for name, text in extra_files.items()),
             ],
             destination_bucket=self.bucket,
             destination_key_prefix=prefix,
@@ -68,10 +68,10 @@ class LifecycleScripts(Construct):
         self.source_s3_uri = self.bucket.s3_url_for_object(prefix)
 
 
-def _content_hash(folder: Path, more: dict[str, str]) -> str:
+def _content_hash(folder: Path, extra_files: dict[str, str]) -> str:
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    for name, text in more.items():
+    for name, text in extra_files.items():
         digest.update(name.encode() + b"\0" + text.encode() + b"\0")
     return digest.hexdigest()[:16]

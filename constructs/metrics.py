@@ -106,11 +106,11 @@ class ManagedMetrics(Construct):
         """
         stack = Stack.of(self)
         account = {"StringEquals": {"aws:SourceAccount": stack.account}}
-        mine = {"ArnEquals": {"aws:SourceArn": self.workspace.attr_arn}}
+        of_workspace = {"ArnEquals": {"aws:SourceArn": self.workspace.attr_arn}}
         # the key cannot name the workspace, which names the topic, which names the key
         every = f"arn:{stack.partition}:aps:{stack.region}:{stack.account}:workspace/*"
         of_key = {"ArnLike": {"aws:SourceArn": every}, **account}
-        permit("Alerts", "aps.amazonaws.com", {**mine, **account}, of_key=of_key)
+        permit("Alerts", "aps.amazonaws.com", {**of_workspace, **account}, of_key=of_key)
 
     def _role(self, cluster: eks.ICluster, *, container_logs: bool) -> iam.Role:
         """Of the collector: it writes samples into this workspace, and logs below HyperPod's log groups."""
@@ -150,7 +150,7 @@ class ManagedMetrics(Construct):
             "acceleratedComputeMetrics": on,
             "networkMetrics": on if level == "ADVANCED" else off,
         }
-        made: dict[str, object] = {
+        configuration: dict[str, object] = {
             "ampWorkspace": {
                 "prometheusEndpoint": self.workspace.attr_prometheus_endpoint,
                 "arn": self.workspace.attr_arn,
@@ -161,5 +161,5 @@ class ManagedMetrics(Construct):
             "logging": {"enabled": container_logs},
         }
         if grafana is not None:
-            made["amgWorkspace"] = {"workspaceName": grafana[0], "arn": grafana[1]}
-        return made
+            configuration["amgWorkspace"] = {"workspaceName": grafana[0], "arn": grafana[1]}
+        return configuration

@@ -91,7 +91,7 @@ def _networking(ec2_arn: str, vpc_id: str) -> list[iam.PolicyStatement]:
 
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html
     """
-    here = {"ArnEquals": {"ec2:Vpc": f"{ec2_arn}:vpc/{vpc_id}"}}
+    in_vpc = {"ArnEquals": {"ec2:Vpc": f"{ec2_arn}:vpc/{vpc_id}"}}
     interfaces = f"{ec2_arn}:network-interface/*"
     return [
         iam.PolicyStatement(sid="NewInterfaces", actions=["ec2:CreateNetworkInterface"], resources=[interfaces]),
@@ -103,8 +103,10 @@ def _networking(ec2_arn: str, vpc_id: str) -> list[iam.PolicyStatement]:
                 "ec2:DeleteNetworkInterface",
                 "ec2:DetachNetworkInterface",
             ],
-            resources=[f"{ec2_arn}:{kind}/*" for kind in ("network-interface", "subnet", "security-group")],
-            conditions=here,
+            resources=[
+                f"{ec2_arn}:{resource_type}/*" for resource_type in ("network-interface", "subnet", "security-group")
+            ],
+            conditions=in_vpc,
         ),
         iam.PolicyStatement(sid="TagInterfaces", actions=["ec2:CreateTags"], resources=[interfaces]),
         # these know no resources

@@ -223,7 +223,7 @@ class FsxCsiRole(Construct):
         stack = Stack.of(self)
         file_systems = f"arn:{stack.partition}:fsx:{stack.region}:{stack.account}:file-system/*"
         role_of_service = f"arn:{stack.partition}:iam::{stack.account}:role/aws-service-role/fsx.amazonaws.com/*"
-        asked = {"StringEquals": {f"aws:RequestTag/{ENVIRONMENT_TAG}": environment_name}}
+        request_tag = {"StringEquals": {f"aws:RequestTag/{ENVIRONMENT_TAG}": environment_name}}
         owned = {"StringEquals": {f"aws:ResourceTag/{ENVIRONMENT_TAG}": environment_name}}
         return [
             *statements,
@@ -231,7 +231,7 @@ class FsxCsiRole(Construct):
                 sid="Create",
                 actions=["fsx:CreateFileSystem", "fsx:TagResource"],
                 resources=[file_systems],
-                conditions=asked,
+                conditions=request_tag,
             ),
             iam.PolicyStatement(
                 sid="ChangeOwn",

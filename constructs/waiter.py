@@ -39,12 +39,12 @@ def waiter(
             scope, f"{name}Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
         )
 
-    def function(name: str, entry: str) -> lambda_.Function:
+    def function(name: str, entry_point: str) -> lambda_.Function:
         return lambda_.Function(
             scope,
             name,
             runtime=lambda_.Runtime.PYTHON_3_14,
-            handler=f"index.{entry}",
+            handler=f"index.{entry_point}",
             code=code,
             timeout=Duration.minutes(1),
             log_group=log_group(name),

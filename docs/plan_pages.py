@@ -38,7 +38,7 @@ def page(name: str) -> str:
     systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib)
     own = bill(plan, prices, day=day)
     others = alternatives.table(outlook, own, plan, prices, sort="dollars")
-    made = answers.plan(outlook, own, deploy=FIRST_STEP, systems=systems, others=others, runs=2_000)
+    made = answers.plan(outlook, own, deploy=FIRST_STEP, systems=systems, alternatives=others, runs=2_000)
     text = plan_text.text([made], Format.markdown)
     note = f"`docs/plan_pages.py` makes this page; do not edit it. Prices of {day} and before. The command:\n\n"
     head, _, rest = text.partition("\n\n")

@@ -40,7 +40,7 @@ def public_cidrs(cidrs: Sequence[str]) -> Iterator[Refusal]:
         yield Refusal(rule="at_most_forty", message=message, expected=expected, member="publicAccessCidrs")
     for index, cidr in enumerate(cidrs):
         try:
-            found = ipaddress.IPv4Network(cidr)
+            network = ipaddress.IPv4Network(cidr)
         except ValueError as bad:
             message = f"'{cidr}' is no range of IPv4 addresses: {str(bad).lower()}"
             yield Refusal(
@@ -52,10 +52,15 @@ def public_cidrs(cidrs: Sequence[str]) -> Iterator[Refusal]:
             )
             continue
         shared = ipaddress.IPv4Network("100.64.0.0/10")
-        kind = "private" if found.is_private else "shared address space (RFC 6598)" if found.overlaps(shared) else ""
-        kind = "multicast" if found.is_multicast else kind or ("reserved" if found.is_reserved else "")
-        if found.prefixlen and kind:
-            message, expected = f"'{cidr}' is {kind}", "public addresses, which is all that the public endpoint sees"
+        category = (
+            "private" if network.is_private else "shared address space (RFC 6598)" if network.overlaps(shared) else ""
+        )
+        category = "multicast" if network.is_multicast else category or ("reserved" if network.is_reserved else "")
+        if network.prefixlen and category:
+            message, expected = (
+                f"'{cidr}' is {category}",
+                "public addresses, which is all that the public endpoint sees",
+            )
             yield Refusal(
                 rule="cidr_is_public", message=message, expected=expected, index=index, member="publicAccessCidrs"
             )

@@ -43,9 +43,9 @@ class Where:
 
     def type_spec(self, instance_type: str) -> Json:
         """Figures of a type, empty where it is not known."""
-        known = data.instance_types() if self.types is None else self.types
-        found: Json = known.get(instance_type) or {}
-        return found
+        types = data.instance_types() if self.types is None else self.types
+        spec: Json = types.get(instance_type) or {}
+        return spec
 
     def accelerated(self, instance_type: str) -> bool:
         """Whether a type has GPUs or Trainium chips: by its specification, else by its family."""
@@ -55,8 +55,8 @@ class Where:
 
 def instance_type(group: Json) -> str:
     """Type of a group's instances; of several allowed ones, the first."""
-    kind = group.get("InstanceType") or (group.get("InstanceRequirements") or {}).get("InstanceTypes", [""])[0]
-    return str(kind)
+    name = group.get("InstanceType") or (group.get("InstanceRequirements") or {}).get("InstanceTypes", [""])[0]
+    return str(name)
 
 
 def partition_of(region: str) -> str:
@@ -85,13 +85,13 @@ def create_cluster(request: Json, where: Where | None = None) -> Iterator[Refusa
 
 def unique_names(request: Json, _where: Where) -> Iterator[Refusal]:
     """Instance group names are unique in a cluster."""
-    seen: set[str] = set()
+    used_names: set[str] = set()
     for index, group in groups_of(request):
         name = group["InstanceGroupName"]
-        if name in seen:
+        if name in used_names:
             message = f"Instance group names must be unique: {name} is given more than once"
             yield Refusal(rule="unique_names", message=message, index=index, member="InstanceGroupName")
-        seen.add(name)
+        used_names.add(name)
 
 
 def some_group(request: Json, _where: Where) -> Iterator[Refusal]:
@@ -167,13 +167,13 @@ def plan_is_ours(request: Json, where: Where) -> Iterator[Refusal]:
         if not arn or not where.region:
             continue
         partition, region, account = str(arn).split(":")[1], *str(arn).split(":")[3:5]
-        for what, given, ours in (
+        for part, plan_value, cluster_value in (
             ("partition", partition, partition_of(where.region)),
             ("region", region, where.region),
             ("account", account, where.account),
         ):
-            if given != ours:
-                message = f"Training plan {arn} of {_of(group)} is of {what} {given}, not of {ours}"
+            if plan_value != cluster_value:
+                message = f"Training plan {arn} of {_of(group)} is of {part} {plan_value}, not of {cluster_value}"
                 yield Refusal(rule="plan_is_ours", message=message, index=index, member="TrainingPlanArn")
 
 
@@ -208,11 +208,11 @@ def plan_sells_the_type(request: Json, _where: Where) -> Iterator[Refusal]:
 
 def plan_has_one_type(request: Json, _where: Where) -> Iterator[Refusal]:
     """A training plan reserves one instance type."""
-    first: dict[str, str] = {}
+    types: dict[str, str] = {}
     for index, group in groups_of(request):
         arn = group.get("TrainingPlanArn")
-        if arn and first.setdefault(arn, instance_type(group)) != instance_type(group):
-            message = f"Training plan {arn} of {_of(group)} is used for {first[arn]} and for {instance_type(group)}"
+        if arn and types.setdefault(arn, instance_type(group)) != instance_type(group):
+            message = f"Training plan {arn} of {_of(group)} is used for {types[arn]} and for {instance_type(group)}"
             yield Refusal(rule="plan_has_one_type", message=message, index=index, member="TrainingPlanArn")
 
 
@@ -229,8 +229,8 @@ def deep_checks_have_a_device(request: Json, where: Where) -> Iterator[Refusal]:
 def connectivity_needs_two(request: Json, where: Where) -> Iterator[Refusal]:
     """`InstanceConnectivity` tests the network between instances; a group of none waits until it has two."""
     for index, group in groups_of(request):
-        asked = "InstanceConnectivity" in group.get("OnStartDeepHealthChecks", [])
-        if asked and group["InstanceCount"] == 1 and where.accelerated(instance_type(group)):
+        checked = "InstanceConnectivity" in group.get("OnStartDeepHealthChecks", [])
+        if checked and group["InstanceCount"] == 1 and where.accelerated(instance_type(group)):
             message = f"InstanceConnectivity of {_of(group)} needs at least 2 instances"
             yield Refusal(rule="connectivity_needs_two", message=message, index=index, member="OnStartDeepHealthChecks")
 
@@ -296,7 +296,7 @@ def never_fires(expression: str, this_year: int) -> str:
     if not day.isdigit():
         return ""
     start, step = (int(month), 12) if month.isdigit() else (1, int(month.partition("/")[2] or 1))
-    longest = max(_MONTH_DAYS[one - 1] for one in range(start, 13, step))
+    longest = max(_MONTH_DAYS[number - 1] for number in range(start, 13, step))
     if int(day) > longest:
         return f"no month of '{month}' has {day} days"
     if (day, month) in {("29", "2"), ("29", "02")} and year != "*" and (int(year) % 4 or not int(year) % 100):
@@ -333,8 +333,8 @@ def slurm_members(request: Json, _where: Where) -> Iterator[Refusal]:
     member = "KubernetesConfig" if slurm else "SlurmConfig"
     for index, group in groups_of(request):
         if member in group:
-            kind = "Slurm" if slurm else "Amazon EKS"
-            message = f"{member} of {_of(group)} is not supported for a cluster orchestrated by {kind}"
+            orchestrator = "Slurm" if slurm else "Amazon EKS"
+            message = f"{member} of {_of(group)} is not supported for a cluster orchestrated by {orchestrator}"
             yield Refusal(rule="slurm_members", message=message, index=index, member=member)
 
 
@@ -364,10 +364,10 @@ def slurm_roles(request: Json, _where: Where) -> Iterator[Refusal]:
 def slurm_partitions(request: Json, _where: Where) -> Iterator[Refusal]:
     """Groups of compute are in a partition, and others in none."""
     for index, group in groups_of(request) if _slurm(request) else []:
-        there = bool(group.get("SlurmConfig", {}).get("PartitionNames"))
+        partitioned = bool(group.get("SlurmConfig", {}).get("PartitionNames"))
         part = _part(group)
-        if part and there != (part == "Compute"):
-            message = f"PartitionNames of {_of(group)} {'is missing' if not there else 'is not supported'}: its "
+        if part and partitioned != (part == "Compute"):
+            message = f"PartitionNames of {_of(group)} {'is missing' if not partitioned else 'is not supported'}: its "
             message += f"NodeType is {part}"
             yield Refusal(rule="slurm_partitions", message=message, index=index, member="PartitionNames")
 

@@ -42,34 +42,34 @@ class Refusal:
         return f"{self.path}: {self.message}"
 
 
-def managed(item: Json) -> bool:
+def managed(manifest: Json) -> bool:
     """Whether Kueue manages an object: it has a queue."""
-    return bool(_labels(item).get(names.QUEUE_LABEL))
+    return bool(_labels(manifest).get(names.QUEUE_LABEL))
 
 
-def judge(item: Json, *, pod_sets: int = FEWEST_POD_SETS) -> list[Refusal]:
+def judge(manifest: Json, *, pod_sets: int = FEWEST_POD_SETS) -> list[Refusal]:
     """What Kueue's webhook refuses of an object as it is created; nothing of one without a queue.
 
     Args:
-        item: A RayJob or a RayCluster.
+        manifest: A RayJob or a RayCluster.
         pod_sets: `MaxPodSets` of the version. Default: that of the oldest here.
     """
-    if not managed(item):
+    if not managed(manifest):
         return []
-    if item["kind"] == "RayCluster":
-        return list(_cluster(item, item.get("spec") or {}, "spec", extra=0, pod_sets=pod_sets))
-    return list(_job(item, pod_sets))
+    if manifest["kind"] == "RayCluster":
+        return list(_cluster(manifest, manifest.get("spec") or {}, "spec", extra=0, pod_sets=pod_sets))
+    return list(_job(manifest, pod_sets))
 
 
-def defaulted(item: Json) -> Json:
+def defaulted(manifest: Json) -> Json:
     """The object as the mutating webhook leaves it: one with a queue is suspended until it is admitted."""
-    if not managed(item) or item.get("spec", {}).get("clusterSelector"):
-        return item
-    return {**item, "spec": {**item["spec"], "suspend": True}}
+    if not managed(manifest) or manifest.get("spec", {}).get("clusterSelector"):
+        return manifest
+    return {**manifest, "spec": {**manifest["spec"], "suspend": True}}
 
 
-def _job(item: Json, pod_sets: int) -> Iterator[Refusal]:
-    spec = item.get("spec") or {}
+def _job(manifest: Json, pod_sets: int) -> Iterator[Refusal]:
+    spec = manifest.get("spec") or {}
     selector, cluster = spec.get("clusterSelector"), spec.get("rayClusterSpec")
     if selector and cluster is not None:
         yield Refusal(path="spec.clusterSelector", message="a kueue managed job should not use an existing cluster")
@@ -77,42 +77,42 @@ def _job(item: Json, pod_sets: int) -> Iterator[Refusal]:
     if selector:
         return
     if cluster is None:
-        said = "rayClusterSpec is required for Kueue-managed jobs that don't use clusterSelector"
-        yield Refusal(path="spec.rayClusterSpec", message=said)
+        message = "rayClusterSpec is required for Kueue-managed jobs that don't use clusterSelector"
+        yield Refusal(path="spec.rayClusterSpec", message=message)
         return
     if not spec.get("shutdownAfterJobFinishes"):
-        said = "a kueue managed job should delete the cluster after finishing"
-        yield Refusal(path="spec.shutdownAfterJobFinishes", message=said)
+        message = "a kueue managed job should delete the cluster after finishing"
+        yield Refusal(path="spec.shutdownAfterJobFinishes", message=message)
     submitter = 1 if (spec.get("submissionMode") or "K8sJobMode") == "K8sJobMode" else 0
-    yield from _cluster(item, cluster, "spec.rayClusterSpec", extra=submitter, pod_sets=pod_sets)
+    yield from _cluster(manifest, cluster, "spec.rayClusterSpec", extra=submitter, pod_sets=pod_sets)
 
 
-def _cluster(item: Json, spec: Json, path: str, *, extra: int, pod_sets: int) -> Iterator[Refusal]:
+def _cluster(manifest: Json, spec: Json, path: str, *, extra: int, pod_sets: int) -> Iterator[Refusal]:
     groups = spec.get("workerGroupSpecs") or []
-    if spec.get("enableInTreeAutoscaling") and _annotations(item).get(ELASTIC) != "true":
-        said = "a kueue managed job should only use autoscaling when workload slicing is enabled"
-        yield Refusal(path=f"{path}.enableInTreeAutoscaling", message=said)
+    if spec.get("enableInTreeAutoscaling") and _annotations(manifest).get(ELASTIC) != "true":
+        message = "a kueue managed job should only use autoscaling when workload slicing is enabled"
+        yield Refusal(path=f"{path}.enableInTreeAutoscaling", message=message)
     # the webhook leaves the submitter out; a Workload with it is refused later, so that it is counted here
     if (count := 1 + len(groups) + extra) > pod_sets:
         yield Refusal(path=f"{path}.workerGroupSpecs", message=f"Too many: {count}: must have at most {pod_sets} items")
     for index, group in enumerate(groups):
         if group.get("groupName") == HEAD:
-            said = f'"{HEAD}" is reserved for the head group'
-            yield Refusal(path=f"{path}.workerGroupSpecs[{index}].groupName", message=said)
+            message = f'"{HEAD}" is reserved for the head group'
+            yield Refusal(path=f"{path}.workerGroupSpecs[{index}].groupName", message=message)
     templates = [(f"{path}.headGroupSpec", spec.get("headGroupSpec") or {})]
     templates += [(f"{path}.workerGroupSpecs[{index}]", group) for index, group in enumerate(groups)]
-    for place, group in templates:
+    for group_path, group in templates:
         annotations = ((group.get("template") or {}).get("metadata") or {}).get("annotations") or {}
         kinds = (names.TOPOLOGY_REQUIRED, names.TOPOLOGY_PREFERRED, TOPOLOGY_UNCONSTRAINED)
-        if sum(kind in annotations for kind in kinds) > 1:
-            listed = ", ".join(f'"{kind}"' for kind in kinds)
-            said = f"must not contain more than one topology annotation: [{listed}]"
-            yield Refusal(path=f"{place}.template.metadata.annotations", message=said)
+        if sum(annotation in annotations for annotation in kinds) > 1:
+            listed = ", ".join(f'"{annotation}"' for annotation in kinds)
+            message = f"must not contain more than one topology annotation: [{listed}]"
+            yield Refusal(path=f"{group_path}.template.metadata.annotations", message=message)
 
 
-def _labels(item: Json) -> Mapping[str, str]:
-    return (item.get("metadata") or {}).get("labels") or {}
+def _labels(manifest: Json) -> Mapping[str, str]:
+    return (manifest.get("metadata") or {}).get("labels") or {}
 
 
-def _annotations(item: Json) -> Mapping[str, str]:
-    return (item.get("metadata") or {}).get("annotations") or {}
+def _annotations(manifest: Json) -> Mapping[str, str]:
+    return (manifest.get("metadata") or {}).get("annotations") or {}

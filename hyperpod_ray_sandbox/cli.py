@@ -14,12 +14,14 @@ def parser() -> argparse.ArgumentParser:
     """Every command with its options."""
     top = argparse.ArgumentParser(prog="hyperpod-sandbox", description="An AWS and a Kubernetes API on 127.0.0.1.")
     top.add_argument("--version", action="version", version=__version__)
-    found = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, about: str) -> argparse.ArgumentParser:
-        made = found.add_parser(name, help=about, description=about)
-        made.add_argument("--state", type=Path, default=paths.STATE, help="folder of its state and logs (%(default)s)")
-        return made
+        command = subparsers.add_parser(name, help=about, description=about)
+        command.add_argument(
+            "--state", type=Path, default=paths.STATE, help="folder of its state and logs (%(default)s)"
+        )
+        return command
 
     up = add("up", "start the embedded AWS and its Kubernetes API")
     up.add_argument("--port", type=int, help="port on 127.0.0.1 (default: 4566, or a free one)")

@@ -12,6 +12,6 @@ class SandboxError(RuntimeError):
         fix: What to do, a command where there is one; no final period.
     """
 
-    def __init__(self, what: str, *, expected: str, fix: str) -> None:
-        super().__init__(f"{what}. Expected {expected}. Fix: {fix}")
-        self.what, self.expected, self.fix = what, expected, fix
+    def __init__(self, failure: str, *, expected: str, fix: str) -> None:
+        super().__init__(f"{failure}. Expected {expected}. Fix: {fix}")
+        self.what, self.expected, self.fix = failure, expected, fix

@@ -29,10 +29,10 @@ _PROC = Path("/proc")
 
 def hold() -> None:
     """Let everything that this process starts from now on end with it. A second call does nothing."""
-    own = f"{os.getpid()}-"
-    if any(mark.startswith(own) for mark in _marks(os.environ)):
+    prefix = f"{os.getpid()}-"
+    if any(mark.startswith(prefix) for mark in _marks(os.environ)):
         return
-    mark = own + secrets.token_hex(8)
+    mark = prefix + secrets.token_hex(8)
     unmarked = {name: value for name, value in os.environ.items() if name != VARIABLE}
     os.environ[VARIABLE] = SEPARATOR.join([*_marks(os.environ), mark])
     # -I -S: it starts at once and imports nothing of the folder it is started in
@@ -66,15 +66,15 @@ def end(mark: str) -> None:
     """End every process that carries a mark: asked first, then killed."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + PATIENCE_SECONDS
-        asked: set[int] = set()
-        while (found := carriers(mark)) and time.monotonic() < deadline:
-            for pid in found:
+        signalled: set[int] = set()
+        while (pids := carriers(mark)) and time.monotonic() < deadline:
+            for pid in pids:
                 # SIGKILL again and again: one that was being forked is seen by the next look only
-                if pid not in asked or number == signal.SIGKILL:
+                if pid not in signalled or number == signal.SIGKILL:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, number)
                         os.kill(pid, signal.SIGCONT)  # a stopped process takes no SIGTERM
-            asked.update(found)
+            signalled.update(pids)
             time.sleep(0.05)
 
 
@@ -95,9 +95,9 @@ def _environments() -> Iterator[tuple[int, Mapping[str, str]]]:
         return
     for process in _PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            for item in (process / "environ").read_bytes().decode(errors="replace").split("\0"):
-                if item.startswith(name):
-                    yield int(process.name), {VARIABLE: item.removeprefix(name)}
+            for variable in (process / "environ").read_bytes().decode(errors="replace").split("\0"):
+                if variable.startswith(name):
+                    yield int(process.name), {VARIABLE: variable.removeprefix(name)}
 
 
 def _follow(pid: int, ready: int) -> None:

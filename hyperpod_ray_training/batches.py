@@ -62,29 +62,31 @@ class Position:
     def own(self) -> dict[str, Any]:
         """What is this rank's own."""
         state = self.loader.state_dict() if self.loader is not None else self.saved_loader
-        generators = {part: [one.get_state() for one in found] for part, found in self.generators.items()}
+        generators = {part: [generator.get_state() for generator in held] for part, held in self.generators.items()}
         return {"started": self.started, "loader": state, "generators": self.saved_generators | generators}
 
-    def restore(self, shared: Mapping[str, int], own: Mapping[str, Any] | None, *, before: int, now: int) -> None:
+    def restore(
+        self, shared: Mapping[str, int], rank_state: Mapping[str, Any] | None, *, before: int, size: int
+    ) -> None:
         """Go to a saved place.
 
-        `before` and `now` are numbers of ranks: where they differ, to the last batch that all have surely done, unless
+        `before` and `size` are numbers of ranks: where they differ, to the last batch that all have surely done, unless
         the data is exact.
         """
         self.epoch, self.part = int(shared["epoch"]), int(shared["part"])
         self.exact = int(shared.get("exact", 0))  # a checkpoint of an older version has none
-        self.batch = int(shared["batch"]) if self.exact else int(shared["batch"]) * before // now
+        self.batch = int(shared["batch"]) if self.exact else int(shared["batch"]) * before // size
         self.started = self.loader = self.saved_loader = None
-        if own is not None:
-            self.started, self.saved_loader = own["started"], own["loader"]
-            self.saved_generators = dict(own["generators"])
+        if rank_state is not None:
+            self.started, self.saved_loader = rank_state["started"], rank_state["loader"]
+            self.saved_generators = dict(rank_state["generators"])
 
     def meet(self, part: int, loader: Iterable[Any]) -> list[torch.Generator]:
         """The loop has come to a loader: its generators, in the restored state where there is one."""
-        found = self.generators[part] = _generators(loader)
-        for generator, state in zip(found, self.saved_generators.pop(part, []), strict=False):
+        generators = self.generators[part] = _generators(loader)
+        for generator, state in zip(generators, self.saved_generators.pop(part, []), strict=False):
             generator.set_state(state)
-        return found
+        return generators
 
     def next_epoch(self) -> None:
         """An epoch is done."""
@@ -138,75 +140,75 @@ class Batches:
         return 0 if self.done else max(0, total - self.training.position.batch)
 
     def __iter__(self) -> Iterator[Any]:
-        training, place = self.training, self.training.position
-        generators = place.meet(self.part, self.loader)
+        training, position = self.training, self.training.position
+        generators = position.meet(self.part, self.loader)
         if self.done:
             return
         total = _length(self.loader)
-        if total is not None and 0 < total <= place.batch:  # restored at the loader's end
+        if total is not None and 0 < total <= position.batch:  # restored at the loader's end
             batches: Iterator[Any] = iter(())
         else:
-            batches = self._started(place, generators)
+            batches = self._started(position, generators)
         training.between(False)
         while (batch := next(batches, _END)) is not _END:
             training.begin_step()
-            for left in reversed(range(self.accumulate)):
-                place.batch += 1
+            for remaining in reversed(range(self.accumulate)):
+                position.batch += 1
                 training.handed(batch)
                 yield batch
-                if not left or (batch := next(batches, _END)) is _END:
+                if not remaining or (batch := next(batches, _END)) is _END:
                     break
                 training.part_done()
             training.end_step()
-        place.next_part()
+        position.next_part()
         training.between(True)
 
-    def _started(self, place: Position, generators: list[torch.Generator]) -> Iterator[Any]:
+    def _started(self, position: Position, generators: list[torch.Generator]) -> Iterator[Any]:
         """The loader's iterator, at this place in it; the random numbers of the process continue as they were."""
         loader, device = self.loader, self.training.device
         if hasattr(loader, "set_epoch") and hasattr(loader, "iteration"):  # Accelerate's counts its epochs itself
-            cast("Any", loader).set_epoch(place.epoch)
-        resumes = place.batch > 0
-        now = rng.capture(device)
-        if resumes and place.started is not None:
-            numbers, states = place.started
+            cast("Any", loader).set_epoch(position.epoch)
+        resumes = position.batch > 0
+        rng_state = rng.capture(device)
+        if resumes and position.started is not None:
+            numbers, states = position.started
             rng.restore(numbers, device)
             for generator, state in zip(generators, states, strict=False):  # one may be made late (Accelerate)
                 generator.set_state(state)
         else:
-            place.started = (now, [generator.get_state() for generator in generators])
+            position.started = (rng_state, [generator.get_state() for generator in generators])
         exact = exact_of(loader)
-        _require_the_same(place, exact)
+        _require_the_same(position, exact)
         if exact is not None:
-            place.exact = exact.fingerprint
-            exact.start(epoch=place.epoch, batch=place.batch)
+            position.exact = exact.fingerprint
+            exact.start(epoch=position.epoch, batch=position.batch)
             resumes = False
         elif _knows_its_place(loader):
-            place.loader = cast("Stateful", loader)
-            if resumes and place.saved_loader is not None:
-                cast("Any", loader).load_state_dict(place.saved_loader)
+            position.loader = cast("Stateful", loader)
+            if resumes and position.saved_loader is not None:
+                cast("Any", loader).load_state_dict(position.saved_loader)
                 resumes = False
-            place.saved_loader = None
-        if not place.batch:
+            position.saved_loader = None
+        if not position.batch:
             return iter(loader)
-        batches = _passed_over(loader, place.batch) if resumes else iter(loader)
-        rng.restore(now, device)
+        batches = _passed_over(loader, position.batch) if resumes else iter(loader)
+        rng.restore(rng_state, device)
         return batches
 
 
 def exact_of(loader: Any) -> Exact | None:
     """The part of a loader that starts at any place: the loader itself, or the batch sampler of torch's or Ray's."""
-    for one in (loader, getattr(_inner(loader), "batch_sampler", None)):
-        if isinstance(one, Exact):
-            return one
+    for candidate in (loader, getattr(_inner(loader), "batch_sampler", None)):
+        if isinstance(candidate, Exact):
+            return candidate
     return None
 
 
-def _require_the_same(place: Position, exact: Exact | None) -> None:
+def _require_the_same(position: Position, exact: Exact | None) -> None:
     """A place within an epoch means something in the data only that it was saved in."""
-    if place.batch and place.exact != (exact.fingerprint if exact is not None else 0):
+    if position.batch and position.exact != (exact.fingerprint if exact is not None else 0):
         raise InputError(
-            f"data: the epoch was left after {place.batch} batches, and the data is another one now",
+            f"data: the epoch was left after {position.batch} batches, and the data is another one now",
             expected="the files, samples, seed and global batch that the epoch began with",
             fix="bring the data back until the epoch is over",
         )
@@ -231,20 +233,22 @@ def _inner(loader: Any) -> Any:
 
 def _generators(loader: Iterable[Any]) -> list[torch.Generator]:
     """The generators that a loader and its samplers have been given, each once; Accelerate gives one of its own."""
-    found: dict[int, torch.Generator] = {}
-    seen: set[int] = set()
-    left: list[Any] = [loader]
-    while left:
-        owner = left.pop(0)
-        if owner is None or id(owner) in seen:
+    generators: dict[int, torch.Generator] = {}
+    visited: set[int] = set()
+    owners: list[Any] = [loader]
+    while owners:
+        owner = owners.pop(0)
+        if owner is None or id(owner) in visited:
             continue
-        seen.add(id(owner))
+        visited.add(id(owner))
         for name in ("generator", "synchronized_generator"):
             generator = getattr(owner, name, None)
             if isinstance(generator, torch.Generator):
-                found[id(generator)] = generator
-        left += [getattr(owner, name, None) for name in ("_dataloader", "base_dataloader", "sampler", "batch_sampler")]
-    return list(found.values())
+                generators[id(generator)] = generator
+        owners += [
+            getattr(owner, name, None) for name in ("_dataloader", "base_dataloader", "sampler", "batch_sampler")
+        ]
+    return list(generators.values())
 
 
 def _passed_over(loader: Iterable[Any], count: int) -> Iterator[Any]:
@@ -261,12 +265,12 @@ def _passed_over(loader: Iterable[Any], count: int) -> Iterator[Any]:
         if not inspect.isgeneratorfunction(type(loader).__iter__):
             behind.pass_over()
             return batches
-        first = next(batches, _END)  # a generator (Accelerate's) starts as late as this
+        batch = next(batches, _END)  # a generator (Accelerate's) starts as late as this
     finally:
         inner.__dict__["batch_sampler"] = real
     if not behind.asked:
         return _without(batches, count - 1)
-    return iter(()) if first is _END else itertools.chain([first], batches)
+    return iter(()) if batch is _END else itertools.chain([batch], batches)
 
 
 def _without(batches: Iterator[Any], count: int) -> Iterator[Any]:

@@ -16,26 +16,28 @@ def placeable(nodes: Sequence[Mapping[str, Any]], resources: Mapping[str, float]
     for node in nodes:
         if node.get("Alive"):
             has = node.get("Resources", {})
-            total += min(int((has.get(kind, 0.0) + 1e-9) // need) for kind, need in resources.items() if need > 0)
+            total += min(
+                int((has.get(resource, 0.0) + 1e-9) // need) for resource, need in resources.items() if need > 0
+            )
     return total
 
 
-def wait_for_placement(*, least: int, resources: Mapping[str, float], wait_s: float) -> None:
+def wait_for_placement(*, min_workers: int, resources: Mapping[str, float], wait_s: float) -> None:
     """Wait until the cluster could hold the smallest size; InputError after `wait_s` with what it has instead."""
     import ray
 
-    until, told = time.monotonic() + wait_s, 0.0
-    while (room := placeable(ray.nodes(), resources)) < least:
-        need = " + ".join(f"{amount:g} {kind}" for kind, amount in resources.items())
+    until, logged = time.monotonic() + wait_s, 0.0
+    while (room := placeable(ray.nodes(), resources)) < min_workers:
+        need = " + ".join(f"{amount:g} {resource}" for resource, amount in resources.items())
         if time.monotonic() >= until:
             raise InputError(
                 f"workers: the cluster can hold {room} after {wait_s:g} s",
-                expected=f"{least}, of {need} each",
+                expected=f"{min_workers}, of {need} each",
                 fix="add nodes, ask for fewer workers or make the size elastic (MIN:MAX)",
             )
-        if time.monotonic() - told > 30:
-            told = time.monotonic()
-            log(f"waiting for the cluster: it can hold {room} of {least} workers ({need} each)")
+        if time.monotonic() - logged > 30:
+            logged = time.monotonic()
+            log(f"waiting for the cluster: it can hold {room} of {min_workers} workers ({need} each)")
         time.sleep(1.0)
 
 
@@ -49,10 +51,10 @@ def spares_with_room(*, workers: int, spares: int, resources: Mapping[str, float
     until = time.monotonic() + wait_s
     while (room := placeable(ray.nodes(), resources)) < workers + spares and time.monotonic() < until:
         time.sleep(0.5)
-    found = max(0, min(spares, room - workers))
-    if found < spares:
+    count = max(0, min(spares, room - workers))
+    if count < spares:
         log(
-            f"spares: {found} of {spares}, the cluster has room for {room} workers; a fault that no spare covers costs "
+            f"spares: {count} of {spares}, the cluster has room for {room} workers; a fault that no spare covers costs "
             "a restart from the checkpoint"
         )
-    return found
+    return count

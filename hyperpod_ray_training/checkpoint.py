@@ -44,31 +44,31 @@ def to_save(state: TrainingState, step: int, ranks: Ranks) -> dict[str, Any]:
     """The state as torch's distributed checkpoint takes it; the same call on every rank."""
     content = state.content()
     trees = {name: pickle.dumps(join(tree, _whole)) for name, tree in content.trees.items()}
-    own = _key(state.rank)
+    rank_key = _key(state.rank)
     saved: dict[str, Any] = {
         _FORMAT: {str(FORMAT): 0},
         "step": step,
         _DATA: state.shared(),
-        _OWN: {own: pickle.dumps(state.own())},
-        _RNG: {own: rng.capture(state.device)},
+        _OWN: {rank_key: pickle.dumps(state.own())},
+        _RNG: {rank_key: rng.capture(state.device)},
     }
     differ = apart(digests(content, trees), ranks)
-    mine: dict[str, Any] = {}
+    rank_values: dict[str, Any] = {}
     for name, tensor in content.tensors.items():
         section, _, rest = name.partition(".")
         # the stager cannot copy a gradient of FSDP2 in its own memory
         value = tensor.clone() if section == GRADIENTS else tensor
         if name in differ:
-            mine[name] = value
+            rank_values[name] = value
         else:
             saved.setdefault(section, {})[rest] = value
     for name, tree in trees.items():
         if f"{_TREES}.{name}" in differ:
-            mine[f"{_TREES}.{name}"] = tree
+            rank_values[f"{_TREES}.{name}"] = tree
         else:
             saved.setdefault(_TREES, {})[name] = tree
-    if mine:
-        saved[_RANKS] = {own: mine}
+    if rank_values:
+        saved[_RANKS] = {rank_key: rank_values}
     return saved
 
 
@@ -79,29 +79,29 @@ def _whole(mark: Mark) -> Mark:
 
 def digests(content: Content, trees: Mapping[str, bytes]) -> dict[str, Hashable]:
     """Of each name what must be the same on every rank for one copy to be enough."""
-    told: dict[str, Hashable] = {f"{_TREES}.{name}": zlib.crc32(tree) for name, tree in trees.items()}
+    checksums: dict[str, Hashable] = {f"{_TREES}.{name}": zlib.crc32(tree) for name, tree in trees.items()}
     for name, tensor in content.tensors.items():
         shape = (tuple(tensor.shape), str(tensor.dtype))
         if isinstance(tensor, DTensor):
-            told[name] = (*shape, tuple(tensor.device_mesh.mesh.flatten().tolist()), str(tensor.placements))
+            checksums[name] = (*shape, tuple(tensor.device_mesh.mesh.flatten().tolist()), str(tensor.placements))
         else:
-            told[name] = (*shape, checksum(tensor))
-    return told
+            checksums[name] = (*shape, checksum(tensor))
+    return checksums
 
 
-def apart(mine: Mapping[str, Hashable], ranks: Ranks) -> set[str]:
+def apart(own_digests: Mapping[str, Hashable], ranks: Ranks) -> set[str]:
     """The names that are not the same on every rank; the same call on every rank."""
     if ranks.world == 1:
         return set()
-    total = zlib.crc32(repr(sorted(mine.items(), key=lambda pair: pair[0])).encode())
+    total = zlib.crc32(repr(sorted(own_digests.items(), key=lambda pair: pair[0])).encode())
     totals: list[Any] = [None] * ranks.world
     dist.all_gather_object(totals, total, group=ranks.patient)
     if len(set(totals)) == 1:
         return set()
     everybody: list[Any] = [None] * ranks.world
-    dist.all_gather_object(everybody, dict(mine), group=ranks.patient)
-    names = {name for one in everybody for name in one}
-    return {name for name in names if any(one.get(name) != everybody[0].get(name) for one in everybody)}
+    dist.all_gather_object(everybody, dict(own_digests), group=ranks.patient)
+    names = {name for peer in everybody for name in peer}
+    return {name for name in names if any(peer.get(name) != everybody[0].get(name) for peer in everybody)}
 
 
 # ---- load ----
@@ -151,10 +151,10 @@ def load(
     reason = unreadable = ""
     try:
         trees, apart_trees = _trees_in(head, state.rank if same else 0)
-        own = pickle.loads(head[_OWN][_key(state.rank)]) if same else None  # noqa: S301 - the run's own checkpoint
+        rank_state = pickle.loads(head[_OWN][_key(state.rank)]) if same else None  # noqa: S301 - the run's own checkpoint
         sizes = {_name(key): tuple(_tensor(metadata, key).size) for key in rest}
         reason = "" if same else _not_of_this_size(state, rest, apart_trees, say)
-        reason = reason or "; ".join(filter(None, (state.unlike(sizes, trees, sizes), state.unlike_own(own))))
+        reason = reason or "; ".join(filter(None, (state.unlike(sizes, trees, sizes), state.unlike_own(rank_state))))
     except Exception as error:  # what one rank cannot read, no rank takes
         unreadable = f"{type(error).__name__}: {error}"
     if unreadable := ranks.first_of_all(unreadable):
@@ -172,9 +172,9 @@ def load(
         if name in live and live[name].dtype != saved
     }
     if converted:
-        dtypes = [f"{name} from {before} to {now}" for name, (before, now) in converted.items()]
-        more = f" and {len(dtypes) - 3} more" if len(dtypes) > 3 else ""
-        say(f"the checkpoint has other dtypes, its numbers are converted: {', '.join(dtypes[:3])}{more}")
+        dtypes = [f"{name} from {before} to {after}" for name, (before, after) in converted.items()]
+        suffix = f" and {len(dtypes) - 3} more" if len(dtypes) > 3 else ""
+        say(f"the checkpoint has other dtypes, its numbers are converted: {', '.join(dtypes[:3])}{suffix}")
     trees = _laid_out(state, trees)
     targets = _targets(state, metadata, rest, trees, converted)
     body: dict[str, Any] = {}
@@ -185,7 +185,7 @@ def load(
     state.gradients = state.gradients or any(name.startswith(f"{GRADIENTS}.") for name in targets)
     state.fill(Content(targets, trees))
     step = int(head["step"])
-    state.fill_own(head[_DATA], own)
+    state.fill_own(head[_DATA], rank_state)
     if same:
         rng.restore(head[_RNG][_key(state.rank)], state.device)
     else:
@@ -195,21 +195,21 @@ def load(
 
 def _trees_in(head: Mapping[str, Any], rank: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """All trees of a rank, and those of them that were different on each."""
-    mine = head.get(_RANKS, {}).get(_key(rank), {})
-    own = {name.partition(".")[2]: tree for name, tree in mine.items() if name.startswith(f"{_TREES}.")}
-    trees = {name: pickle.loads(tree) for name, tree in (head.get(_TREES, {}) | own).items()}  # noqa: S301 - the run's
-    return trees, own
+    rank_values = head.get(_RANKS, {}).get(_key(rank), {})
+    rank_trees = {name.partition(".")[2]: tree for name, tree in rank_values.items() if name.startswith(f"{_TREES}.")}
+    trees = {name: pickle.loads(tree) for name, tree in (head.get(_TREES, {}) | rank_trees).items()}  # noqa: S301 - the run's
+    return trees, rank_trees
 
 
 def _asked(metadata: Metadata, rank: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keys and paths of what this rank reads: first what is small and needed to understand the rest."""
     small: dict[str, Any] = {}
     rest: dict[str, Any] = {}
-    for key, entry in metadata.state_dict_metadata.items():
+    for key, stored in metadata.state_dict_metadata.items():
         path = metadata.planner_data[key]
         if path[0] in {_OWN, _RNG, _RANKS} and path[1] != _key(rank):
             continue
-        (rest if isinstance(entry, TensorStorageMetadata) else small)[key] = path
+        (rest if isinstance(stored, TensorStorageMetadata) else small)[key] = path
     return small, rest
 
 
@@ -219,9 +219,9 @@ def _name(key: str) -> str:
 
 
 def _tensor(metadata: Metadata, key: str) -> TensorStorageMetadata:
-    entry = metadata.state_dict_metadata[key]
-    assert isinstance(entry, TensorStorageMetadata)  # noqa: S101 - `_asked` has looked
-    return entry
+    stored = metadata.state_dict_metadata[key]
+    assert isinstance(stored, TensorStorageMetadata)  # noqa: S101 - `_asked` has looked
+    return stored
 
 
 def _nested(paths: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,10 +244,10 @@ def _not_of_this_size(
     live = state.named()
     names = [_name(key) for key in rest if key.startswith(f"{_RANKS}.")]
     buffers = [name for name in names if name in live and not isinstance(live[name], torch.nn.Parameter)]
-    others = [name for name in names if name not in buffers and not name.startswith(f"{EXTRA}.")]
-    if others:
+    per_rank = [name for name in names if name not in buffers and not name.startswith(f"{EXTRA}.")]
+    if per_rank:
         return (
-            f"{', '.join(others[:3])}: each rank saved its own, and the number of ranks is {state.world} now; resume "
+            f"{', '.join(per_rank[:3])}: each rank saved its own, and the number of ranks is {state.world} now; resume "
             "with the same number, or shard these tensors with fully_shard"
         )
     if buffers or trees:
@@ -295,30 +295,30 @@ def _targets(
     def dtype_of(name: str, saved: torch.dtype) -> torch.dtype:
         """A moment follows its parameter, where it had the parameter's dtype."""
         changes = (pair for parameter, pair in converted.items() if f".state.{parameter.partition('.')[2]}." in name)
-        return next((now for before, now in changes if before == saved), saved)
+        return next((after for before, after in changes if before == saved), saved)
 
     live = state.named()
     marks = {mark.name: mark for tree in trees.values() for mark in marks_in(tree)}
     gradients = state._with_gradients()
     targets: dict[str, torch.Tensor] = {}
     for key in keys:
-        name, entry = _name(key), _tensor(metadata, key)
+        name, stored = _name(key), _tensor(metadata, key)
         mark, like = marks.get(name), live.get(name, gradients.get(name))
         if name in live:
             targets[name] = live[name].detach()
         elif like is not None:
-            targets[name] = torch.empty_like(like, dtype=entry.properties.dtype, requires_grad=False)
+            targets[name] = torch.empty_like(like, dtype=stored.properties.dtype, requires_grad=False)
         elif mark is not None and mark.placements is not None and (shard := state.taker(mark)) is not None:
             assert isinstance(shard, DTensor)  # noqa: S101 - `taker` says so
             targets[name] = sharded_empty(
-                *entry.size,
-                dtype=dtype_of(name, entry.properties.dtype),
+                *stored.size,
+                dtype=dtype_of(name, stored.properties.dtype),
                 device_mesh=shard.device_mesh,
                 placements=mark.placements,
             )
         else:
             device = torch.device("cpu") if mark is None or mark.device == "cpu" else state.device
-            targets[name] = torch.empty(entry.size, dtype=dtype_of(name, entry.properties.dtype), device=device)
+            targets[name] = torch.empty(stored.size, dtype=dtype_of(name, stored.properties.dtype), device=device)
     return targets
 
 
@@ -355,21 +355,21 @@ def _load_format_1(
     }
     if same:
         target[_OWN], target[_RNG] = {_key(state.rank): b""}, {_key(state.rank): b""}
-    asked = set(flatten_state_dict(target)[0])
+    keys = set(flatten_state_dict(target)[0])
     untaken = [key for key in metadata.state_dict_metadata
-               if key not in asked and not key.startswith((f"{_OWN}.", f"{_RNG}."))]  # fmt: skip
-    missing = [key for key in asked if key not in metadata.state_dict_metadata]
-    wrong = [f"{key} is saved, and nothing takes it" for key in untaken] + [f"{key} is not saved" for key in missing]
-    if wrong:
-        raise MisfitError("; ".join(wrong[:8]))
+               if key not in keys and not key.startswith((f"{_OWN}.", f"{_RNG}."))]  # fmt: skip
+    missing = [key for key in keys if key not in metadata.state_dict_metadata]
+    problems = [f"{key} is saved, and nothing takes it" for key in untaken] + [f"{key} is not saved" for key in missing]
+    if problems:
+        raise MisfitError("; ".join(problems[:8]))
     say("the checkpoint is of format 1 (version 0.2.0); the next save is of format 2")
     fill(target)
     set_state_dict(state.model, optimizer, model_state_dict=target["model"], optim_state_dict=target["optimizer"])
     for key, value in state.extra.items():
         value.load_state_dict(target[EXTRA][key])
     step = int(target["step"])
-    own = pickle.loads(target[_OWN][_key(state.rank)]) if same else None  # noqa: S301 - the run's own checkpoint
-    state.fill_own(target[_DATA], own)
+    rank_state = pickle.loads(target[_OWN][_key(state.rank)]) if same else None  # noqa: S301 - the run's own checkpoint
+    state.fill_own(target[_DATA], rank_state)
     if same:
         rng.restore(target[_RNG][_key(state.rank)], state.device)
     else:

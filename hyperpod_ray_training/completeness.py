@@ -54,14 +54,16 @@ class Step(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        tensors = [one for one in _all_tensors() if _has_memory(one)]
+        tensors = [tensor for tensor in _all_tensors() if _has_memory(tensor)]
         # a gradient has no Python object until somebody asks for it
-        gradients = [one.grad for one in tensors if one.is_leaf and one.requires_grad and one.grad is not None]
-        self.gradients = {_memory(one) for one in gradients}
-        self.before = {_memory(one): weakref.ref(one) for one in (*gradients, *tensors)}
+        gradients = [
+            tensor.grad for tensor in tensors if tensor.is_leaf and tensor.requires_grad and tensor.grad is not None
+        ]
+        self.gradients = {_memory(tensor) for tensor in gradients}
+        self.before = {_memory(tensor): weakref.ref(tensor) for tensor in (*gradients, *tensors)}
         self._keep = gradients
         self.sums: dict[int, int] = {}
-        self.versions = {_memory(one): one._version for one in tensors if not one.is_inference()}
+        self.versions = {_memory(tensor): tensor._version for tensor in tensors if not tensor.is_inference()}
         self.read: dict[int, weakref.ref[torch.Tensor]] = {}
         self.shapes: dict[int, tuple[int, ...]] = {}
         self.written: set[int] = set()
@@ -72,21 +74,21 @@ class Step(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func._schema.name.partition("::")[2]
         filled = len(tree_leaves(args[0])) if args and name in _FILLS else 0
-        out = {id(one) for one in tree_leaves(kwargs.get("out")) if isinstance(one, torch.Tensor)}
-        for place, leaf in enumerate(tree_leaves((args, kwargs))):
+        out = {id(tensor) for tensor in tree_leaves(kwargs.get("out")) if isinstance(tensor, torch.Tensor)}
+        for index, leaf in enumerate(tree_leaves((args, kwargs))):
             if isinstance(leaf, torch.Generator) and leaf._cdata not in self.generators:
                 self.generators[leaf._cdata] = (leaf, _bytes_of(leaf.get_state()))
             if isinstance(leaf, torch.Tensor) and _has_memory(leaf) and leaf.numel():
                 memory = _memory(leaf)
                 if memory in self.before and memory not in self.read and memory not in self.written:
-                    self._meet(memory, leaf, whole=place < filled or id(leaf) in out)
+                    self._meet(memory, leaf, overwritten=index < filled or id(leaf) in out)
         return func(*args, **kwargs)
 
-    def _meet(self, memory: int, leaf: torch.Tensor, *, whole: bool) -> None:
+    def _meet(self, memory: int, leaf: torch.Tensor, *, overwritten: bool) -> None:
         owner = self.before[memory]()
         if owner is None or not _has_memory(owner) or _memory(owner) != memory:
             return  # its memory is somebody else's by now
-        if whole:
+        if overwritten:
             self.written.add(memory)
             return
         self.read[memory], self.shapes[memory] = self.before[memory], tuple(owner.shape)
@@ -159,8 +161,8 @@ class Completeness:
         """The run hands this batch to the loop, and would again."""
         if self._under_way is not None:
             tensors = [*tree_leaves(batch), *held_by(batch)]
-            self._under_way.written |= {_memory(one) for one in tensors
-                                        if isinstance(one, torch.Tensor) and _has_memory(one)}  # fmt: skip
+            self._under_way.written |= {_memory(tensor) for tensor in tensors
+                                        if isinstance(tensor, torch.Tensor) and _has_memory(tensor)}  # fmt: skip
 
     def abandon(self) -> None:
         """The loop is left within a step."""
@@ -190,66 +192,68 @@ class Completeness:
     # ---- what is missing ----
 
     def _missing(self) -> list[Missing]:
-        first, last = self.steps[0], self.steps[-1]
+        oldest, newest = self.steps[0], self.steps[-1]
         held = self.state.held()
-        excused = [one for each in self.recomputed if not isinstance(each, str) for one in held_by(each)]
-        memories = self._held_memories() | last.held
-        gradients = {_memory(one.grad): one for one in self.state.model.parameters()
-                     if one.grad is not None and _has_memory(one.grad)}  # fmt: skip
+        excused = [value for excuse in self.recomputed if not isinstance(excuse, str) for value in held_by(excuse)]
+        memories = self._held_memories() | newest.held
+        gradients = {_memory(value.grad): value for value in self.state.model.parameters()
+                     if value.grad is not None and _has_memory(value.grad)}  # fmt: skip
         live = any(memory in step.gradients for step in self.steps for memory in step.read)
         owners = _owners(self.looked[-1])
         missing: dict[tuple[str, str], Missing] = {}
-        for memory, reference in last.read.items():
-            was = first.before.get(memory)
+        for memory, reference in newest.read.items():
+            was = oldest.before.get(memory)
             # a batch may have the memory of an earlier one, which is gone
-            fresh = was is None or (was is not last.before[memory] and was() is None)
-            if memory in last.held or memory in last.gradients or (self.fresh_is_data and fresh):
+            fresh = was is None or (was is not newest.before[memory] and was() is None)
+            if memory in newest.held or memory in newest.gradients or (self.fresh_is_data and fresh):
                 continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
-            if not gone and (memory in memories or memory in gradients or self._constant(memory, first, last)):
+            if not gone and (memory in memories or memory in gradients or self._constant(memory, oldest, newest)):
                 continue
             owner = owners.get(memory)
             if owner is not None and any(word in self.recomputed for word in _words(owner[0])):
                 continue
             if gone or tensor is None:  # a step has used it up, such as a batch that the step before drew
                 owner = owner or ("a tensor of the step before", "a tensor")
-                named = _loose(owner[0], last.shapes[memory])
+                named = _loose(owner[0], newest.shapes[memory])
             else:
                 named = _named(tensor, owner)
             missing[named.path, named.sort] = named
         self.state.gradients = live or (self.state.gradients and not self.over)
         for named in [*self._generators(held, excused), *self._objects()]:
             missing[named.path, named.sort] = named
-        anew = [one for one in missing.values() if one.path not in self.named]
-        self.named |= {one.path for one in anew}
+        anew = [value for value in missing.values() if value.path not in self.named]
+        self.named |= {value.path for value in anew}
         return anew
 
     def _held_memories(self) -> set[int]:
         held = [
             *self.state.held(),
-            *(one for each in self.recomputed if not isinstance(each, str) for one in held_by(each)),
+            *(value for excuse in self.recomputed if not isinstance(excuse, str) for value in held_by(excuse)),
         ]
-        return {_memory(one) for one in held if isinstance(one, torch.Tensor) and _has_memory(one)}
+        return {_memory(value) for value in held if isinstance(value, torch.Tensor) and _has_memory(value)}
 
     @staticmethod
-    def _constant(memory: int, first: Step, last: Step) -> bool:
-        if memory in first.sums:
-            return first.sums[memory] == last.sums[memory]
+    def _constant(memory: int, oldest: Step, newest: Step) -> bool:
+        if memory in oldest.sums:
+            return oldest.sums[memory] == newest.sums[memory]
         # read for the first time now: a constant if it was there, and nobody has written it since
-        return memory in first.before and first.versions.get(memory, -1) == last.versions.get(memory, -2)
+        return memory in oldest.before and oldest.versions.get(memory, -1) == newest.versions.get(memory, -2)
 
     def _generators(self, held: Iterable[Any], excused: Iterable[Any]) -> Iterator[Missing]:
         default = [torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_available() else ())]
         # an operator gets another Python object for the same generator
-        known = {one._cdata for one in [*held, *excused, *default] if isinstance(one, torch.Generator)}
+        accounted = {
+            generator._cdata for generator in [*held, *excused, *default] if isinstance(generator, torch.Generator)
+        }
         before, after = self.steps[0], self.steps[1]
         paths = {
             value._cdata: path for path, (value, _) in self.looked[-1].items() if isinstance(value, torch.Generator)
         }
         for key, (_generator, state) in after.generators.items():
             # one that is seeded again in each step is no state: it does not continue where the step before left it
-            if key not in known and before.left.get(key) == state:
+            if key not in accounted and before.left.get(key) == state:
                 path = paths.get(key, "generator")
                 if path not in self.recomputed:
                     name = _words(path)[-1]
@@ -257,17 +261,19 @@ class Completeness:
 
     def _objects(self) -> Iterator[Missing]:
         before, after = self.looked[-2], self.looked[-1]
-        known = _ids(self.state, self.recomputed)
-        for path, (value, now) in after.items():
+        accounted = _ids(self.state, self.recomputed)
+        for path, (value, mark) in after.items():
             words = _words(path)
-            if id(value) in known or any(word in self.recomputed for word in words) or path not in before:
+            if id(value) in accounted or any(word in self.recomputed for word in words) or path not in before:
                 continue
-            old, was = before[path]
+            previous, was = before[path]
             noted = variables.only_noted(value)
-            if was == now or (old is not value and not noted):
+            if was == mark or (previous is not value and not noted):
                 continue
             if any(
-                path.startswith((f"{other}.", f"{other}[")) for other, (one, _) in after.items() if id(one) in known
+                path.startswith((f"{holder_path}.", f"{holder_path}["))
+                for holder_path, (holder, _) in after.items()
+                if id(holder) in accounted
             ):
                 continue
             yield Missing(path, f"a {type(value).__name__}", variables.fix_for(path, value), noted)
@@ -275,21 +281,21 @@ class Completeness:
 
 def _ids(state: TrainingState, recomputed: Iterable[Any]) -> set[int]:
     """Objects that somebody answers for, and what they contain."""
-    known: set[int] = set()
-    left: list[tuple[Any, int]] = [(one.held if isinstance(one, InPlace) else one, 3)
-                                   for one in [*state.extra.values(), *state.per_rank.values()]]  # fmt: skip
-    left += [(one, 3) for one in recomputed]
-    left += [(each.optimizer, 0) for each in state.optimizers.values()]
-    while left:
-        value, depth = left.pop()
-        if id(value) in known:
+    accounted: set[int] = set()
+    pending: list[tuple[Any, int]] = [(member.held if isinstance(member, InPlace) else member, 3)
+                                   for member in [*state.extra.values(), *state.per_rank.values()]]  # fmt: skip
+    pending += [(member, 3) for member in recomputed]
+    pending += [(named_optimizer.optimizer, 0) for named_optimizer in state.optimizers.values()]
+    while pending:
+        value, depth = pending.pop()
+        if id(value) in accounted:
             continue
-        known.add(id(value))
+        accounted.add(id(value))
         if depth and not isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)):
             inner = list(vars(value).values()) if hasattr(value, "__dict__") else []
             inner += list(value) if isinstance(value, (list, tuple, deque)) else []
-            left += [(one, depth - 1) for one in inner]
-    return known
+            pending += [(member, depth - 1) for member in inner]
+    return accounted
 
 
 def _owners(reached: Mapping[str, tuple[Any, int]]) -> dict[int, tuple[str, str]]:
@@ -302,8 +308,8 @@ def _owners(reached: Mapping[str, tuple[Any, int]]) -> dict[int, tuple[str, str]
 
     for path, (value, _) in reached.items():
         if isinstance(value, torch.optim.Optimizer):
-            for entry in value.state.values():
-                for leaf in tree_leaves(dict(entry)):
+            for slots in value.state.values():
+                for leaf in tree_leaves(dict(slots)):
                     note(leaf, path, f"the state of {type(value).__name__}")
             for group in value.param_groups:
                 for parameter in group["params"]:
@@ -315,8 +321,8 @@ def _owners(reached: Mapping[str, tuple[Any, int]]) -> dict[int, tuple[str, str]
         note(value, path, "a tensor")
         if isinstance(value, (list, tuple, deque, dict)):
             for leaf in list(value.values()) if isinstance(value, dict) else value:
-                for one in tree_leaves(leaf):
-                    note(one, path, f"a tensor in a {type(value).__name__}")
+                for element in tree_leaves(leaf):
+                    note(element, path, f"a tensor in a {type(value).__name__}")
     return owners
 
 
@@ -345,12 +351,12 @@ def _owned_elsewhere(tensor: torch.Tensor) -> tuple[str, str]:
     """Of a tensor that the loop's variables do not reach: who has it, as far as that can be seen."""
     for holder in gc.get_objects():
         if isinstance(holder, torch.optim.Optimizer):
-            for entry in holder.state.values():
-                if any(leaf is tensor for leaf in tree_leaves(dict(entry))):
+            for slots in holder.state.values():
+                if any(leaf is tensor for leaf in tree_leaves(dict(slots))):
                     return type(holder).__name__, f"the state of {type(holder).__name__}"
         elif isinstance(holder, torch.nn.Module):
-            for name, own in (*holder._parameters.items(), *holder._buffers.items()):
-                if own is tensor:
+            for name, registered in (*holder._parameters.items(), *holder._buffers.items()):
+                if registered is tensor:
                     return f"{type(holder).__name__}.{name}", f"a tensor of {type(holder).__name__}"
     for holder in gc.get_referrers(tensor):
         if isinstance(holder, dict):
@@ -368,13 +374,13 @@ def _all_tensors() -> list[torch.Tensor]:
     """Every tensor that Python knows of."""
     is_tensor: dict[type, bool] = {}
     tensors = []
-    for one in gc.get_objects():
-        sort = type(one)
-        known = is_tensor.get(sort)
-        if known is None:
-            known = is_tensor[sort] = issubclass(sort, torch.Tensor)
-        if known:
-            tensors.append(one)
+    for candidate in gc.get_objects():
+        sort = type(candidate)
+        matches = is_tensor.get(sort)
+        if matches is None:
+            matches = is_tensor[sort] = issubclass(sort, torch.Tensor)
+        if matches:
+            tensors.append(candidate)
     return tensors
 
 

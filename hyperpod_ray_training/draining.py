@@ -67,9 +67,9 @@ class DrainWatch:
         self.looked = (step, now)
         if info is None:
             return NONE, max(1, min(int(self.settings.drain_check_interval_s / max(step_s, 1e-6)), _MOST_STEPS))
-        known = (info.deadline_ms, tuple(info.preempted_node_ids))
-        if known != self.known:
-            self.known, self.saved_again = known, False
+        key = (info.deadline_ms, tuple(info.preempted_node_ids))
+        if key != self.known:
+            self.known, self.saved_again = key, False
             # by the monotonic clock from here on: the wall clock may jump
             self.deadline = now + info.deadline_ms / 1000 - time.time() if info.deadline_ms else None
             self.journal.event(
@@ -79,7 +79,7 @@ class DrainWatch:
                 ranks=info.preempted_ranks,
                 node=",".join(node[:8] for node in info.preempted_node_ids),
             )
-            self.journal.update(now=True, state="draining")
+            self.journal.update(at_once=True, state="draining")
             return DRAIN, 1
         margin_s = max(self.settings.deadline_margin_s, 3 * last_save_s)
         if self.deadline is not None and now >= self.deadline - margin_s and not self.saved_again:
@@ -92,5 +92,5 @@ class DrainWatch:
         self.next_look = step + max(1, int(every))
         if code in _SIGNALS:
             self.journal.event("drain", step=step, signal=_SIGNALS[code])
-            self.journal.update(now=True, state="draining")
+            self.journal.update(at_once=True, state="draining")
         return _REASONS.get(code)

@@ -5,9 +5,9 @@ from __future__ import annotations
 MARK = "[unrecoverable] "
 
 
-def in_three_parts(what: str, *, expected: str, fix: str) -> str:
+def in_three_parts(failure: str, *, expected: str, fix: str) -> str:
     """*What failed: value. Expected …. Fix: …*: the form of every message; an empty part is omitted."""
-    return ". ".join((what, *([f"Expected {expected}"] * bool(expected)), *([f"Fix: {fix}"] * bool(fix))))
+    return ". ".join((failure, *([f"Expected {expected}"] * bool(expected)), *([f"Fix: {fix}"] * bool(fix))))
 
 
 class InputError(ValueError):

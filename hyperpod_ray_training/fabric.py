@@ -80,10 +80,10 @@ def uses_nccl() -> bool:
 def has_efa(environ: Mapping[str, str] = os.environ, *, devices: Path = _DEVICES) -> bool:
     """Whether this process was given EFA interfaces."""
     try:
-        there = any(path.name.startswith(("efa", "rdmap")) for path in devices.iterdir())
+        present = any(path.name.startswith(("efa", "rdmap")) for path in devices.iterdir())
     except OSError:
-        there = False
-    return there or environ.get("FI_PROVIDER") == "efa"
+        present = False
+    return present or environ.get("FI_PROVIDER") == "efa"
 
 
 def across_nodes(world: int, environ: Mapping[str, str] = os.environ) -> bool:

@@ -68,9 +68,9 @@ class RunFolder:
         self.fs.invalidate_cache()
         if not self.fs.isdir(self.path):
             return []
-        names = [entry.rstrip("/").rsplit("/", 1)[-1] for entry in self.fs.ls(self.path, detail=False)]
-        found = [Found(int(match[1]), name) for name in names if (match := _NAME.fullmatch(name))]
-        return sorted(found, reverse=True)
+        names = [path.rstrip("/").rsplit("/", 1)[-1] for path in self.fs.ls(self.path, detail=False)]
+        checkpoints = [Found(int(match[1]), name) for name in names if (match := _NAME.fullmatch(name))]
+        return sorted(checkpoints, reverse=True)
 
     def about(self, name: str) -> dict[str, Any]:
         """What was noted beside a checkpoint: step, metrics, world size; empty where it cannot be read."""
@@ -128,13 +128,13 @@ class RunFolder:
             files = self.files_of(name)
         except Exception as error:
             return f".metadata cannot be read ({type(error).__name__}: {error})"
-        for file, least in files.items():
+        for file, min_bytes in files.items():
             try:
                 size = self.fs.size(self.at(name, file))
             except OSError:
                 return f"{file} is missing"
-            if size < least:
-                return f"{file} has {size} bytes, {least} expected"
+            if size < min_bytes:
+                return f"{file} has {size} bytes, {min_bytes} expected"
         return None
 
     def spoilt_files(self, name: str, *, rank: int, world: int) -> list[str]:
@@ -147,13 +147,13 @@ class RunFolder:
         noted: dict[str, int] = {}
         for path in sorted(self.fs.glob(self.at(name, CHECKSUMS.format(rank="*")))):
             noted.update(json.loads(self.fs.cat_file(path)))
-        wrong = []
+        problems = []
         for file in sorted(self.files_of(name))[rank::world]:
             if file not in noted:
-                wrong.append(f"{file} has no CRC-32 noted in {CHECKSUMS.format(rank='N')}")
+                problems.append(f"{file} has no CRC-32 noted in {CHECKSUMS.format(rank='N')}")
             elif (got := self.crc(name, file)) != noted[file]:
-                wrong.append(f"{file} has CRC-32 {got:08x}, {noted[file]:08x} expected")
-        return wrong
+                problems.append(f"{file} has CRC-32 {got:08x}, {noted[file]:08x} expected")
+        return problems
 
     def crc(self, name: str, file: str) -> int:
         """CRC-32 of one file."""
@@ -172,7 +172,7 @@ class RunFolder:
         if not isinstance(content, dict):
             raise ValueError(f"not an object: {type(content).__name__}")
         results = content.get("checkpoint_results")
-        names = {str(item.get("checkpoint_dir_name")) for item in results} if isinstance(results, list) else set()
+        names = {str(result.get("checkpoint_dir_name")) for result in results} if isinstance(results, list) else set()
         return Snapshot(ray_version=content.get("ray_version"), names=frozenset(names))
 
     def set_snapshot_aside(self) -> str:
@@ -197,16 +197,20 @@ class RunFolder:
             return []
         named = snapshot.names if snapshot else frozenset()
         removed = []
-        for found in self.checkpoints():
-            if found.name in named or found.name.endswith(keep_attempt) or self.why_unusable(found.name) is None:
+        for checkpoint in self.checkpoints():
+            if (
+                checkpoint.name in named
+                or checkpoint.name.endswith(keep_attempt)
+                or self.why_unusable(checkpoint.name) is None
+            ):
                 continue
-            if among is not None and found.name not in among:
+            if among is not None and checkpoint.name not in among:
                 continue
             try:
-                self.fs.rm(self.at(found.name), recursive=True)
+                self.fs.rm(self.at(checkpoint.name), recursive=True)
             except OSError:
                 continue  # another rank or Ray's own pruning was there first
-            removed.append(found.name)
+            removed.append(checkpoint.name)
         return removed
 
     def remove_failed(self, name: str) -> None:

@@ -154,8 +154,8 @@ def _send(content: dict[str, Any]) -> None:
     if status == "configured":
         log(f"hung job detection: the node's agent has {len(config.rules)} rules, action {action}")
     elif status != "skipped":
-        said = str(result.get("message") or result)[:400]
-        log(f"hung job detection: {status}: {said}; training continues without rules")
+        message = str(result.get("message") or result)[:400]
+        log(f"hung job detection: {status}: {message}; training continues without rules")
 
 
 def _gives_up() -> bool:

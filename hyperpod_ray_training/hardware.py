@@ -71,8 +71,8 @@ def check_device() -> None:
         total = float((ones @ ones).sum())
         torch.cuda.synchronize()
     except RuntimeError as error:
-        what = f"the GPU failed a check: {str(error).partition(chr(10))[0]}"
-        raise DeviceBrokenError(in_three_parts(what, expected="a product of two matrices", fix=_FIX)) from error
+        failure = f"the GPU failed a check: {str(error).partition(chr(10))[0]}"
+        raise DeviceBrokenError(in_three_parts(failure, expected="a product of two matrices", fix=_FIX)) from error
     if total != _CHECK_SIZE**3:
-        what = f"the GPU failed a check: a sum of {total:g}"
-        raise DeviceBrokenError(in_three_parts(what, expected=f"{_CHECK_SIZE**3}", fix=_FIX))
+        failure = f"the GPU failed a check: a sum of {total:g}"
+        raise DeviceBrokenError(in_three_parts(failure, expected=f"{_CHECK_SIZE**3}", fix=_FIX))

@@ -87,15 +87,15 @@ def mapping(text: str | bytes | None) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def clean(value: Any, most: int = 300) -> str:
+def clean(value: Any, limit: int = 300) -> str:
     """A text in one line: whatever would move a terminal's cursor or change its colours is a space."""
     text = value if isinstance(value, str) else "" if value is None else str(value)
-    return " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * most]).split())[:most]
+    return " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * limit]).split())[:limit]
 
 
-def first_line(value: Any, most: int = 300) -> str:
+def first_line(value: Any, limit: int = 300) -> str:
     """The first line of a text, as `clean` has it."""
-    return clean(str(value or "").strip().partition("\n")[0], most)
+    return clean(str(value or "").strip().partition("\n")[0], limit)
 
 
 @dataclass
@@ -124,15 +124,15 @@ def parse(line: str | bytes) -> Event | None:
     content = mapping(text.strip("\0 \r\n\t"))
     if not content and (begin := text.rfind('{"t":', 1)) > 0:
         content = mapping(text[begin:])
-    t, kind, step = number(content.pop("t", None)), content.pop("kind", None), whole(content.get("step"))
-    if t is None or not 0 <= t < 1e11 or not isinstance(kind, str) or kind not in KINDS:
+    t, event_kind, step = number(content.pop("t", None)), content.pop("kind", None), whole(content.get("step"))
+    if t is None or not 0 <= t < 1e11 or not isinstance(event_kind, str) or event_kind not in KINDS:
         return None
     if step is None or step < 0:
-        if kind in ("step", "save"):
+        if event_kind in ("step", "save"):
             return None
         step = None
     content.pop("step", None)
-    return Event(t, kind, step, content)
+    return Event(t, event_kind, step, content)
 
 
 class Tail:
@@ -161,8 +161,8 @@ class Tail:
             return
         with stream:
             stream.seek(self.offset)
-            end = None if most_bytes is None else self.offset + most_bytes
-            while end is None or self.offset < end or self._skipping:
+            stop = None if most_bytes is None else self.offset + most_bytes
+            while stop is None or self.offset < stop or self._skipping:
                 line = stream.readline(MOST_LINE_BYTES)
                 if not line.endswith(b"\n"):
                     if len(line) < MOST_LINE_BYTES:
@@ -189,9 +189,9 @@ class Tail:
         self.events += fresh
         return fresh
 
-    def last(self, kind: str) -> Event | None:
+    def last(self, event_kind: str) -> Event | None:
         """The newest event of a kind."""
-        return next((event for event in reversed(self.events) if event.kind == kind), None)
+        return next((event for event in reversed(self.events) if event.kind == event_kind), None)
 
     @property
     def step(self) -> int:
@@ -297,10 +297,10 @@ class History:
         """
         if self.offset:
             # of a line that was too long for one, its end is known
-            known = [place for place, line in enumerate(lines) if self._ends(line + b"\n")]
-            if not known:
+            complete = [index for index, line in enumerate(lines) if self._ends(line + b"\n")]
+            if not complete:
                 return False
-            lines = lines[known[-1] + 1 :]
+            lines = lines[complete[-1] + 1 :]
         for line in lines:
             self.add(line + b"\n")
         return True
@@ -345,9 +345,9 @@ class History:
             return empty
         return fresh
 
-    def newer_than(self, other: History) -> bool:
+    def newer_than(self, history: History) -> bool:
         """Whether this has read further."""
-        return (self.offset, sum(self.counts.values())) > (other.offset, sum(other.counts.values()))
+        return (self.offset, sum(self.counts.values())) > (history.offset, sum(history.counts.values()))
 
     # ---- adding up ----
 
@@ -429,9 +429,9 @@ class History:
         elif event.kind == "done":
             self._done()
         if event.kind in SIGNS and self.last is not None and (event.kind != "start" or driver):
-            _append(self.signs, [event.t, event.kind, words(event)], most=_SIGNS_KEPT)
+            _append(self.signs, [event.t, event.kind, words(event)], limit=_SIGNS_KEPT)
         seconds = number(event.values.get("seconds"))
-        _append(self.events, [event.t, event.kind, event.step, seconds, _about(event)], most=_NEWEST)
+        _append(self.events, [event.t, event.kind, event.step, seconds, _about(event)], limit=_NEWEST)
 
     def _sized(self, event: Event) -> None:
         world = event.values.get("world")
@@ -479,8 +479,10 @@ class History:
 
     def _value(self, event: Event, step: int) -> float | None:
         if not self.metric:
-            others = [key for key, value in event.values.items() if key not in _NO_METRIC and number(value) is not None]
-            self.metric = "loss" if "loss" in event.values else others[0] if others else ""
+            metrics = [
+                key for key, value in event.values.items() if key not in _NO_METRIC and number(value) is not None
+            ]
+            self.metric = "loss" if "loss" in event.values else metrics[0] if metrics else ""
         value = number(event.values.get(self.metric))
         if value is None and self.metric in event.values and self.not_finite is None:
             self.not_finite = step
@@ -493,36 +495,36 @@ class History:
         done = step - before[1]
         stall = min(self.debt, seconds)
         self.debt -= stall
-        again = max(0, min(step, self.highest if self.highest is not None else 0) - before[1]) / done
+        repeated = max(0, min(step, self.highest if self.highest is not None else 0) - before[1]) / done
         self.seconds["saving"] += stall
-        self.seconds["redone"] += (seconds - stall) * again
-        self.seconds["training"] += (seconds - stall) * (1 - again)
-        self.useful_ranks += (seconds - stall) * (1 - again) * (self.world or 0)
+        self.seconds["redone"] += (seconds - stall) * repeated
+        self.seconds["training"] += (seconds - stall) * (1 - repeated)
+        self.useful_ranks += (seconds - stall) * (1 - repeated) * (self.world or 0)
         self._hold(seconds)
         self.stride = done
-        _append(self.gaps, round(seconds, 6), most=_GAPS)
+        _append(self.gaps, round(seconds, 6), limit=_GAPS)
         if len(self.pauses) < _PAUSES or seconds > self.pauses[-1]:
             self.pauses = sorted([*self.pauses, round(seconds, 3)], reverse=True)[:_PAUSES]
         if seconds > 0:
-            each = seconds / done
-            row = self.rates.setdefault(str(round(math.log(min(max(each, 1e-4), 1e5)) / _BIN)), [0, 0.0])
-            row[0], row[1] = row[0] + 1, row[1] + each
+            step_s = seconds / done
+            row = self.rates.setdefault(str(round(math.log(min(max(step_s, 1e-4), 1e5)) / _BIN)), [0, 0.0])
+            row[0], row[1] = row[0] + 1, row[1] + step_s
             if self.slots and t - self.slots[-1][0] < 1.0 and self.slots[-1][0] <= t:
                 self.slots[-1][1] += done
                 self.slots[-1][2] += seconds
             else:
-                _append(self.slots, [t, done, seconds], most=_SLOTS)
+                _append(self.slots, [t, done, seconds], limit=_SLOTS)
 
     def _interrupted(self, before: list[Any], event: Event) -> None:
         back, path = self.restored or [None, ""]
         source = "memory" if path == "memory" else "checkpoint" if path else ""
-        kind, cause = cause_of(self.signs)
+        category, cause = cause_of(self.signs)
         resumed = (event.step or 0) - 1 if back is None else back
         row = [before[0], event.t, before[1], resumed, source, cause, round(sum(self.since_step.values()), 3)]
-        _append(self.interruptions, row, most=_NEWEST)
+        _append(self.interruptions, row, limit=_NEWEST)
         self.interrupted += 1
-        count, seconds = self.by_cause.get(kind, [0, 0.0])
-        self.by_cause[kind] = [count + 1, seconds + sum(self.since_step.values())]
+        count, seconds = self.by_cause.get(category, [0, 0.0])
+        self.by_cause[category] = [count + 1, seconds + sum(self.since_step.values())]
 
     def _save(self, event: Event) -> None:
         stall = max(0.0, number(event.values.get("stall_s")) or 0.0)
@@ -534,7 +536,7 @@ class History:
         self.debt += stall - earlier
         self._stalled(source, earlier)
         row = [event.t, event.step, clean(event.values.get("reason"), 40), number(event.values.get("seconds")), stall]
-        _append(self.saves, row, most=_NEWEST)
+        _append(self.saves, row, limit=_NEWEST)
 
     def _stalled(self, source: str, seconds: float) -> None:
         """Time that was counted as steps' was a save's."""
@@ -573,12 +575,12 @@ class History:
             self._thin()
 
     def _thin(self) -> None:
-        edges = [place for place, point in enumerate(self.curve) if point[3]][-POINTS // 8 :]
-        protected = {0, len(self.curve) - 1, *edges, *(place - 1 for place in edges)}
+        edges = [index for index, point in enumerate(self.curve) if point[3]][-POINTS // 8 :]
+        protected = {0, len(self.curve) - 1, *edges, *(index - 1 for index in edges)}
         fewer: list[list[Any]] = []
         spare: list[Any] | None = None
-        for place, point in enumerate(self.curve):
-            if place in protected:
+        for index, point in enumerate(self.curve):
+            if index in protected:
                 fewer += [point] if spare is None else [spare, point]
                 spare = None
             elif spare is None:
@@ -635,24 +637,24 @@ def _small(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _append(listed: list[Any], row: Any, *, most: int) -> None:
+def _append(listed: list[Any], row: Any, *, limit: int) -> None:
     """Keep the newest; cut now and then, so that a row costs the same however many there were."""
     listed.append(row)
-    if len(listed) >= 2 * most:
-        del listed[:-most]
+    if len(listed) >= 2 * limit:
+        del listed[:-limit]
 
 
-def _apart(point: list[Any], other: list[Any]) -> float:
+def _apart(point: list[Any], reference: list[Any]) -> float:
     """How much a point's value stands out; one that has none stands out least."""
-    return -1.0 if point[2] is None else math.inf if other[2] is None else abs(point[2] - other[2])
+    return -1.0 if point[2] is None else math.inf if reference[2] is None else abs(point[2] - reference[2])
 
 
 def cause_of(signs: list[list[Any]]) -> tuple[str, str]:
     """Kind and words of the most telling sign of an interruption."""
-    for kind in SIGNS:
+    for category in SIGNS:
         for sign in signs:
-            if sign[1] == kind:
-                return kind, sign[2]
+            if sign[1] == category:
+                return category, sign[2]
     return "unknown", "the run's events name no cause"
 
 
@@ -680,5 +682,5 @@ def words(event: Event) -> str:
     }.get(event.kind)
     if name is None:
         return text or "an error without a message"
-    shown = f"{name} ({where})" if where and event.kind != "lost" else name
-    return clean(": ".join(filter(None, [shown, text])), _TEXT + 100)
+    subject = f"{name} ({where})" if where and event.kind != "lost" else name
+    return clean(": ".join(filter(None, [subject, text])), _TEXT + 100)

@@ -59,8 +59,10 @@ class _State:
     def state_dict(self) -> dict[str, Any]:
         """As the trainer writes it, in one string."""
         state, handler = self.trainer.state, self.trainer.callback_handler
-        exported = [one for one in [*handler.callbacks, self.trainer.control] if isinstance(one, ExportableState)]
-        callbacks = {type(one).__name__: one.state() for one in exported}
+        exported = [
+            callback for callback in [*handler.callbacks, self.trainer.control] if isinstance(callback, ExportableState)
+        ]
+        callbacks = {type(callback).__name__: callback.state() for callback in exported}
         return {"json": json.dumps(dataclasses.asdict(state) | {"stateful_callbacks": callbacks})}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -78,14 +80,18 @@ class _Sums:
 
     def state_dict(self) -> dict[str, Any]:
         """Three sums."""
-        one = self.trainer
-        return {"loss": one._tr_loss.cpu(), "logged": one._total_loss_scalar, "step": one._globalstep_last_logged}
+        trainer = self.trainer
+        return {
+            "loss": trainer._tr_loss.cpu(),
+            "logged": trainer._total_loss_scalar,
+            "step": trainer._globalstep_last_logged,
+        }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Into the running trainer."""
-        one = self.trainer
-        one._tr_loss = saved["loss"].to(one.args.device)
-        one._total_loss_scalar, one._globalstep_last_logged = saved["logged"], saved["step"]
+        trainer = self.trainer
+        trainer._tr_loss = saved["loss"].to(trainer.args.device)
+        trainer._total_loss_scalar, trainer._globalstep_last_logged = saved["logged"], saved["step"]
 
 
 class Survive(TrainerCallback):
@@ -99,14 +105,14 @@ class Survive(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Everything is made: restore."""
-        one = self.trainer
-        optimizer = getattr(one.optimizer, "optimizer", one.optimizer)  # Accelerate's is around torch's
-        extra = {"scheduler": one.lr_scheduler, "trainer": _State(one)}
-        if one.accelerator.scaler is not None:
-            extra["scaler"] = one.accelerator.scaler
-        model = one.model_wrapped if isinstance(one.model_wrapped, torch.nn.Module) else one.model
+        trainer = self.trainer
+        optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)  # Accelerate's is around torch's
+        extra = {"scheduler": trainer.lr_scheduler, "trainer": _State(trainer)}
+        if trainer.accelerator.scaler is not None:
+            extra["scaler"] = trainer.accelerator.scaler
+        model = trainer.model_wrapped if isinstance(trainer.model_wrapped, torch.nn.Module) else trainer.model
         self.training = Resumable(
-            self.run, model=model, optimizer=optimizer, extra=extra, per_rank={"sums": _Sums(one)}
+            self.run, model=model, optimizer=optimizer, extra=extra, per_rank={"sums": _Sums(trainer)}
         )
         self.training.fetched_ahead()
         self.training.total_steps = state.max_steps
@@ -117,23 +123,23 @@ class Survive(TrainerCallback):
     def around_epoch(self, original: Any) -> Any:
         """Epochs that are done are not run; the one under way starts behind its batches."""
 
-        def run_epoch(**given: Any) -> None:
-            training, place = self.training, self.training.position
-            epoch, (first, batch) = given["epoch"], self.start
+        def run_epoch(**options: Any) -> None:
+            training, position = self.training, self.training.position
+            epoch, (resumed_epoch, batch) = options["epoch"], self.start
             if self.ran:
-                place.next_epoch()
+                position.next_epoch()
                 training.end_step()
             if self.trainer.state.global_step >= self.trainer.state.max_steps:
                 self.trainer.control.should_training_stop = True
-            if epoch < first or self.trainer.control.should_training_stop:
+            if epoch < resumed_epoch or self.trainer.control.should_training_stop:
                 return
             self.ran = True
-            if epoch == first and (first or batch):
-                given |= {
+            if epoch == resumed_epoch and (resumed_epoch or batch):
+                options |= {
                     "resume_from_checkpoint": "the run's", "epochs_trained": epoch,
                     "steps_trained_in_current_epoch": batch,
                 }  # fmt: skip
-            original(**given)
+            original(**options)
 
         return run_epoch
 
@@ -145,13 +151,13 @@ class Survive(TrainerCallback):
     def around_pause(self, original: Any) -> Any:
         """An evaluation or a save may take long."""
 
-        def log_save_evaluate(*given: Any, **more: Any) -> None:
+        def log_save_evaluate(*args: Any, **kwargs: Any) -> None:
             control = self.trainer.control
             if not (control.should_evaluate or control.should_save):
-                original(*given, **more)
+                original(*args, **kwargs)
                 return
             with self.training.pause():
-                original(*given, **more)
+                original(*args, **kwargs)
 
         return log_save_evaluate
 

@@ -72,16 +72,16 @@ class Journal:
             return {}
         return content if isinstance(content, dict) else {}
 
-    def event(self, kind: str, *, always: bool = False, **fields: Any) -> None:
+    def event(self, event_kind: str, *, always: bool = False, **fields: Any) -> None:
         """Append one line; `always` also from ranks that otherwise stay silent (faults, errors)."""
-        if kind not in KINDS:
-            raise ValueError(f"event kind: got {kind!r}, allowed: {', '.join(sorted(KINDS))}")
+        if event_kind not in KINDS:
+            raise ValueError(f"event kind: got {event_kind!r}, allowed: {', '.join(sorted(KINDS))}")
         if not (self.enabled or always):
             return
         if not self.folder.local:
-            self.unwritten.append(Event(_wall_clock(), kind, whole(fields.pop("step", None)), fields))
+            self.unwritten.append(Event(_wall_clock(), event_kind, whole(fields.pop("step", None)), fields))
             return
-        line = json.dumps({"t": round(_wall_clock(), 3), "kind": kind, **fields}, default=str) + "\n"
+        line = json.dumps({"t": round(_wall_clock(), 3), "kind": event_kind, **fields}, default=str) + "\n"
         try:
             # one write to a file opened for appending: lines of several processes do not mix
             handle = os.open(self.folder.at(EVENTS), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -92,16 +92,16 @@ class Journal:
         except OSError as error:
             self._complain(EVENTS, error)
 
-    def update(self, *, now: bool = False, **fields: Any) -> None:
-        """Change fields of the progress file; written at most once a second unless `now`."""
+    def update(self, *, at_once: bool = False, **fields: Any) -> None:
+        """Change fields of the progress file; written at most once a second unless `at_once`."""
         if "state" in fields and fields["state"] != self.progress.get("state"):
             fields["state_t"] = round(_wall_clock(), 3)
         self.progress |= fields
-        if not self.enabled or (not now and time.time() - self.written_t < self.every_s):
+        if not self.enabled or (not at_once and time.time() - self.written_t < self.every_s):
             return
         self.written_t = time.time()
         self.progress["t"] = round(self.written_t, 3)
-        self._add_up(now=now)
+        self._add_up(at_once=at_once)
         content = json.dumps(self.progress, default=str, indent=1).encode()
         try:
             if not self.folder.local:
@@ -117,9 +117,9 @@ class Journal:
         except OSError as error:
             self._complain(PROGRESS, error)
 
-    def _add_up(self, *, now: bool) -> None:
+    def _add_up(self, *, at_once: bool) -> None:
         """Bring `history` up to date; compact, because it is written with every step's progress."""
-        if not now and abs(time.time() - self.added_t) < _HISTORY_EVERY_S:
+        if not at_once and abs(time.time() - self.added_t) < _HISTORY_EVERY_S:
             return
         self.added_t = time.time()
         try:

@@ -44,9 +44,9 @@ def in_ray(run: Run, *, callbacks: Sequence[Any] = ()) -> dict[str, Any]:
     """
     ensure_process_group()
     strategy = pl.strategies.DDPStrategy
-    made = type("SurvivingDDP", (_OneDevice, strategy), {})(cluster_environment=_environment())
+    ddp = type("SurvivingDDP", (_OneDevice, strategy), {})(cluster_environment=_environment())
     return {
-        "strategy": made, "accelerator": "gpu" if torch.cuda.is_available() else "cpu", "devices": 1,
+        "strategy": ddp, "accelerator": "gpu" if torch.cuda.is_available() else "cpu", "devices": 1,
         "callbacks": [*callbacks, Survive(run)], "enable_checkpointing": False,
     }  # fmt: skip
 
@@ -101,8 +101,8 @@ class _Loops:
     def state_dict(self) -> dict[str, Any]:
         """As a checkpoint of Lightning holds it."""
         trainer = self.trainer
-        own = (one for one in trainer.callbacks if not isinstance(one, Survive))
-        callbacks = {one.state_key: state for one in own if (state := one.state_dict())}
+        stateful = (callback for callback in trainer.callbacks if not isinstance(callback, Survive))
+        callbacks = {callback.state_key: state for callback in stateful if (state := callback.state_dict())}
         return {"loops": pickle.dumps((trainer.fit_loop.state_dict(), callbacks))}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -114,9 +114,9 @@ class _Loops:
             loop.epoch_loop.batch_progress.reset_on_run()
             loop.epoch_loop.scheduler_progress.reset_on_run()
             loop.epoch_loop.automatic_optimization.optim_progress.reset_on_run()
-        for one in self.trainer.callbacks:
-            if one.state_key in callbacks:
-                one.load_state_dict(callbacks[one.state_key])
+        for callback in self.trainer.callbacks:
+            if callback.state_key in callbacks:
+                callback.load_state_dict(callbacks[callback.state_key])
 
 
 class _Logged(dict[str, Any]):
@@ -130,9 +130,9 @@ class _Logged(dict[str, Any]):
 
     def values(self) -> Any:
         """Dictionaries of tensors."""
-        shown, loop = self.trainer._logger_connector, self.trainer.fit_loop.epoch_loop
+        connector, loop = self.trainer._logger_connector, self.trainer.fit_loop.epoch_loop
         results = [*loop._results.values(), *loop.val_loop._results.values()]
-        return [shown._logged_metrics, shown._progress_bar_metrics, *(vars(one) for one in results)]
+        return [connector._logged_metrics, connector._progress_bar_metrics, *(vars(result) for result in results)]
 
 
 class _Rest:

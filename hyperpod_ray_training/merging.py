@@ -40,14 +40,14 @@ def merged(
     dataset_config: Any,
 ) -> Asked:
     """Merge; InputError names every contradiction at once."""
-    wrong: list[str] = []
+    problems: list[str] = []
     size: str | int = 1 if workers is None else workers
     if scaling is not None:
         theirs = (
             scaling.num_workers if isinstance(scaling.num_workers, int) else ":".join(map(str, scaling.num_workers))
         )
         if workers is not None and str(workers) != str(theirs) and theirs != 1:
-            wrong.append(
+            problems.append(
                 in_three_parts(
                     f"workers: {workers} and ScalingConfig(num_workers={theirs})",
                     expected="one of them",
@@ -55,15 +55,15 @@ def merged(
                 )
             )
         size = theirs if workers is None else workers
-        gpus, cpus = _resources(scaling, gpus, cpus, wrong)
-    _check_run(run, run_config, wrong)
-    _check_torch(run, torch_config, wrong)
+        gpus, cpus = _resources(scaling, gpus, cpus, problems)
+    _check_run(run, run_config, problems)
+    _check_torch(run, torch_config, problems)
     if dataset_config is not None and not datasets:
-        wrong.append(
+        problems.append(
             in_three_parts("dataset_config: one without datasets", expected="both or none", fix="add datasets")
         )
-    if wrong:
-        raise InputError("; ".join(wrong))
+    if problems:
+        raise InputError("; ".join(problems))
     return Asked(
         workers=size, gpus=0.0 if gpus is None else gpus, cpus=1.0 if cpus is None else cpus, scaling=scaling,
         run=run_config, torch=torch_config, datasets=datasets, dataset_config=dataset_config,
@@ -71,67 +71,67 @@ def merged(
 
 
 def _resources(
-    scaling: Any, gpus: float | None, cpus: float | None, wrong: list[str]
+    scaling: Any, gpus: float | None, cpus: float | None, problems: list[str]
 ) -> tuple[float | None, float | None]:
     resources = scaling.resources_per_worker or {}
-    for name, kind, ours in (("gpus_per_worker", "GPU", gpus), ("cpus_per_worker", "CPU", cpus)):
-        theirs = resources.get(kind)
-        if kind == "GPU" and theirs is None:
+    for name, resource, amount in (("gpus_per_worker", "GPU", gpus), ("cpus_per_worker", "CPU", cpus)):
+        theirs = resources.get(resource)
+        if resource == "GPU" and theirs is None:
             theirs = 1.0 if scaling.use_gpu else None
-        if ours is not None and theirs is not None and float(ours) != float(theirs):
-            wrong.append(
+        if amount is not None and theirs is not None and float(amount) != float(theirs):
+            problems.append(
                 in_three_parts(
-                    f"{name}: {ours:g} and ScalingConfig with {theirs:g} {kind}",
+                    f"{name}: {amount:g} and ScalingConfig with {theirs:g} {resource}",
                     expected="one of them",
                     fix="remove one",
                 )
             )
-        if ours is None:
-            gpus, cpus = (theirs, cpus) if kind == "GPU" else (gpus, theirs)
+        if amount is None:
+            gpus, cpus = (theirs, cpus) if resource == "GPU" else (gpus, theirs)
     if gpus and not resources.get("CPU") and cpus is None and "GPU" in resources:
         cpus = 0.0  # ScalingConfig(resources_per_worker={"GPU": 1}) asks for no CPU
     return gpus, cpus
 
 
-def _check_run(run: RunFacts, given: Any, wrong: list[str]) -> None:
-    if given is None:
+def _check_run(run: RunFacts, run_config: Any, problems: list[str]) -> None:
+    if run_config is None:
         return
     from ray.train import CheckpointConfig, FailureConfig
 
-    if given.name is not None and given.name != run.name:
-        wrong.append(
+    if run_config.name is not None and run_config.name != run.name:
+        problems.append(
             in_three_parts(
-                f"RunConfig(name): {given.name!r}", expected=f"the run's, {run.name!r}, or none", fix="remove it"
+                f"RunConfig(name): {run_config.name!r}", expected=f"the run's, {run.name!r}, or none", fix="remove it"
             )
         )
-    storage = None if given.storage_path is None else str(given.storage_path).rstrip("/")
+    storage = None if run_config.storage_path is None else str(run_config.storage_path).rstrip("/")
     if storage is not None and storage != run.storage.rstrip("/"):
-        wrong.append(
+        problems.append(
             in_three_parts(
                 f"RunConfig(storage_path): {storage!r}",
                 expected=f"the run's, {run.storage!r}, or none",
                 fix="remove it",
             )
         )
-    failures = given.failure_config
+    failures = run_config.failure_config
     if failures not in (None, FailureConfig()) and failures.max_failures != -1:
-        wrong.append(
+        problems.append(
             in_three_parts(
                 f"RunConfig(failure_config): max_failures={failures.max_failures}",
                 expected="-1 or none: a run that survives is not given up",
                 fix="remove it; crash_loop_limit ends a run whose code fails",
             )
         )
-    if given.checkpoint_config not in (None, CheckpointConfig()):
-        wrong.append(
+    if run_config.checkpoint_config not in (None, CheckpointConfig()):
+        problems.append(
             in_three_parts(
                 "RunConfig(checkpoint_config): one given",
                 expected="none",
                 fix="use Run(keep=…, best=(METRIC, 'min' or 'max'))",
             )
         )
-    if given.storage_filesystem is not None:
-        wrong.append(
+    if run_config.storage_filesystem is not None:
+        problems.append(
             in_three_parts(
                 "RunConfig(storage_filesystem): one given",
                 expected="none",
@@ -140,30 +140,32 @@ def _check_run(run: RunFacts, given: Any, wrong: list[str]) -> None:
         )
 
 
-def _check_torch(run: RunFacts, given: Any, wrong: list[str]) -> None:
-    if given is None:
+def _check_torch(run: RunFacts, torch_config: Any, problems: list[str]) -> None:
+    if torch_config is None:
         return
     from ray.train.torch import TorchConfig
 
     limit = run.settings.process_group_timeout_s
-    if type(given) is not TorchConfig:
-        wrong.append(in_three_parts(f"torch_config: {type(given).__name__}", expected="TorchConfig", fix="give one"))
-    elif given.timeout_s not in (TorchConfig().timeout_s, limit):
-        wrong.append(
+    if type(torch_config) is not TorchConfig:
+        problems.append(
+            in_three_parts(f"torch_config: {type(torch_config).__name__}", expected="TorchConfig", fix="give one")
+        )
+    elif torch_config.timeout_s not in (TorchConfig().timeout_s, limit):
+        problems.append(
             in_three_parts(
-                f"TorchConfig(timeout_s): {given.timeout_s}",
+                f"TorchConfig(timeout_s): {torch_config.timeout_s}",
                 expected=f"{limit} or none",
                 fix="set RESILIENCE_PROCESS_GROUP_TIMEOUT_S, and put long validations into training.pause()",
             )
         )
-    elif given.init_method != "env":
-        wrong.append(
-            in_three_parts(f"TorchConfig(init_method): {given.init_method!r}", expected="'env'", fix="remove it")
+    elif torch_config.init_method != "env":
+        problems.append(
+            in_three_parts(f"TorchConfig(init_method): {torch_config.init_method!r}", expected="'env'", fix="remove it")
         )
 
 
-def resources_of(asked: Asked) -> dict[str, float]:
+def resources_of(request: Asked) -> dict[str, float]:
     """What a worker needs, by kind: the user's further kinds too."""
-    theirs = dict((asked.scaling.resources_per_worker or {}) if asked.scaling is not None else {})
-    theirs |= {"CPU": asked.cpus, "GPU": asked.gpus}
-    return {kind: amount for kind, amount in theirs.items() if amount}
+    theirs = dict((request.scaling.resources_per_worker or {}) if request.scaling is not None else {})
+    theirs |= {"CPU": request.cpus, "GPU": request.gpus}
+    return {resource: amount for resource, amount in theirs.items() if amount}

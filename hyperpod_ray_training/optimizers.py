@@ -18,18 +18,18 @@ SAVED_PER_RANK = "consolidate_state_dict"
 def optimizers_of(optimizer: Any) -> dict[str, Optimizer]:
     """Every optimizer by name: "" for a single one, else its key, or its place in the list or container."""
     if isinstance(optimizer, Mapping):
-        named = {str(name): one for name, each in optimizer.items() for one in _inner(each)}
-        if len(named) != sum(len(_inner(each)) for each in optimizer.values()):
+        named = {str(name): member for name, wrapper in optimizer.items() for member in _inner(wrapper)}
+        if len(named) != sum(len(_inner(wrapper)) for wrapper in optimizer.values()):
             raise _not_one(optimizer, "a mapping with one optimizer under each name")
         return named
     if isinstance(optimizer, (list, tuple)):
-        inner = [one for each in optimizer for one in _inner(each)]
+        inner = [member for wrapper in optimizer for member in _inner(wrapper)]
     else:
         inner = _inner(optimizer)
-    distinct = list({id(one): one for one in inner}.values())
+    distinct = list({id(member): member for member in inner}.values())
     if len(distinct) == 1:
         return {"": distinct[0]}
-    return {str(number): one for number, one in enumerate(distinct)}
+    return {str(number): member for number, member in enumerate(distinct)}
 
 
 def _inner(optimizer: Any) -> list[Optimizer]:
@@ -43,14 +43,14 @@ def _inner(optimizer: Any) -> list[Optimizer]:
         )
     held: list[Optimizer] = []
     for value in vars(optimizer).values() if hasattr(optimizer, "__dict__") else ():
-        held += [one for one in _listed(value) if isinstance(one, Optimizer) and one is not optimizer]
-    inner = [one for each in held for one in _inner(each)]
+        held += [member for member in _listed(value) if isinstance(member, Optimizer) and member is not optimizer]
+    inner = [member for wrapped in held for member in _inner(wrapped)]
     if inner:
         # a wrapper with a state of its own (Lookahead) counts beside what it wraps
-        own = isinstance(optimizer, Optimizer) and optimizer.state and all(
-            optimizer.state is not one.state for one in inner
+        stateful = isinstance(optimizer, Optimizer) and optimizer.state and all(
+            optimizer.state is not member.state for member in inner
         )  # fmt: skip
-        return [*inner, optimizer] if own else inner
+        return [*inner, optimizer] if stateful else inner
     if not isinstance(optimizer, Optimizer):
         raise _not_one(optimizer, "a torch.optim.Optimizer, several, or an object that holds them")
     return [optimizer]
@@ -85,12 +85,12 @@ class OptimizerState:
         """All of its groups, in order."""
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
-    def by_name(self, known: Mapping[int, str]) -> dict[str, torch.Tensor]:
+    def by_name(self, names: Mapping[int, str]) -> dict[str, torch.Tensor]:
         """Its parameters by the model's names; by place where the model has none for them."""
         named = {}
         for number, group in enumerate(self.optimizer.param_groups):
             for index, parameter in enumerate(group["params"]):
-                named[known.get(id(parameter), f"params.{number}.{index}")] = parameter
+                named[names.get(id(parameter), f"params.{number}.{index}")] = parameter
         return named
 
     def take(self, named: Mapping[str, torch.Tensor], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
@@ -120,12 +120,12 @@ class OptimizerState:
         """What of a saved state does not fit this optimizer; empty where it does."""
         groups = [group["params"] for group in tree["groups"]]
         names = {id(parameter): name for name, parameter in named.items()}
-        here = [[names[id(parameter)] for parameter in group["params"]] for group in self.optimizer.param_groups]
-        lacking = {name for group in groups for name in group} ^ {name for group in here for name in group}
+        current = [[names[id(parameter)] for parameter in group["params"]] for group in self.optimizer.param_groups]
+        lacking = {name for group in groups for name in group} ^ {name for group in current for name in group}
         if lacking:
             return f"{self.section} has other parameters: {', '.join(sorted(lacking)[:5])}"
-        if groups != here and [set(group) for group in groups] != [set(group) for group in here]:
-            return f"{self.section} has {len(groups)} groups of parameters, and {len(here)} now, or others in each"
+        if groups != current and [set(group) for group in groups] != [set(group) for group in current]:
+            return f"{self.section} has {len(groups)} groups of parameters, and {len(current)} now, or others in each"
         return ""
 
     def fill(
@@ -134,8 +134,8 @@ class OptimizerState:
         """Take over a saved state, whatever was there; tensors keep the dtype that they were saved in."""
         state = self.optimizer.state
         state.clear()
-        for name, entry in tree["state"].items():
-            state[named[name]] = join(entry, _maker(tensors, named[name]))
+        for name, slots in tree["state"].items():
+            state[named[name]] = join(slots, _maker(tensors, named[name]))
         anywhere = next(iter(named.values()), None)
         for key, value in tree["other"].items():
             state[key] = join(value, _maker(tensors, anywhere))

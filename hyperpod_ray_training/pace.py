@@ -25,11 +25,11 @@ class Pace:
     """
 
     def __init__(self, before: Mapping[str, Any] | None = None, *, world: int = 1) -> None:
-        known = before or {}
+        earlier = before or {}
         self.gaps: deque[float] = deque(maxlen=_STEPS)
-        self.pauses = _numbers(known.get("pauses_s"))
-        same = known.get("world_size") == world
-        self.best = next(iter(_numbers([known.get("best_step_s")])), None) if same else None
+        self.pauses = _numbers(earlier.get("pauses_s"))
+        same = earlier.get("world_size") == world
+        self.best = next(iter(_numbers([earlier.get("best_step_s")])), None) if same else None
         self.last: float | None = None
 
     def stepped(self, now: float) -> None:
@@ -86,12 +86,12 @@ class Parts:
 
     def fields(self) -> dict[str, Any]:
         """For `progress.json`: `part_s` and `part_pauses_s`. None unless the last few steps all had parts."""
-        found = self.pace.fields() if self.steps >= _PARTED else {}
-        return {"part_s": found.get("step_s"), "part_pauses_s": found.get("pauses_s")}
+        measured = self.pace.fields() if self.steps >= _PARTED else {}
+        return {"part_s": measured.get("step_s"), "part_pauses_s": measured.get("pauses_s")}
 
 
-def _numbers(found: Any) -> list[float]:
+def _numbers(value: Any) -> list[float]:
     """What a file from before holds, where it holds numbers."""
-    listed: Iterable[Any] = found if isinstance(found, list) else ()
-    kept = [float(item) for item in listed if isinstance(item, (int, float)) and not isinstance(item, bool)]
+    listed: Iterable[Any] = value if isinstance(value, list) else ()
+    kept = [float(number) for number in listed if isinstance(number, (int, float)) and not isinstance(number, bool)]
     return sorted(kept, reverse=True)[:_PAUSES]

@@ -35,16 +35,16 @@ def publish(folder: RunFolder) -> bool:
     Never raises: a run is trained whether it can be seen or not.
     """
     try:
-        place = _place()
-        if place is None:
+        destination = _place()
+        if destination is None:
             return False
-        place.mkdir(parents=True, exist_ok=True)
+        destination.mkdir(parents=True, exist_ok=True)
         if folder.local:
             for name in (PROGRESS, EVENTS):
-                _link(place / name, to=folder.at(name))
+                _link(destination / name, to=folder.at(name))
         elif folder.url not in _published:
             _published.add(folder.url)
-            threading.Thread(target=_keep_copied, args=(folder, place), name="publish", daemon=True).start()
+            threading.Thread(target=_keep_copied, args=(folder, destination), name="publish", daemon=True).start()
     except OSError as error:
         log(f"status cannot show this run: {error}")
         return False
@@ -56,8 +56,8 @@ def _place() -> Path | None:
     for number in (1, 2):
         with contextlib.suppress(OSError):
             written = Path(f"/proc/self/fd/{number}").readlink()
-            if found := _DRIVER_LOG.fullmatch(written.name):
-                return written.parent / FOLDER / found["job"]
+            if match := _DRIVER_LOG.fullmatch(written.name):
+                return written.parent / FOLDER / match["job"]
     job = _submission()
     logs = _logs()
     return logs / FOLDER / job if job and logs is not None else None
@@ -92,12 +92,12 @@ def _link(link: Path, *, to: str) -> None:
     fresh.replace(link)
 
 
-def _keep_copied(folder: RunFolder, place: Path, waits: Iterable[None] | None = None) -> None:
+def _keep_copied(folder: RunFolder, destination: Path, waits: Iterable[None] | None = None) -> None:
     """Copy the progress file until the process ends; `waits` limits it."""
     pause = threading.Event()
     for _ in waits if waits is not None else iter(lambda: pause.wait(COPY_S), True):
         with contextlib.suppress(OSError):
             content = folder.fs.cat_file(folder.at(PROGRESS))
-            fresh = place / f".{PROGRESS}.{os.getpid()}"
+            fresh = destination / f".{PROGRESS}.{os.getpid()}"
             fresh.write_bytes(content)
-            fresh.replace(place / PROGRESS)
+            fresh.replace(destination / PROGRESS)

@@ -56,10 +56,10 @@ class Ranks:
 
     def answer(self) -> list[float] | None:
         """The answer to the last question; None where none is open."""
-        asked, self._asked = self._asked, None
-        if asked is None:
+        request, self._asked = self._asked, None
+        if request is None:
             return None
-        work, tensor = asked
+        work, tensor = request
         if work is not None:
             work.wait()
         return [float(value) for value in tensor]
@@ -77,7 +77,7 @@ class Ranks:
             return text
         texts: list[Any] = [None] * self.world
         dist.all_gather_object(texts, text, group=self.patient)
-        return next((str(item) for item in texts if item), "")
+        return next((str(answer) for answer in texts if answer), "")
 
     def meet(self) -> None:
         """A barrier for ranks that come out of something long far apart."""
@@ -101,11 +101,11 @@ def patience(seconds: float) -> Iterator[None]:
 
 
 def _backends(group: dist.ProcessGroup) -> list[Any]:
-    found = {}
+    backends = {}
     for device in group._device_types:
         backend = group._get_backend(device)
-        found[id(backend)] = backend
-    return list(found.values())
+        backends[id(backend)] = backend
+    return list(backends.values())
 
 
 def _limit_of(group: dist.ProcessGroup) -> timedelta | None:

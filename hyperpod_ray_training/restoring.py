@@ -91,7 +91,7 @@ class Restorer:
         start.
         """
         if self.ranks.rank == 0 and self.folder.local:
-            names = frozenset(found.name for found in self.folder.checkpoints())
+            names = frozenset(candidate.name for candidate in self.folder.checkpoints())
             threading.Thread(target=self._remove, args=(names,), name="resilience-sweep", daemon=True).start()
 
     def _remove(self, among: Collection[str] | None = None) -> None:
@@ -101,19 +101,19 @@ class Restorer:
     def _first_usable(self, folder: RunFolder, candidates: list[Found], started: float) -> Restored | None:
         troubles = []
         unfinished = 0
-        for found in candidates:
-            trouble = self.ranks.from_rank_zero(folder.why_unusable(found.name) if self.ranks.rank == 0 else None)
+        for candidate in candidates:
+            trouble = self.ranks.from_rank_zero(folder.why_unusable(candidate.name) if self.ranks.rank == 0 else None)
             if trouble is None:
-                trouble, step = self._load(folder, found.name)
+                trouble, step = self._load(folder, candidate.name)
                 if trouble is None:
-                    return self._restored(folder, found, step, time.monotonic() - started)
+                    return self._restored(folder, candidate, step, time.monotonic() - started)
             if str(trouble).startswith("unfinished"):
                 unfinished += 1
                 continue
-            troubles.append(f"{found.name}: {trouble}")
+            troubles.append(f"{candidate.name}: {trouble}")
             if self.ranks.rank == 0:
-                log(f"checkpoint {folder.at(found.name)} is passed over: {trouble}")
-            self.journal.event("error", message=f"checkpoint passed over: {trouble}", path=folder.at(found.name))
+                log(f"checkpoint {folder.at(candidate.name)} is passed over: {trouble}")
+            self.journal.event("error", message=f"checkpoint passed over: {trouble}", path=folder.at(candidate.name))
         if troubles:
             raise Unrecoverable(
                 f"run: {folder.url} has no usable checkpoint: {'; '.join(troubles)}; nothing was overwritten",
@@ -130,8 +130,8 @@ class Restorer:
         return None
 
     def _candidates(self, folder: RunFolder) -> list[Found]:
-        found = folder.checkpoints() if self.ranks.rank == 0 else []
-        pairs = self.ranks.from_rank_zero([(item.step, item.name) for item in found])
+        checkpoints = folder.checkpoints() if self.ranks.rank == 0 else []
+        pairs = self.ranks.from_rank_zero([(candidate.step, candidate.name) for candidate in checkpoints])
         return [Found(step, name) for step, name in pairs]
 
     def _load(self, folder: RunFolder, name: str) -> tuple[str | None, int]:
@@ -166,23 +166,23 @@ class Restorer:
             log(f"restore: {text}")
         self.journal.event("note", message=text)
 
-    def _restored(self, folder: RunFolder, found: Found, step: int, seconds: float) -> Restored:
-        about = self.ranks.from_rank_zero(folder.about(found.name) if self.ranks.rank == 0 else None)
+    def _restored(self, folder: RunFolder, candidate: Found, step: int, seconds: float) -> Restored:
+        about = self.ranks.from_rank_zero(folder.about(candidate.name) if self.ranks.rank == 0 else None)
         before, world = about.get("world"), self.ranks.world
-        path = folder.at(found.name)
-        own = folder.url == self.folder.url
+        path = folder.at(candidate.name)
+        same_folder = folder.url == self.folder.url
         self.journal.event("restore", step=step, path=path, seconds=round(seconds, 3), world=world, node=self.node)
         if before and before != world:
             self.journal.event("resize", step=step, world=world, world_before=before)
         self.journal.update(last_step=step, restored_step=step, restored_path=path)
-        if own:
+        if same_folder:
             self.journal.update(last_checkpoint_step=step, last_checkpoint_path=path)
-            if not self.ranks.from_rank_zero(self.ranks.rank == 0 and self._known_to_ray(found.name)):
+            if not self.ranks.from_rank_zero(self.ranks.rank == 0 and self._known_to_ray(candidate.name)):
                 # complete on disk, unknown to Ray: its worker died before the controller looked. Reporting it now puts
                 # it under Ray's book-keeping, so that it is pruned in its turn. (A second report of a known one would
                 # get it deleted twice.)
-                self.report(found.name, about.get("metrics") or {"step": step})
-        return Restored(step=step, own=own)
+                self.report(candidate.name, about.get("metrics") or {"step": step})
+        return Restored(step=step, own=same_folder)
 
     def _known_to_ray(self, name: str) -> bool:
         try:

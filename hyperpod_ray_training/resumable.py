@@ -121,11 +121,11 @@ class Resumable(Looping):
             rank=self.rank,
             announce=self._announce,
         )
-        kind = kind_for(self.folder, run.writer)
-        tier = Tier(namespace=run.name, world=self.world) if kind == "tiered" else None
+        writer_kind = kind_for(self.folder, run.writer)
+        tier = Tier(namespace=run.name, world=self.world) if writer_kind == "tiered" else None
         self.saver = Saver(
             run=run, folder=self.folder, state=self.state, ranks=self.ranks, journal=self.journal, hooks=self.hooks,
-            attempt=self.attempt, kind=kind, tier=tier, report=self._report,
+            attempt=self.attempt, writer_kind=writer_kind, tier=tier, report=self._report,
         )  # fmt: skip
         self.restorer = Restorer(
             run=run, folder=self.folder, state=self.state, ranks=self.ranks, journal=self.journal,
@@ -153,10 +153,10 @@ class Resumable(Looping):
     def __enter__(self) -> Resumable:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, exception_type: type[BaseException] | None, *_: object) -> None:
         if self in LIVE:
             LIVE.remove(self)
-            self.leave(failed=kind is not None)
+            self.leave(failed=exception_type is not None)
 
     def leave(self, *, failed: bool) -> None:
         """The loop has ended, well or not; a second call does nothing."""
@@ -189,7 +189,7 @@ class Resumable(Looping):
 
     def finish(self) -> None:
         """All steps are done: save the last, unless it is."""
-        self.journal.update(now=True, state="saving")
+        self.journal.update(at_once=True, state="saving")
         self._finish_save()
         if self.saver.saved_step != self.step:
             self.save("final", wait=True)
@@ -202,7 +202,7 @@ class Resumable(Looping):
         noted: dict[str, Any] = {**self.metrics, "step": self.step, "world": self.world}
         hangs.ended(self.step)
         self.journal.event("done", **noted)
-        self.journal.update(now=True, state="done")
+        self.journal.update(at_once=True, state="done")
 
     def finished(self, step: int, **metrics: float) -> None:
         """Note that `step` is done with these metrics, and save if it is time; the same call on every rank."""
@@ -251,10 +251,10 @@ class Resumable(Looping):
     def _prove_complete(self) -> None:
         """Refuse to continue where the step that has ended needed state that no copy holds."""
         missing = self.complete.step_ended()
-        noted = [one for one in missing if one.noted]
-        missing = [one for one in missing if not one.noted]
+        noted = [gap for gap in missing if gap.noted]
+        missing = [gap for gap in missing if not gap.noted]
         if noted:
-            self._warn(f"not saved, and lost with the process: {', '.join(one.path for one in noted[:8])}")
+            self._warn(f"not saved, and lost with the process: {', '.join(gap.path for gap in noted[:8])}")
         sizes = self.state.group_sizes()
         if sizes != self._groups:
             text = f"optimizer: {sizes} parameters in its groups, {self._groups} when Resumable was created"
@@ -262,11 +262,11 @@ class Resumable(Looping):
             self._groups = sizes
             self._refuse(text, expected="groups that stay", fix=fix)
         if missing:
-            names = "; ".join(f"{one.path} ({one.sort})" for one in missing[:6])
-            more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
-            fixes = list(dict.fromkeys(one.fix for one in missing))
+            names = "; ".join(f"{gap.path} ({gap.sort})" for gap in missing[:6])
+            suffix = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
+            fixes = list(dict.fromkeys(gap.fix for gap in missing))
             self._refuse(
-                f"the loop keeps state that no copy and no checkpoint holds: {names}{more}",
+                f"the loop keeps state that no copy and no checkpoint holds: {names}{suffix}",
                 expected="all of it in Resumable's arguments, or in recomputed=",
                 fix=f"{'; '.join(fixes[:4])}; or recomputed=[{missing[0].path!r}] where it need not come back",
             )
@@ -319,7 +319,7 @@ class Resumable(Looping):
             self.generation.member.now.saving = True
         stands = wait or not self.run.async_save
         if stands:
-            self.journal.update(now=True, state="saving")
+            self.journal.update(at_once=True, state="saving")
         with self.unhurried():
             self.saver.finish()
             self.complete.noticed(self.step, frozenset(self.state.content().tensors))
@@ -328,7 +328,7 @@ class Resumable(Looping):
             self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
         if stands:
             self.parts.pace.left()
-            self.journal.update(now=True, state=self._running)
+            self.journal.update(at_once=True, state=self._running)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -340,11 +340,11 @@ class Resumable(Looping):
         Args:
             name: What it is, for whoever looks at the run.
         """
-        self.journal.update(now=True, phase=name)
+        self.journal.update(at_once=True, phase=name)
         with self.unhurried():
             yield
         self.parts.pace.left()
-        self.journal.update(now=True, phase="")
+        self.journal.update(at_once=True, phase="")
 
     @contextlib.contextmanager
     def unhurried(self) -> Iterator[None]:
@@ -362,7 +362,7 @@ class Resumable(Looping):
         Every rank enters it, also those that have nothing to do there. No rank counts as hung in it, a collective in it
         may take `checkpoint_group_timeout_s`, and the ranks meet at its end.
         """
-        self.journal.update(now=True, state="paused")
+        self.journal.update(at_once=True, state="paused")
         limit = self.settings.checkpoint_group_timeout_s
         self.shown.began()
         with hangs.paused(self.step, limit_s=limit), self.unhurried(), patience(limit):
@@ -370,7 +370,7 @@ class Resumable(Looping):
             self.ranks.meet()
         self.shown.began()
         self.parts.pace.left()
-        self.journal.update(now=True, state=self._running)
+        self.journal.update(at_once=True, state=self._running)
 
     def told(self, metrics: Mapping[str, Any]) -> None:
         """Metrics of a `ray.train.report` without a checkpoint, in a run with spares."""
@@ -393,7 +393,7 @@ class Resumable(Looping):
     def restore(self) -> None:
         """Load the newest complete checkpoint; `steps` does it first of all."""
         self.journal.update(
-            now=True, state="restoring", begun_t=round(time.time(), 3), world_size=self.world, attempt=self.attempt,
+            at_once=True, state="restoring", begun_t=round(time.time(), 3), world_size=self.world, attempt=self.attempt,
             device=self.state.device.type, last_part_t=None, **self.parts.fields(),
         )  # fmt: skip
         self.journal.event(
@@ -406,7 +406,7 @@ class Resumable(Looping):
                 self._from_checkpoint()
             # the ranks come out of a restore far apart; the first step has the short limit
             self.ranks.meet()
-        self.journal.update(now=True, state="running")
+        self.journal.update(at_once=True, state="running")
         self.complete.begin(self.step)
         self.drains.begin(self.step)
         self.clock.begin(self.step)
@@ -431,9 +431,9 @@ class Resumable(Looping):
         step = self.memory.restore()
         if step is None:
             return False
-        self.step, generation, now = step, self.generation, time.monotonic()
+        self.step, generation, finished = step, self.generation, time.monotonic()
         self.journal.event(
-            "restore", step=step, path="memory", seconds=round(now - started, 3), world=self.world,
+            "restore", step=step, path="memory", seconds=round(finished - started, 3), world=self.world,
             node=node_address(), gen=generation.number, group_s=round(generation.group_s, 3),
             build_s=round(started - generation.begun - generation.group_s, 3),
         )  # fmt: skip
@@ -503,8 +503,8 @@ class Resumable(Looping):
             delete_local_checkpoint_after_upload=False,
         )
 
-    def _announce(self, kind: str, **fields: Any) -> None:
-        self.journal.event(kind, always=True, step=self.step, node=node_address(), **fields)
+    def _announce(self, event_kind: str, **fields: Any) -> None:
+        self.journal.event(event_kind, always=True, step=self.step, node=node_address(), **fields)
 
     def _last_error(self) -> str:
         return str(self.journal.progress.get("last_error") or "see the errors above")

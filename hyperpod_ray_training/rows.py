@@ -54,11 +54,11 @@ def units_of(source: str) -> tuple[Unit, ...]:
     Once in a process: survivors of a fault do not list the files again.
     """
     store, base = store_of(source)
-    found = store.get_file_info(base)
+    root = store.get_file_info(base)
     listed = (
-        [found] if found.is_file else store.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
+        [root] if root.is_file else store.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
     )
-    files = sorted(one.path for one in listed if one.is_file and _is_data(one.path.removeprefix(base)))
+    files = sorted(info.path for info in listed if info.is_file and _is_data(info.path.removeprefix(base)))
     if not files:
         raise InputError(f"data: {source} has no file *{_SUFFIX}", expected="one or more", fix="correct the place")
     with ThreadPoolExecutor(_READERS) as pool:
@@ -131,17 +131,17 @@ class Plan:
         """Where each of them begins in the order of the epoch, and where the last one ends."""
         return np.concatenate([[0], np.cumsum([self.units[unit].rows for unit in self.order])])
 
-    def ranges(self, first: int, last: int) -> Iterator[tuple[int, ...]]:
-        """Of each lane of this rank: its rows of the steps from `first` to before `last`, in the epoch's order."""
+    def ranges(self, start: int, stop: int) -> Iterator[tuple[int, ...]]:
+        """Of each lane of this rank: its rows of the steps from `start` to before `stop`, in the epoch's order."""
         for lane in range(self.rank, self.lanes, self.world):
-            whole = part_of(lane, steps=self.lanes, samples=self.samples)
+            span = part_of(lane, steps=self.lanes, samples=self.samples)
             # rows left over fall into another step for each lane, not all into one
-            length, shift = whole.stop - whole.start, lane * self.steps // self.lanes
-            yield tuple(whole.start + (length * step + shift) // self.steps for step in (first, last))
+            length, shift = span.stop - span.start, lane * self.steps // self.lanes
+            yield tuple(span.start + (length * step + shift) // self.steps for step in (start, stop))
 
     def count(self, step: int) -> int:
         """Rows of this rank in a step."""
-        return sum(end - begin for begin, end in self.ranges(step, step + 1))
+        return sum(bound - begin for begin, bound in self.ranges(step, step + 1))
 
 
 class Reader:
@@ -155,14 +155,14 @@ class Reader:
     def step(self, step: int) -> pa.Table:
         """The rows of this rank in a step."""
         parts, needed = [], set()
-        for begin, end in self.plan.ranges(step, step + 1):
-            place = begin
-            while place < end:
-                at = int(np.searchsorted(self.plan.begins, place, side="right")) - 1
-                start, stop = int(self.plan.begins[at]), min(end, int(self.plan.begins[at + 1]))
-                parts.append(self._unit(at).slice(place - start, stop - place))
+        for begin, bound in self.plan.ranges(step, step + 1):
+            row = begin
+            while row < bound:
+                at = int(np.searchsorted(self.plan.begins, row, side="right")) - 1
+                start, stop = int(self.plan.begins[at]), min(bound, int(self.plan.begins[at + 1]))
+                parts.append(self._unit(at).slice(row - start, stop - row))
                 needed.add(at)
-                place = stop
+                row = stop
         self.kept = {at: table for at, table in self.kept.items() if at in needed}
         return pa.concat_tables(parts)
 
@@ -220,9 +220,9 @@ class Rows:
         through: Callable[[Any], Any] | None = None,
         ahead: int = 2,
     ) -> None:
-        most = max((n for n in range(1, _LANES + 1) if global_batch % n == 0), default=0)
+        divisor = max((n for n in range(1, _LANES + 1) if global_batch % n == 0), default=0)
         self.source, self.global_batch, self.columns = source, global_batch, tuple(columns) if columns else None
-        self.seed, self.shuffle, self.lanes, self.through = seed, shuffle, lanes or most, through
+        self.seed, self.shuffle, self.lanes, self.through = seed, shuffle, lanes or divisor, through
         self.ahead, self.epoch, self.batch = ahead, 0, 0
         if global_batch < 1 or self.lanes < 1 or global_batch % self.lanes:
             raise InputError(
@@ -267,41 +267,43 @@ class Rows:
         return self.plan.steps
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        plan, first = self.plan, self.batch
-        if first >= plan.steps:
+        plan, start_step = self.plan, self.batch
+        if start_step >= plan.steps:
             return
         if self.through is not None:
-            read = functools.partial(_through_ray_data, self.through, plan, first)
+            read = functools.partial(_through_ray_data, self.through, plan, start_step)
         else:
-            read = functools.partial(_directly, plan, first)
+            read = functools.partial(_directly, plan, start_step)
         yield from _ahead(read, self.ahead)
 
 
-def _directly(plan: Plan, first: int) -> Iterator[dict[str, Any]]:
+def _directly(plan: Plan, start_step: int) -> Iterator[dict[str, Any]]:
     reader = Reader(plan)
-    for step in range(first, plan.steps):
+    for step in range(start_step, plan.steps):
         yield _batch(reader.step(step))
 
 
-def _through_ray_data(through: Callable[[Any], Any], plan: Plan, first: int) -> Iterator[dict[str, Any]]:
+def _through_ray_data(through: Callable[[Any], Any], plan: Plan, start_step: int) -> Iterator[dict[str, Any]]:
     import ray.data
 
-    each = max(1, _CHUNK_ROWS // plan.count(first))
-    chunks = [{"first": at, "last": min(at + each, plan.steps)} for at in range(first, plan.steps, each)]
+    chunk_steps = max(1, _CHUNK_ROWS // plan.count(start_step))
+    chunks = [
+        {"first": at, "last": min(at + chunk_steps, plan.steps)} for at in range(start_step, plan.steps, chunk_steps)
+    ]
     data = ray.data.from_items(chunks, override_num_blocks=len(chunks))
     data.context.execution_options.preserve_order = True
     data = through(data.map_batches(functools.partial(_chunk, plan), batch_size=1, batch_format="pyarrow"))
     blocks = iter(data.iter_batches(batch_size=None, batch_format="pyarrow"))
     rest: list[pa.Table] = []
-    for step in range(first, plan.steps):
-        wanted = plan.count(step)
-        while sum(table.num_rows for table in rest) < wanted:
+    for step in range(start_step, plan.steps):
+        row_count = plan.count(step)
+        while sum(table.num_rows for table in rest) < row_count:
             block = next(blocks, None)
             _require_as_many(block is not None, plan, step)
             rest.append(block)
-        whole = pa.concat_tables(rest, promote_options="permissive")
-        rest = [whole.slice(wanted)]
-        yield _batch(whole.slice(0, wanted))
+        merged = pa.concat_tables(rest, promote_options="permissive")
+        rest = [merged.slice(row_count)]
+        yield _batch(merged.slice(0, row_count))
     _require_as_many(not rest[0].num_rows and not any(block.num_rows for block in blocks), plan, plan.steps)
 
 
@@ -326,14 +328,14 @@ def _batch(table: pa.Table) -> dict[str, Any]:
 
 def _column(column: Any) -> Any:
     """A tensor where a column has numbers, or lists of them that are equally long; else a list."""
-    kind = column.type
+    arrow_type = column.type
     if hasattr(column, "to_numpy_ndarray"):  # Ray Data's tensors
         return torch.from_numpy(np.array(column.to_numpy_ndarray()))
     if column.null_count:
         return column.to_pylist()
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_boolean(arrow_type) or pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
         return torch.from_numpy(np.array(column.to_numpy(zero_copy_only=False)))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_fixed_size_list(arrow_type):
         flat = _column(column.flatten())
         if torch.is_tensor(flat) and len(set(column.value_lengths().to_pylist())) == 1:
             return flat.reshape(len(column), -1, *flat.shape[1:])
@@ -345,10 +347,10 @@ def _ahead(make: Callable[[], Iterator[Any]], count: int) -> Iterator[Any]:
     filled: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(max(1, count))
     ended = threading.Event()
 
-    def put(item: tuple[Any, BaseException | None]) -> bool:
+    def put(packet: tuple[Any, BaseException | None]) -> bool:
         while not ended.is_set():
             try:
-                filled.put(item, timeout=0.1)
+                filled.put(packet, timeout=0.1)
                 return True
             except queue.Full:
                 continue
@@ -356,8 +358,8 @@ def _ahead(make: Callable[[], Iterator[Any]], count: int) -> Iterator[Any]:
 
     def fill() -> None:
         try:
-            for one in make():
-                if not put(([one], None)):
+            for value in make():
+                if not put(([value], None)):
                     return
             put(([], None))
         except BaseException as error:

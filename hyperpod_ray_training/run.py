@@ -66,9 +66,9 @@ class Run:
     settings: Settings = field(default_factory=Settings.from_env)
 
     def __post_init__(self) -> None:
-        wrong = []
+        problems = []
         if "://" not in self.storage and not os.path.isabs(self.storage):  # noqa: PTH117 - may be a URL
-            wrong.append(
+            problems.append(
                 in_three_parts(
                     f"storage: {self.storage!r}",
                     expected="an absolute path, because workers have other folders, or a URL",
@@ -76,9 +76,9 @@ class Run:
                 )
             )
         if not self.name or "/" in self.name or self.name.startswith("."):
-            wrong.append(in_three_parts(f"name: {self.name!r}", expected="one folder name", fix="correct it"))
+            problems.append(in_three_parts(f"name: {self.name!r}", expected="one folder name", fix="correct it"))
         if self.save_every_steps < 1 or self.event_every_steps < 1:
-            wrong.append(
+            problems.append(
                 in_three_parts(
                     f"save_every_steps, event_every_steps: {self.save_every_steps}, {self.event_every_steps}",
                     expected="1 or more",
@@ -86,15 +86,15 @@ class Run:
                 )
             )
         if self.keep is not None and self.keep < 1:
-            wrong.append(
+            problems.append(
                 in_three_parts(f"keep: {self.keep}", expected="1 or more, or none to keep all", fix="correct it")
             )
         if self.best is not None and self.best[1] not in {"min", "max"}:
-            wrong.append(
+            problems.append(
                 in_three_parts(f"best: {':'.join(self.best)}", expected="METRIC:min or METRIC:max", fix="correct it")
             )
-        if wrong:
-            raise InputError("; ".join(wrong))
+        if problems:
+            raise InputError("; ".join(problems))
 
     @property
     def url(self) -> str:
@@ -140,21 +140,21 @@ class Run:
 
         Raises InputError (nothing was started, or the size cannot be formed) and Unrecoverable (no retry can help).
         """
-        asked = merged(
+        request = merged(
             self, workers=workers, gpus=gpus_per_worker, cpus=cpus_per_worker, scaling=scaling_config,
             run_config=run_config, torch_config=torch_config, datasets=datasets, dataset_config=dataset_config,
         )  # fmt: skip
-        sizes = parse_workers(asked.workers)
-        if asked.gpus < 0 or asked.cpus < 0 or asked.gpus + asked.cpus == 0:
+        sizes = parse_workers(request.workers)
+        if request.gpus < 0 or request.cpus < 0 or request.gpus + request.cpus == 0:
             raise InputError(
-                f"resources: {asked.gpus} GPU and {asked.cpus} CPU per worker",
+                f"resources: {request.gpus} GPU and {request.cpus} CPU per worker",
                 expected="some of one",
                 fix="set gpus_per_worker or cpus_per_worker",
             )
         spares = self.settings.spares if spares is None else spares
         if spares < 0 or (spares and sizes[0] != sizes[1]):
             raise InputError(
-                f"spares: {spares} with workers {asked.workers}",
+                f"spares: {spares} with workers {request.workers}",
                 expected="0 or more, and 0 for an elastic size (MIN:MAX)",
                 fix="correct one of the two",
             )
@@ -173,22 +173,22 @@ class Run:
         self.settings.apply()
         folder = self.preflight()
         journal = Journal(folder, name=self.name, enabled=os.environ.get("RANK", "0") == "0")
-        journal.event("start", role="driver", pid=os.getpid(), workers=str(asked.workers))
-        journal.update(now=True, state="starting", started_t=round(time.time(), 3), last_error=None)
+        journal.event("start", role="driver", pid=os.getpid(), workers=str(request.workers))
+        journal.update(at_once=True, state="starting", started_t=round(time.time(), 3), last_error=None)
         if journal.enabled:
             publish(folder)
         try:
-            result = self._fit(loop, dict(config or {}), sizes, spares=spares, asked=asked)
+            result = self._fit(loop, dict(config or {}), sizes, spares=spares, request=request)
         except Exception as error:
             text = cause_of(error)
             journal.progress |= journal._read()
             journal.event("error", role="driver", message=text[:2000])
-            journal.update(now=True, state="failed", last_error=text[:2000])
+            journal.update(at_once=True, state="failed", last_error=text[:2000])
             if MARK in str(error):
                 raise Unrecoverable(text) from error
             raise
         journal.progress |= journal._read()
-        journal.update(now=True, state="done")
+        journal.update(at_once=True, state="done")
         return result
 
     def _fit(
@@ -198,7 +198,7 @@ class Run:
         sizes: tuple[int, int],
         *,
         spares: int,
-        asked: Asked,
+        request: Asked,
     ) -> Any:
         import ray
         from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
@@ -206,33 +206,35 @@ class Run:
 
         from hyperpod_ray_training.watch import Watch
 
-        resources = resources_of(asked)
-        least, most = sizes
-        if most > 0:
+        resources = resources_of(request)
+        min_workers, max_workers = sizes
+        if max_workers > 0:
             if not ray.is_initialized():
                 ray.init(log_to_driver=True)
             publish(self.folder())
-            wait_for_placement(least=least, resources=resources, wait_s=self.settings.placement_wait_s)
+            wait_for_placement(min_workers=min_workers, resources=resources, wait_s=self.settings.placement_wait_s)
             # `ray job stop` and a deleted submitter pod send SIGTERM; Ray aborts a run cleanly on SIGINT only, and an
             # elastic run that was cut off leaves a resource request that holds the next one up for 180 s
             signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
             spares = spares_with_room(
-                workers=most, spares=spares, resources=resources, wait_s=self.settings.spare_wait_s
+                workers=max_workers, spares=spares, resources=resources, wait_s=self.settings.spare_wait_s
             )
         limit = self.settings.process_group_timeout_s
-        torch_config = replace(asked.torch, timeout_s=limit) if asked.torch else TorchConfig(timeout_s=limit)
+        torch_config = replace(request.torch, timeout_s=limit) if request.torch else TorchConfig(timeout_s=limit)
         prepared = closing(watched(listening(loop)))
-        if most == 0 and torchrun.started():
+        if max_workers == 0 and torchrun.started():
             prepared = torchrun.prepared(prepared, limit_s=limit)
-        parts = Parts(loop=prepared, torch_config=torch_config, dataset_config=asked.dataset_config)
-        if most > 0 and (spares or (least < most and _may_survive(asked))):
+        parts = Parts(loop=prepared, torch_config=torch_config, dataset_config=request.dataset_config)
+        if max_workers > 0 and (spares or (min_workers < max_workers and _may_survive(request))):
             from hyperpod_ray_training.spares.driver import surviving
 
-            parts = surviving(self, parts, workers=most, least=least, spares=spares, on_gpu=asked.gpus > 0)
+            parts = surviving(
+                self, parts, workers=max_workers, min_workers=min_workers, spares=spares, on_gpu=request.gpus > 0
+            )
             if parts.survive:
-                least = most = most + parts.spares
+                min_workers = max_workers = max_workers + parts.spares
         best, order = self.best or (None, "max")
-        theirs = list(asked.run.callbacks or []) if asked.run else []
+        theirs = list(request.run.callbacks or []) if request.run else []
 
         def trainer() -> Any:
             return TorchTrainer(
@@ -240,23 +242,23 @@ class Run:
                 train_loop_config=config | {"run": self},
                 torch_config=parts.torch_config,
                 scaling_config=replace(
-                    asked.scaling or ScalingConfig(),
-                    num_workers=most if least == most else (least, most),
-                    use_gpu=asked.gpus > 0,
-                    resources_per_worker=resources if most > 0 else None,
+                    request.scaling or ScalingConfig(),
+                    num_workers=max_workers if min_workers == max_workers else (min_workers, max_workers),
+                    use_gpu=request.gpus > 0,
+                    resources_per_worker=resources if max_workers > 0 else None,
                     elastic_resize_monitor_interval_s=self.settings.elastic_resize_monitor_interval_s,
                 ),
                 run_config=replace(
-                    asked.run or RunConfig(),
+                    request.run or RunConfig(),
                     name=self.name,
                     storage_path=self.storage,
                     failure_config=FailureConfig(max_failures=-1),
                     checkpoint_config=CheckpointConfig(
                         num_to_keep=self.keep, checkpoint_score_attribute=best, checkpoint_score_order=order
                     ),
-                    callbacks=[Watch(self, elastic=least < most), *parts.callbacks, *theirs],
+                    callbacks=[Watch(self, elastic=min_workers < max_workers), *parts.callbacks, *theirs],
                 ),
-                datasets=None if asked.datasets is None else dict(asked.datasets),
+                datasets=None if request.datasets is None else dict(request.datasets),
                 dataset_config=parts.dataset_config,
             )
 
@@ -313,10 +315,10 @@ class Run:
         return None
 
 
-def _may_survive(asked: Asked) -> bool:
+def _may_survive(request: Asked) -> bool:
     """Whether an elastic run can keep its survivors: Ray splits no dataset for it, and all workers are alike."""
-    listed = isinstance(getattr(asked.scaling, "label_selector", None), list)
-    return asked.dataset_config is None and not listed
+    listed = isinstance(getattr(request.scaling, "label_selector", None), list)
+    return request.dataset_config is None and not listed
 
 
 def parse_workers(text: str | int) -> tuple[int, int]:
@@ -324,10 +326,10 @@ def parse_workers(text: str | int) -> tuple[int, int]:
     parts = str(text).split(":")
     if len(parts) > 2 or not all(part.isdigit() for part in parts):
         raise InputError(f"workers: {text!r}", expected="N, MIN:MAX or 0 for local mode", fix="correct the argument")
-    least, most = int(parts[0]), int(parts[-1])
-    if least > most or (len(parts) == 2 and least < 1):
+    min_workers, max_workers = int(parts[0]), int(parts[-1])
+    if min_workers > max_workers or (len(parts) == 2 and min_workers < 1):
         raise InputError(f"workers: {text!r}", expected="1 <= MIN <= MAX", fix="correct the argument")
-    return least, most
+    return min_workers, max_workers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -336,26 +338,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Defaults come from the environment variables `RUN_STORAGE`, `RUN_NAME`, `RUN_WORKERS`, `RUN_GPUS_PER_WORKER` and
     `RUN_SPARES`, which `hyperpod-ray submit` sets from a job file.
     """
-    given = os.environ.get
+    variable = os.environ.get
     group = parser.add_argument_group("run")
     group.add_argument(
-        "--storage", default=given("RUN_STORAGE"), required="RUN_STORAGE" not in os.environ,
+        "--storage", default=variable("RUN_STORAGE"), required="RUN_STORAGE" not in os.environ,
         help="folder of all runs, on storage that every node sees (default: RUN_STORAGE)",
     )  # fmt: skip
     group.add_argument(
-        "--name", default=given("RUN_NAME"), required="RUN_NAME" not in os.environ,
+        "--name", default=variable("RUN_NAME"), required="RUN_NAME" not in os.environ,
         help="the run; the same name again resumes it (default: RUN_NAME)",
     )  # fmt: skip
     group.add_argument(
-        "--workers", default=given("RUN_WORKERS", "2"),
+        "--workers", default=variable("RUN_WORKERS", "2"),
         help="N, MIN:MAX for an elastic size, 0 for local mode and torchrun (default: RUN_WORKERS or 2)",
     )  # fmt: skip
     group.add_argument(
-        "--spares", type=int, default=given("RUN_SPARES"),
+        "--spares", type=int, default=variable("RUN_SPARES"),
         help="workers that stand by (default: RUN_SPARES, RESILIENCE_SPARES or 0)",
     )  # fmt: skip
     group.add_argument(
-        "--gpus-per-worker", type=float, default=given("RUN_GPUS_PER_WORKER", "0"),
+        "--gpus-per-worker", type=float, default=variable("RUN_GPUS_PER_WORKER", "0"),
         help="0 trains on CPU over gloo (default: RUN_GPUS_PER_WORKER or 0)",
     )  # fmt: skip
     group.add_argument("--cpus-per-worker", type=float, default=1)

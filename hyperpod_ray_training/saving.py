@@ -71,12 +71,12 @@ class Saver:
         journal: Journal,
         hooks: FaultHooks,
         attempt: str,
-        kind: str,
+        writer_kind: str,
         tier: Tier | None,
         report: Report,
     ) -> None:
         self.run, self.folder, self.state, self.ranks, self.journal = run, folder, state, ranks, journal
-        self.hooks, self.attempt, self.kind, self.tier, self.report = hooks, attempt, kind, tier, report
+        self.hooks, self.attempt, self.kind, self.tier, self.report = hooks, attempt, writer_kind, tier, report
         # one stager for all saves: it keeps its buffers, and touching 150 MB of new memory costs more than copying
         # into old. A save waits for the one before, so a buffer is never overwritten while it is being written out.
         on_gpu = state.device.type == "cuda"
@@ -118,7 +118,9 @@ class Saver:
         if self.tier is not None:
             writer = self.tier.writer(step=step, durable=reason != "interval")
         else:
-            writer = writer_for(kind=self.kind, folder=self.folder, name=name, rank=self.ranks.rank, hooks=self.hooks)
+            writer = writer_for(
+                writer_kind=self.kind, folder=self.folder, name=name, rank=self.ranks.rank, hooks=self.hooks
+            )
         future: Future[Any] = Future()
         group = self.ranks.patient
         try:
@@ -195,7 +197,10 @@ class Saver:
             seconds=round(self.last_save_s, 3), stall_s=round(save.stall_s, 4),
         )  # fmt: skip
         self.journal.update(
-            now=True, last_checkpoint_step=save.step, last_checkpoint_t=round(time.time(), 3), last_checkpoint_path=path
+            at_once=True,
+            last_checkpoint_step=save.step,
+            last_checkpoint_t=round(time.time(), 3),
+            last_checkpoint_path=path,
         )
 
     def _failed(self, save: Save, error: BaseException | None) -> None:
@@ -212,7 +217,7 @@ class Saver:
             f"and training continues ({self.failures} of {limit} failures in a row)"
         )
         self.journal.event("error", step=save.step, message=f"save failed: {text}", path=self.folder.at(save.name))
-        self.journal.update(now=True, last_error=f"save failed at step {save.step}: {text}")
+        self.journal.update(at_once=True, last_error=f"save failed at step {save.step}: {text}")
         if self.failures >= limit:
             raise Unrecoverable(
                 f"{self.failures} saves in a row failed under {self.folder.url}, last: {text}; step "
@@ -225,11 +230,11 @@ class Saver:
 def reasons(error: BaseException) -> list[str]:
     """The distinct causes inside a failed save or load, one line each; dcp carries one per rank."""
     failures = getattr(error, "failures", None)
-    inner = [item[0] if isinstance(item, tuple) else item for item in failures.values()] if failures else [error]
+    inner = [cause[0] if isinstance(cause, tuple) else cause for cause in failures.values()] if failures else [error]
     texts = []
-    for item in inner:
-        lines = [line for line in str(item).splitlines() if line.strip()]
-        text = f"{type(item).__name__}: {lines[0].strip() if lines else ''}"
+    for cause in inner:
+        lines = [line for line in str(cause).splitlines() if line.strip()]
+        text = f"{type(cause).__name__}: {lines[0].strip() if lines else ''}"
         if text not in texts:
             texts.append(text)
     return texts

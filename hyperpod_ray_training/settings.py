@@ -108,20 +108,20 @@ class Settings:
     strict: bool = True
 
     def __post_init__(self) -> None:
-        wrong = []
+        problems = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            least = 0 if field.name in MAY_BE_ZERO else 1e-9
-            if not isinstance(value, bool) and value < least:
-                wrong.append(
+            minimum = 0 if field.name in MAY_BE_ZERO else 1e-9
+            if not isinstance(value, bool) and value < minimum:
+                problems.append(
                     in_three_parts(
                         f"{field.name}: {value}",
-                        expected="0 or more" if least == 0 else "more than 0",
+                        expected="0 or more" if minimum == 0 else "more than 0",
                         fix="correct it",
                     )
                 )
         if self.health_check_interval_s > self.worker_health_check_timeout_s:
-            wrong.append(
+            problems.append(
                 in_three_parts(
                     f"worker_health_check_timeout_s: {self.worker_health_check_timeout_s}",
                     expected=f"at least health_check_interval_s ({self.health_check_interval_s})",
@@ -129,15 +129,15 @@ class Settings:
                 )
             )
         if self.silence_s < 3 * self.beat_s:
-            wrong.append(
+            problems.append(
                 in_three_parts(
                     f"silence_s: {self.silence_s}",
                     expected=f"at least 3 times beat_s ({self.beat_s})",
                     fix="correct one of the two",
                 )
             )
-        if wrong:
-            raise InputError("; ".join(f"settings: {one}" for one in wrong))
+        if problems:
+            raise InputError("; ".join(f"settings: {problem}" for problem in problems))
 
     @property
     def termination_grace_period_s(self) -> int:
@@ -156,28 +156,28 @@ class Settings:
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
         """The defaults overridden by `RESILIENCE_*`; an unknown or unreadable variable raises InputError."""
         environ = os.environ if environ is None else environ
-        known = {ENV_PREFIX + field.name.upper(): field for field in dataclasses.fields(cls)}
+        fields = {ENV_PREFIX + field.name.upper(): field for field in dataclasses.fields(cls)}
         values: dict[str, float | int | bool] = {}
-        wrong = []
+        problems = []
         for name, text in sorted(environ.items()):
             if not name.startswith(ENV_PREFIX) or name in NOT_SETTINGS:
                 continue
-            field = known.get(name)
+            field = fields.get(name)
             if field is None:
-                wrong.append(
+                problems.append(
                     in_three_parts(
-                        f"{name}: unknown", expected=f"one of {', '.join(sorted(known))}", fix="correct or unset it"
+                        f"{name}: unknown", expected=f"one of {', '.join(sorted(fields))}", fix="correct or unset it"
                     )
                 )
                 continue
             try:
                 values[field.name] = _parse(text, type(field.default))
             except ValueError:
-                wrong.append(
+                problems.append(
                     in_three_parts(f"{name}: {text!r}", expected=type(field.default).__name__, fix="correct it")
                 )
-        if wrong:
-            raise InputError("; ".join(wrong))
+        if problems:
+            raise InputError("; ".join(problems))
         return cls(**values)  # type: ignore[arg-type]
 
     def head_env(self) -> dict[str, str]:
@@ -229,9 +229,9 @@ WANDB_PROJECT_VARIABLE = "WANDB_PROJECT"
 NOT_SETTINGS = frozenset({"RESILIENCE_FAULT_HOOKS", HANG_RULES_VARIABLE, TRACKERS_VARIABLE})
 
 
-def _parse(text: str, kind: type) -> float | int | bool:
-    if kind is bool:
+def _parse(text: str, target_type: type) -> float | int | bool:
+    if target_type is bool:
         if text.lower() not in {"1", "0", "true", "false"}:
             raise ValueError(text)
         return text.lower() in {"1", "true"}
-    return int(text) if kind is int else float(text)
+    return int(text) if target_type is int else float(text)

@@ -67,11 +67,12 @@ class TrainingState:
         optimizers = optimizers_of(optimizer)
         named = {name: value for name, value in extra.items() if _is_optimizer(value)}
         for name, value in named.items():
-            known = {id(one) for one in optimizers.values()}
-            optimizers |= {name if not inner else f"{name}-{inner}": one
-                           for inner, one in optimizers_of(value).items() if id(one) not in known}  # fmt: skip
+            ids = {id(single) for single in optimizers.values()}
+            optimizers |= {name if not inner else f"{name}-{inner}": single
+                           for inner, single in optimizers_of(value).items() if id(single) not in ids}  # fmt: skip
         self.optimizers = {
-            name: OptimizerState(one, f"{OPTIMIZER}.{name}" if name else OPTIMIZER) for name, one in optimizers.items()
+            name: OptimizerState(single, f"{OPTIMIZER}.{name}" if name else OPTIMIZER)
+            for name, single in optimizers.items()
         }
         rest = {name: value for name, value in extra.items() if name not in named}
         generators = {name: value for name, value in rest.items() if isinstance(value, torch.Generator)}
@@ -87,10 +88,10 @@ class TrainingState:
         """Whether gradients outlive a step; until a watched step has shown that they do not, they count as state."""
         self.proved = False
         """Whether watched steps have shown that nothing is missing, here or in the process that a copy is of."""
-        first = next(self.model.parameters(), None)
-        if first is None:
+        parameter = next(self.model.parameters(), None)
+        if parameter is None:
             raise InputError("model: no parameters", expected="a module that is trained", fix="give the model itself")
-        self.device = first.device
+        self.device = parameter.device
         self.seed = torch.initial_seed()
         modules = _BesideTensors(self.model)
         if modules.names:
@@ -116,27 +117,36 @@ class TrainingState:
 
     def trained(self) -> list[torch.Tensor]:
         """The parameters of the optimizers, each once."""
-        return list({id(one): one for each in self.optimizers.values() for one in each.parameters()}.values())
+        return list(
+            {
+                id(parameter): parameter
+                for optimizer in self.optimizers.values()
+                for parameter in optimizer.parameters()
+            }.values()
+        )
 
     def group_sizes(self) -> list[list[int]]:
         """Of each optimizer, the parameters in each group."""
-        return [[len(group["params"]) for group in one.optimizer.param_groups] for one in self.optimizers.values()]
+        return [
+            [len(group["params"]) for group in optimizer.optimizer.param_groups]
+            for optimizer in self.optimizers.values()
+        ]
 
     def content(self) -> Content:
         """This moment. Names come in the same order in every process that runs the same script."""
-        content, seen = Content(), set()
-        known: dict[int, str] = {}
+        content, visited = Content(), set()
+        parameter_names: dict[int, str] = {}
         for name, tensor in self.named().items():
-            if id(tensor) not in seen:
-                seen.add(id(tensor))
-                known[id(tensor)] = name.partition(".")[2]
+            if id(tensor) not in visited:
+                visited.add(id(tensor))
+                parameter_names[id(tensor)] = name.partition(".")[2]
                 content.tensors[name] = tensor.detach()
         for name, optimizer in self.optimizers.items():
-            named = optimizer.by_name(known)
-            for own, parameter in named.items():
-                if id(parameter) not in seen:  # a parameter that no module has, such as a learned temperature
-                    seen.add(id(parameter))
-                    content.tensors[f"{optimizer.section}.{own}"] = parameter.detach()
+            named = optimizer.by_name(parameter_names)
+            for parameter_name, parameter in named.items():
+                if id(parameter) not in visited:  # a parameter that no module has, such as a learned temperature
+                    visited.add(id(parameter))
+                    content.tensors[f"{optimizer.section}.{parameter_name}"] = parameter.detach()
             content.trees[f"{OPTIMIZER}.{name}"] = optimizer.take(named, content.tensors)
         if self.gradients:
             for name, parameter in self._with_gradients().items():
@@ -148,11 +158,11 @@ class TrainingState:
 
     def _with_gradients(self) -> dict[str, torch.Tensor]:
         """The parameters that may have a gradient, by the gradient's name."""
-        known = {id(tensor): name.partition(".")[2] for name, tensor in reversed(self.named().items())}
-        parameters = {f"{GRADIENTS}.{name}": one for each in self.optimizers.values()
-                      for name, one in each.by_name(known).items()}  # fmt: skip
-        others = [one for one in self.model.parameters() if one.requires_grad]
-        return {f"{GRADIENTS}.{known[id(one)]}": one for one in others} | parameters
+        parameter_names = {id(tensor): name.partition(".")[2] for name, tensor in reversed(self.named().items())}
+        parameters = {f"{GRADIENTS}.{name}": parameter for optimizer in self.optimizers.values()
+                      for name, parameter in optimizer.by_name(parameter_names).items()}  # fmt: skip
+        trainable = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        return {f"{GRADIENTS}.{parameter_names[id(parameter)]}": parameter for parameter in trainable} | parameters
 
     def held(self) -> list[Any]:
         """Every tensor and generator that a copy has, or that somebody who is asked for a state answers for."""
@@ -160,7 +170,7 @@ class TrainingState:
         for value in [*self.extra.values(), *self.per_rank.values()]:
             everything += held_by(value)
             everything += held_by(value.state_dict())
-        everything += [one for each in self.position.generators.values() for one in each]
+        everything += [generator for generators in self.position.generators.values() for generator in generators]
         return everything
 
     # ---- back ----
@@ -175,24 +185,24 @@ class TrainingState:
         """
         names = list(names)
         live = self.named()
-        known = {id(tensor): name.partition(".")[2] for name, tensor in reversed(live.items())}
-        wrong = [f"{name} is saved, and nothing takes it" for name in names if self._nobody_takes(name, live, trees)]
+        parameter_names = {id(tensor): name.partition(".")[2] for name, tensor in reversed(live.items())}
+        problems = [f"{name} is saved, and nothing takes it" for name in names if self._nobody_takes(name, live, trees)]
         saved = set(names)
         groups: dict[int, set[str]] = {}
         for name, tensor in live.items():
             groups.setdefault(id(tensor), set()).add(name)
-        wrong += [f"{min(alike)} is not saved" for alike in groups.values()
+        problems += [f"{min(alike)} is not saved" for alike in groups.values()
                   if not alike & saved and any(name.startswith(f"{MODEL}.") for name in alike)]  # fmt: skip
-        wrong += [f"{name} is saved as {list(shapes[name])}, and is {list(live[name].shape)} now" for name in names
+        problems += [f"{name} is saved as {list(shapes[name])}, and is {list(live[name].shape)} now" for name in names
                   if name in live and tuple(live[name].shape) != tuple(shapes[name])]  # fmt: skip
-        here = {f"{OPTIMIZER}.{name}" for name in self.optimizers} | {f"{EXTRA}.{name}" for name in self.extra}
-        wrong += [f"{name} is saved, and nothing takes it" for name in trees if name not in here]
-        wrong += [f"{name} is not saved" for name in sorted(here) if name not in trees]
+        current = {f"{OPTIMIZER}.{name}" for name in self.optimizers} | {f"{EXTRA}.{name}" for name in self.extra}
+        problems += [f"{name} is saved, and nothing takes it" for name in trees if name not in current]
+        problems += [f"{name} is not saved" for name in sorted(current) if name not in trees]
         for name, optimizer in self.optimizers.items():
             tree = trees.get(f"{OPTIMIZER}.{name}")
-            reason = "" if tree is None else optimizer.unlike(optimizer.by_name(known), tree)
-            wrong += [reason] if reason else []
-        return "; ".join(wrong[:8]) + (f"; and {len(wrong) - 8} more" if len(wrong) > 8 else "")
+            reason = "" if tree is None else optimizer.unlike(optimizer.by_name(parameter_names), tree)
+            problems += [reason] if reason else []
+        return "; ".join(problems[:8]) + (f"; and {len(problems) - 8} more" if len(problems) > 8 else "")
 
     def _nobody_takes(self, name: str, live: Mapping[str, torch.Tensor], trees: Mapping[str, Any]) -> bool:
         section = name.partition(".")[0]
@@ -203,28 +213,28 @@ class TrainingState:
     def taker(self, mark: Mark) -> torch.Tensor | None:
         """A live tensor that is laid out over the ranks as the saved one was, for one that is sharded."""
         live = self.named()
-        own = mark.name.partition(".")[2]
-        for name in (mark.name, f"{MODEL}.{own}"):
+        suffix = mark.name.partition(".")[2]
+        for name in (mark.name, f"{MODEL}.{suffix}"):
             if isinstance(live.get(name), DTensor):
                 return live[name]
-        like = [one for name, one in live.items() if f".{name.partition('.')[2]}." in f".{own}."]
-        shards = [one for one in [*like, *live.values()] if isinstance(one, DTensor)]
-        same = [one for one in shards if tuple(one.shape) == mark.whole]
+        like = [tensor for name, tensor in live.items() if f".{name.partition('.')[2]}." in f".{suffix}."]
+        shards = [tensor for tensor in [*like, *live.values()] if isinstance(tensor, DTensor)]
+        same = [tensor for tensor in shards if tuple(tensor.shape) == mark.whole]
         return next(iter([*same, *shards]), None)
 
     def fill(self, content: Content) -> None:
         """Take over a saved moment: tensors are this rank's parts, or sharded as the live ones."""
         live = self.named()
-        known = {id(tensor): name.partition(".")[2] for name, tensor in reversed(live.items())}
+        parameter_names = {id(tensor): name.partition(".")[2] for name, tensor in reversed(live.items())}
         with torch.no_grad():
             for name, tensor in content.tensors.items():
                 if name in live:
                     _put(live[name], tensor)
             for name, optimizer in self.optimizers.items():
-                named = optimizer.by_name(known)
-                for own, parameter in named.items():
-                    if f"{optimizer.section}.{own}" in content.tensors:
-                        _put(parameter, content.tensors[f"{optimizer.section}.{own}"])
+                named = optimizer.by_name(parameter_names)
+                for parameter_name, parameter in named.items():
+                    if f"{optimizer.section}.{parameter_name}" in content.tensors:
+                        _put(parameter, content.tensors[f"{optimizer.section}.{parameter_name}"])
                 tree = content.trees.get(f"{OPTIMIZER}.{name}")
                 if tree is not None and not optimizer.unlike(named, tree):
                     optimizer.fill(named, tree, content.tensors)
@@ -237,17 +247,17 @@ class TrainingState:
         for name, value in self.extra.items():
             tree = content.trees.get(f"{EXTRA}.{name}")
             if tree is not None:
-                now: dict[str, torch.Tensor] = {}
-                split(value.state_dict(), f"{EXTRA}.{name}", now)
-                value.load_state_dict(join(tree, self._maker(content.tensors, now)))
+                current: dict[str, torch.Tensor] = {}
+                split(value.state_dict(), f"{EXTRA}.{name}", current)
+                value.load_state_dict(join(tree, self._maker(content.tensors, current)))
 
     def _maker(
-        self, tensors: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]
+        self, tensors: Mapping[str, torch.Tensor], current: Mapping[str, torch.Tensor]
     ) -> Callable[[Mark], torch.Tensor]:
-        """Makes the tensor of a mark; `now` are the tensors that are there."""
+        """Makes the tensor of a mark; `current` are the tensors that are there."""
 
         def make(mark: Mark) -> torch.Tensor:
-            part, like = tensors[mark.name], now.get(mark.name)
+            part, like = tensors[mark.name], current.get(mark.name)
             if mark.device != "cpu" and part.device.type == "cpu":
                 part = part.to(self.device if like is None else like.device)
             return sharded(part, mark, like if isinstance(like, DTensor) else self.taker(mark))
@@ -272,27 +282,27 @@ class TrainingState:
         """The place in the data, and for how many ranks it counts."""
         return self.position.shared() | {"world": self.world}
 
-    def fill_own(self, shared: Mapping[str, int], own: Mapping[str, Any] | None) -> None:
+    def fill_own(self, shared: Mapping[str, int], rank_state: Mapping[str, Any] | None) -> None:
         """Take over the place in the data and, where it fits, what this rank alone has."""
-        position = None if own is None else own["position"]
-        self.position.restore(shared, position, before=int(shared["world"]), now=self.world)
+        position = None if rank_state is None else rank_state["position"]
+        self.position.restore(shared, position, before=int(shared["world"]), size=self.world)
         for key, value in self.per_rank.items():
-            if own is not None and key in own["per_rank"]:
-                value.load_state_dict(own["per_rank"][key])
+            if rank_state is not None and key in rank_state["per_rank"]:
+                value.load_state_dict(rank_state["per_rank"][key])
 
-    def unlike_own(self, own: Mapping[str, Any] | None) -> str:
+    def unlike_own(self, rank_state: Mapping[str, Any] | None) -> str:
         """The same as `unlike`, of what this rank alone has."""
-        if own is None:
+        if rank_state is None:
             return ""
-        saved, here = set(own["per_rank"]), set(self.per_rank)
-        wrong = [f"per_rank[{name!r}] is saved, and nothing takes it" for name in sorted(saved - here)]
-        return "; ".join(wrong + [f"per_rank[{name!r}] is not saved" for name in sorted(here - saved)])
+        saved, current = set(rank_state["per_rank"]), set(self.per_rank)
+        problems = [f"per_rank[{name!r}] is saved, and nothing takes it" for name in sorted(saved - current)]
+        return "; ".join(problems + [f"per_rank[{name!r}] is not saved" for name in sorted(current - saved)])
 
 
 def module_of(model: Any) -> nn.Module:
     """A model, or several as one; InputError for what is none."""
     several = list(model.values()) if isinstance(model, Mapping) else model
-    if isinstance(several, (list, tuple)) and several and all(isinstance(one, nn.Module) for one in several):
+    if isinstance(several, (list, tuple)) and several and all(isinstance(part, nn.Module) for part in several):
         return nn.ModuleDict(dict(model)) if isinstance(model, Mapping) else nn.ModuleList(several)
     if not isinstance(model, nn.Module):
         raise InputError(

@@ -76,8 +76,8 @@ def _accessors(  # noqa: PLR0911 - one for each type
     if isinstance(value, MutableSet):
         return lambda: set(value), lambda state: _refill(value, state, value.update)  # type: ignore[attr-defined]
     if hasattr(value, "__dict__") and not callable(value) and not isinstance(value, type):
-        own = vars(value)
-        return lambda: dict(own), lambda state: _refill(own, state, own.update)
+        attributes = vars(value)
+        return lambda: dict(attributes), lambda state: _refill(attributes, state, attributes.update)
     return None, None
 
 
@@ -125,4 +125,4 @@ def held_by(value: Any, depth: int = 4) -> list[Any]:
         inner = list(vars(value).values())
     else:
         return []
-    return [one for each in inner for one in held_by(each, depth - 1)]
+    return [member for element in inner for member in held_by(element, depth - 1)]

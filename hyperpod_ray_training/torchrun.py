@@ -90,28 +90,28 @@ def prune(folder: RunFolder, run: RunFacts, *, keep: int | None) -> list[str]:
     except ValueError:
         return []
     named = snapshot.names if snapshot else frozenset()
-    complete = [found for found in folder.checkpoints() if folder.why_unusable(found.name) is None]
+    complete = [checkpoint for checkpoint in folder.checkpoints() if folder.why_unusable(checkpoint.name) is None]
     ranked = complete
     if run.best is not None:
         metric, order = run.best
-        values = {found: _value(folder.about(found.name).get("metrics"), metric) for found in complete}
+        values = {checkpoint: _value(folder.about(checkpoint.name).get("metrics"), metric) for checkpoint in complete}
         worst = float("-inf") if order == "max" else float("inf")
         ranked = sorted(
             complete,
-            key=lambda found: worst if (value := values[found]) is None else value,
+            key=lambda checkpoint: worst if (value := values[checkpoint]) is None else value,
             reverse=order == "max",
         )
     kept = {*ranked[:keep], *complete[:1]}
     removed = []
-    for found in complete:
-        if found in kept or found.name in named:
+    for checkpoint in complete:
+        if checkpoint in kept or checkpoint.name in named:
             continue
         try:
-            folder.fs.rm(folder.at(found.name), recursive=True)
+            folder.fs.rm(folder.at(checkpoint.name), recursive=True)
         except OSError as error:
-            log(f"{folder.at(found.name)}: not removed ({error.strerror or error})")
+            log(f"{folder.at(checkpoint.name)}: not removed ({error.strerror or error})")
             continue
-        removed.append(found.name)
+        removed.append(checkpoint.name)
     return removed
 
 

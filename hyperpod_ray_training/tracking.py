@@ -90,24 +90,24 @@ class MlflowServer:
     def _run(self) -> str:
         if not self.id:
             experiment = self._experiment()
-            mine = f"tags.`{TAG}` = '{self.url.replace(chr(39), '')}'"
-            found = self._call(
-                "POST", "runs/search", {"experiment_ids": [experiment], "filter": mine, "max_results": 1}
+            condition = f"tags.`{TAG}` = '{self.url.replace(chr(39), '')}'"
+            runs = self._call(
+                "POST", "runs/search", {"experiment_ids": [experiment], "filter": condition, "max_results": 1}
             ).get("runs")
-            if found:
-                self.id = str(found[0]["info"]["run_id"])
+            if runs:
+                self.id = str(runs[0]["info"]["run_id"])
                 self._call("POST", "runs/update", {"run_id": self.id, "status": "RUNNING"})
             else:
                 tags = [{"key": TAG, "value": self.url.replace("'", "")}, {"key": "mlflow.runName", "value": self.name}]
                 begun = int(time.time() * 1000)
-                asked = {"experiment_id": experiment, "run_name": self.name, "start_time": begun, "tags": tags}
-                self.id = str(self._call("POST", "runs/create", asked)["run"]["info"]["run_id"])
+                body = {"experiment_id": experiment, "run_name": self.name, "start_time": begun, "tags": tags}
+                self.id = str(self._call("POST", "runs/create", body)["run"]["info"]["run_id"])
         return self.id
 
     def _experiment(self) -> str:
         try:
-            found = self._call("GET", f"experiments/get-by-name?experiment_name={quote(self.experiment, safe='')}")
-            return str(found["experiment"]["experiment_id"])
+            answer = self._call("GET", f"experiments/get-by-name?experiment_name={quote(self.experiment, safe='')}")
+            return str(answer["experiment"]["experiment_id"])
         except urllib.error.HTTPError as error:
             if error.code != 404:
                 raise
@@ -121,10 +121,10 @@ class MlflowServer:
             pair = f"{user}:{os.environ.get('MLFLOW_TRACKING_PASSWORD', '')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         data = None if body is None else json.dumps(body).encode()
-        asked = urllib.request.Request(  # noqa: S310 - the scheme is checked in `sinks`
+        request = urllib.request.Request(  # noqa: S310 - the scheme is checked in `sinks`
             f"{self.uri}/api/2.0/mlflow/{path}", data=data, headers=headers, method=method
         )
-        with urllib.request.urlopen(asked, timeout=CALL_S) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=CALL_S) as answer:  # noqa: S310
             content = json.loads(answer.read() or b"{}")
         return content if isinstance(content, dict) else {}
 
@@ -141,14 +141,14 @@ class MlflowPackage:
         from mlflow import MlflowClient
 
         client = MlflowClient(tracking_uri=self.uri)
-        known = client.get_experiment_by_name(self.experiment)
-        experiment = known.experiment_id if known else client.create_experiment(self.experiment)
+        registered = client.get_experiment_by_name(self.experiment)
+        experiment = registered.experiment_id if registered else client.create_experiment(self.experiment)
         plain = self.url.replace("'", "")
-        found = client.search_runs([experiment], filter_string=f"tags.`{TAG}` = '{plain}'", max_results=1)
-        made = found[0] if found else client.create_run(experiment, tags={TAG: plain}, run_name=self.name)
-        if found:
-            client.update_run(made.info.run_id, status="RUNNING")
-        self.client, self.id = client, made.info.run_id
+        runs = client.search_runs([experiment], filter_string=f"tags.`{TAG}` = '{plain}'", max_results=1)
+        run = runs[0] if runs else client.create_run(experiment, tags={TAG: plain}, run_name=self.name)
+        if runs:
+            client.update_run(run.info.run_id, status="RUNNING")
+        self.client, self.id = client, run.info.run_id
 
     def send(self, points: Sequence[Point]) -> None:
         """`log_batch`."""
@@ -178,10 +178,10 @@ class Wandb:
             import wandb
 
             # its id may have letters, digits, dashes and underscores
-            known = re.sub(r"[^A-Za-z0-9_-]+", "-", self.url).strip("-")[-64:]
+            run_id = re.sub(r"[^A-Za-z0-9_-]+", "-", self.url).strip("-")[-64:]
             # metrics only: by default it would also wrap this process's output and send it, and read the Git repository
             quiet = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True)
-            self.run = wandb.init(project=self.project, name=self.name, id=known, resume="allow", settings=quiet)
+            self.run = wandb.init(project=self.project, name=self.name, id=run_id, resume="allow", settings=quiet)
         steps: dict[int, dict[str, float]] = {}
         for point in points:
             steps.setdefault(point.step, {})[point.key] = point.value
@@ -271,8 +271,8 @@ class Tracker:
 
     def close(self, *, failed: bool) -> None:
         """The run has ended: send what is left."""
-        for known in [key for key, tracker in _live.items() if tracker is self]:
-            del _live[known]
+        for own_key in [key for key, tracker in _live.items() if tracker is self]:
+            del _live[own_key]
         wait = FAILED_CLOSE_S if failed else CLOSE_S
         for feed in self.feeds:
             feed.failed = failed
@@ -289,21 +289,21 @@ def tracker_of(name: str, url: str) -> Tracker | None:
     """
     if (name, url) in _live:
         return _live[name, url]
-    wanted = [word.strip() for word in os.environ.get(TRACKERS_VARIABLE, "").split(",") if word.strip()]
-    made = {word: sink for word in wanted if (sink := _sink(word, name, url)) is not None}
-    if not made:
+    words = [word.strip() for word in os.environ.get(TRACKERS_VARIABLE, "").split(",") if word.strip()]
+    sinks = {word: sink for word in words if (sink := _sink(word, name, url)) is not None}
+    if not sinks:
         return None
-    found = _live[name, url] = Tracker(made)
-    return found
+    tracker = _live[name, url] = Tracker(sinks)
+    return tracker
 
 
-def _sink(kind: str, name: str, url: str) -> Sink | None:
+def _sink(backend: str, name: str, url: str) -> Sink | None:
     uri = os.environ.get(TRACKING_VARIABLE, "")
-    if kind == "wandb":
+    if backend == "wandb":
         return Wandb(project=os.environ.get(WANDB_PROJECT_VARIABLE) or "ray", name=name, url=url)
-    if kind == "mlflow" and uri:
+    if backend == "mlflow" and uri:
         experiment = os.environ.get(EXPERIMENT_VARIABLE) or "ray"
-        made = MlflowServer if uri.startswith(("http://", "https://")) else MlflowPackage
-        return made(uri, experiment=experiment, name=name, url=url)
-    log(f"tracking: {kind} is omitted; {TRACKERS_VARIABLE} takes mlflow (with {TRACKING_VARIABLE}) and wandb")
+        server = MlflowServer if uri.startswith(("http://", "https://")) else MlflowPackage
+        return server(uri, experiment=experiment, name=name, url=url)
+    log(f"tracking: {backend} is omitted; {TRACKERS_VARIABLE} takes mlflow (with {TRACKING_VARIABLE}) and wandb")
     return None

@@ -95,10 +95,10 @@ def sharded(part: torch.Tensor, mark: Mark, like: torch.Tensor | None) -> torch.
 
 def checksum(tensor: torch.Tensor) -> int:
     """A number of 32 bits that differs where the content of this rank's part does; on a GPU it is computed there."""
-    here = local(tensor).detach()
-    if here.device.type == "cpu":
-        return zlib.crc32(_bytes_of(here).numpy()) if here.numel() else 0
-    return weighed(here)
+    shard = local(tensor).detach()
+    if shard.device.type == "cpu":
+        return zlib.crc32(_bytes_of(shard).numpy()) if shard.numel() else 0
+    return weighed(shard)
 
 
 def weighed(tensor: torch.Tensor) -> int:

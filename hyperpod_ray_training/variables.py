@@ -51,22 +51,22 @@ def reached(frames: list[types.FrameType]) -> dict[str, tuple[Any, int]]:
     roots: dict[str, Any] = {}
     for frame in frames:
         live, of_frame = live_names(frame), frame.f_locals
-        own = {name: value for name, value in of_frame.items() if name in live or _holder(value)}
-        own |= {name: value for name, value in frame.f_globals.items()
+        variables = {name: value for name, value in of_frame.items() if name in live or _holder(value)}
+        variables |= {name: value for name, value in frame.f_globals.items()
                 if name not in of_frame and not name.startswith("__") and _of_user(value)}  # fmt: skip
-        roots |= {name: value for name, value in own.items() if name not in roots}
-    left = deque((name, value, 0) for name, value in roots.items())
-    known: set[int] = set()
-    while left and len(paths) < _MOST:
-        path, value, depth = left.popleft()
-        if isinstance(value, _SKIPPED) or (id(value) in known and not isinstance(value, (int, float, str, bool))):
+        roots |= {name: value for name, value in variables.items() if name not in roots}
+    queue = deque((name, value, 0) for name, value in roots.items())
+    ids: set[int] = set()
+    while queue and len(paths) < _MOST:
+        path, value, depth = queue.popleft()
+        if isinstance(value, _SKIPPED) or (id(value) in ids and not isinstance(value, (int, float, str, bool))):
             continue
-        known.add(id(value))
+        ids.add(id(value))
         print_ = fingerprint(value)
         if print_ is not None or _holder(value):
             paths[path] = (value, print_ or 0)
         if depth < _DEPTH:
-            left.extend((f"{path}{step}", inner, depth + 1) for step, inner in _inside(value))
+            queue.extend((f"{path}{step}", inner, depth + 1) for step, inner in _inside(value))
     return paths
 
 
@@ -88,7 +88,7 @@ def fingerprint(value: Any) -> int | None:  # noqa: PLR0911 - one for each type
         if isinstance(value, _BaseDataLoaderIter):
             return int(value._num_yielded)
         if isinstance(value, (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)):
-            plain = {key: one for key, one in value.state_dict().items() if isinstance(one, (int, float, list))}
+            plain = {key: field for key, field in value.state_dict().items() if isinstance(field, (int, float, list))}
             return zlib.crc32(repr(plain).encode())
         if isinstance(value, types.GeneratorType):
             return _generator_place(value)
@@ -109,20 +109,24 @@ def _is_a_time(value: Any) -> bool:
 def only_noted(value: Any) -> bool:
     """Whether an object is of plain numbers and words alone: a history or a counter, which may only be shown."""
     if isinstance(value, (deque, list, set, dict)):
-        return all(only_noted(one) for one in (list(value.values()) if isinstance(value, dict) else list(value)))
+        return all(
+            only_noted(element) for element in (list(value.values()) if isinstance(value, dict) else list(value))
+        )
     return value is None or isinstance(value, (int, float, str))
 
 
 def _content(value: Any) -> int:
     """Of a container: its length and plain content, not of what is in tensors or objects."""
     inner = list(value.items()) if isinstance(value, dict) else list(value)
-    told = [one if isinstance(one, (int, float, str, bytes, bool)) else _simple(one) for one in inner[:1000]]
-    return zlib.crc32(repr((len(inner), told)).encode())
+    contents = [
+        element if isinstance(element, (int, float, str, bytes, bool)) else _simple(element) for element in inner[:1000]
+    ]
+    return zlib.crc32(repr((len(inner), contents)).encode())
 
 
 def _simple(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(_simple(one) for one in value)
+        return tuple(_simple(element) for element in value)
     return value if isinstance(value, (int, float, str, bytes, bool)) else type(value).__name__
 
 
@@ -130,18 +134,26 @@ def _generator_place(value: types.GeneratorType[Any, Any, Any]) -> int | None:
     frame = value.gi_frame
     if frame is None or frame.f_code.co_filename.startswith(_HERE) or _installed(frame.f_code.co_filename):
         return None
-    told = [(name, _simple(one)) for name, one in sorted(frame.f_locals.items())]
-    inner = [fingerprint(one) for one in frame.f_locals.values() if not isinstance(one, types.GeneratorType)]
-    return zlib.crc32(repr((frame.f_lasti, told, inner)).encode())
+    variables = [(name, _simple(held_value)) for name, held_value in sorted(frame.f_locals.items())]
+    inner = [
+        fingerprint(held_value)
+        for held_value in frame.f_locals.values()
+        if not isinstance(held_value, types.GeneratorType)
+    ]
+    return zlib.crc32(repr((frame.f_lasti, variables, inner)).encode())
 
 
 def _inside(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, dict):
-        return [(f"[{key!r}]", one) for key, one in list(value.items())[:200]]
+        return [(f"[{key!r}]", element) for key, element in list(value.items())[:200]]
     if isinstance(value, (list, tuple, deque)):
-        return [(f"[{index}]", one) for index, one in enumerate(list(value)[:200]) if not isinstance(one, torch.Tensor)]
+        return [
+            (f"[{index}]", element)
+            for index, element in enumerate(list(value)[:200])
+            if not isinstance(element, torch.Tensor)
+        ]
     if _of_user(value) and not isinstance(value, _WHOLE):
-        return [(f".{name}", one) for name, one in getattr(value, "__dict__", {}).items()]
+        return [(f".{name}", element) for name, element in getattr(value, "__dict__", {}).items()]
     return []
 
 
@@ -206,9 +218,9 @@ def live_names(frame: types.FrameType) -> set[str]:
                 after |= live[index + 1]
             if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
                 after |= live[at.get(instruction.argval, index)]
-            now = reads[index] | (after - writes[index])
-            if now != live[index]:
-                live[index], changed = now, True
+            needed = reads[index] | (after - writes[index])
+            if needed != live[index]:
+                live[index], changed = needed, True
     return live[min(at.get(frame.f_lasti, 0) + 1, len(live) - 1)]
 
 
@@ -218,4 +230,4 @@ def _names(instruction: dis.Instruction, verb: str) -> set[str]:
     names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
     verbs = [part for part in instruction.opname.split("_") if part in {"LOAD", "STORE", "DELETE"}]
     verbs = verbs if len(verbs) == len(names) else verbs[:1] * len(names)
-    return {str(name) for name, one in zip(names, verbs, strict=True) if one == verb}
+    return {str(name) for name, usage in zip(names, verbs, strict=True) if usage == verb}

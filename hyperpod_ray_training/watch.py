@@ -66,20 +66,20 @@ class Watch(UserCallback):
                 fatal = cause_of(error)
             elif isinstance(_inner(error), InputError):
                 fatal = str(_inner(error))
-        own = next((text for text in texts.values() if not any(word in text for word in _HARDWARE)), None)
+        script_error = next((text for text in texts.values() if not any(word in text for word in _HARDWARE)), None)
         limit = self.run.settings.crash_loop_limit
-        if fatal is None and own is not None and limit:
-            key = (own, journal.progress.get("last_checkpoint_step"))
+        if fatal is None and script_error is not None and limit:
+            key = (script_error, journal.progress.get("last_checkpoint_step"))
             self.times = self.times + 1 if key == self.last else 1
             self.last = key
             if self.times >= limit:
                 fatal = in_three_parts(
-                    f"the same error {self.times} times in a row without a new checkpoint: {own}",
+                    f"the same error {self.times} times in a row without a new checkpoint: {script_error}",
                     expected="a checkpoint between two errors",
                     fix="repair the code, then submit the same run again",
                 )
         journal.update(
-            now=True, state="failed" if fatal else "recovering", last_error=next(iter(texts.values()), "")[:2000]
+            at_once=True, state="failed" if fatal else "recovering", last_error=next(iter(texts.values()), "")[:2000]
         )
         return fatal
 

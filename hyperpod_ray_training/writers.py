@@ -125,21 +125,21 @@ def system_error_in(error: BaseException) -> BaseException:
     return error
 
 
-def kind_for(folder: RunFolder, asked: str) -> str:
+def kind_for(folder: RunFolder, writer: str) -> str:
     """The writer to use: `auto` is `shared` on a mounted path, else `fsspec`. InputError for an unknown name."""
-    if asked not in WRITERS:
-        raise InputError(f"writer: {asked!r}", expected=f"one of {', '.join(WRITERS)}", fix="correct the setting")
-    if asked == "shared" and not folder.local:
+    if writer not in WRITERS:
+        raise InputError(f"writer: {writer!r}", expected=f"one of {', '.join(WRITERS)}", fix="correct the setting")
+    if writer == "shared" and not folder.local:
         raise InputError(
             f"writer shared: storage {folder.url}", expected="a mounted path", fix="use writer fsspec or tiered"
         )
-    return ("shared" if folder.local else "fsspec") if asked == "auto" else asked
+    return ("shared" if folder.local else "fsspec") if writer == "auto" else writer
 
 
-def writer_for(*, kind: str, folder: RunFolder, name: str, rank: int, hooks: FaultHooks) -> StorageWriter:
+def writer_for(*, writer_kind: str, folder: RunFolder, name: str, rank: int, hooks: FaultHooks) -> StorageWriter:
     """A DCP storage writer for one checkpoint of kind `shared` or `fsspec`."""
     writer: SharedWriter | ObjectWriter
-    if kind == "shared":
+    if writer_kind == "shared":
         writer = SharedWriter(folder.at(name), overwrite=False)
     else:
         # an object store has no file to sync; torch would sync the whole machine instead

@@ -98,7 +98,7 @@ def _user_role(chart: cdk8s.Chart, namespace: str, *, cluster_name: str, team: b
     metadata = k8s.ObjectMeta(name=USER_ROLE, namespace=namespace, labels=PART_OF)
     kinds = ["rayclusters", "rayjobs", "raycronjobs"]
     changed = ["rayjobs"] if team else kinds
-    read = [kind for kind in kinds if kind not in changed]
+    read = [resource for resource in kinds if resource not in changed]
     k8s.KubeRole(
         chart,
         f"Role-{namespace}",
@@ -106,7 +106,9 @@ def _user_role(chart: cdk8s.Chart, namespace: str, *, cluster_name: str, team: b
         rules=[
             k8s.PolicyRule(api_groups=[RAY_API_GROUP], resources=changed, verbs=EDIT),
             *([k8s.PolicyRule(api_groups=[RAY_API_GROUP], resources=read, verbs=READ)] if read else []),
-            k8s.PolicyRule(api_groups=[RAY_API_GROUP], resources=[f"{kind}/status" for kind in kinds], verbs=READ),
+            k8s.PolicyRule(
+                api_groups=[RAY_API_GROUP], resources=[f"{resource}/status" for resource in kinds], verbs=READ
+            ),
             k8s.PolicyRule(api_groups=[""], resources=["configmaps"], verbs=EDIT),
             k8s.PolicyRule(
                 api_groups=[""],

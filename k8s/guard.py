@@ -92,7 +92,7 @@ def _key(path: str) -> str:
 
 
 def _rights(chart: cdk8s.Chart) -> None:
-    own = [k8s.Subject(kind="ServiceAccount", name=GUARD, namespace=GUARD)]
+    subjects = [k8s.Subject(kind="ServiceAccount", name=GUARD, namespace=GUARD)]
     k8s.KubeServiceAccount(
         chart,
         "ServiceAccount",
@@ -107,7 +107,7 @@ def _rights(chart: cdk8s.Chart) -> None:
         "Binding",
         metadata=cluster_wide,
         role_ref=k8s.RoleRef(api_group=RBAC, kind="ClusterRole", name=GUARD),
-        subjects=own,
+        subjects=subjects,
     )
     events = k8s.ObjectMeta(name=GUARD, namespace=EVENTS_OF_NODES, labels=PART_OF)
     k8s.KubeRole(
@@ -121,7 +121,7 @@ def _rights(chart: cdk8s.Chart) -> None:
         "EventsBinding",
         metadata=events,
         role_ref=k8s.RoleRef(api_group=RBAC, kind="Role", name=GUARD),
-        subjects=own,
+        subjects=subjects,
     )
 
 
@@ -152,11 +152,11 @@ def _ours(whose: str) -> str:
     return f"{whose}.spec.?taints.orValue([]).filter(t, t.key == '{OUT_OF_SERVICE}')"
 
 
-def _annotations(one: str, other: str) -> str:
+def _annotations(first_object: str, second_object: str) -> str:
     return (
-        f"{one}.metadata.?annotations.orValue({{}}).all(k, k == '{GUARD_MARK}' || "
-        f"(k in {other}.metadata.?annotations.orValue({{}}) && "
-        f"{one}.metadata.annotations[k] == {other}.metadata.annotations[k]))"
+        f"{first_object}.metadata.?annotations.orValue({{}}).all(k, k == '{GUARD_MARK}' || "
+        f"(k in {second_object}.metadata.?annotations.orValue({{}}) && "
+        f"{first_object}.metadata.annotations[k] == {second_object}.metadata.annotations[k]))"
     )
 
 
@@ -208,7 +208,7 @@ def _deployment(plan: Plan, bindings: Bindings, settings: NodeGuard, files: dict
     hyperpod = plan.settings.hyperpod
     group = plan.group(plan.settings.ray.head.instance_group)
     # a list of nodes of this size is read as a whole
-    memory = f"{128 + sum(item.count for item in hyperpod.instance_groups) // 4}Mi"
+    memory = f"{128 + sum(instance_group.count for instance_group in hyperpod.instance_groups) // 4}Mi"
     container = {
         "name": "guard",
         "image": bindings.image_uri,
@@ -283,11 +283,11 @@ def _deployment(plan: Plan, bindings: Bindings, settings: NodeGuard, files: dict
 def _object(
     chart: cdk8s.Chart, api_version: str, kind: str, spec: dict[str, Any], *, namespace: str | None = None
 ) -> None:
-    made = cdk8s.ApiObject(
+    api_object = cdk8s.ApiObject(
         chart,
         kind,
         api_version=api_version,
         kind=kind,
         metadata=cdk8s.ApiObjectMetadata(name=GUARD, namespace=namespace, labels={**PART_OF, **APP}),
     )
-    made.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+    api_object.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))

@@ -20,14 +20,14 @@ def hang_rules(plan: Plan, detection: HungJobDetection) -> Manifest:
 
     def define(chart: cdk8s.Chart) -> None:
         for namespace in ray_namespaces(plan):
-            made = cdk8s.ApiObject(
+            api_object = cdk8s.ApiObject(
                 chart,
                 f"{HANG_RULES}-{namespace}",
                 api_version="v1",
                 kind="ConfigMap",
                 metadata=cdk8s.ApiObjectMetadata(name=HANG_RULES, namespace=namespace, labels=PART_OF),
             )
-            made.add_json_patch(cdk8s.JsonPatch.add("/data", {HANG_RULES_FILE: content}))
+            api_object.add_json_patch(cdk8s.JsonPatch.add("/data", {HANG_RULES_FILE: content}))
 
     return build("HungJobDetection", define)
 

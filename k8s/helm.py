@@ -171,10 +171,10 @@ def _point_at_pulled(values: dict[str, Any], plan: Plan, chart: str) -> None:
         if need.chart == chart:
             for path, value in need.values().items():
                 node = values
-                *above, last = path.split(".")
+                *above, leaf = path.split(".")
                 for step in above:
                     node = node.setdefault(step, {})
-                node[last] = value
+                node[leaf] = value
 
 
 def _types(groups: list[InstanceGroup]) -> list[str]:
@@ -190,7 +190,7 @@ def _on_types(groups: list[InstanceGroup]) -> dict[str, Any]:
 
 def _device_tolerations(plan: Plan, groups: list[InstanceGroup]) -> list[dict[str, Any]]:
     """Nodes under deep health checks need their devices announced too; then each group's own taints, once."""
-    made: list[dict[str, Any]] = [
+    tolerations: list[dict[str, Any]] = [
         {
             "key": names.HEALTH_LABEL,
             "operator": "Equal",
@@ -199,9 +199,9 @@ def _device_tolerations(plan: Plan, groups: list[InstanceGroup]) -> list[dict[st
         }
     ]
     for group in groups:
-        made += [
-            item
-            for item in group_tolerations(plan, group.name)
-            if item not in made and item["key"] != names.GPU_RESOURCE
+        tolerations += [
+            toleration
+            for toleration in group_tolerations(plan, group.name)
+            if toleration not in tolerations and toleration["key"] != names.GPU_RESOURCE
         ]
-    return made
+    return tolerations

@@ -26,7 +26,7 @@ def image_pull(plan: Plan, bindings: Bindings) -> Manifest:
         {"key": HEALTH_LABEL, "operator": "Equal", "value": "Unschedulable", "effect": "NoSchedule"}
     ]
     for name in names:
-        tolerations += [item for item in group_tolerations(plan, name) if item not in tolerations]
+        tolerations += [toleration for toleration in group_tolerations(plan, name) if toleration not in tolerations]
     group_label = {"key": INSTANCE_GROUP_LABEL, "operator": "In", "values": names}
     pod = {
         "automountServiceAccountToken": False,

@@ -40,7 +40,7 @@ def build(name: str, define: Callable[[cdk8s.Chart], None]) -> Manifest:
     app = cdk8s.App()
     chart = cdk8s.Chart(app, "chart", disable_resource_name_hashes=True)
     define(chart)
-    return Manifest(name=name, objects=[_ordered(item) for item in chart.to_json()])
+    return Manifest(name=name, objects=[_ordered(document) for document in chart.to_json()])
 
 
 def custom_object(
@@ -54,7 +54,7 @@ def custom_object(
     spec: Mapping[str, Any],
 ) -> None:
     """An object of a kind that cdk8s has no class for; its spec goes in as written."""
-    made = cdk8s.ApiObject(
+    api_object = cdk8s.ApiObject(
         chart,
         construct_id,
         api_version=api_version,
@@ -62,9 +62,9 @@ def custom_object(
         metadata=cdk8s.ApiObjectMetadata(name=name, namespace=namespace, labels=PART_OF),
     )
     # ApiObject's constructor takes no spec in Python
-    made.add_json_patch(cdk8s.JsonPatch.add("/spec", dict(spec)))
+    api_object.add_json_patch(cdk8s.JsonPatch.add("/spec", dict(spec)))
 
 
-def _ordered(item: dict[str, Any]) -> dict[str, Any]:
-    head = [key for key in ("apiVersion", "kind", "metadata") if key in item]
-    return {key: item[key] for key in [*head, *(key for key in item if key not in head)]}
+def _ordered(document: dict[str, Any]) -> dict[str, Any]:
+    head = [key for key in ("apiVersion", "kind", "metadata") if key in document]
+    return {key: document[key] for key in [*head, *(key for key in document if key not in head)]}

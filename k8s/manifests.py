@@ -31,7 +31,7 @@ from hyperpod_ray.k8s.teams import teams
 
 def namespace_manifests(plan: Plan) -> list[Manifest]:
     """The namespaces, and what protects them: there before the first node."""
-    first = namespaces(plan)
+    namespace_manifest = namespaces(plan)
     inside = [operator_policies(plan), network_policies(plan), access(plan)]
     if plan.settings.hyperpod.node_guard is not None:
         inside.append(guard_policies())
@@ -39,7 +39,7 @@ def namespace_manifests(plan: Plan) -> list[Manifest]:
         inside.append(collector_policies())
     if plan.settings.teams:
         inside.append(queue_policies())
-    return [first, *(replace(manifest, after=(first.name,)) for manifest in inside)]
+    return [namespace_manifest, *(replace(manifest, after=(namespace_manifest.name,)) for manifest in inside)]
 
 
 def system_manifests(plan: Plan) -> list[Manifest]:
@@ -53,10 +53,10 @@ def platform_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
     Node pools come with them where Karpenter scales groups.
     """
     volume = cluster_storage(plan, bindings)
-    made = [volume]
+    manifests = [volume]
     if not isinstance(plan.settings.storage, DynamicStorage):
-        made.append(replace(claim(plan), after=(volume.name,)))
-    return [*made, node_pools(plan)] if plan.scaled_groups else made
+        manifests.append(replace(claim(plan), after=(volume.name,)))
+    return [*manifests, node_pools(plan)] if plan.scaled_groups else manifests
 
 
 def guard_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
@@ -71,24 +71,24 @@ def ray_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
     A claim that makes a file system is among them: it goes last on destroy. A store of ours outlives the RayCluster:
     KubeRay clears the cluster's state there.
     """
-    made: list[Manifest] = []
-    first: tuple[str, ...] = ()
+    manifests: list[Manifest] = []
+    prerequisites: tuple[str, ...] = ()
     owned: tuple[str, ...] = ()
     if isinstance(plan.settings.storage, DynamicStorage):
-        new = claim(plan)
-        own = replace(owner_storage(plan, bindings), after=(new.name,))
-        made, first, owned = [new, own], (new.name,), (own.name,)
-    before_ray = first
-    made.append(replace(volume_owner(plan, bindings), after=owned))
+        volume_claim = claim(plan)
+        owner_claim = replace(owner_storage(plan, bindings), after=(volume_claim.name,))
+        manifests, prerequisites, owned = [volume_claim, owner_claim], (volume_claim.name,), (owner_claim.name,)
+    before_ray = prerequisites
+    manifests.append(replace(volume_owner(plan, bindings), after=owned))
     # a file system that a claim makes has no name before the claim is bound
-    made += [replace(manifest, after=first) for manifest in teams(plan, bindings)]
+    manifests += [replace(manifest, after=prerequisites) for manifest in teams(plan, bindings)]
     if plan.checked_worker_groups:
-        made.append(image_pull(plan, bindings))
+        manifests.append(image_pull(plan, bindings))
     if (detection := plan.settings.ray.hung_job_detection) is not None:
-        made.append(hang_rules(plan, detection))
+        manifests.append(hang_rules(plan, detection))
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance
     if fault_tolerance and fault_tolerance.redis_image and not fault_tolerance.redis_address:
         store = redis(plan, needs.pulled(plan, fault_tolerance.redis_image))
-        made.append(replace(store, after=first))
-        before_ray = (*first, store.name)
-    return [*made, replace(ray_cluster(plan, bindings), after=before_ray)]
+        manifests.append(replace(store, after=prerequisites))
+        before_ray = (*prerequisites, store.name)
+    return [*manifests, replace(ray_cluster(plan, bindings), after=before_ray)]

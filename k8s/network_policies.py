@@ -154,7 +154,7 @@ def _policy(chart: cdk8s.Chart, namespace: str, name: str, spec: dict[str, Any])
 
 def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
     dns, https, pod_identity = _dns(), _https(), _pod_identity()
-    made: dict[str, dict[str, Any]] = {
+    policies: dict[str, dict[str, Any]] = {
         "default-deny": NOTHING,
         "ray-pods": {
             "podSelector": {"matchLabels": RAY_POD},
@@ -183,21 +183,21 @@ def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
     if fault_tolerance and not fault_tolerance.redis_address:
         redis = {"matchLabels": {"app": REDIS}}
         # KubeRay's clean-up Job, when a RayCluster is deleted, is one of its own pods and carries the same label
-        made["redis"] = {
+        policies["redis"] = {
             "podSelector": redis,
             "policyTypes": ["Ingress"],
             "ingress": [{"from": [{"podSelector": {"matchLabels": RAY_POD}}], "ports": [_port(REDIS_PORT)]}],
         }
-        made["redis-clients"] = {
+        policies["redis-clients"] = {
             "podSelector": {"matchLabels": RAY_POD},
             "policyTypes": ["Egress"],
             "egress": [{"to": [{"podSelector": redis}], "ports": [_port(REDIS_PORT)]}],
         }
-    seen = plan.settings.ray.observability
-    scrapers = list(seen.scrape_namespaces) if seen else []
+    observability = plan.settings.ray.observability
+    scrapers = list(observability.scrape_namespaces) if observability else []
     if plan.settings.observability is not None:
         scrapers.append(OBSERVABILITY_NAMESPACE)
-    return made | _destinations(plan, scrapers)
+    return policies | _destinations(plan, scrapers)
 
 
 def _destinations(plan: Plan, scrapers: list[str]) -> dict[str, dict[str, Any]]:
@@ -208,38 +208,38 @@ def _destinations(plan: Plan, scrapers: list[str]) -> dict[str, dict[str, Any]]:
     A namespace that the head asks for charts holds the Prometheus that scrapes all Ray pods; `scrapers` do so too.
     """
     destinations = needs.destinations(plan)
-    made: dict[str, dict[str, Any]] = {}
-    for name in dict.fromkeys(item.policy for item in destinations):
-        mine = [item for item in destinations if item.policy == name]
-        headless = [item for item in mine if item.headless]
-        peers = [{"namespaceSelector": _named(space)} for space in _namespaces([i for i in mine if not i.headless])]
-        ports = sorted({item.port for item in mine if item.outside})
-        agents = sorted({item.port for item in mine if item.node})
+    policies: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(destination.policy for destination in destinations):
+        members = [destination for destination in destinations if destination.policy == name]
+        headless = [destination for destination in members if destination.headless]
+        peers = [{"namespaceSelector": _named(space)} for space in _namespaces([i for i in members if not i.headless])]
+        ports = sorted({destination.port for destination in members if destination.outside})
+        agents = sorted({destination.port for destination in members if destination.node})
         nodes = [{"ipBlock": {"cidr": cidr}} for cidr in plan.node_subnet_cidrs]
         # no port for a Service with an address: a policy counts the pod's port, a URL names the Service's
         egress: list[dict[str, Any]] = [{"to": peers}] if peers else []
         egress += [
-            {"to": [{"namespaceSelector": _named(str(item.namespace))}], "ports": [_port(item.port)]}
-            for item in headless
+            {"to": [{"namespaceSelector": _named(str(destination.namespace))}], "ports": [_port(destination.port)]}
+            for destination in headless
         ]
         egress += [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(port)]} for port in ports]
         egress += [{"to": nodes, "ports": [_port(port) for port in agents]}] if agents else []
-        label = HEAD_POD if mine[0].pods == "head" else RAY_POD
-        made[name] = {"podSelector": {"matchLabels": label}, "policyTypes": ["Egress"], "egress": egress}
-    spaces = _namespaces([item for item in destinations if item.policy == "dashboard-charts"])
+        label = HEAD_POD if members[0].pods == "head" else RAY_POD
+        policies[name] = {"podSelector": {"matchLabels": label}, "policyTypes": ["Egress"], "egress": egress}
+    spaces = _namespaces([destination for destination in destinations if destination.policy == "dashboard-charts"])
     if readers := sorted({*spaces, *scrapers}):
-        made["metrics"] = {
+        policies["metrics"] = {
             "podSelector": {"matchLabels": RAY_POD},
             "policyTypes": ["Ingress"],
             "ingress": [
                 {"from": [{"namespaceSelector": _named(name)} for name in readers], "ports": [_port(METRICS_PORT)]}
             ],
         }
-    return made
+    return policies
 
 
 def _namespaces(destinations: list[needs.Destination]) -> list[str]:
-    return list(dict.fromkeys(item.namespace for item in destinations if item.namespace))
+    return list(dict.fromkeys(destination.namespace for destination in destinations if destination.namespace))
 
 
 def _dns() -> dict[str, Any]:

@@ -71,5 +71,5 @@ def _limits(plan: Plan, group: InstanceGroup) -> dict[str, str]:
 
 def _object(chart: cdk8s.Chart, api_version: str, kind: str, name: str, spec: dict[str, Any]) -> None:
     metadata = cdk8s.ApiObjectMetadata(name=name, labels=PART_OF)
-    made = cdk8s.ApiObject(chart, f"{kind}-{name}", api_version=api_version, kind=kind, metadata=metadata)
-    made.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
+    api_object = cdk8s.ApiObject(chart, f"{kind}-{name}", api_version=api_version, kind=kind, metadata=metadata)
+    api_object.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))

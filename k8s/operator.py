@@ -24,9 +24,11 @@ def accepted(manifest: dict[str, Any]) -> dict[str, Any]:
     Raises:
         RefusedError: the operator refuses it.
     """
-    found = kuberay.judge(manifest, gates=FEATURE_GATES)
-    if found:
+    verdicts = kuberay.judge(manifest, gates=FEATURE_GATES)
+    if verdicts:
         name = f"{manifest['kind']} '{manifest['metadata']['name']}'"
-        said = "; ".join(f"{verdict.message} ({verdict.reason})" for verdict in found)
-        raise RefusedError(f"{name}: {said}", expected="what the KubeRay operator accepts", fix="correct what it names")
+        reasons = "; ".join(f"{verdict.message} ({verdict.reason})" for verdict in verdicts)
+        raise RefusedError(
+            f"{name}: {reasons}", expected="what the KubeRay operator accepts", fix="correct what it names"
+        )
     return manifest

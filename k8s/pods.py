@@ -42,15 +42,15 @@ def node_affinity(*, deep_checks: bool) -> dict[str, Any]:
 
 def group_tolerations(plan: Plan, group: str) -> list[dict[str, Any]]:
     """Tolerations of a group's own taints, and of `nvidia.com/gpu` or `aws.amazon.com/neuron` on accelerated types."""
-    made: list[dict[str, Any]] = []
+    tolerations: list[dict[str, Any]] = []
     for taint in plan.group(group).taints:
         match = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
-        made.append({"key": taint.key, **match, "effect": taint.effect})
+        tolerations.append({"key": taint.key, **match, "effect": taint.effect})
     accelerator = plan.type_spec(plan.group(group).type).accelerator
     key = {"nvidia": GPU_RESOURCE, "neuron": NEURON_RESOURCE}.get(accelerator)
-    if key and not any(item["key"] == key for item in made):
-        made.append({"key": key, "operator": "Exists", "effect": "NoSchedule"})
-    return made
+    if key and not any(toleration["key"] == key for toleration in tolerations):
+        tolerations.append({"key": key, "operator": "Exists", "effect": "NoSchedule"})
+    return tolerations
 
 
 def node_loss_tolerations(seconds: int) -> list[dict[str, Any]]:

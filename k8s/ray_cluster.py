@@ -63,21 +63,21 @@ def ray_cluster(plan: Plan, bindings: Bindings) -> Manifest:
             spec=cluster_spec(plan, bindings),
         )
 
-    made = build("RayCluster", define)
-    for item in made.objects:
-        accepted(item)
-    return made
+    manifest = build("RayCluster", define)
+    for document in manifest.objects:
+        accepted(document)
+    return manifest
 
 
 def _redis(settings: GcsFaultTolerance) -> dict[str, Any]:
     """`gcsFaultToleranceOptions`; a password is in a Secret and in no manifest."""
-    made: dict[str, Any] = {"redisAddress": settings.redis_address or f"{REDIS}:{REDIS_PORT}"}
+    options: dict[str, Any] = {"redisAddress": settings.redis_address or f"{REDIS}:{REDIS_PORT}"}
     if settings.redis_username is not None:
-        made["redisUsername"] = {"value": settings.redis_username}
+        options["redisUsername"] = {"value": settings.redis_username}
     if settings.redis_password_secret is not None:
         secret = {"name": settings.redis_password_secret, "key": "password"}
-        made["redisPassword"] = {"valueFrom": {"secretKeyRef": secret}}
-    return made
+        options["redisPassword"] = {"valueFrom": {"secretKeyRef": secret}}
+    return options
 
 
 def cluster_spec(

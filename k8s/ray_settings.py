@@ -50,19 +50,19 @@ def recovery(plan: Plan) -> Settings:
 
 def head_env(plan: Plan, bindings: Bindings) -> dict[str, str]:
     """Environment of the head: node, then health checks, Grafana and Prometheus, then what the file says."""
-    made = {**_common(plan, bindings), **recovery(plan).head_env()}
-    if seen := plan.settings.ray.observability:
+    env = {**_common(plan, bindings), **recovery(plan).head_env()}
+    if observability := plan.settings.ray.observability:
         stated = {
-            "RAY_GRAFANA_HOST": seen.grafana_host,
-            "RAY_GRAFANA_IFRAME_HOST": seen.grafana_iframe_host,
-            "RAY_PROMETHEUS_HOST": seen.prometheus_host,
+            "RAY_GRAFANA_HOST": observability.grafana_host,
+            "RAY_GRAFANA_IFRAME_HOST": observability.grafana_iframe_host,
+            "RAY_PROMETHEUS_HOST": observability.prometheus_host,
         }
-        made |= {name: url for name, url in stated.items() if url is not None}
+        env |= {name: url for name, url in stated.items() if url is not None}
     tolerance = plan.settings.ray.gcs_fault_tolerance
     if tolerance and (tolerance.redis_address or "").startswith("rediss://"):
         # Ray's Redis client trusts nobody by itself
-        made["RAY_REDIS_CA_PATH"] = CERTIFICATES
-    return {**made, **plan.settings.ray.env, **plan.settings.ray.head.env}
+        env["RAY_REDIS_CA_PATH"] = CERTIFICATES
+    return {**env, **plan.settings.ray.env, **plan.settings.ray.head.env}
 
 
 def worker_env(plan: Plan, bindings: Bindings, worker: RayPod | None, resources: PodResources | None) -> dict[str, str]:
@@ -91,17 +91,17 @@ def _common(plan: Plan, bindings: Bindings) -> dict[str, str]:
 
 def _trackers(plan: Plan) -> dict[str, str]:
     """Where the training library sends metrics; nowhere by default."""
-    asked, access = plan.settings.ray.tracking, plan.settings.ray.access
-    if asked is None:
+    tracking, access = plan.settings.ray.tracking, plan.settings.ray.access
+    if tracking is None:
         return {}
-    made: dict[str, str] = {}
+    env: dict[str, str] = {}
     kinds = []
-    if asked.mlflow or asked.mlflow_app or (access and access.mlflow_arn):
+    if tracking.mlflow or tracking.mlflow_app or (access and access.mlflow_arn):
         kinds.append("mlflow")
-        made[EXPERIMENT_VARIABLE] = asked.experiment or plan.name
-    if asked.mlflow:
-        made[TRACKING_VARIABLE] = asked.mlflow
-    if asked.wandb_project:
+        env[EXPERIMENT_VARIABLE] = tracking.experiment or plan.name
+    if tracking.mlflow:
+        env[TRACKING_VARIABLE] = tracking.mlflow
+    if tracking.wandb_project:
         kinds.append("wandb")
-        made[WANDB_PROJECT_VARIABLE] = asked.wandb_project
-    return {TRACKERS_VARIABLE: ",".join(kinds), **made}
+        env[WANDB_PROJECT_VARIABLE] = tracking.wandb_project
+    return {TRACKERS_VARIABLE: ",".join(kinds), **env}

@@ -81,7 +81,8 @@ def _shown(path: Path) -> str:
 def dump(objects: list[dict[str, Any]]) -> str:
     """YAML documents: no aliases, no reordering, blocks for text of several lines."""
     return "".join(
-        f"---\n{yaml.dump(item, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)}" for item in objects
+        f"---\n{yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)}"
+        for document in objects
     )
 
 
@@ -131,8 +132,8 @@ def _readme(plan: Plan, commands: list[str]) -> str:
 def _empty(out: Path) -> None:
     """Only a folder that this module created (or nothing) is emptied."""
     if out.exists() and any(out.iterdir()):
-        ours = re.compile(r"^(\d\d-.*\.yaml|README\.md)$")
-        foreign = [path.name for path in out.iterdir() if not ours.match(path.name)]
+        own_files = re.compile(r"^(\d\d-.*\.yaml|README\.md)$")
+        foreign = [path.name for path in out.iterdir() if not own_files.match(path.name)]
         if foreign:
             raise ChartError(
                 f"{out}: contains other files ({foreign[0]})", expected="an empty folder", fix="choose one with --out"

@@ -102,7 +102,7 @@ def _persistent_volume(
         f"PersistentVolume-{name}",
         metadata=k8s.ObjectMeta(name=name, labels=PART_OF),
         spec=k8s.PersistentVolumeSpec(
-            capacity={"storage": _capacity(plan, new=False)},
+            capacity={"storage": _capacity(plan, is_new=False)},
             access_modes=["ReadWriteMany"],
             mount_options=["flock", *(["ro"] if mount and mount.read_only else [])],
             # the stack owns the file system; deleting the claim must not touch the data
@@ -160,19 +160,19 @@ def _claim(chart: cdk8s.Chart, plan: Plan, *, namespace: str, bound: str | None,
             access_modes=["ReadWriteMany"],
             storage_class_name=storage_class(plan) if bound is None else "",
             volume_name=bound,
-            resources=k8s.ResourceRequirements(requests={"storage": _capacity(plan, new=bound is None)}),
+            resources=k8s.ResourceRequirements(requests={"storage": _capacity(plan, is_new=bound is None)}),
         ),
     )
 
 
-def _capacity(plan: Plan, *, new: bool) -> k8s.Quantity:
+def _capacity(plan: Plan, *, is_new: bool) -> k8s.Quantity:
     """What the driver makes, and grows, for a new volume; otherwise a constant, the smallest file system there is.
 
     A volume without a class cannot be resized in Kubernetes, and nothing there reads the figure: a file system that the
     stack grows would fail at the claim.
     """
     storage = plan.settings.storage
-    gib = storage.capacity_gib if new and isinstance(storage, DynamicStorage) else SMALLEST_GIB
+    gib = storage.capacity_gib if is_new and isinstance(storage, DynamicStorage) else SMALLEST_GIB
     return k8s.Quantity.from_string(f"{gib}Gi")
 
 

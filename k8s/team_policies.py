@@ -83,8 +83,8 @@ def _queued(spaces: list[str]) -> dict[str, Any]:
     https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobframework/reconciler.go
     """
     label = f"object.metadata.?labels[?'{names.QUEUE_LABEL}'].orValue('')"
-    kind = "request.resource.resource"
-    cron, job, cluster = (f"{kind} == '{resource}'" for resource in (CRON_JOBS, "rayjobs", "rayclusters"))
+    expression = "request.resource.resource"
+    cron, job, cluster = (f"{expression} == '{resource}'" for resource in (CRON_JOBS, "rayjobs", "rayclusters"))
     update = "request.operation == 'UPDATE'"
     operator = f"request.userInfo.username == '{OPERATOR}'"
     owned = "object.metadata.?ownerReferences.orValue([]).size() > 0"
@@ -139,7 +139,7 @@ def _queued(spaces: list[str]) -> dict[str, Any]:
 def _literal(value: Any) -> str:
     """A value in the expressions' language."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_literal(key)}: {_literal(entry)}" for key, entry in sorted(value.items())) + "}"
+        return "{" + ", ".join(f"{_literal(key)}: {_literal(element)}" for key, element in sorted(value.items())) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_literal, value)) + "]"
     return str(value) if isinstance(value, int) else "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
@@ -159,35 +159,35 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
         for team in plan.settings.teams
     }
     groups = plan.settings.hyperpod.instance_groups
-    tolerated = {entry["key"] for group in groups for entry in group_tolerations(plan, group.name)}
+    tolerated = {toleration["key"] for group in groups for toleration in group_tolerations(plan, group.name)}
     # the last two are the API server's own, of ExtendedResourceToleration
     tolerated |= {names.NOT_READY, names.UNREACHABLE, names.EFA_RESOURCE, names.GPU_RESOURCE, names.NEURON_RESOURCE}
     types = sorted({group.type for group in groups})
     devices = {
-        kind: {"nvidia": names.GPU_RESOURCE, "neuron": names.NEURON_RESOURCE}[accelerator]
-        for kind in types
-        if (accelerator := plan.type_spec(kind).accelerator) in ("nvidia", "neuron")
+        candidate: {"nvidia": names.GPU_RESOURCE, "neuron": names.NEURON_RESOURCE}[accelerator]
+        for candidate in types
+        if (accelerator := plan.type_spec(candidate).accelerator) in ("nvidia", "neuron")
     }
-    own = f"{_literal(users)}[request.namespace]"
+    own_user = f"{_literal(users)}[request.namespace]"
     every = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
     selected = f"object.spec.?nodeSelector[?'{names.INSTANCE_TYPE_LABEL}'].orValue('')"
     kinds = ("configMap", "downwardAPI", "emptyDir", "persistentVolumeClaim", "projected", "secret")
-    volume = " || ".join(f"has(volume.{kind})" for kind in kinds)
+    volume = " || ".join(f"has(volume.{candidate})" for candidate in kinds)
     checks = [
         (
-            f"object.spec.?securityContext.?runAsUser.orValue(0) == {own} && "
-            f"object.spec.?securityContext.?runAsGroup.orValue(0) == {own}",
+            f"object.spec.?securityContext.?runAsUser.orValue(0) == {own_user} && "
+            f"object.spec.?securityContext.?runAsGroup.orValue(0) == {own_user}",
             "a pod of a team has the team's user and group: runAsUser and runAsGroup of its security context. "
             "`hyperpod-ray submit ENV --team TEAM` sets them",
         ),
         (
             f"object.spec.?securityContext.?supplementalGroups.orValue([]).all(group, group == {names.RAY_GID}) && "
-            f"object.spec.?securityContext.?fsGroup.orValue({names.RAY_GID}) in [{names.RAY_GID}, {own}]",
+            f"object.spec.?securityContext.?fsGroup.orValue({names.RAY_GID}) in [{names.RAY_GID}, {own_user}]",
             f"a pod of a team is in the team's group and in {names.RAY_GID}, that of the image's files, and no other",
         ),
         (
-            f"{every}.all(container, container.?securityContext.?runAsUser.orValue({own}) == {own} && "
-            f"container.?securityContext.?runAsGroup.orValue({own}) == {own})",
+            f"{every}.all(container, container.?securityContext.?runAsUser.orValue({own_user}) == {own_user} && "
+            f"container.?securityContext.?runAsGroup.orValue({own_user}) == {own_user})",
             "no container of a team has another user or group than the team's",
         ),
         (

@@ -19,8 +19,8 @@ from hyperpod_ray.k8s.team_policies import policies
 
 def teams(plan: Plan, bindings: Bindings) -> list[Manifest]:
     """A manifest for each team, and the admission policies of all; none without teams."""
-    made = [_team(plan, bindings, team) for team in plan.settings.teams]
-    return [policies(plan), *made] if made else []
+    team_manifests = [_team(plan, bindings, team) for team in plan.settings.teams]
+    return [policies(plan), *team_manifests] if team_manifests else []
 
 
 def _team(plan: Plan, bindings: Bindings, team: Team) -> Manifest:

@@ -52,7 +52,7 @@ def synthesize(
     folder = Path(app.node.try_get_context("environments") or project / FOLDER_NAME)
     try:
         names = [name] if name else core.environment_names(folder=folder)
-        files = [core.load_any(each, folder=folder, project=project) for each in names]
+        files = [core.load_any(environment, folder=folder, project=project) for environment in names]
     except core.EnvironmentFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2

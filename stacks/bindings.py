@@ -27,26 +27,26 @@ def bindings(
     """Identifiers as CDK tokens, or as the environment file gives them for what exists already."""
     existing, named = plan.existing_file_system, plan.existing_image
     region = plan.settings.region
-    made = file_system
+    created = file_system
     return Bindings(
         image_uri=image.uri if image else needs.pulled(plan, named) if named else "",
         image_content=image.content if image else named or "",
         node_subnet_id=network.node_subnets[plan.storage_zone].subnet_id,
         file_system_security_group_id=network.file_system_security_group.security_group_id,
-        file_system_id=made.file_system_id if made else existing.file_system_id if existing else "",
-        file_system_dns_name=made.dns_name
-        if made
+        file_system_id=created.file_system_id if created else existing.file_system_id if existing else "",
+        file_system_dns_name=created.dns_name
+        if created
         else f"{existing.file_system_id}.fsx.{region}.amazonaws.com"
         if existing
         else "",
-        file_system_mount_name=made.mount_name if made else existing.mount_name if existing else "",
+        file_system_mount_name=created.mount_name if created else existing.mount_name if existing else "",
         mlflow_arn=mlflow_arn,
     )
 
 
-def bucket_access(entry: S3Access) -> BucketAccess:
+def bucket_access(grant: S3Access) -> BucketAccess:
     """An entry of `ray.access.s3` as the constructs take it."""
-    return BucketAccess(bucket=entry.bucket, prefix=entry.prefix, mode=entry.mode)
+    return BucketAccess(bucket=grant.bucket, prefix=grant.prefix, mode=grant.mode)
 
 
 def chart_folder(release: HelmRelease) -> Path | None:

@@ -153,12 +153,14 @@ class EnvironmentStage(cdk.Stage):
         if self.control is None or self.platform is None:
             raise ValueError(f"add_manifests: '{self.plan.name}' is on Slurm. Expected an environment on EKS")
         manifests: list[Manifest] = []
-        for each in objects:
-            name = (each.get("metadata") or {}).get("name")
-            if not each.get("kind") or not name:
-                raise ValueError(f"add_manifests: {dict(each)!r:.80}. Expected an object with kind and metadata.name")
+        for manifest in objects:
+            name = (manifest.get("metadata") or {}).get("name")
+            if not manifest.get("kind") or not name:
+                raise ValueError(
+                    f"add_manifests: {dict(manifest)!r:.80}. Expected an object with kind and metadata.name"
+                )
             before = (manifests[-1].name,) if manifests else ()
-            manifests.append(Manifest(name=f"{each['kind']}-{name}", objects=[dict(each)], after=before))
+            manifests.append(Manifest(name=f"{manifest['kind']}-{name}", objects=[dict(manifest)], after=before))
         cdk.Stack.of(scope).add_stack_dependency(self.platform, reason="namespaces, drivers and operators come first")
         return Manifests(scope, construct_id, cluster=self.control.eks.cluster, manifests=manifests)
 

@@ -49,17 +49,17 @@ class HyperPodStack(EnvironmentStack):
         self.claim_waiter = ClaimWaiter(self, "ClaimWaiter") if claimed else None
 
 
-def cluster(stack: EnvironmentStack, plan: CommonPlan, *, network: Network, **own: Any) -> HyperPodCluster:
+def cluster(stack: EnvironmentStack, plan: CommonPlan, *, network: Network, **options: Any) -> HyperPodCluster:
     """The HyperPod cluster of either orchestrator, with its name and ARN in the outputs.
 
     Args:
         stack: Where it is.
         plan: The environment.
         network: Its subnets and security group.
-        own: Arguments of `HyperPodCluster` that depend on the orchestrator.
+        options: Arguments of `HyperPodCluster` that depend on the orchestrator.
     """
     settings = plan.settings.hyperpod
-    made = HyperPodCluster(
+    construct = HyperPodCluster(
         stack,
         "HyperPod",
         cluster_name=settings.cluster_name,
@@ -69,11 +69,11 @@ def cluster(stack: EnvironmentStack, plan: CommonPlan, *, network: Network, **ow
         node_provisioning_mode=settings.node_provisioning_mode,
         subnets=network.node_subnets,
         security_group=network.node_security_group,
-        **own,
+        **options,
     )
     stack.output("ClusterName", settings.cluster_name, "HyperPod cluster")
-    stack.output("ClusterArn", made.cluster.attr_cluster_arn, "HyperPod cluster")
-    return made
+    stack.output("ClusterArn", construct.cluster.attr_cluster_arn, "HyperPod cluster")
+    return construct
 
 
 def instance_group(plan: CommonPlan, group: model.NodeGroup) -> InstanceGroup:

@@ -47,7 +47,7 @@ class ImageStack(EnvironmentStack):
             self.image = image(context=places.file(project, settings.folder))
         else:
             chosen, arguments, incomplete = choose(settings.set, project=project), None, None
-            own = lock_of(project / settings.requirements) if settings.requirements else None
+            own_lock = lock_of(project / settings.requirements) if settings.requirements else None
             try:
                 arguments = chosen.build_args(
                     base=settings.base, index_url=index_url(settings.index), no_index=settings.no_index
@@ -56,7 +56,7 @@ class ImageStack(EnvironmentStack):
                 incomplete = str(error)
             with tempfile.TemporaryDirectory() as context:
                 wheels = project / settings.wheels if settings.wheels else None
-                stage(Path(context), chosen=chosen, own=own, wheels=wheels)
+                stage(Path(context), chosen=chosen, own_lock=own_lock, wheels=wheels)
                 self.image = image(
                     context=Path(context), dockerfile=DOCKERFILE, build_args=arguments, incomplete=incomplete
                 )
@@ -65,13 +65,13 @@ class ImageStack(EnvironmentStack):
 
 def _environment(plan: CommonPlan, settings: BuiltImage, network: Network) -> BuildEnvironment | None:
     """What the build needs besides PyPI and Docker Hub; None where it needs nothing."""
-    asked, base = settings.index, base_repository(settings)
+    package_index, base = settings.index, base_repository(settings)
     index: CodeArtifactAccess | SecretAccess | None = None
-    if asked is not None and asked.codeartifact_arn:
-        domain = CodeArtifact.parse(asked.codeartifact_arn).domain_arn
-        index = CodeArtifactAccess(repository_arn=asked.codeartifact_arn, domain_arn=domain)
-    elif asked is not None and asked.secret_arn:
-        index = SecretAccess(secret_arn=asked.secret_arn)
+    if package_index is not None and package_index.codeartifact_arn:
+        domain = CodeArtifact.parse(package_index.codeartifact_arn).domain_arn
+        index = CodeArtifactAccess(repository_arn=package_index.codeartifact_arn, domain_arn=domain)
+    elif package_index is not None and package_index.secret_arn:
+        index = SecretAccess(secret_arn=package_index.secret_arn)
     if index is None and base is None and not settings.in_vpc:
         return None
     inside = BuildNetwork(vpc=network.vpc, subnets=list(network.node_subnets.values())) if settings.in_vpc else None
@@ -81,7 +81,7 @@ def _environment(plan: CommonPlan, settings: BuiltImage, network: Network) -> Bu
         arn = f"arn:{partition_of(region)}:ecr:{region}:{account}:repository/{base.repository}"
     return BuildEnvironment(
         index=index,
-        credentials=credential_commands(asked),
+        credentials=credential_commands(package_index),
         credentials_file=NETRC,
         network=inside,
         base_repository_arn=arn,

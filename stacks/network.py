@@ -44,16 +44,16 @@ class NetworkStack(EnvironmentStack):
 
 def egress(scope: Construct, plan: CommonPlan, network: Network) -> ClusterEgress | None:
     """The way out of a new VPC: NAT gateways, or the endpoints of a closed network. None for an existing VPC."""
-    new = plan.new_network
-    if new is None:
+    planned = plan.new_network
+    if planned is None:
         return None
     return ClusterEgress(
         scope,
         "Egress",
         vpc=network.vpc,
-        cidr=new.cidr,
-        zones=new.availability_zone_ids,
-        nat_gateways=0 if new.closed else new.nat_gateways,
+        cidr=planned.cidr,
+        zones=planned.availability_zone_ids,
+        nat_gateways=0 if planned.closed else planned.nat_gateways,
         private_subnets=[list(network.node_subnets.values()), network.control_plane_subnets],
         public_cidrs=plan.public_subnet_cidrs,
         endpoint_subnets=network.control_plane_subnets,
@@ -61,7 +61,7 @@ def egress(scope: Construct, plan: CommonPlan, network: Network) -> ClusterEgres
             EndpointCall(endpoint=call.endpoint, actions=call.actions, resource=call.resource)
             for call in needs.calls(plan)
         ],
-        access=[bucket_access(entry) for entry in plan.bucket_access],
+        access=[bucket_access(grant) for grant in plan.bucket_access],
     )
 
 

@@ -67,19 +67,23 @@ class PlatformStack(EnvironmentStack):
         chart = chart_folder(operator)
         HelmRelease(self, "KubeRay", cluster=eks.cluster, release=operator, chart=chart, after=queues)
         self.health = watch.health(self, plan, cluster_arn=cluster_arn, file_system=file_system)
-        if (seen := settings.observability) is not None:
-            grafana = (seen.grafana.workspace_name, seen.grafana.workspace_arn) if seen.grafana else None
+        if (observability := settings.observability) is not None:
+            grafana = (
+                (observability.grafana.workspace_name, observability.grafana.workspace_arn)
+                if observability.grafana
+                else None
+            )
             metrics = ManagedMetrics(
                 self,
                 "Metrics",
                 environment=plan.name,
                 cluster=eks.cluster,
-                level=seen.level,
-                scrape_seconds=seen.scrape_seconds,
-                retention_days=seen.retention_days,
-                container_logs=seen.container_logs,
+                level=observability.level,
+                scrape_seconds=observability.scrape_seconds,
+                retention_days=observability.retention_days,
+                container_logs=observability.container_logs,
                 grafana=grafana,
-                retain=seen.on_destroy == "retain",
+                retain=observability.on_destroy == "retain",
                 rules=metric_alerts.rules(plan) if metric_alerts.alerts(plan) else None,
                 alert_manager=metric_alerts.alert_manager(self.health.topic.topic_arn, settings.region),
                 watch=self.health.watch,

@@ -81,7 +81,7 @@ class RayStack(EnvironmentStack):
             identity = PodIdentity(
                 self,
                 "Identity",
-                buckets=[bucket_access(entry) for entry in access.s3],
+                buckets=[bucket_access(grant) for grant in access.s3],
                 kms_key_arns=access.kms_key_arns,
                 secret_arns=access.secret_arns,
                 mlflow_arn=tracker.arn if tracker else access.mlflow_arn,
@@ -93,7 +93,7 @@ class RayStack(EnvironmentStack):
             )
             team_roles(identity, plan)
             after.append(identity)
-        known = bindings(
+        bound = bindings(
             plan,
             network=network,
             file_system=claimed or file_system,
@@ -110,10 +110,12 @@ class RayStack(EnvironmentStack):
                 namespaces=[GUARD],
                 service_account=GUARD,
             )
-            Manifests(self, "Guard", cluster=eks.cluster, manifests=k8s.guard_manifests(plan, known), after=[guard])
-        made = Manifests(self, "Manifests", cluster=eks.cluster, manifests=k8s.ray_manifests(plan, known), after=after)
+            Manifests(self, "Guard", cluster=eks.cluster, manifests=k8s.guard_manifests(plan, bound), after=[guard])
+        manifests = Manifests(
+            self, "Manifests", cluster=eks.cluster, manifests=k8s.ray_manifests(plan, bound), after=after
+        )
         if claimed is not None:
-            claimed.ready.node.add_dependency(made.resources["PersistentVolumeClaim"])
+            claimed.ready.node.add_dependency(manifests.resources["PersistentVolumeClaim"])
         self.output(
             "DashboardCommand",
             f"kubectl --namespace {ray.namespace} port-forward service/{ray.cluster_name}-head-svc "

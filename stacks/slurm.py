@@ -87,12 +87,12 @@ class SlurmStack(EnvironmentStack):
         watch.overview(self, plan, self.health, file_system=file_system)
 
 
-def _mount(plan: SlurmPlan, made: LustreFileSystem | None) -> LustreMount | None:
+def _mount(plan: SlurmPlan, created: LustreFileSystem | None) -> LustreMount | None:
     """The file system, which HyperPod mounts by itself: its DNS name and mount name, no driver and no claim."""
-    if made is not None:
-        return LustreMount(dns_name=made.dns_name, mount_name=made.mount_name, path=names.MOUNT_PATH)
-    there = plan.existing_file_system
-    if there is None:
+    if created is not None:
+        return LustreMount(dns_name=created.dns_name, mount_name=created.mount_name, path=names.MOUNT_PATH)
+    existing = plan.existing_file_system
+    if existing is None:
         return None
-    dns_name = f"{there.file_system_id}.fsx.{plan.settings.region}.amazonaws.com"
-    return LustreMount(dns_name=dns_name, mount_name=there.mount_name, path=names.MOUNT_PATH)
+    dns_name = f"{existing.file_system_id}.fsx.{plan.settings.region}.amazonaws.com"
+    return LustreMount(dns_name=dns_name, mount_name=existing.mount_name, path=names.MOUNT_PATH)

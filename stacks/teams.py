@@ -26,7 +26,7 @@ def task_governance(scope: Construct, plan: Plan, *, cluster: eks.ICluster, clus
         cluster=cluster,
         cluster_arn=cluster_arn,
         teams=[_share(team) for team in settings.teams],
-        priority_classes={one.name: one.weight for one in governance.priority_classes},
+        priority_classes={priority_class.name: priority_class.weight for priority_class in governance.priority_classes},
         fair_share=governance.fair_share,
         share_idle=governance.share_idle,
         tags={**settings.tags, names.ENVIRONMENT_TAG: plan.name},
@@ -41,7 +41,7 @@ def team_roles(identity: PodIdentity, plan: Plan) -> None:
             identity.team(
                 names.team_namespace(team.name),
                 purpose=f"Ray's pods of team {team.name}",
-                buckets=[bucket_access(entry) for entry in access.s3],
+                buckets=[bucket_access(grant) for grant in access.s3],
                 kms_key_arns=access.kms_key_arns,
                 secret_arns=access.secret_arns,
                 mlflow_arn=access.mlflow_arn,
@@ -53,7 +53,7 @@ def _share(team: Team) -> teams.TeamShare:
     borrows = team.sharing == "lend-and-borrow"
     return teams.TeamShare(
         name=team.name,
-        resources=[_resource(entry) for entry in team.quota],
+        resources=[_resource(quota) for quota in team.quota],
         fair_share_weight=team.fair_share_weight,
         strategy=STRATEGIES[team.sharing],
         borrow_limit_percent=team.borrow_limit_percent if borrows else None,
@@ -61,11 +61,11 @@ def _share(team: Team) -> teams.TeamShare:
     )
 
 
-def _resource(entry: TeamQuota) -> dict[str, object]:
+def _resource(quota: TeamQuota) -> dict[str, object]:
     amounts = {
-        "Count": entry.instances,
-        "Accelerators": entry.accelerators,
-        "VCpu": entry.vcpus,
-        "MemoryInGiB": entry.memory_gib,
+        "Count": quota.instances,
+        "Accelerators": quota.accelerators,
+        "VCpu": quota.vcpus,
+        "MemoryInGiB": quota.memory_gib,
     }
-    return {"InstanceType": entry.type, **{key: value for key, value in amounts.items() if value is not None}}
+    return {"InstanceType": quota.type, **{key: value for key, value in amounts.items() if value is not None}}

@@ -27,7 +27,7 @@ def health(
             "control_plane_logs": None if plan.existing_eks else plan.control_plane_log_group,
             "namespaces": ray_namespaces(plan),
         }
-    made = HealthNotifications(
+    notices = HealthNotifications(
         stack,
         "Health",
         environment=plan.name,
@@ -41,8 +41,8 @@ def health(
         **kubernetes,
     )
     if file_system is not None and plan.new_file_system is not None:
-        file_system.alarm_when_full(made.watch, capacity_gib=plan.new_file_system.capacity_gib)
-    return made
+        file_system.alarm_when_full(notices.watch, capacity_gib=plan.new_file_system.capacity_gib)
+    return notices
 
 
 def overview(

@@ -68,14 +68,14 @@ def read(data: bytes, *, name: str) -> Tree:
 def below(tree: Mapping[str, bytes], folder: str, *, name: str) -> Tree:
     """The files under `folder`, with paths relative to it."""
     prefix = folder.strip("/") + "/"
-    found = {path[len(prefix) :]: data for path, data in tree.items() if path.startswith(prefix)}
-    if not found:
+    files = {path[len(prefix) :]: data for path, data in tree.items() if path.startswith(prefix)}
+    if not files:
         raise ChartError(
             f"{name}: no folder {folder!r} in it",
             expected="the folder of the chart",
             fix="correct the source's path in the lock",
         )
-    return found
+    return files
 
 
 def pack(tree: Mapping[str, bytes], *, top: str) -> bytes:
@@ -99,6 +99,6 @@ def _stored_gzip(data: bytes) -> Iterator[bytes]:
     yield b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
     for start in range(0, len(data), 0xFFFF):
         block = data[start : start + 0xFFFF]
-        last = start + 0xFFFF >= len(data)
-        yield struct.pack("<BHH", last, len(block), 0xFFFF - len(block)) + block
+        is_last = start + 0xFFFF >= len(data)
+        yield struct.pack("<BHH", is_last, len(block), 0xFFFF - len(block)) + block
     yield struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)

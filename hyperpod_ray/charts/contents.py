@@ -59,7 +59,10 @@ def examine(locked: LockedChart) -> Contents:
     tree = archive.below(archive.read(path.read_bytes(), name=path.name), locked.chart, name=path.name)
     about, values = _yaml(tree, "Chart.yaml"), _yaml(tree, "values.yaml")
     keys = sorted(set(_keys(tree)))
-    conditions = {str(item["name"]): str(item.get("condition") or "") for item in about.get("dependencies") or []}
+    conditions = {
+        str(dependency["name"]): str(dependency.get("condition") or "")
+        for dependency in about.get("dependencies") or []
+    }
     everything = _nested({condition: True for condition in conditions.values() if condition})
     images = _images(locked=locked, path=path, everything=everything, conditions=conditions, keys=keys, values=values)
     sha256 = None if locked.source.folder else store.digest(path.read_bytes())
@@ -71,23 +74,23 @@ def record(lock: Lock) -> list[str]:
 
     A chart whose recorded digest is its archive's is not examined again.
     """
-    there = _read(lock)
-    made: dict[str, Any] = {}
+    recorded = _read(lock)
+    contents: dict[str, Any] = {}
     examined: list[str] = []
     for key, locked in lock.charts.items():
-        if not fits(locked, there.get(key)):
-            there[key] = examine(locked).as_data()
+        if not fits(locked, recorded.get(key)):
+            recorded[key] = examine(locked).as_data()
             examined.append(key)
-        made[key] = there[key]
-    if examined or set(made) != set(_read(lock)):
-        text = HEADER.format(lock=lock.path.name) + yaml.safe_dump(made, sort_keys=False, width=120)
+        contents[key] = recorded[key]
+    if examined or set(contents) != set(_read(lock)):
+        text = HEADER.format(lock=lock.path.name) + yaml.safe_dump(contents, sort_keys=False, width=120)
         write_atomically(contents_file(lock.path), text.encode())
     return examined
 
 
-def fits(locked: LockedChart, entry: Any) -> bool:
+def fits(locked: LockedChart, recorded: Any) -> bool:
     """Whether a recorded entry describes the archive that the lock names. A folder's is examined each time."""
-    return bool(entry) and locked.sha256 is not None and entry.get("sha256") == locked.sha256
+    return bool(recorded) and locked.sha256 is not None and recorded.get("sha256") == locked.sha256
 
 
 def verify(lock: Lock) -> None:
@@ -95,10 +98,10 @@ def verify(lock: Lock) -> None:
 
     Where there is no Helm to run, the digests alone are compared.
     """
-    there = _read(lock)
+    recorded = _read(lock)
     rendered = executable.helm() is not None
     for key, locked in lock.charts.items():
-        same = there.get(key) == examine(locked).as_data() if rendered else fits(locked, there.get(key))
+        same = recorded.get(key) == examine(locked).as_data() if rendered else fits(locked, recorded.get(key))
         if not same:
             file = contents_file(lock.path)
             raise ChartError(
@@ -108,9 +111,9 @@ def verify(lock: Lock) -> None:
             )
 
 
-def unknown_values(values: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+def unknown_values(values: Mapping[str, Any], value_paths: Sequence[str]) -> list[str]:
     """Paths of `values` that a chart does not know. What is below a known path (a map of labels, a list) is its own."""
-    paths = set(known)
+    paths = set(value_paths)
     above = {path.rpartition(".")[0] for path in paths}
 
     def walk(node: Mapping[str, Any], prefix: str) -> Iterator[str]:
@@ -118,7 +121,9 @@ def unknown_values(values: Mapping[str, Any], known: Sequence[str]) -> list[str]
             path = f"{prefix}{key}"
             if path in paths:
                 continue
-            if isinstance(value, Mapping) and any(one == path or one.startswith(f"{path}.") for one in above):
+            if isinstance(value, Mapping) and any(
+                candidate == path or candidate.startswith(f"{path}.") for candidate in above
+            ):
                 yield from walk(value, f"{path}.")
             else:
                 yield path
@@ -135,16 +140,16 @@ def _keys(tree: Mapping[str, bytes], prefix: str = "") -> Iterator[str]:
     """Keys of the values file, of every sub-chart's below its name, of templates, and the dependencies' conditions."""
     dependencies = _yaml(tree, "Chart.yaml").get("dependencies") or []
     subs = {path.split("/")[1] for path in tree if re.fullmatch(r"charts/[^/]+/Chart\.yaml", path)}
-    read = {"global", *(str(item["name"]) for item in dependencies), *subs}
+    read = {"global", *(str(dependency["name"]) for dependency in dependencies), *subs}
     has_templates = any(path.startswith("templates/") for path in tree)
-    own = _yaml(tree, "values.yaml")
-    for key in _leaves(own, prefix) if own else ():
+    defaults = _yaml(tree, "values.yaml")
+    for key in _leaves(defaults, prefix) if defaults else ():
         # a chart without templates reads nothing itself: what it says of a sub-chart that is not there has no effect
         if has_templates or key[len(prefix) :].partition(".")[0] in read:
             yield key
-    for item in dependencies:
-        if item.get("condition"):
-            yield prefix + str(item["condition"])
+    for dependency in dependencies:
+        if dependency.get("condition"):
+            yield prefix + str(dependency["condition"])
     for path, data in tree.items():
         if path.startswith("templates/"):
             yield from (prefix + match.lstrip(".") for match in _VALUE.findall(data.decode(errors="replace")))
@@ -167,19 +172,19 @@ def _leaves(node: Any, prefix: str) -> Iterator[str]:
 
 
 def _yaml(tree: Mapping[str, bytes], path: str) -> dict[str, Any]:
-    found = yaml.safe_load(tree[path]) if path in tree else None
-    return found if isinstance(found, dict) else {}
+    document = yaml.safe_load(tree[path]) if path in tree else None
+    return document if isinstance(document, dict) else {}
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for path, value in flat.items():
-        node = made
-        *above, last = path.split(".")
+        node = nested
+        *above, leaf = path.split(".")
         for step in above:
             node = node.setdefault(step, {})
-        node[last] = value
-    return made
+        node[leaf] = value
+    return nested
 
 
 def _images(
@@ -193,39 +198,39 @@ def _images(
 ) -> Iterator[ChartImage]:
     """Every (component, image) that the chart renders with all its sub-charts on."""
 
-    def render(**more: Any) -> dict[tuple[str, int], str]:
-        return _rendered(locked, path, _merged(everything, _nested(more)))
+    def render(**overrides: Any) -> dict[tuple[str, int], str]:
+        return _rendered(locked, path, _merged(everything, _nested(overrides)))
 
     regions = platform().regions
     base = render(**{REGION: "us-west-2"})
     varies = render(**{REGION: "us-east-1"}) != base
     by_region = {region: render(**{REGION: region}) for region in regions} if varies else {}
-    levers: dict[tuple[str, int], dict[str, str]] = {place: {} for place in base}
+    levers: dict[tuple[str, int], dict[str, str]] = {position: {} for position in base}
     for key in keys:
         for pattern, probe in ((_IMAGE, _PROBE), (_TAG, _PROBE_TAG)):
             if not pattern.search(key) or isinstance(_at(values, key), dict):
                 continue
-            for place, image in render(**{REGION: "us-west-2", key: probe}).items():
+            for position, image in render(**{REGION: "us-west-2", key: probe}).items():
                 if image == probe:
-                    levers[place]["image"] = key
+                    levers[position]["image"] = key
                 elif image.startswith(f"{probe}:"):
-                    levers[place]["repository"] = key
+                    levers[position]["repository"] = key
                 elif image.endswith(f":{probe}"):
-                    levers[place]["tag"] = key
-    seen = set()
-    for place, image in base.items():
-        component = place[0]
-        regional = {region: found[place] for region, found in by_region.items()}
-        made = ChartImage(
+                    levers[position]["tag"] = key
+    yielded = set()
+    for position, image in base.items():
+        component = position[0]
+        regional = {region: images[position] for region, images in by_region.items()}
+        chart_image = ChartImage(
             component=component,
             condition=conditions.get(component, ""),
             image="" if len(set(regional.values())) > 1 else image,
             images=regional if len(set(regional.values())) > 1 else {},
-            levers=levers[place],
+            levers=levers[position],
         )
-        if (component, image) not in seen:
-            seen.add((component, image))
-            yield made
+        if (component, image) not in yielded:
+            yielded.add((component, image))
+            yield chart_image
 
 
 def _rendered(locked: LockedChart, path: Path, values: Mapping[str, Any]) -> dict[tuple[str, int], str]:
@@ -234,15 +239,15 @@ def _rendered(locked: LockedChart, path: Path, values: Mapping[str, Any]) -> dic
         file = Path(folder) / "values.yaml"
         file.write_text(yaml.safe_dump(dict(values)), encoding="utf-8")
         text = executable.render(path, release=locked.key, namespace="default", values=file)
-    made: dict[tuple[str, int], str] = {}
+    images: dict[tuple[str, int], str] = {}
     for document in re.split(r"^---$", text, flags=re.M):
         source = _SOURCE.search(document)
         if source is None:
             continue
         component = source.group(1) or ""
         for image in images_of(yaml.safe_load(document)):
-            made[component, sum(place[0] == component for place in made)] = image
-    return made
+            images[component, sum(position[0] == component for position in images)] = image
+    return images
 
 
 def images_of(node: Any) -> Iterator[str]:
@@ -250,19 +255,19 @@ def images_of(node: Any) -> Iterator[str]:
     if isinstance(node, dict):
         for key, value in node.items():
             if key in {"containers", "initContainers"} and isinstance(value, list):
-                yield from (str(item["image"]) for item in value if isinstance(item, dict) and item.get("image"))
+                yield from (str(child["image"]) for child in value if isinstance(child, dict) and child.get("image"))
             yield from images_of(value)
     elif isinstance(node, list):
-        for item in node:
-            yield from images_of(item)
+        for child in node:
+            yield from images_of(child)
 
 
-def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    made = dict(one)
-    for key, value in other.items():
-        old = made.get(key)
-        made[key] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return made
+def _merged(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in overlay.items():
+        current = merged.get(key)
+        merged[key] = _merged(current, value) if isinstance(current, Mapping) and isinstance(value, Mapping) else value
+    return merged
 
 
 def _at(values: Mapping[str, Any], path: str) -> Any:

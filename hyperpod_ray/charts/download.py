@@ -68,17 +68,17 @@ def from_repository(repository: str, *, chart: str, version: str) -> tuple[bytes
         if same_version(str(release.get("version")), version) and release.get("urls"):
             digest = str(release.get("digest") or "").removeprefix("sha256:") or None
             return fetch(urljoin(base, str(release["urls"][0]))), digest
-    known = ", ".join(str(release.get("version")) for release in releases[:5])
+    newest = ", ".join(str(release.get("version")) for release in releases[:5])
     raise ChartError(
         f"{index_url}: no version {version} of {chart}",
-        expected=f"a version it has, newest: {known}",
+        expected=f"a version it has, newest: {newest}",
         fix="correct `version` in the lock",
     )
 
 
-def same_version(one: str, other: str) -> bool:
+def same_version(first_version: str, second_version: str) -> bool:
     """Whether two versions are one. Some publishers write `v0.5.20` where a dependency on it says `0.5.20`."""
-    return one.removeprefix("v") == other.removeprefix("v")
+    return first_version.removeprefix("v") == second_version.removeprefix("v")
 
 
 def from_git(repository: str, *, commit: str, path: str) -> bytes:
@@ -108,9 +108,9 @@ def _git(arguments: list[str], *, where: str) -> bytes:
             fix="check the network, then run the command again",
         ) from error
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
         raise ChartError(
-            f"{where}: git {arguments[0 if arguments[0] != '-C' else 2]} failed: {said[-1] if said else '?'}",
+            f"{where}: git {arguments[0 if arguments[0] != '-C' else 2]} failed: {lines[-1] if lines else '?'}",
             expected="the commit of the lock",
             fix="check the network and the source in the lock",
         )

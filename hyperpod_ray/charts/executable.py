@@ -32,8 +32,8 @@ def helm() -> Path | None:
         cached.chmod(0o755)
     if cached.exists():
         return cached
-    found = shutil.which("helm")
-    return Path(found) if found else None
+    program = shutil.which("helm")
+    return Path(program) if program else None
 
 
 def template(
@@ -41,7 +41,7 @@ def template(
 ) -> list[dict[str, Any]]:
     """The objects that `helm template` renders from a chart, without CRDs. ChartError with helm's own message."""
     text = render(chart, release=release, namespace=namespace, values=values, kubernetes_version=kubernetes_version)
-    return [item for item in yaml.safe_load_all(text) if item]
+    return [document for document in yaml.safe_load_all(text) if document]
 
 
 def render(
@@ -62,9 +62,9 @@ def render(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["failed"]
-        said = next((line for line in lines if line.startswith("Error:")), lines[-1])
+        reason = next((line for line in lines if line.startswith("Error:")), lines[-1])
         raise ChartError(
-            f"{chart.name}: helm template: {said.removeprefix('Error: ')}",
+            f"{chart.name}: helm template: {reason.removeprefix('Error: ')}",
             expected="the chart to accept its values",
             fix="correct `helm` values of the environment file",
         )

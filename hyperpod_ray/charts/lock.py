@@ -48,9 +48,9 @@ class Source(_Section):
 
     @model_validator(mode="after")
     def _one(self) -> Source:
-        given = [key for key in ("repository", "git", "folder") if getattr(self, key)]
-        if len(given) != 1:
-            raise ValueError(f"exactly one of repository, git, folder is needed, got {', '.join(given) or 'none'}")
+        sources = [key for key in ("repository", "git", "folder") if getattr(self, key)]
+        if len(sources) != 1:
+            raise ValueError(f"exactly one of repository, git, folder is needed, got {', '.join(sources) or 'none'}")
         if bool(self.git) != bool(self.commit) or bool(self.git) != bool(self.path):
             raise ValueError("git needs commit (40 hexadecimal digits) and path, and they need git")
         if self.crds_env and not self.folder:
@@ -178,24 +178,24 @@ class Lock:
                 f"{path}: not YAML: {' '.join(str(error).split())}", expected="a lock file", fix="correct the line"
             ) from error
         except ValidationError as error:
-            lines = [_problem(path, item) for item in error.errors()]
+            lines = [_problem(path, detail) for detail in error.errors()]
             raise ChartError.together(lines) from error
         out = archives(path, content.folder, project=project)
-        made = {
+        locked_charts = {
             key: LockedChart(
                 key=key,
-                chart=entry.chart,
-                version=entry.version,
-                source=entry.source,
-                sha256=entry.sha256,
-                sub_charts=tuple(entry.sub_charts),
-                without=tuple(entry.without),
+                chart=chart_entry.chart,
+                version=chart_entry.version,
+                source=chart_entry.source,
+                sha256=chart_entry.sha256,
+                sub_charts=tuple(chart_entry.sub_charts),
+                without=tuple(chart_entry.without),
                 lock_file=path,
                 out=out,
             )
-            for key, entry in content.charts.items()
+            for key, chart_entry in content.charts.items()
         }
-        return cls(path=path, charts=made)
+        return cls(path=path, charts=locked_charts)
 
     def chart(self, key: str, *, version: str) -> LockedChart:
         """The chart called `key`, which must be locked at `version` (what the environment file asks for)."""
@@ -205,56 +205,56 @@ class Lock:
                 expected=f"one of {', '.join(sorted(self.charts))}",
                 fix="correct the name, or add the chart to the lock",
             )
-        found = self.charts[key]
-        if found.version != version:
+        locked = self.charts[key]
+        if locked.version != version:
             raise ChartError(
-                f"{self.path}: charts.{key}.version: {found.version}",
+                f"{self.path}: charts.{key}.version: {locked.version}",
                 expected=f"{version}, which the environment uses",
                 fix="change `helm` in the environment file; or change the lock, empty "
                 "its sha256 and run `hyperpod-ray charts fetch`",
             )
-        return found
+        return locked
 
 
-def _problem(path: Path, item: Any) -> str:
-    place = ".".join(str(part) for part in item["loc"])
-    got = "" if isinstance(item["input"], dict | list) else f", got {item['input']!r}"
-    message = item["msg"].removeprefix("Value error, ")
+def _problem(path: Path, detail: Any) -> str:
+    location = ".".join(str(part) for part in detail["loc"])
+    got = "" if isinstance(detail["input"], dict | list) else f", got {detail['input']!r}"
+    message = detail["msg"].removeprefix("Value error, ")
     return in_three_parts(
-        f"{path}: {place}: {message[:1].lower()}{message[1:]}{got}",
+        f"{path}: {location}: {message[:1].lower()}{message[1:]}{got}",
         expected="the entry of a chart",
         fix="correct it, by the pattern of the others in charts.lock.yaml",
     )
 
 
-def record(path: Path, place: list[str | int], digest: str) -> None:
-    """Write a digest into the lock file at `place`, leaving every other character as it is.
+def record(path: Path, steps: list[str | int], digest: str) -> None:
+    """Write a digest into the lock file at `steps`, leaving every other character as it is.
 
     Args:
         path: the lock file.
-        place: keys and indices from the root to the mapping that holds `sha256`.
+        steps: keys and indices from the root to the mapping that holds `sha256`.
         digest: 64 hexadecimal digits.
     """
     text = path.read_text(encoding="utf-8")
     node: Any = yaml.compose(text)
-    for step in place:
+    for step in steps:
         if isinstance(step, int):
             node = node.value[step]
         else:
             node = next(value for key, value in node.value if key.value == step)
     lines = text.splitlines(keepends=True)
-    shown = ".".join(map(str, place))
-    found = [(key, value) for key, value in node.value if key.value == "sha256"]
-    if not found:
+    label = ".".join(map(str, steps))
+    digests = [(key, value) for key, value in node.value if key.value == "sha256"]
+    if not digests:
         raise ChartError(
-            f"{path}: {shown}: no sha256",
+            f"{path}: {label}: no sha256",
             expected="a line to fill in",
             fix="add an empty `sha256:` and run `hyperpod-ray charts fetch` again",
         )
-    ((key, value),) = found
+    ((key, value),) = digests
     if value.value not in {"", "null", "~"}:
         raise ChartError(
-            f"{path}: {shown}.sha256: recorded already", expected="an empty one", fix="empty it to change it"
+            f"{path}: {label}.sha256: recorded already", expected="an empty one", fix="empty it to change it"
         )
     row, column = key.end_mark.line, key.end_mark.column
     lines[row] = lines[row][:column] + re.sub(r"^:[ \t]*(?:null|~|\"\"|'')?", f': "{digest}"', lines[row][column:])

@@ -42,20 +42,20 @@ def locate(locked: LockedChart) -> Path:
     """
     if locked.source.folder:
         return _package_folder(locked)
-    found = state(locked)
-    if found == "missing":
+    status = state(locked)
+    if status == "missing":
         raise ChartMissingError(
             f"{locked.where}: {locked.file_name} is missing",
             expected=f"it in {locked.out.name}/",
             fix="run `hyperpod-ray charts fetch`",
         )
-    if found == "unlocked":
+    if status == "unlocked":
         raise ChartError(
             f"{locked.where}.sha256: empty",
             expected=f"the digest of {locked.file_name}",
             fix=f"run `hyperpod-ray charts fetch` and commit {locked.lock_file.name}",
         )
-    if found == "different":
+    if status == "different":
         raise ChartError(
             f"{locked.where}.sha256: {locked.path} has {digest(locked.path.read_bytes())}",
             expected=f"{locked.sha256}",
@@ -81,17 +81,17 @@ def unpack(locked: LockedChart) -> Path:
     target = locked.out / "unpacked" / f"{locked.chart}-{locked.version}"
     if _files(target) != tree:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
         try:
             for path, data in tree.items():
-                file = made / path
+                file = staging / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(data)
-            made.chmod(0o755)
+            staging.chmod(0o755)
             shutil.rmtree(target, ignore_errors=True)
-            made.rename(target)
+            staging.rename(target)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
     return target / locked.chart
 
 
@@ -112,11 +112,11 @@ def fetch(locked: LockedChart, *, mirror: str | None = None, frozen: bool = Fals
     if frozen and (empty := unrecorded(locked)):
         raise ChartError.together(
             in_three_parts(
-                f"{place}: empty",
+                f"{location}: empty",
                 expected="a digest, because --frozen records nothing",
                 fix=f"run `hyperpod-ray charts fetch` and commit {locked.lock_file.name}",
             )
-            for place in empty
+            for location in empty
         )
     return _fetch(locked, mirror.rstrip("/"))
 
@@ -210,12 +210,12 @@ def _published(repository: str, chart: str, version: str, where: str, *, stated_
     return data
 
 
-def _match(data: bytes, wanted: str | None, where: str) -> None:
+def _match(data: bytes, expected: str | None, where: str) -> None:
     got = digest(data)
-    if wanted is not None and got != wanted:
+    if expected is not None and got != expected:
         raise ChartError(
             f"{where}.sha256: got {got}; nothing was replaced",
-            expected=f"{wanted}, which is locked",
+            expected=f"{expected}, which is locked",
             fix="if the new content is intended, empty the sha256 and run `hyperpod-ray charts fetch`",
         )
 
@@ -264,5 +264,5 @@ def _package_folder(locked: LockedChart) -> Path:
 def _files(folder: Path) -> archive.Tree:
     if not folder.is_dir():
         return {}
-    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

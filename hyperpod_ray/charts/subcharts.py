@@ -20,27 +20,29 @@ ARCHIVES = (".tgz", ".tar.gz")
 
 def where_each_is(tree: Mapping[str, bytes]) -> dict[str, list[str]]:
     """Name in `Chart.yaml` of every sub-chart, and the folders and archives below `charts/` that hold it."""
-    found: dict[str, list[str]] = {}
-    for place, about in _each(tree):
-        found.setdefault(str(about.get("name")), []).append(place)
-    return found
+    by_name: dict[str, list[str]] = {}
+    for folder, about in _each(tree):
+        by_name.setdefault(str(about.get("name")), []).append(folder)
+    return by_name
 
 
 def remove(tree: Mapping[str, bytes], name: str, *, where: str) -> archive.Tree:
     """The chart without a sub-chart: no files of it, no dependency on it. ChartError where nothing is called so."""
     about = _about(tree["Chart.yaml"], where)
-    dependencies = [item for item in about.get("dependencies") or [] if item.get("name") != name]
+    dependencies = [dependency for dependency in about.get("dependencies") or [] if dependency.get("name") != name]
     places = where_each_is(tree).get(name, [])
     if not places and len(dependencies) == len(about.get("dependencies") or []):
-        known = ", ".join(sorted({*where_each_is(tree), *(str(item.get("name")) for item in dependencies)}))
+        available = ", ".join(
+            sorted({*where_each_is(tree), *(str(dependency.get("name")) for dependency in dependencies)})
+        )
         raise ChartError(
             f"{where}.without: no sub-chart {name!r}",
-            expected=f"one of {known or 'none'}",
+            expected=f"one of {available or 'none'}",
             fix="correct `without` in the lock",
         )
-    made = {path: data for path, data in tree.items() if not _below(path, places)}
-    made["Chart.yaml"] = yaml.safe_dump({**about, "dependencies": dependencies}, sort_keys=False).encode()
-    return made
+    kept = {path: data for path, data in tree.items() if not _below(path, places)}
+    kept["Chart.yaml"] = yaml.safe_dump({**about, "dependencies": dependencies}, sort_keys=False).encode()
+    return kept
 
 
 def without_archive(tree: Mapping[str, bytes], name: str) -> archive.Tree:
@@ -54,13 +56,13 @@ def without_shadowed_archives(tree: Mapping[str, bytes]) -> archive.Tree:
 
     A folder is what a maintainer edits; an archive of the same name is what `helm dependency build` once left behind.
     """
-    made = dict(tree)
+    kept = dict(tree)
     for places in where_each_is(tree).values():
-        folders = [place for place in places if not place.endswith(ARCHIVES)]
-        for place in places:
-            if len(folders) == 1 and place.endswith(ARCHIVES):
-                del made[place]
-    return made
+        folders = [folder for folder in places if not folder.endswith(ARCHIVES)]
+        for folder in places:
+            if len(folders) == 1 and folder.endswith(ARCHIVES):
+                del kept[folder]
+    return kept
 
 
 def refuse_duplicates(tree: Mapping[str, bytes], *, where: str) -> None:
@@ -101,4 +103,4 @@ def _about(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _below(path: str, places: list[str]) -> bool:
-    return any(path == place or path.startswith(f"{place}/") for place in places)
+    return any(path == folder or path.startswith(f"{folder}/") for folder in places)

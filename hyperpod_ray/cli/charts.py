@@ -69,7 +69,11 @@ def _each(
         top = project.root(current.folder or project.environments())
         path = lock_file if lock_file and lock_file.exists() else project.file(top, str(lock_file or DEFAULT))
         lock = Lock.read(path, project=top)
-        if action == "fetch" and lock_file is None and any(store.unrecorded(each) for each in lock.charts.values()):
+        if (
+            action == "fetch"
+            and lock_file is None
+            and any(store.unrecorded(locked_chart) for locked_chart in lock.charts.values())
+        ):
             lock = Lock.read(_own_copy(top), project=top)
     except ChartError as error:
         raise OpsError.of(error, code=BAD_USE) from error
@@ -77,16 +81,16 @@ def _each(
         try:
             state: str
             if action == "status":
-                state, what = store.state(locked), f"{locked.chart} {locked.version}  {locked.source.describe()}"
+                state, detail = store.state(locked), f"{locked.chart} {locked.version}  {locked.source.describe()}"
             elif action == "verify":
-                state, what = "verified", str(store.locate(locked))
+                state, detail = "verified", str(store.locate(locked))
             else:
                 done = store.fetch(locked, frozen=frozen)
                 recorded += done.recorded
-                state, what = done.done, str(locked.path)
+                state, detail = done.done, str(locked.path)
             rows.append({"chart": locked.chart, "version": locked.version, "state": state})
             if form != "json":
-                output.write_line(f"{state:10} {what}")
+                output.write_line(f"{state:10} {detail}")
         except ChartError as error:
             problems.append(str(error))
     _contents(action, lock, frozen=frozen, problems=problems, recorded=recorded)
@@ -103,10 +107,10 @@ def _own_copy(top: Path | None) -> Path:
     """The lock file to record digests in: a user's project gets a copy of the one that the product ships."""
     from hyperpod_ray.core import project
 
-    own = project.to_write(top, DEFAULT)
-    if not own.exists():
-        own.write_bytes(project.file(None, DEFAULT).read_bytes())
-    return own
+    target = project.to_write(top, DEFAULT)
+    if not target.exists():
+        target.write_bytes(project.file(None, DEFAULT).read_bytes())
+    return target
 
 
 def _contents(action: str, lock: Lock, *, frozen: bool, problems: list[str], recorded: list[str]) -> None:

@@ -34,8 +34,8 @@ def register(app: typer.Typer) -> None:
             output.write_json("data", {"day": str(day), "data": sets})
         else:
             _show(rows, form)
-        bad = [row for row in rows if row.state != "current"]
-        return CONDITION_FALSE if fail_on_stale and bad else OK
+        outdated = [row for row in rows if row.state != "current"]
+        return CONDITION_FALSE if fail_on_stale and outdated else OK
 
 
 def _show(rows: list[Any], form: Format) -> None:

@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
         if app_ is None:
             preflight.refuse_unrecorded(chosen)
         chosen.aws.require_account()
-        accepted = [Effect.of(one.value) for one in accept or []]
+        accepted = [Effect.of(effect.value) for effect in accept or []]
         with assembly(env, given=app_) as folder:
-            reviewer = Reviewer(chosen, folder=folder, given=app_, accepted=accepted)
+            reviewer = Reviewer(chosen, folder=folder, assembly_folder=app_, accepted=accepted)
             return verb.deploy(chosen, assembly=folder, review=reviewer, poll=poll)

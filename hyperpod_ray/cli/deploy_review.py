@@ -38,8 +38,10 @@ class Reviewer:
         accepted: Effects that the deploy may have.
     """
 
-    def __init__(self, chosen: AnyTarget, *, folder: Path, given: Path | None, accepted: Sequence[Effect]) -> None:
-        self._target, self._given, self._accepted = chosen, given, accepted
+    def __init__(
+        self, chosen: AnyTarget, *, folder: Path, assembly_folder: Path | None, accepted: Sequence[Effect]
+    ) -> None:
+        self._target, self._given, self._accepted = chosen, assembly_folder, accepted
         self._head = read(folder, chosen.name)
 
     def __call__(self, stacks: Sequence[Stack]) -> Expected:
@@ -49,9 +51,9 @@ class Reviewer:
             OpsError: The review does not accept the change; exit code 3.
         """
         base = deployed(self._head, deployed_stacks(self._target, stacks))
-        made = review_deploy(base, self._head, base_name="deployed", head_name="this deploy")
-        made = with_upkeep(add_outlook(made, [self._target.plan]), self._target)
-        output.write_text(FORMATS["table"](made).rstrip("\n") + "\n\n")
+        result = review_deploy(base, self._head, base_name="deployed", head_name="this deploy")
+        result = with_upkeep(add_outlook(result, [self._target.plan]), self._target)
+        output.write_text(FORMATS["table"](result).rstrip("\n") + "\n\n")
         if refused := refusals(self._head):
             why = "; ".join(f"{name}: {reason}" for name, reason in refused)
             raise OpsError.outcome(
@@ -59,20 +61,24 @@ class Reviewer:
                 fix=f"do what it says, then {self._again([])}",
                 code=CONDITION_FALSE,
             )
-        self._stop(made)
-        (one,) = made.environments
-        if one.schedule is None:
+        self._stop(result)
+        (environment,) = result.environments
+        if environment.schedule is None:
             return Expected()
         return Expected(
-            minutes={name: minutes.mid for name, minutes in one.schedule.each.items()},
+            minutes={name: minutes.mid for name, minutes in environment.schedule.each.items()},
             after={
-                stack.name: [self._head.stacks[other].name for other in stack.depends_on if other in self._head.stacks]
+                stack.name: [
+                    self._head.stacks[dependency].name
+                    for dependency in stack.depends_on
+                    if dependency in self._head.stacks
+                ]
                 for stack in self._head.stacks.values()
             },
         )
 
-    def _stop(self, made: Review) -> None:
-        refused = unaccepted(made, self._accepted)
+    def _stop(self, result: Review) -> None:
+        refused = unaccepted(result, self._accepted)
         if not refused:
             return
         every = {*refused, *self._accepted}
@@ -93,11 +99,11 @@ class Reviewer:
         return self._target.command("deploy", *options)
 
 
-def with_upkeep(made: Review, chosen: AnyTarget) -> Review:
+def with_upkeep(result: Review, chosen: AnyTarget) -> Review:
     """The review with what of the running cluster ends or ages by itself, as notes."""
-    for one in made.environments:
-        one.notes += upkeep.sentences(chosen)
-    return made
+    for environment in result.environments:
+        environment.notes += upkeep.sentences(chosen)
+    return result
 
 
 def deployed_stacks(chosen: AnyTarget, stacks: Sequence[Stack]) -> list[DeployedStack]:
@@ -107,9 +113,9 @@ def deployed_stacks(chosen: AnyTarget, stacks: Sequence[Stack]) -> list[Deployed
         chosen: The environment.
         stacks: Stacks that its file has, as `account.stack` sees them.
     """
-    known = {stack.name for stack in stacks}
-    others = [names.stack_name(chosen.name, part) for part in names.STACKS]
-    every = [*stacks, *(account.stack(chosen, name) for name in others if name not in known)]
+    listed = {stack.name for stack in stacks}
+    stack_names = [names.stack_name(chosen.name, part) for part in names.STACKS]
+    every = [*stacks, *(account.stack(chosen, name) for name in stack_names if name not in listed)]
     return [
         DeployedStack(name=stack.name, template=_template(chosen, stack.name), protected=stack.protected)
         for stack in every
@@ -119,8 +125,8 @@ def deployed_stacks(chosen: AnyTarget, stacks: Sequence[Stack]) -> list[Deployed
 
 def _template(chosen: AnyTarget, name: str) -> dict[str, Any]:
     body = chosen.aws.call("cloudformation", "get_template", StackName=name, TemplateStage="Original")
-    found = body["TemplateBody"]
-    return dict(json.loads(found) if isinstance(found, str) else found)
+    template = body["TemplateBody"]
+    return dict(json.loads(template) if isinstance(template, str) else template)
 
 
 def read(folder: Path, env: str) -> EnvironmentAssembly:
@@ -130,14 +136,14 @@ def read(folder: Path, env: str) -> EnvironmentAssembly:
         OpsError: The folder holds no assembly, or none of it.
     """
     try:
-        found = assemblies.read(folder)
+        environments = assemblies.read(folder)
     except ReviewError as error:
         raise OpsError.of(error, code=BAD_USE) from error
-    if env not in found:
+    if env not in environments:
         raise OpsError(
             f"the assembly {folder} has no environment '{env}'",
-            expected=f"one of {', '.join(found) or 'none'}",
+            expected=f"one of {', '.join(environments) or 'none'}",
             fix=f"hyperpod-ray deploy {env}, which synthesizes it",
             code=BAD_USE,
         )
-    return found[env]
+    return environments[env]

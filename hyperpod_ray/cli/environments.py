@@ -44,9 +44,9 @@ def check(
             f"no environment: {where}", expected="an environment file", fix=f"{PROGRAM} env new NAME", code=BAD_USE
         )
     skipped = [] if names_ or not where.is_dir() else core.skipped_files(folder=where)
-    for other in skipped:
+    for skipped_file in skipped:
         message = "not checked. Expected NAME.yaml, with NAME in lower-case letters, digits and hyphens. Fix: rename it"
-        sys.stderr.write(f"{where / other}: {message}\n")
+        sys.stderr.write(f"{where / skipped_file}: {message}\n")
     results: list[dict[str, Any]] = []
     for name in selected:
         missing: dict[str, str] = {}
@@ -54,16 +54,16 @@ def check(
             file = core.load_any(name, folder=where)
             problems = sorted([*file.warnings, *_planned(file), *_paid(file)], key=lambda problem: problem.line)
             missing = needs.without_digest(file.plan)
-            good = all(problem.severity == "warning" for problem in problems)
+            valid = all(problem.severity == "warning" for problem in problems)
         except core.EnvironmentFileError as error:
             problems = sorted([*error.problems, *error.warnings], key=lambda problem: problem.line)
-            good = False
-        results.append({"name": name, "ok": good, "problems": problems, "without_digest": sorted(missing)})
+            valid = False
+        results.append({"name": name, "ok": valid, "problems": problems, "without_digest": sorted(missing)})
         if form == "json":
             continue
         for problem in problems:
             sys.stderr.write(f"{problem}\n")
-        if good:
+        if valid:
             plural = "s" if len(problems) > 1 else ""
             output.write_line(f"ok {name}" + (f" ({len(problems)} warning{plural})" if problems else ""))
         if missing:
@@ -85,10 +85,10 @@ def _paid(file: AnyFile) -> list[Problem]:
     from hyperpod_ray.pricing.prices import cost
 
     try:
-        known = price_file.recorded(foreign_folder())
+        recorded = price_file.recorded(foreign_folder())
     except price_file.PriceFileError as error:
         raise OpsError.of(error, code=BAD_USE, fix="correct the file, or delete it") from error
-    return located(file, budget.findings(file.plan, cost(file.plan, known, day=output.now().date())))
+    return located(file, budget.findings(file.plan, cost(file.plan, recorded, day=output.now().date())))
 
 
 def _planned(file: AnyFile) -> list[Problem]:

@@ -61,14 +61,14 @@ def pin(
     except ImageError as error:
         raise OpsError.of(error, code=BAD_USE) from error
     try:
-        found = digest(chosen.base, chosen.tag, mirror=mirror)
+        resolved = digest(chosen.base, chosen.tag, mirror=mirror)
         if project.ships(top):
-            result = record_digest(chosen, found, update=update)
+            result = record_digest(chosen, resolved, update=update)
         else:
-            result = record_base(f"{chosen.base}:{chosen.tag}", found, project=top, update=update)
+            result = record_base(f"{chosen.base}:{chosen.tag}", resolved, project=top, update=update)
     except ImageError as error:
         raise OpsError.of(error, code=ERROR) from error
-    output.write_line(f"{chosen.base}:{chosen.tag}@{found}: {result}")
+    output.write_line(f"{chosen.base}:{chosen.tag}@{resolved}: {result}")
     return OK
 
 
@@ -164,7 +164,7 @@ def _pages() -> list[Path]:
     from hyperpod_ray import core
     from hyperpod_ray.core import needs_page
 
-    made = []
+    written = []
     try:
         files = folder()
     except OpsError:
@@ -174,5 +174,5 @@ def _pages() -> list[Path]:
         file, text = needs_page.file_of(plan), needs_page.page(plan)
         if file.exists() and file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
-            made.append(file)
-    return made
+            written.append(file)
+    return written

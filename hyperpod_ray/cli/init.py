@@ -76,10 +76,10 @@ def _refuse_used(folder: Path) -> None:
     """Only a new folder, an empty one, or a fresh clone of an empty repository."""
     if folder.exists() and not folder.is_dir():
         raise OpsError(f"{folder} is a file", expected="a new or empty folder", fix="choose another name", code=BAD_USE)
-    there = sorted(path.name for path in folder.iterdir() if path.name != ".git") if folder.is_dir() else []
-    if there:
+    existing = sorted(path.name for path in folder.iterdir() if path.name != ".git") if folder.is_dir() else []
+    if existing:
         raise OpsError(
-            f"{folder} holds {', '.join(there[:3])}{' and more' if len(there) > 3 else ''}; nothing was written",
+            f"{folder} holds {', '.join(existing[:3])}{' and more' if len(existing) > 3 else ''}; nothing was written",
             expected="a new or empty folder",
             fix=f"{PROGRAM} init OTHER-FOLDER",
             code=BAD_USE,
@@ -95,9 +95,9 @@ def _files(*, name: str, environment: str) -> dict[str, str]:
     for path in sorted(template.rglob("*")):
         if not path.is_file() or "__pycache__" in path.parts:
             continue
-        first, *rest = path.relative_to(template).parts
-        place = "/".join([f".{first}" if first in HIDDEN else first, *rest])
-        files[place] = path.read_text(encoding="utf-8")
+        top_folder, *rest = path.relative_to(template).parts
+        relative = "/".join([f".{top_folder}" if top_folder in HIDDEN else top_folder, *rest])
+        files[relative] = path.read_text(encoding="utf-8")
     files["requirements.txt"] = files["requirements.txt"].format(product=__version__, **_versions())
     files["README.md"] = files["README.md"].format(name=name, environment=environment)
     return files

@@ -196,10 +196,10 @@ def conformance(
     from hyperpod_ray_sandbox.kubernetes.conformance import compare
 
     try:
-        wrong = compare.compare(kubeconfig=kubeconfig, only=only, show=output.write_line)
+        differences = compare.compare(kubeconfig=kubeconfig, only=only, show=output.write_line)
     except SandboxError as error:
         raise OpsError.of(error, code=BAD_USE) from error
-    return CONDITION_FALSE if wrong else OK
+    return CONDITION_FALSE if differences else OK
 
 
 @command(app, examples=["local inventory", f"local inventory --fail-if-any --ignore-stack {names.BOOTSTRAP_STACK}"])
@@ -217,11 +217,11 @@ def inventory(
     from hyperpod_ray_sandbox.aws import commands
 
     with sandbox_errors():
-        found = commands.inventory(
+        resources = commands.inventory(
             state=state_folder(state), ignore_stack=tuple(ignore_stack or ()), ignore_service_made=ignore_service_made
         )
-        commands.show(found)
-    return CONDITION_FALSE if found and fail_if_any else OK
+        commands.show(resources)
+    return CONDITION_FALSE if resources and fail_if_any else OK
 
 
 @command(

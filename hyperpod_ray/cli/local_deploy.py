@@ -56,14 +56,15 @@ def destroy(env: str, *, folder: Path, state: Path) -> int:
     if not cdk.assembly.is_dir():
         cdk.synthesize()
     cdk.run("destroy", "--force")
-    left = [
-        f"{item['type']} {item['id']}"
-        for item in commands.inventory(state=state, ignore_stack=(names.BOOTSTRAP_STACK,), ignore_service_made=True)
-        if item["id"] != names.BOOTSTRAP_STACK and (str(item["stack"]).startswith(f"{env}-") or not item["stack"])
+    leftovers = [
+        f"{resource['type']} {resource['id']}"
+        for resource in commands.inventory(state=state, ignore_stack=(names.BOOTSTRAP_STACK,), ignore_service_made=True)
+        if resource["id"] != names.BOOTSTRAP_STACK
+        and (str(resource["stack"]).startswith(f"{env}-") or not resource["stack"])
     ]
-    for line in left:
+    for line in leftovers:
         output.log(f"left: {line}")
-    return CONDITION_FALSE if left else OK
+    return CONDITION_FALSE if leftovers else OK
 
 
 def _rehearsed(env: str, *, folder: Path, state: Path) -> tuple[Path, Any]:

@@ -74,8 +74,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         output.write_line(f"{PROGRAM} {__version__}")
         raise typer.Exit
 
@@ -136,13 +136,13 @@ def tree() -> Any:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a failure is one line, the next command and an exit code, or JSON where that was asked for."""
-    given = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
     current.environment, current.folder, current.tunnel = "ENV", None, "auto"
     output.forget()
     if completion.VARIABLE in os.environ:
         completion.prepare()
     try:
-        return int(tree().main(args=given, prog_name=PROGRAM, standalone_mode=False) or OK)
+        return int(tree().main(args=words, prog_name=PROGRAM, standalone_mode=False) or OK)
     except (KeyboardInterrupt, typer.Abort):
         output.log("interrupted")
         return INTERRUPTED
@@ -151,7 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except Exception as error:
-        as_json = _asks_for_json(given)
+        as_json = _asks_for_json(words)
         if isinstance(error, USAGE) and not as_json:
             error.show(file=sys.stderr)
             return int(error.exit_code)
@@ -172,10 +172,10 @@ def _explained(error: Exception) -> OpsError:
         )
     if isinstance(error, ModuleNotFoundError) and (missing := extra_of(error)):
         return missing
-    known = explain(error, environment=current.environment)
-    if known is None and os.environ.get(names.TRACEBACK_VARIABLE):
+    explained = explain(error, environment=current.environment)
+    if explained is None and os.environ.get(names.TRACEBACK_VARIABLE):
         raise error
-    return known or OpsError(
+    return explained or OpsError(
         f"internal error: {type(error).__name__}: {error}",
         expected="no failure of this kind",
         fix=f"run the command again with {names.TRACEBACK_VARIABLE}=1 and report the output",
@@ -246,8 +246,8 @@ def _failed(error: OpsError, *, as_json: bool) -> int:
 
 def _asks_for_json(arguments: list[str]) -> bool:
     """Whether the command line asks for JSON. Read without the parser, which does not finish after a usage error."""
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    pairs = itertools.pairwise(own)
-    return any(word in ("--output=json", "-ojson") for word in own) or any(
+    own_words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    pairs = itertools.pairwise(own_words)
+    return any(word in ("--output=json", "-ojson") for word in own_words) or any(
         name in ("-o", "--output") and value == "json" for name, value in pairs
     )

@@ -128,12 +128,12 @@ def _regions() -> list[str]:
 def _types(region: str) -> list[str]:
     from hyperpod_ray.core import regions
 
-    found = regions.accelerated(region)
-    if not found:
+    instance_types = regions.accelerated(region)
+    if not instance_types:
         raise OpsError(
             f"region: '{region}'", expected=f"one of {', '.join(_regions())}", fix="choose one of them", code=BAD_USE
         )
-    return found
+    return instance_types
 
 
 def _list(region: str) -> int:
@@ -142,12 +142,12 @@ def _list(region: str) -> int:
     return OK
 
 
-def _asked(what: str, option: str, *, choices: Callable[[], list[str]] | None = None) -> str:
+def _asked(question: str, option: str, *, choices: Callable[[], list[str]] | None = None) -> str:
     """An answer from the terminal."""
     if not output.interactive():
         raise OpsError(
             f"{option} is missing",
-            expected=f"{what}",
+            expected=f"{question}",
             fix=f"add {option}, or run it at a terminal",
             code=BAD_USE,
         )
@@ -155,7 +155,7 @@ def _asked(what: str, option: str, *, choices: Callable[[], list[str]] | None = 
         for line in _columns(choices()):
             output.log(f"  {line}")
     while True:
-        sys.stderr.write(f"{what}: ")
+        sys.stderr.write(f"{question}: ")
         sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:
@@ -170,9 +170,9 @@ def _asked(what: str, option: str, *, choices: Callable[[], list[str]] | None = 
 
 
 def _columns(words: list[str], *, width: int = 76) -> list[str]:
-    each = max(map(len, words)) + 2
-    row = max(1, width // each)
-    return ["".join(word.ljust(each) for word in words[i : i + row]).rstrip() for i in range(0, len(words), row)]
+    cell_width = max(map(len, words)) + 2
+    row = max(1, width // cell_width)
+    return ["".join(word.ljust(cell_width) for word in words[i : i + row]).rstrip() for i in range(0, len(words), row)]
 
 
 def _number(text: str) -> int:
@@ -221,9 +221,9 @@ def _text(
         loader.named(name, file=str(target))
         loader.parse(text, name=name, path=target)
     except loader.EnvironmentFileError as error:
-        found = "\n".join(f"{problem.path}: {problem.message}" for problem in error.problems)
+        problems = "\n".join(f"{problem.path}: {problem.message}" for problem in error.problems)
         raise OpsError(
-            f"nothing was written: {found}",
+            f"nothing was written: {problems}",
             expected=f"settings that pass `{PROGRAM} env check`",
             fix=f"{PROGRAM} env new --help",
             code=BAD_USE,

@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
         """Wait for a condition, such as a healthy environment."""
         from hyperpod_ray.ops.change import wait as verb
 
-        return verb.run(any_target(env), what=what, timeout=timeout, form=Format(form), poll=poll)
+        return verb.run(any_target(env), goal_name=what, timeout=timeout, form=Format(form), poll=poll)
 
     @command(app, examples=["preflight prod", "preflight prod --offline"])
     def preflight(
@@ -119,9 +119,9 @@ def register(app: typer.Typer) -> None:
         """Destroy the environment and check that nothing is left. Continues an interrupted run."""
         from hyperpod_ray.ops.change import teardown as verb
 
-        found = any_target(env)
+        chosen = any_target(env)
         return verb.run(
-            found,
+            chosen,
             form=Format(form),
             yes=yes,
             word=confirm,

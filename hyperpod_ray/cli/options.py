@@ -124,10 +124,10 @@ def group(help: str, *, examples: Sequence[str], cls: Any = None) -> typer.Typer
 
 
 def command(
-    app: typer.Typer, name: str | None = None, *, examples: Sequence[str], **more: Any
+    app: typer.Typer, name: str | None = None, *, examples: Sequence[str], **settings: Any
 ) -> Callable[[Function], Function]:
     """Register a command whose help ends with examples, each written without the program's name."""
-    return app.command(name, epilog=epilog(examples), cls=Decided, **more)
+    return app.command(name, epilog=epilog(examples), cls=Decided, **settings)
 
 
 class Decided(TyperCommand):
@@ -137,8 +137,8 @@ class Decided(TyperCommand):
         """Run it, or refuse before anything is asked or done."""
         name = ctx.params.get("env")
         if isinstance(name, str) and name:
-            given = [f"--{key.replace('_', '-')}" for key, value in ctx.params.items() if value is True]
-            _refuse(name, path=ctx.command_path.partition(" ")[2], options=given)
+            flags = [f"--{key.replace('_', '-')}" for key, value in ctx.params.items() if value is True]
+            _refuse(name, path=ctx.command_path.partition(" ")[2], options=flags)
         return super().invoke(ctx)
 
 
@@ -150,15 +150,15 @@ def _refuse(name: str, *, path: str, options: list[str]) -> None:
     from hyperpod_ray.core.loader import orchestrator_of
 
     try:
-        found = orchestrator_of(name, folder=folder())
+        orchestrator = orchestrator_of(name, folder=folder())
     except OpsError:
         return  # the command itself says that there is no folder, where it needs one
-    if refused := decisions.instead(found, path, options):
-        words, other = refused
+    if refused := decisions.instead(orchestrator, path, options):
+        words, replacement = refused
         raise OpsError(
-            f"{PROGRAM} {words}: environment '{name}' is on Slurm: {other.why}",
+            f"{PROGRAM} {words}: environment '{name}' is on Slurm: {replacement.why}",
             expected="an environment with orchestrator eks",
-            fix=other.use.format(env=name),
+            fix=replacement.use.format(env=name),
             code=BAD_USE,
         )
 

@@ -132,21 +132,21 @@ def register(app: typer.Typer) -> None:
             parallel=parallel, recompute=recompute, lora_rank=lora_rank,
         )  # fmt: skip
         try:
-            made = [
+            reports = [
                 _plan(
                     name, wish, failures=failures, storage=storage, rehearsal=rehearsal, team=team, run=from_run,
                     node_price=node_price,
-                    sort=sort, deploy=partial(_deploy, name, given=assembly, synthesize=deploy),
+                    sort=sort, deploy=partial(_deploy, name, assembly_folder=assembly, synthesize=deploy),
                 )
                 for name in dict.fromkeys(filter(None, (env, compare)))
             ]  # fmt: skip
-            _show(made, form=form, out=out)
+            _show(reports, form=form, out=out)
             if write:
-                written = writing.write(folder() / f"{env}.yaml", made[0].outlook)
+                written = writing.write(folder() / f"{env}.yaml", reports[0].outlook)
                 output.log(f"wrote section training of {written}: look at it with git diff")
         except PlanError as error:
             raise OpsError.of(error, code=BAD_USE) from error
-        return OK if all(one.as_the_jobs_do for one in made) else CONDITION_FALSE
+        return OK if all(report.as_the_jobs_do for report in reports) else CONDITION_FALSE
 
 
 def _plan(
@@ -189,12 +189,12 @@ def _plan(
         raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
     day = output.now().date()
     systems = file_systems(plan, prices, day=day, gib=outlook.needed_gib, part=part)
-    own = bill(plan, prices, day=day, part=part)
+    own_bill = bill(plan, prices, day=day, part=part)
     if node_price is not None:
-        own = own.at_node_price(node_price)
-        systems = [(each, cost.at_node_price(node_price)) for each, cost in systems]
-    others = alternatives.table(outlook, own, plan, prices, sort=sort)
-    return answers.plan(outlook, own, deploy=deploy(), systems=systems, others=others)
+        own_bill = own_bill.at_node_price(node_price)
+        systems = [(option, cost.at_node_price(node_price)) for option, cost in systems]
+    offers = alternatives.table(outlook, own_bill, plan, prices, sort=sort)
+    return answers.plan(outlook, own_bill, deploy=deploy(), systems=systems, alternatives=offers)
 
 
 def _rates(text: str) -> Rates:
@@ -206,20 +206,20 @@ def _rates(text: str) -> Rates:
     return failures.from_file(Path(text))
 
 
-def _deploy(name: str, *, given: Path | None, synthesize: bool) -> Deploy | str:
+def _deploy(name: str, *, assembly_folder: Path | None, synthesize: bool) -> Deploy | str:
     """How long a deploy takes, or why that is not known."""
     from hyperpod_ray.core import project
     from hyperpod_ray.review.errors import ReviewError
 
-    if given is None and not synthesize:
+    if assembly_folder is None and not synthesize:
         return "Not asked for: --deploy synthesizes the templates and answers it."
-    if given is None and project.root(folder()) is None:
+    if assembly_folder is None and project.root(folder()) is None:
         return "Not known: it needs a synthesized assembly (--app FOLDER), or a project with cdk.json."
     from hyperpod_ray.cli.synthesis import app
 
     with tempfile.TemporaryDirectory(prefix="hyperpod-ray-plan-") as folder_:
-        out = given or Path(folder_) / "cdk.out"
-        if given is None and app(name, out=out):
+        out = assembly_folder or Path(folder_) / "cdk.out"
+        if assembly_folder is None and app(name, out=out):
             return "Not known: the synthesis failed; see its messages above."
         try:
             return deploy_of(out, name)
@@ -235,44 +235,46 @@ def deploy_of(folder_: Path, name: str) -> Deploy | str:
     from hyperpod_ray.review import assembly
     from hyperpod_ray.review.schedule import first_deploy
 
-    found = assembly.read(folder_)
-    if name not in found:
+    environments = assembly.read(folder_)
+    if name not in environments:
         return f"Not known: {folder_} has no environment {name}."
-    made = first_deploy(found[name])
-    if made is None:
+    deploy_times = first_deploy(environments[name])
+    if deploy_times is None:
         return f"Not known: {folder_} creates nothing."
-    last = made.nodes[-1] if made.nodes else None
-    nodes = Range(*(last.minutes if last else made.side_by_side))
-    why = f"group {last.group}: {last.why}" if last else ""
-    pulled_early = last is not None
+    final_group = deploy_times.nodes[-1] if deploy_times.nodes else None
+    nodes = Range(*(final_group.minutes if final_group else deploy_times.side_by_side))
+    why = f"group {final_group.group}: {final_group.why}" if final_group else ""
+    pulled_early = final_group is not None
     if not pulled_early:
         pull, source = node_durations()["image_pull"]
-        nodes = Range(*(one + other / 60 for one, other in zip(nodes, pull, strict=True)))
+        nodes = Range(
+            *(node_minutes + pull_seconds / 60 for node_minutes, pull_seconds in zip(nodes, pull, strict=True))
+        )
         why = f"all stacks, then the image: {source}"
     path = tuple(
         DeployStep(title=f"{step.action} {step.title}", minutes=Range(*step.minutes), source=step.source)
-        for step in made.path
+        for step in deploy_times.path
     )
-    return Deploy(stacks=Range(*made.side_by_side), path=path, nodes=nodes, nodes_why=why)
+    return Deploy(stacks=Range(*deploy_times.side_by_side), path=path, nodes=nodes, nodes_why=why)
 
 
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
-def _show(made: list[Plan], *, form: PlanFormat, out: Path | None) -> None:
+def _show(reports: list[Plan], *, form: PlanFormat, out: Path | None) -> None:
     from hyperpod_ray.cli import plan_text
     from hyperpod_ray.planner import answers, page
 
     if form is PlanFormat.json:
-        first, *others = (answers.as_data(one) for one in made)
-        data = {**first, **({"compared_with": others[0]} if others else {})}
+        first_data, *other_data = (answers.as_data(report) for report in reports)
+        data = {**first_data, **({"compared_with": other_data[0]} if other_data else {})}
         text = output.json_text("plan", data) if out else ""
         if not out:
             output.write_json("plan", data)
     elif form is PlanFormat.html:
-        text = page.html(made)
+        text = page.html(reports)
     else:
-        text = plan_text.text(made, Format(form.value))
+        text = plan_text.text(reports, Format(form.value))
     if out:
         out.write_text(text, encoding="utf-8")
         output.log(f"wrote {out}")

@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 LETTERS = "abcdefg"
 
 
-def text(made: list[Plan], form: Format) -> str:
+def text(reports: list[Plan], form: Format) -> str:
     """One plan, or two beside each other."""
     stream = io.StringIO()
     console = output.console(form, stream=stream)
     markdown = form is Format.markdown
-    if len(made) > 1:
-        _compare(console, made)
-    for one in made[:1] if len(made) == 1 else made:
-        _plan(console, one, markdown=markdown)
+    if len(reports) > 1:
+        _compare(console, reports)
+    for report in reports[:1] if len(reports) == 1 else reports:
+        _plan(console, report, markdown=markdown)
     return stream.getvalue()
 
 
-def _plan(console: Console, one: Plan, *, markdown: bool) -> None:
-    console.print(f"{'# ' if markdown else ''}Plan of {one.environment}")
-    console.print(f"{one.subject}.")
+def _plan(console: Console, report: Plan, *, markdown: bool) -> None:
+    console.print(f"{'# ' if markdown else ''}Plan of {report.environment}")
+    console.print(f"{report.subject}.")
     table = output.table("", "Question", "Answer")
-    for letter, answer in zip(LETTERS, one.answers, strict=True):
+    for letter, answer in zip(LETTERS, report.answers, strict=True):
         table.add_row(letter, answer.title, answer.head)
     console.print(table)
-    for letter, answer in zip(LETTERS, one.answers, strict=True):
+    for letter, answer in zip(LETTERS, report.answers, strict=True):
         if not answer.rows and not answer.notes:
             continue
         console.print(f"{'## ' if markdown else chr(10)}{letter}. {answer.title}")
@@ -45,11 +45,11 @@ def _plan(console: Console, one: Plan, *, markdown: bool) -> None:
             console.print(figures(answer))
         for note in answer.notes:
             console.print(f"{'> ' if markdown else '  '}{note}")
-    if one.others:
+    if report.others:
         console.print(f"{'## ' if markdown else chr(10)}Alternatives")
-        console.print(alternatives(one.others))
+        console.print(alternatives(report.others))
     console.print(f"{'## ' if markdown else chr(10)}Not known")
-    for line in one.refused:
+    for line in report.refused:
         console.print(f"- {line}")
 
 
@@ -75,7 +75,7 @@ def span(value: Range | None, unit: str) -> str:
     """A figure with its span in one cell."""
     if value is None:
         return "not known"
-    low, central, high = (figure(one, unit) for one in value)
+    low, central, high = (figure(bound, unit) for bound in value)
     return f"{central} ({low} to {high})"
 
 
@@ -88,12 +88,12 @@ def cells(row: Row) -> tuple[str, str, str]:
         return "", value, ""
     if value.known:
         return "", figure(value.central, row.unit), ""
-    low, central, high = (figure(one, row.unit) for one in value)
+    low, central, high = (figure(bound, row.unit) for bound in value)
     return low, central, high
 
 
-def _compare(console: Console, made: list[Plan]) -> None:
-    table = output.table("Question", *(one.environment for one in made))
-    for answers in zip(*(one.answers for one in made), strict=True):
+def _compare(console: Console, reports: list[Plan]) -> None:
+    table = output.table("Question", *(report.environment for report in reports))
+    for answers in zip(*(report.answers for report in reports), strict=True):
         table.add_row(answers[0].title, *(answer.head for answer in answers))
     console.print(table)

@@ -126,7 +126,7 @@ def _leaves(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 
 
 def _section(path: tuple[str, ...], node: Any) -> list[str]:
-    arguments = " ".join(_argument(item) for item in node.params if item.param_type_name == "argument")
+    arguments = " ".join(_argument(parameter) for parameter in node.params if parameter.param_type_name == "argument")
     usage = " ".join(filter(None, [PROGRAM, *path, "[OPTIONS]" if _rows(node) else "", arguments]))
     help_ = " ".join((node.help or "").split())
     rows = _rows(node)
@@ -153,26 +153,26 @@ def _section(path: tuple[str, ...], node: Any) -> list[str]:
     ]
 
 
-def _argument(item: Any) -> str:
-    name = str(item.metavar or item.name.upper())
-    return name if item.required or name.startswith(("[", "--")) else f"[{name}]"
+def _argument(parameter: Any) -> str:
+    name = str(parameter.metavar or parameter.name.upper())
+    return name if parameter.required or name.startswith(("[", "--")) else f"[{name}]"
 
 
-def _spelled(item: Any) -> str:
-    if item.param_type_name == "argument":
-        return f"`{item.metavar or item.name.upper()!s}`"
-    spelled = ", ".join(f"`{name}`" for name in sorted(item.opts, key=len))
-    if item.secondary_opts:
-        spelled += "".join(f", `{name}`" for name in item.secondary_opts)
-    if item.is_flag:
+def _spelled(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.metavar or parameter.name.upper()!s}`"
+    spelled = ", ".join(f"`{name}`" for name in sorted(parameter.opts, key=len))
+    if parameter.secondary_opts:
+        spelled += "".join(f", `{name}`" for name in parameter.secondary_opts)
+    if parameter.is_flag:
         return spelled
-    return f"{spelled} {_kind(item)}"
+    return f"{spelled} {_kind(parameter)}"
 
 
-def _kind(item: Any) -> str:
-    if item.metavar:
-        return str(item.metavar)
-    annotation = item.type_descriptor.annotation
+def _kind(parameter: Any) -> str:
+    if parameter.metavar:
+        return str(parameter.metavar)
+    annotation = parameter.type_descriptor.annotation
     parts = typing.get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return "\\|".join(str(member.value) for member in annotation)
@@ -183,22 +183,26 @@ def _kind(item: Any) -> str:
 
 def _described(node: Any) -> list[str]:
     rows = []
-    for item in node.params:
-        if item.name in _ROOT_ONLY:
+    for parameter in node.params:
+        if parameter.name in _ROOT_ONLY:
             continue
-        default = item.default
-        shown = "required" if item.required else ""
-        if not item.required and default not in (None, "", False, [], ()) and isinstance(default, str | int | float):
-            shown = f"`{getattr(default, 'value', default)}`"
-        rows.append(f"| {_spelled(item)} | {shown} | {_cell(item.help or '')} |")
+        default = parameter.default
+        default_text = "required" if parameter.required else ""
+        if (
+            not parameter.required
+            and default not in (None, "", False, [], ())
+            and isinstance(default, str | int | float)
+        ):
+            default_text = f"`{getattr(default, 'value', default)}`"
+        rows.append(f"| {_spelled(parameter)} | {default_text} | {_cell(parameter.help or '')} |")
     return rows
 
 
 def _rows(node: Any) -> list[str]:
     return [
-        f"| {_spelled(item)} | {_cell(item.help or '')} |"
-        for item in node.params
-        if item.param_type_name == "option" and item.name not in _ROOT_ONLY
+        f"| {_spelled(parameter)} | {_cell(parameter.help or '')} |"
+        for parameter in node.params
+        if parameter.param_type_name == "option" and parameter.name not in _ROOT_ONLY
     ]
 
 

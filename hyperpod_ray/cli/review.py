@@ -86,9 +86,9 @@ def register(app: typer.Typer) -> None:
         limits = [_limit(text) for text in fail_on or []]
         try:
             if deployed:
-                made = _against_deployed(env, head_assembly, others=bool(base or head or base_assembly))
+                result = _against_deployed(env, head_assembly, with_sides=bool(base or head or base_assembly))
             else:
-                made = _review(env, base=base, head=head, base_assembly=base_assembly, head_assembly=head_assembly)
+                result = _review(env, base=base, head=head, base_assembly=base_assembly, head_assembly=head_assembly)
         except (ReviewError, OpsError) as error:
             if form is Format.markdown:
                 from hyperpod_ray.review.report import failure
@@ -100,15 +100,15 @@ def register(app: typer.Typer) -> None:
         if form is Format.json:
             from hyperpod_ray.review.report import as_json
 
-            document = json.loads(output.json_text("review", as_json.data(made)))
+            document = json.loads(output.json_text("review", as_json.data(result)))
             text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         else:
-            text = FORMATS[form.value](made).rstrip("\n") + "\n"
+            text = FORMATS[form.value](result).rstrip("\n") + "\n"
         _write(text, out)
-        output.log(f"compared in {made.seconds:.1f} s")
+        output.log(f"compared in {result.seconds:.1f} s")
         from hyperpod_ray.review.review import fails
 
-        return CONDITION_FALSE if any(fails(made, limit) for limit in limits) else OK
+        return CONDITION_FALSE if any(fails(result, limit) for limit in limits) else OK
 
 
 def _write(text: str, out: Path | None) -> None:
@@ -149,7 +149,7 @@ def _limit(text: str) -> str:
     )
 
 
-def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Review:
+def _against_deployed(env: str | None, head: Path | None, *, with_sides: bool) -> Review:
     from hyperpod_ray.cli.deploy_review import deployed_stacks, read, with_upkeep
     from hyperpod_ray.cli.options import any_target
     from hyperpod_ray.cli.synthesis import assembly
@@ -158,7 +158,7 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
     from hyperpod_ray.review.review import review_deploy
     from hyperpod_ray.review.training import add_outlook
 
-    if env is None or others:
+    if env is None or with_sides:
         raise OpsError(
             "--deployed with another base",
             expected="one environment, and no base",
@@ -171,27 +171,27 @@ def _against_deployed(env: str | None, head: Path | None, *, others: bool) -> Re
         after = read(folder, env)
         stacks = account.stacks(chosen, also=[stack.name for stack in after.stacks.values()])
         before = deployed(after, deployed_stacks(chosen, stacks))
-        made = review_deploy(before, after, base_name="deployed", head_name="this checkout")
-        return with_upkeep(add_outlook(made, [chosen.plan]), chosen)
+        result = review_deploy(before, after, base_name="deployed", head_name="this checkout")
+        return with_upkeep(add_outlook(result, [chosen.plan]), chosen)
 
 
-def _plans(made: Review, *, revision: str = "") -> Iterator[CommonPlan]:
+def _plans(result: Review, *, revision: str = "") -> Iterator[CommonPlan]:
     """Plans of the environments as their files are now, or at a revision; a file that is broken or gone has none."""
     import tempfile
 
     from hyperpod_ray import core
     from hyperpod_ray.review.worktrees import environment_files
 
-    names_ = [one.name for one in made.environments]
+    names_ = [environment.name for environment in result.environments]
     with tempfile.TemporaryDirectory(prefix="hyperpod-ray-review-") as scratch:
-        there = folder()
+        source = folder()
         if revision:
-            there = Path(scratch)
+            source = Path(scratch)
             for name, text in environment_files(project_folder(), revision, names_, folder=folder()).items():
-                (there / f"{name}.yaml").write_text(text, encoding="utf-8")
+                (source / f"{name}.yaml").write_text(text, encoding="utf-8")
         for name in names_:
             try:
-                yield core.load_any(name, folder=there).plan
+                yield core.load_any(name, folder=source).plan
             except core.EnvironmentFileError:
                 continue
 
@@ -202,8 +202,8 @@ def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None
     from hyperpod_ray.review.worktrees import assemblies
 
     if base_assembly and head_assembly:
-        made = compare(base_assembly, head_assembly, only=env, base_name=base or "base", head_name=head or "head")
-        return add_outlook(made, _plans(made))
+        result = compare(base_assembly, head_assembly, only=env, base_name=base or "base", head_name=head or "head")
+        return add_outlook(result, _plans(result))
     if base_assembly or head_assembly:
         raise OpsError(
             "one assembly", expected="--base-assembly and --head-assembly together", fix="add the other", code=BAD_USE
@@ -216,5 +216,7 @@ def _review(env: str | None, *, base: str, head: str, base_assembly: Path | None
             code=BAD_USE,
         )
     with assemblies(base, head or None, project=project_folder(), folder=folder(), environment=env) as sides:
-        made = compare(sides.base, sides.head, only=env, base_name=base, head_name=head or "working tree", sides=sides)
-        return add_outlook(made, _plans(made, revision=head))
+        result = compare(
+            sides.base, sides.head, only=env, base_name=base, head_name=head or "working tree", sides=sides
+        )
+        return add_outlook(result, _plans(result, revision=head))

@@ -37,14 +37,14 @@ Storage = Annotated[
 ]
 
 
-def _source(address: str, here: list[Path] | None = None, storage: str = "") -> Source:
+def _source(address: str, local_folders: list[Path] | None = None, storage: str = "") -> Source:
     from hyperpod_ray.ops.errors import BAD_USE, OpsError
     from hyperpod_ray.ops.orchestrators.run_list import Source
 
-    for folder in here or []:
+    for folder in local_folders or []:
         if not folder.is_dir():
             raise OpsError(f"--here: {folder}", expected="a folder of runs", fix="correct the path", code=BAD_USE)
-    return Source(address=address, here=tuple(here or ()), storage=storage)
+    return Source(address=address, here=tuple(local_folders or ()), storage=storage)
 
 
 @command(app, "list", examples=["runs list prod", "runs list prod --state running -o json"])
@@ -184,14 +184,17 @@ def pull(  # noqa: PLR0917
     from hyperpod_ray.ops.errors import BAD_USE, OpsError
     from hyperpod_ray.ops.runs import pull as verb
 
-    given = [
+    options = [
         name
-        for name, one in (("--best", best), ("--step", step is not None), ("--last", last), ("--file", file))
-        if one
+        for name, value in (("--best", best), ("--step", step is not None), ("--last", last), ("--file", file))
+        if value
     ]
-    if len(given) > 1:
+    if len(options) > 1:
         raise OpsError(
-            f"{' and '.join(given)}: given together", expected="one of them", fix=f"remove {given[-1]}", code=BAD_USE
+            f"{' and '.join(options)}: given together",
+            expected="one of them",
+            fix=f"remove {options[-1]}",
+            code=BAD_USE,
         )
-    wanted = verb.Wanted(best=best, mode=mode, step=step, files=tuple(file or ()))
-    return verb.run(any_target(env), run, wanted=wanted, to=to, source=_source(address, here), form=form)
+    selection = verb.Wanted(best=best, mode=mode, step=step, files=tuple(file or ()))
+    return verb.run(any_target(env), run, selection=selection, to=to, source=_source(address, here), form=form)

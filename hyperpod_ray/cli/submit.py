@@ -116,14 +116,14 @@ def register(app: typer.Typer) -> None:
 
 def pairs(option: str, items: Pairs, *, value: str) -> dict[str, str]:
     """`NAME=VALUE` words as a mapping."""
-    made = {}
-    for item in items or []:
-        name, equals, given = item.partition("=")
+    parsed = {}
+    for pair in items or []:
+        name, equals, content = pair.partition("=")
         if not equals or not name:
             # what was given may be a secret: only its name is shown
-            shown = name or item.partition("=")[0] or "NAME"
+            label = name or pair.partition("=")[0] or "NAME"
             raise OpsError(
-                f"{option}: '{shown}'", expected=f"NAME={value}", fix=f"{option} {shown}={value}", code=BAD_USE
+                f"{option}: '{label}'", expected=f"NAME={value}", fix=f"{option} {label}={value}", code=BAD_USE
             )
-        made[name] = given
-    return made
+        parsed[name] = content
+    return parsed

@@ -37,29 +37,29 @@ def covers(plan: Plan, url: str, mode: Mode) -> bool:
     access = plan.settings.ray.access
     below = f"{key.rstrip('/')}/" if key else ""
     entries = access.s3 if access else []
-    of_team = any(entry.bucket == bucket and entry.prefix.startswith(f"{TEAMS_FOLDER}/") for entry in entries)
+    of_team = any(grant.bucket == bucket and grant.prefix.startswith(f"{TEAMS_FOLDER}/") for grant in entries)
     if bucket == plan.tier_bucket_name and not of_team:
         return True
     if plan.mlflow_app is not None and bucket == plan.mlflow_bucket_name:
         # the pods add artifacts and delete none, which a run's storage must
         return mode == "read"
     return any(
-        entry.bucket == bucket
-        and (below.startswith(entry.prefix) or key.startswith(entry.prefix))
-        and mode in ("read", entry.mode)
-        for entry in entries
+        grant.bucket == bucket
+        and (below.startswith(grant.prefix) or key.startswith(grant.prefix))
+        and mode in ("read", grant.mode)
+        for grant in entries
     )
 
 
 def refusals(plan: Plan, *, command: Sequence[str], variables: Mapping[str, str]) -> list[Refusal]:
     """What a job's command line and environment use that `ray.access` does not allow."""
-    found = [_s3(plan, url, mode) for url, mode in _uses(command, variables)]
-    found += (
+    outcomes = [_s3(plan, url, mode) for url, mode in _uses(command, variables)]
+    outcomes += (
         [_mlflow(plan, variables[TRACKING_VARIABLE])] if variables.get(TRACKING_VARIABLE, "").startswith("arn:") else []
     )
-    found += [_tiered(plan, variables)] if _writer(command) == "tiered" else []
+    outcomes += [_tiered(plan, variables)] if _writer(command) == "tiered" else []
     kept: list[Refusal] = []
-    for refusal in found:
+    for refusal in outcomes:
         if refusal is not None and refusal not in kept:
             kept.append(refusal)
     return kept
@@ -67,7 +67,7 @@ def refusals(plan: Plan, *, command: Sequence[str], variables: Mapping[str, str]
 
 def _words(command: Sequence[str]) -> list[str]:
     """The command's words; those of a shell's `-c` too, and `--option=value` as two."""
-    found: list[str] = []
+    words: list[str] = []
     for word in command:
         try:
             parts = shlex.split(word) if " " in word else [word]
@@ -75,8 +75,8 @@ def _words(command: Sequence[str]) -> list[str]:
             parts = word.split()
         for part in parts:
             name, equals, value = part.partition("=")
-            found += [name, value] if equals and name.startswith("--") else [part]
-    return found
+            words += [name, value] if equals and name.startswith("--") else [part]
+    return words
 
 
 def _uses(command: Sequence[str], variables: Mapping[str, str]) -> Iterator[tuple[str, Mode]]:

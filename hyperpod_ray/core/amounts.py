@@ -45,14 +45,14 @@ def dollars(value: float | None, *, mark: str = "", sign: str = "$", cents: bool
 
 def duration(seconds: float) -> str:
     """A span for people, to the second below a minute and a half: `42 s`, `12 min`, `3 h 20 min`, `5 d`."""
-    whole = max(0, round(seconds))
-    if whole < 90:
-        return f"{whole} s"
-    if whole < 5400:
-        return f"{whole // 60} min"
-    if whole < 172800:
-        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-    return f"{whole // 86400} d"
+    rounded = max(0, round(seconds))
+    if rounded < 90:
+        return f"{rounded} s"
+    if rounded < 5400:
+        return f"{rounded // 60} min"
+    if rounded < 172800:
+        return f"{rounded // 3600} h {rounded % 3600 // 60:02} min"
+    return f"{rounded // 86400} d"
 
 
 def span(seconds: float) -> str:

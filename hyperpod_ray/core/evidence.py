@@ -39,8 +39,8 @@ class Repository:
         if folder is not None and root is not None and folder.resolve() == root / project.FOLDER_NAME / EXAMPLES:
             folder = None  # each example stands for itself: it is copied, not deployed beside the others
         for path in sorted(folder.glob("*.yaml")) if folder is not None and folder.is_dir() else []:
-            if path.stem != name and project.names_environment(path.name) and (found := _read(path)) is not None:
-                siblings[path.stem] = found
+            if path.stem != name and project.names_environment(path.name) and (sibling := _read(path)) is not None:
+                siblings[path.stem] = sibling
         return cls(root=root, siblings=siblings)
 
 

@@ -63,9 +63,9 @@ class Rule:
 
     def concerns(self, plan: CommonPlan) -> bool:
         """Whether it is about an environment of this orchestrator; a section of another one is never valid."""
-        own = plan.settings
-        return self.orchestrator in ("", own.orchestrator) and self.reads(own.orchestrator) <= set(
-            type(own).model_fields
+        settings = plan.settings
+        return self.orchestrator in ("", settings.orchestrator) and self.reads(settings.orchestrator) <= set(
+            type(settings).model_fields
         )
 
     def reads(self, orchestrator: str) -> frozenset[str]:

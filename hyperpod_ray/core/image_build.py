@@ -80,10 +80,10 @@ def credential_commands(index: PackageIndex | None, *, file: str = NETRC) -> lis
     """
     host = index_host(index)
     if index is not None and index.codeartifact_arn:
-        there = CodeArtifact.parse(index.codeartifact_arn)
+        repository = CodeArtifact.parse(index.codeartifact_arn)
         ask = (
-            f"aws codeartifact get-authorization-token --domain {there.domain} --domain-owner {there.owner} "
-            f"--region {there.region} --duration-seconds {TOKEN_SECONDS} --query authorizationToken --output text"
+            f"aws codeartifact get-authorization-token --domain {repository.domain} --domain-owner {repository.owner} "
+            f"--region {repository.region} --duration-seconds {TOKEN_SECONDS} --query authorizationToken --output text"
         )
         # the shell's own printf: a program's arguments could be seen
         write = f"printf 'machine {host} login aws password %s\\n' \"$token\" > {file}"

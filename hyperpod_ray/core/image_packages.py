@@ -48,9 +48,7 @@ def of_file(name: str) -> tuple[str, str]:
 def hashes(text: str) -> dict[tuple[str, str], set[str]]:
     """Package and version to the SHA-256 hashes that a lock allows."""
     return {
-        (normalized(found[1]), found[2]): set(_HASH.findall(line))
-        for line in entries(text)
-        if (found := _PIN.match(line))
+        (normalized(pin[1]), pin[2]): set(_HASH.findall(line)) for line in entries(text) if (pin := _PIN.match(line))
     }
 
 
@@ -64,7 +62,7 @@ def normalized(name: str) -> str:
 
 def pins(text: str) -> dict[str, str]:
     """Package to version, of the entries that pin one."""
-    return {normalized(found[1]): found[2] for line in entries(text) if (found := _PIN.match(line))}
+    return {normalized(pin[1]): pin[2] for line in entries(text) if (pin := _PIN.match(line))}
 
 
 def unsafe(text: str) -> list[str]:

@@ -36,8 +36,8 @@ class BuildableImage:
 
 def fields_of(sets: dict[str, Any], name: str) -> dict[str, Any]:
     """What a set is made of: its own entry, on top of the one that it extends."""
-    own = dict(sets[name])
-    return {**sets[own.pop("extends")], **own} if "extends" in own else own
+    fields = dict(sets[name])
+    return {**sets[fields.pop("extends")], **fields} if "extends" in fields else fields
 
 
 @functools.cache
@@ -54,8 +54,8 @@ def _data() -> dict[str, Any]:
     return data
 
 
-def _is_set(entry: Any) -> bool:
-    return isinstance(entry, dict)
+def _is_set(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def set_names() -> list[str]:

@@ -33,8 +33,10 @@ class Reference:
         https://github.com/distribution/reference/blob/main/normalize.go
         """
         name, _, digest = text.partition("@")
-        first, slash, rest = name.partition("/")
-        host, path = (first, rest) if slash and ("." in first or ":" in first or first == "localhost") else ("", name)
+        prefix, slash, rest = name.partition("/")
+        host, path = (
+            (prefix, rest) if slash and ("." in prefix or ":" in prefix or prefix == "localhost") else ("", name)
+        )
         path, _, tag = path.partition(":")
         if not host:
             host, path = "docker.io", path if "/" in path else f"library/{path}"
@@ -48,8 +50,8 @@ class Reference:
     @property
     def ecr(self) -> tuple[str, str] | None:
         """Account and region of a private Amazon ECR registry; None for any other registry."""
-        found = _ECR.match(self.registry)
-        return (found.group(1), found.group(2)) if found else None
+        match = _ECR.match(self.registry)
+        return (match.group(1), match.group(2)) if match else None
 
     def __str__(self) -> str:
         return self.name + (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
@@ -77,8 +79,8 @@ class ChartImage:
 
     def as_data(self) -> dict[str, Any]:
         """For the file."""
-        shown = {"image": self.image} if self.image else {"images": dict(self.images)}
-        return {"component": self.component, "condition": self.condition, **shown, "levers": dict(self.levers)}
+        source = {"image": self.image} if self.image else {"images": dict(self.images)}
+        return {"component": self.component, "condition": self.condition, **source, "levers": dict(self.levers)}
 
 
 def archives(lock: Path, folder: str, *, project: Path | None = None) -> Path:
@@ -127,8 +129,8 @@ def chart_images(lock_file: str, chart: str, *, project: Path | None = None) -> 
     """Images of a locked chart, by the record beside its lock; none where there is no record."""
     record = contents_file(places.file(project, lock_file))
     try:
-        entry = read_lock(record).get(chart) or {}
-        return tuple(ChartImage(**image) for image in entry.get("images", []))
+        chart_record = read_lock(record).get(chart) or {}
+        return tuple(ChartImage(**image) for image in chart_record.get("images", []))
     except (TypeError, AttributeError) as error:
         raise ProjectFileError(
             f"{record.name}: {chart}: {error}", expected="what `charts fetch` writes", fix="hyperpod-ray charts fetch"
@@ -137,5 +139,5 @@ def chart_images(lock_file: str, chart: str, *, project: Path | None = None) -> 
 
 def chart_values(lock_file: str, chart: str, *, project: Path | None = None) -> tuple[str, ...]:
     """Paths of the values that a locked chart knows, likewise."""
-    entry = read_lock(contents_file(places.file(project, lock_file))).get(chart) or {}
-    return tuple(entry.get("values", []))
+    chart_record = read_lock(contents_file(places.file(project, lock_file))).get(chart) or {}
+    return tuple(chart_record.get("values", []))

@@ -116,8 +116,8 @@ class Job(Settings):
         """Least and most workers."""
         if self.workers is None:
             return None
-        least, _, most = self.workers.partition(":")
-        return int(least), int(most or least)
+        minimum, _, maximum = self.workers.partition(":")
+        return int(minimum), int(maximum or minimum)
 
     @property
     def run_name(self) -> str:
@@ -133,14 +133,14 @@ class Job(Settings):
     @property
     def variables(self) -> dict[str, str]:
         """Environment variables that the fields become, on top of `env`."""
-        given = {
+        job_variables = {
             names.RUN_NAME_VARIABLE: self.name,
             names.RUN_STORAGE_VARIABLE: self.storage if self.name else None,
             names.RUN_WORKERS_VARIABLE: self.workers,
             names.RUN_GPUS_VARIABLE: self.gpus_per_worker,
             names.RUN_SPARES_VARIABLE: self.spares,
         }
-        return {**self.env, **{key: str(value) for key, value in given.items() if value is not None}}
+        return {**self.env, **{key: str(value) for key, value in job_variables.items() if value is not None}}
 
 
 def words_of(command: str) -> list[str]:

@@ -27,14 +27,14 @@ def run(plan: Plan, job: Job) -> list[Finding]:
     team = team_of(plan, job.team) if job.team else None
     if team is None:
         return [finding for check in checks for finding in check(plan, job)]
-    seen = as_team(plan, team)
+    team_plan = as_team(plan, team)
     section = f"teams[{plan.settings.teams.index(team)}].access"
 
     def of_team(finding: Finding) -> Finding:
         expected, fix = (text.replace("ray.access", section) for text in (finding.expected, finding.fix))
         return replace(finding, expected=expected, fix=fix)
 
-    return [of_team(finding) for check in checks for finding in check(seen, job)]
+    return [of_team(finding) for check in checks for finding in check(team_plan, job)]
 
 
 def folders(file: JobFile) -> Iterator[Finding]:
@@ -43,19 +43,19 @@ def folders(file: JobFile) -> Iterator[Finding]:
     named: list[tuple[Path, str, str]] = []
     if job.working_dir:
         named.append((("working_dir",), "working_dir", job.working_dir))
-    named += [(("py_modules", index), "py_modules", one) for index, one in enumerate(job.py_modules)]
+    named += [(("py_modules", index), "py_modules", module_path) for index, module_path in enumerate(job.py_modules)]
     for path, name, value in named:
-        place = file.local(name, value)
-        if not place.is_dir():
+        folder = file.local(name, value)
+        if not folder.is_dir():
             yield error(
                 *path,
-                what=f"{place} is {'a file' if place.exists() else 'not there'}",
+                what=f"{folder} is {'a file' if folder.exists() else 'not there'}",
                 expected="a folder",
                 fix="correct the path; it is relative to the job file",
             )
-        elif name == "py_modules" and not any(place.rglob("*.py")):
+        elif name == "py_modules" and not any(folder.rglob("*.py")):
             yield error(
-                *path, what=f"{place} has no Python file", expected="the folder of a package", fix="correct the path"
+                *path, what=f"{folder} has no Python file", expected="the folder of a package", fix="correct the path"
             )
 
 
@@ -67,11 +67,11 @@ def pods_for(plan: Plan, job: Job) -> dict[str, tuple[int, int]]:
     if job.sizes is None:
         return {worker.name: (worker.replicas, worker.replicas) for worker in plan.settings.ray.workers}
     chosen = next((worker for worker in plan.settings.ray.workers if _each(plan, worker, job)), None)
-    least, most = (size + (job.spares or 0) for size in job.sizes)
+    minimum, maximum = (size + (job.spares or 0) for size in job.sizes)
     counts = {worker.name: (0, 0) for worker in plan.settings.ray.workers}
     if chosen is not None:
-        each = _each(plan, chosen, job)
-        counts[chosen.name] = (-(-least // each), -(-most // each))
+        per_pod = _each(plan, chosen, job)
+        counts[chosen.name] = (-(-minimum // per_pod), -(-maximum // per_pod))
     return counts
 
 
@@ -88,8 +88,8 @@ def _any_gpus(plan: Plan) -> bool:
 
 def _replicas(plan: Plan, worker: RayWorkerGroup) -> int:
     """Most pods of a group that the standing RayCluster can have."""
-    most = worker.max_replicas if plan.settings.ray.autoscaling else None
-    return worker.replicas if most is None else most
+    limit = worker.max_replicas if plan.settings.ray.autoscaling else None
+    return worker.replicas if limit is None else limit
 
 
 def _places(plan: Plan, job: Job) -> int:
@@ -111,35 +111,35 @@ def _said_once(_: Plan, job: Job) -> Iterator[Finding]:
     """A field and the command's own option must not differ: the command's wins, and checks read the field."""
     fields = [(name, word, getattr(job, name)) for name, word in _GIVEN_BY_COMMAND]
     for name, word, value in [*fields, ("name", "--name", job.name)]:
-        there = option(job.words, word)
-        if value is not None and there and there != str(value):
+        stated = option(job.words, word)
+        if value is not None and stated and stated != str(value):
             yield error(
                 name,
-                what=f"{value}, and the command says {word} {there}",
+                what=f"{value}, and the command says {word} {stated}",
                 expected="one of the two",
                 fix=f"remove {word} from the command: the job gets the field",
             )
 
 
 def _gpus(plan: Plan, job: Job) -> Iterator[Finding]:
-    wanted = job.gpus_per_worker
-    if not wanted or any(_each(plan, worker, job) for worker in plan.settings.ray.workers):
+    requested = job.gpus_per_worker
+    if not requested or any(_each(plan, worker, job) for worker in plan.settings.ray.workers):
         return
-    most = max(plan.worker_resources(worker).gpus for worker in plan.settings.ray.workers)
+    available = max(plan.worker_resources(worker).gpus for worker in plan.settings.ray.workers)
     groups = ", ".join(worker.name for worker in plan.settings.ray.workers)
-    if not most:
+    if not available:
         yield error(
             "gpus_per_worker",
-            what=f"{wanted}, and no worker group of '{plan.name}' has GPUs ({groups})",
+            what=f"{requested}, and no worker group of '{plan.name}' has GPUs ({groups})",
             expected="0",
             fix="set gpus_per_worker: 0, or choose an environment with GPUs",
         )
     else:
         yield error(
             "gpus_per_worker",
-            what=f"{wanted}, and a worker pod of '{plan.name}' has {most}",
-            expected=f"at most {most}: one worker does not span pods",
-            fix=f"set gpus_per_worker: {most} or less",
+            what=f"{requested}, and a worker pod of '{plan.name}' has {available}",
+            expected=f"at most {available}: one worker does not span pods",
+            fix=f"set gpus_per_worker: {available} or less",
         )
 
 
@@ -147,47 +147,49 @@ def _size(plan: Plan, job: Job) -> Iterator[Finding]:
     """Ray Train waits for places that never come: a job that cannot fit is refused here."""
     if job.sizes is None or (job.gpus_per_worker and not any(_each(plan, w, job) for w in plan.settings.ray.workers)):
         return
-    (least, most), spares, places = job.sizes, job.spares or 0, _places(plan, job)
+    (minimum, maximum), spares, places = job.sizes, job.spares or 0, _places(plan, job)
     where = "the standing RayCluster" if job.cluster == "standing" else "the nodes"
     verb = "has" if job.cluster == "standing" else "have"
-    kind = f"{job.gpus_per_worker} GPU each" if job.gpus_per_worker else "one GPU each" if _any_gpus(plan) else "CPU"
-    if least > most:
+    hardware = (
+        f"{job.gpus_per_worker} GPU each" if job.gpus_per_worker else "one GPU each" if _any_gpus(plan) else "CPU"
+    )
+    if minimum > maximum:
         yield error("workers", what=f"'{job.workers}'", expected="MIN:MAX with MIN at most MAX", fix="swap the two")
-    elif spares and least != most:
+    elif spares and minimum != maximum:
         yield error(
             "spares",
             what=f"{spares} with workers '{job.workers}'",
             expected="0 for a run that continues with fewer workers",
             fix="set a fixed number of workers, or remove spares",
         )
-    elif least > places:
+    elif minimum > places:
         fix = "set ray.workers[].replicas and deploy" if job.cluster == "standing" else "raise the group's count"
         yield error(
             "workers",
-            what=f"{least} workers ({kind}), and {where} of '{plan.name}' {verb} places for {places}",
+            what=f"{minimum} workers ({hardware}), and {where} of '{plan.name}' {verb} places for {places}",
             expected=f"at most {places}",
             fix=f"lower workers, or {fix}",
         )
-    elif least + spares > places:
+    elif minimum + spares > places:
         yield error(
             "spares",
-            what=f"{spares} beside {least} workers need {least + spares} places, and {where} {verb} {places}",
-            expected=f"at most {places - least}",
+            what=f"{spares} beside {minimum} workers need {minimum + spares} places, and {where} {verb} {places}",
+            expected=f"at most {places - minimum}",
             fix="lower spares or workers",
         )
-    elif most > places:
+    elif maximum > places:
         yield warning(
             "workers",
-            what=f"never more than {places} of {most} workers: {where} {verb} no more places",
+            what=f"never more than {places} of {maximum} workers: {where} {verb} no more places",
             expected=f"at most {places}",
-            fix=f"set workers: '{least}:{places}'",
+            fix=f"set workers: '{minimum}:{places}'",
         )
 
 
 def _own_cluster(plan: Plan, job: Job) -> Iterator[Finding]:
     if job.cluster == "standing":
-        asked = (("retries", job.retries), ("team", job.team), ("queue", job.queue), ("priority", job.priority))
-        for name, value in (*asked, ("topology", job.topology)):
+        fields = (("retries", job.retries), ("team", job.team), ("queue", job.queue), ("priority", job.priority))
+        for name, value in (*fields, ("topology", job.topology)):
             if value is not None and value != 0:
                 yield error(
                     name,
@@ -212,12 +214,12 @@ def _own_cluster(plan: Plan, job: Job) -> Iterator[Finding]:
             "topology_required", what="true without topology", expected="a level to require", fix="set topology"
         )
     for worker in plan.settings.ray.workers:
-        wanted, room = pods_for(plan, job)[worker.name][0], _pods(plan, worker)
-        if wanted + worker.replicas > room >= wanted > 0:
+        needed, room = pods_for(plan, job)[worker.name][0], _pods(plan, worker)
+        if needed + worker.replicas > room >= needed > 0:
             yield warning(
                 "cluster",
                 what=(
-                    f"own: it needs {wanted} pods of group '{worker.name}', the standing RayCluster keeps "
+                    f"own: it needs {needed} pods of group '{worker.name}', the standing RayCluster keeps "
                     f"{worker.replicas}, and the nodes have room for {room}"
                 ),
                 expected="nodes that the standing RayCluster leaves free; the job waits until then",
@@ -237,14 +239,14 @@ def _team(plan: Plan, job: Job) -> Iterator[Finding]:
                 fix=f"set team: {settings.teams[0].name}",
             )
         return
-    known = [team.name for team in settings.teams]
-    team = next((one for one in settings.teams if one.name == job.team), None)
+    team_names = [team.name for team in settings.teams]
+    team = next((candidate for candidate in settings.teams if candidate.name == job.team), None)
     if team is None:
         yield error(
             "team",
             what=f"'{job.team}' is no team of '{plan.name}'",
-            expected=f"one of {', '.join(known)}" if known else "an environment with teams",
-            fix=meant(job.team, known) or ("choose one" if known else "remove team, or add teams and deploy"),
+            expected=f"one of {', '.join(team_names)}" if team_names else "an environment with teams",
+            fix=meant(job.team, team_names) or ("choose one" if team_names else "remove team, or add teams and deploy"),
         )
         return
     if job.queue is not None and job.queue != names.team_queue(team.name):
@@ -254,7 +256,9 @@ def _team(plan: Plan, job: Job) -> Iterator[Finding]:
             expected=f"the team's own, {names.team_queue(team.name)}",
             fix="remove queue",
         )
-    classes = [one.name for one in settings.task_governance.priority_classes] if settings.task_governance else []
+    classes = (
+        [candidate.name for candidate in settings.task_governance.priority_classes] if settings.task_governance else []
+    )
     if job.priority is not None and job.priority not in classes:
         yield error(
             "priority",
@@ -263,7 +267,7 @@ def _team(plan: Plan, job: Job) -> Iterator[Finding]:
             fix=meant(job.priority, classes) or "remove priority, or add it to task_governance.priority_classes",
         )
     pods = pods_for(plan, job)
-    if not any(most for _, most in pods.values()):
+    if not any(maximum for _, maximum in pods.values()):
         yield error(
             "workers",
             what="not set, and the standing RayCluster that the job's is made of has no workers",
@@ -274,82 +278,82 @@ def _team(plan: Plan, job: Job) -> Iterator[Finding]:
 
 
 def _quota(plan: Plan, team: Team, pods: dict[str, tuple[int, int]]) -> Iterator[Finding]:
-    wanted: dict[str, float] = {}
+    demand: dict[str, float] = {}
     for worker in plan.settings.ray.workers:
         group, pod = plan.group(worker.instance_group), plan.worker_resources(worker)
         room = plan.allocatable(group)
         amounts = ((pod.gpus, room.gpus), (pod.cpu, room.cpu), (pod.memory_gib, room.memory_gib))
-        each = max(1, min(has // wants for wants, has in amounts if wants))
-        wanted[group.type] = wanted.get(group.type, 0.0) + pods[worker.name][1] / each
-    has = {entry.type: teams.share(plan, entry).instances for entry in team.quota}
-    for kind, instances in wanted.items():
-        sure = has.get(kind, 0.0)
+        per_instance = max(1, min(has // wants for wants, has in amounts if wants))
+        demand[group.type] = demand.get(group.type, 0.0) + pods[worker.name][1] / per_instance
+    has = {quota.type: teams.share(plan, quota).instances for quota in team.quota}
+    for ec2_type, instances in demand.items():
+        sure = has.get(ec2_type, 0.0)
         borrows = team.sharing == "lend-and-borrow"
-        most = sure * (1 + team.borrow_limit_percent / 100) if borrows else sure
-        if instances > most + teams.SLACK:
-            beside = f" and may borrow {teams.amount(most - sure)}" if borrows else ""
+        ceiling = sure * (1 + team.borrow_limit_percent / 100) if borrows else sure
+        if instances > ceiling + teams.SLACK:
+            beside = f" and may borrow {teams.amount(ceiling - sure)}" if borrows else ""
             yield error(
                 "workers",
-                what=f"the job takes {teams.amount(instances)} instances of {kind}, and team '{team.name}' has "
+                what=f"the job takes {teams.amount(instances)} instances of {ec2_type}, and team '{team.name}' has "
                 f"{teams.amount(sure)}{beside}",
-                expected=f"at most {teams.amount(most)}: the queue never admits more",
+                expected=f"at most {teams.amount(ceiling)}: the queue never admits more",
                 fix="lower workers, or raise the team's quota and deploy",
             )
         elif instances > sure + teams.SLACK:
             yield warning(
                 "workers",
-                what=f"the job borrows {teams.amount(instances - sure)} instances of {kind} from other teams",
+                what=f"the job borrows {teams.amount(instances - sure)} instances of {ec2_type} from other teams",
                 expected=f"at most {teams.amount(sure)}, to keep them: another team that asks gets its own back, and "
                 "the job is drained, queued and resumed",
                 fix="lower workers, or save checkpoints often",
             )
 
 
-def _below_mount(place: str) -> bool:
-    clean = posixpath.normpath(place)
+def _below_mount(folder: str) -> bool:
+    clean = posixpath.normpath(folder)
     return clean == names.MOUNT_PATH or clean.startswith(f"{names.MOUNT_PATH}/")
 
 
 def _storage(plan: Plan, job: Job) -> Iterator[Finding]:
     path: Path = ("storage",)
-    place = option(job.words, "--storage") or job.storage
-    if place != job.storage:
+    target = option(job.words, "--storage") or job.storage
+    if target != job.storage:
         path = ("command",)
-    if place.startswith("s3://"):
-        if path == ("storage",) and not access.covers(plan, place, "write"):
-            yield _refused(path, access.s3_refusal(plan, place, "write"))
+    if target.startswith("s3://"):
+        if path == ("storage",) and not access.covers(plan, target, "write"):
+            yield _refused(path, access.s3_refusal(plan, target, "write"))
         return
-    if not place.startswith("/"):
+    if not target.startswith("/"):
         return  # a variable, or what the command makes of it
-    if not _below_mount(place):
+    if not _below_mount(target):
         yield error(
             *path,
-            what=f"{place} is in the pod only and lost with it",
+            what=f"{target} is in the pod only and lost with it",
             expected=f"a folder below {names.MOUNT_PATH}, or s3://BUCKET/PREFIX",
             fix=f"use {names.MOUNT_PATH}/runs",
         )
         return
-    inside = posixpath.normpath(place).removeprefix(names.MOUNT_PATH) or "/"
-    for entry in plan.data_repositories:
-        if not entry.auto_export and (inside == entry.path or inside.startswith(f"{entry.path.rstrip('/')}/")):
+    inside = posixpath.normpath(target).removeprefix(names.MOUNT_PATH) or "/"
+    for link in plan.data_repositories:
+        if not link.auto_export and (inside == link.path or inside.startswith(f"{link.path.rstrip('/')}/")):
             yield error(
                 *path,
-                what=f"{place} is linked to s3://{entry.bucket}/{entry.prefix} for reading",
+                what=f"{target} is linked to s3://{link.bucket}/{link.prefix} for reading",
                 expected="a folder that pods may write",
-                fix=f"use another folder, or set auto_export of {entry.path} and deploy",
+                fix=f"use another folder, or set auto_export of {link.path} and deploy",
             )
 
 
 def _data(plan: Plan, job: Job) -> Iterator[Finding]:
-    for index, place in enumerate(job.data):
-        if place.startswith("s3://"):
-            if not access.covers(plan, place, "read"):
-                yield _refused(("data", index), access.s3_refusal(plan, place, "read"))
-        elif not _below_mount(place):
+    for index, location in enumerate(job.data):
+        if location.startswith("s3://"):
+            if not access.covers(plan, location, "read"):
+                yield _refused(("data", index), access.s3_refusal(plan, location, "read"))
+        elif not _below_mount(location):
             yield error(
                 "data",
                 index,
-                what=f"{place} is in no mounted file system",
+                what=f"{location} is in no mounted file system",
                 expected=f"a folder below {names.MOUNT_PATH}, or s3://BUCKET/PREFIX",
                 fix=f"copy it below {names.MOUNT_PATH}",
             )

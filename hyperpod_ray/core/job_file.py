@@ -77,9 +77,9 @@ def load(path: Path | None, options: Mapping[str, Any]) -> JobFile:
     file = relative(path) if path else ""
     data = dict(root.data())
     for name, value in options.items():
-        there = data.get(name)
-        data[name] = {**there, **value} if isinstance(value, dict) and isinstance(there, dict) else value
-    given = frozenset(options)
+        current = data.get(name)
+        data[name] = {**current, **value} if isinstance(value, dict) and isinstance(current, dict) else value
+    overrides = frozenset(options)
     flaws += [
         YamlError(root.keys[key], (key,), messages.unknown_setting((key,), root=Job))
         for key in root.data()
@@ -90,15 +90,15 @@ def load(path: Path | None, options: Mapping[str, Any]) -> JobFile:
     try:
         job = Job.model_validate({key: value for key, value in data.items() if key in Job.model_fields}, strict=True)
     except ValidationError as error:
-        for one in error.errors(include_url=False):
-            spot = tuple(part for part in one["loc"] if part != "[key]")
-            flaw = flaw_of(one, path=spot, root=root, model=Job)
+        for detail in error.errors(include_url=False):
+            spot = tuple(part for part in detail["loc"] if part != "[key]")
+            flaw = flaw_of(detail, path=spot, root=root, model=Job)
             if flaw.path not in flawed:
                 flaws.append(flaw)
-    problems = [_named(flaw, file=file, given=given) for flaw in once(without_echoes(flaws))]
+    problems = [_named(flaw, file=file, overrides=overrides) for flaw in once(without_echoes(flaws))]
     if problems or job is None:
         raise JobFileError(sorted(problems, key=lambda problem: problem.line))
-    return JobFile(job=job, path=path, given=given, root=root)
+    return JobFile(job=job, path=path, given=overrides, root=root)
 
 
 def refuse(problems: list[Problem]) -> None:
@@ -117,7 +117,7 @@ def _read(path: Path) -> tuple[Node, list[YamlError]]:
         raw = path.read_bytes()
         text = raw[: MAX_BYTES + 1].decode("utf-8-sig")
     except FileNotFoundError:
-        near = [other.name for other in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        near = [sibling.name for sibling in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
         fix = meant(path.name, near) or "correct the path"
         raise _no_job_file(file, "no such file", expected="a job file", fix=fix) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -127,35 +127,35 @@ def _read(path: Path) -> tuple[Node, list[YamlError]]:
         raise _no_job_file(file, f"more than {MAX_BYTES:,} bytes", expected="a job file", fix="correct the path")
     root, flaws = read(text, of="job")
     if root is None or root.kind != "mapping":
-        what = messages.typed(root.data()) if root is not None and root.data() is not None else "the file is empty"
-        empty = YamlError(1, (), Message(what, expected="fields of a job (command: …)", fix="add them"))
+        problem = messages.typed(root.data()) if root is not None and root.data() is not None else "the file is empty"
+        empty = YamlError(1, (), Message(problem, expected="fields of a job (command: …)", fix="add them"))
         raise JobFileError([located_flaw(flaw, file=file) for flaw in once(flaws or [empty])])
     return root, flaws
 
 
-def _no_job_file(file: str, what: str, *, expected: str, fix: str) -> JobFileError:
-    return JobFileError(unreadable_file(file, what, expected=expected, fix=fix).problems)
+def _no_job_file(file: str, problem: str, *, expected: str, fix: str) -> JobFileError:
+    return JobFileError(unreadable_file(file, problem, expected=expected, fix=fix).problems)
 
 
 def _option(name: str) -> str:
     return OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
 
-def _named(flaw: YamlError, *, file: str, given: frozenset[str]) -> Problem:
-    made = located_flaw(flaw, file=file)
+def _named(flaw: YamlError, *, file: str, overrides: frozenset[str]) -> Problem:
+    problem = located_flaw(flaw, file=file)
     name = str(flaw.path[0]) if flaw.path else ""
-    if name == "secrets" and made.expected == SECRET_KEY.expected:
+    if name == "secrets" and problem.expected == SECRET_KEY.expected:
         # it may be the secret itself
-        made = replace(made, what="no reference (its value is not shown)", fix="name where the secret is kept")
-    if name in given or (not file and name):
+        problem = replace(problem, what="no reference (its value is not shown)", fix="name where the secret is kept")
+    if name in overrides or (not file and name):
         rest = dotted(flaw.path[1:]) if flaw.path[1:] else ""
         return Problem(
             path=f"{_option(name)}{f' {rest}' if rest else ''}",
-            what=made.what,
-            expected=made.expected,
-            fix=made.fix if file or made.what != messages.MISSING else f"give it: {_option(name)}",
+            what=problem.what,
+            expected=problem.expected,
+            fix=problem.fix if file or problem.what != messages.MISSING else f"give it: {_option(name)}",
         )
-    return made
+    return problem
 
 
 def _problem(finding: Finding, *, job: JobFile) -> Problem:

@@ -61,9 +61,9 @@ class Problem:
         return in_three_parts(self.what, expected=self.expected, fix=self.fix)
 
     def __str__(self) -> str:
-        kind = "warning: " if self.severity == "warning" else ""
-        place = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
-        return f"{place}{kind}{self.path}: {self.message}"
+        label = "warning: " if self.severity == "warning" else ""
+        location = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return f"{location}{label}{self.path}: {self.message}"
 
 
 class EnvironmentFileError(Exception):
@@ -134,9 +134,11 @@ def environment_names(*, folder: Path = FOLDER) -> list[str]:
 
 def skipped_files(*, folder: Path = FOLDER) -> list[str]:
     """YAML files of a folder that are not read as environments, because of their names; sorted."""
-    known = {f"{name}.yaml" for name in environment_names(folder=folder)} | {"prices_usd.yaml"}
-    there = [path for path in folder.iterdir() if path.suffix.casefold() in {".yaml", ".yml"} and not path.is_dir()]
-    return sorted(path.name for path in there if path.name not in known)
+    expected_files = {f"{name}.yaml" for name in environment_names(folder=folder)} | {"prices_usd.yaml"}
+    yaml_files = [
+        path for path in folder.iterdir() if path.suffix.casefold() in {".yaml", ".yml"} and not path.is_dir()
+    ]
+    return sorted(path.name for path in yaml_files if path.name not in expected_files)
 
 
 def orchestrator_of(name: str, *, folder: Path = FOLDER) -> str:
@@ -238,12 +240,12 @@ def parse_any(text: str, *, name: str, path: Path, repository: Repository | None
             flaws.append(YamlError(1, (), Message("the file is empty", expected="settings", fix=_BEGIN)))
         raise EnvironmentFileError([located_flaw(flaw, file=file) for flaw in once(flaws)])
     flawed = {flaw.path for flaw in flaws}
-    kind = orchestrators.of_file(root.data())
-    if kind is None:
+    orchestrator_name = orchestrators.of_file(root.data())
+    if orchestrator_name is None:
         raise EnvironmentFileError([located_flaw(flaw, file=file) for flaw in once([*flaws, _no_orchestrator(root)])])
-    orchestrator = orchestrators.ORCHESTRATORS[kind]
-    settings, valid, found = _validated(root, orchestrator.settings)
-    flaws += [flaw for flaw in found if flaw.path not in flawed]
+    orchestrator = orchestrators.ORCHESTRATORS[orchestrator_name]
+    settings, valid, model_flaws = _validated(root, orchestrator.settings)
+    flaws += [flaw for flaw in model_flaws if flaw.path not in flawed]
     broken = {flaw.path[0] for flaw in flaws if flaw.path}
     around = repository or Repository.around(name)
     own_checks.load()
@@ -259,16 +261,16 @@ def parse_any(text: str, *, name: str, path: Path, repository: Repository | None
     warnings = [problem for problem in problems if problem.severity == "warning"]
     if errors:
         raise EnvironmentFileError(errors, warnings=warnings)
-    file_of = FILES.get(kind, GoodFile)
+    file_of = FILES.get(orchestrator_name, GoodFile)
     return file_of(name=name, path=path, settings=settings, project=around.root, warnings=warnings)
 
 
 def _no_orchestrator(root: Node) -> YamlError:
     """An orchestrator that there is not: nothing else of the file can be judged."""
-    named, known = root.data()["orchestrator"], list(orchestrators.ORCHESTRATORS)
-    fix = (meant(named, known) if isinstance(named, str) else "") or "choose one of them"
-    said = Message(messages.typed(named), expected=f"one of {', '.join(known)}", fix=fix)
-    return YamlError(root.line_of(("orchestrator",)), ("orchestrator",), said)
+    named, orchestrator_names = root.data()["orchestrator"], list(orchestrators.ORCHESTRATORS)
+    fix = (meant(named, orchestrator_names) if isinstance(named, str) else "") or "choose one of them"
+    message = Message(messages.typed(named), expected=f"one of {', '.join(orchestrator_names)}", fix=fix)
+    return YamlError(root.line_of(("orchestrator",)), ("orchestrator",), message)
 
 
 def located(file: GoodFile, findings: Iterable[Finding]) -> list[Problem]:
@@ -304,9 +306,9 @@ def relative(path: Path) -> str:
         return str(path)
 
 
-def unreadable_file(file: str, what: str, *, expected: str, fix: str, line: int = 1) -> EnvironmentFileError:
+def unreadable_file(file: str, reason: str, *, expected: str, fix: str, line: int = 1) -> EnvironmentFileError:
     """A file that says nothing about settings."""
-    problem = Problem(path=WHOLE_FILE, what=what, expected=expected, fix=fix, file=file, line=line)
+    problem = Problem(path=WHOLE_FILE, what=reason, expected=expected, fix=fix, file=file, line=line)
     return EnvironmentFileError([problem])
 
 
@@ -315,20 +317,24 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
     try:
         status = path.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            what = "it is a device, a pipe or a socket"
-            raise unreadable_file(file, what, expected="a file of settings", fix="remove it")
+            reason = "it is a device, a pipe or a socket"
+            raise unreadable_file(file, reason, expected="a file of settings", fix="remove it")
         if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-            what = f"it is a link out of the folder, to {path.resolve()}"
-            raise unreadable_file(file, what, expected="a file of settings", fix="copy the file here")
+            reason = f"it is a link out of the folder, to {path.resolve()}"
+            raise unreadable_file(file, reason, expected="a file of settings", fix="copy the file here")
         raw = path.read_bytes() if status.st_size <= MAX_BYTES else None
     except FileNotFoundError:
-        there = environment_names(folder=folder) if folder.is_dir() else []
-        known = f"{'one of ' if len(there) > 1 else ''}{', '.join(there)}" if there else "an environment file"
+        environments = environment_names(folder=folder) if folder.is_dir() else []
+        choice = (
+            f"{'one of ' if len(environments) > 1 else ''}{', '.join(environments)}"
+            if environments
+            else "an environment file"
+        )
         raise unreadable_file(
             file,
             f"no environment '{name}'",
-            expected=f"{known} in {relative(folder)}",
-            fix=meant(name, there) or "hyperpod-ray env new",
+            expected=f"{choice} in {relative(folder)}",
+            fix=meant(name, environments) or "hyperpod-ray env new",
         ) from None
     except IsADirectoryError:
         raise unreadable_file(file, "it is a folder", expected="a file of settings", fix="correct the path") from None
@@ -348,10 +354,10 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            what = "it is UTF-16"
+            reason = "it is UTF-16"
         else:
-            what = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-        raise unreadable_file(file, what, expected="UTF-8", fix="save the file as UTF-8", line=line) from None
+            reason = f"byte 0x{raw[error.start]:02x} is not UTF-8"
+        raise unreadable_file(file, reason, expected="UTF-8", fix="save the file as UTF-8", line=line) from None
 
 
 # --- judging ---------------------------------------------------------------------------------------------------------
@@ -382,12 +388,12 @@ def _validated(root: Node, model: type[CommonEnvironment]) -> tuple[CommonEnviro
         try:
             values[key] = _adapter(key, model).validate_python(data[key], strict=True)
         except ValidationError as error:
-            for one in error.errors(include_url=False):
-                place = (
-                    one["loc"][1:] if _has_kinds(info.annotation, info.metadata) else one["loc"]
+            for detail in error.errors(include_url=False):
+                location = (
+                    detail["loc"][1:] if _has_kinds(info.annotation, info.metadata) else detail["loc"]
                 )  # the kind of the section comes first
-                path = (key, *(part for part in place if part != "[key]"))
-                flaws.append(flaw_of(one, path=path, root=root, model=model))
+                path = (key, *(part for part in location if part != "[key]"))
+                flaws.append(flaw_of(detail, path=path, root=root, model=model))
     flaws = without_echoes(flaws)
     if not flaws:
         return model(**values), frozenset(values), flaws
@@ -399,10 +405,10 @@ _ADAPTERS: dict[tuple[type[CommonEnvironment], str], TypeAdapter[Any]] = {}
 
 def _has_kinds(annotation: Any, metadata: Iterable[Any]) -> bool:
     """Whether a section is one of several kinds (a new or an existing network), or such a one or null."""
-    if any(isinstance(one, Discriminator) for one in metadata):
+    if any(isinstance(candidate, Discriminator) for candidate in metadata):
         return True
-    parts = [one for one in get_args(annotation) if hasattr(one, "__metadata__")]
-    return any(isinstance(one, Discriminator) for part in parts for one in part.__metadata__)
+    parts = [candidate for candidate in get_args(annotation) if hasattr(candidate, "__metadata__")]
+    return any(isinstance(candidate, Discriminator) for part in parts for candidate in part.__metadata__)
 
 
 def _adapter(section: str, model: type[CommonEnvironment]) -> TypeAdapter[Any]:
@@ -445,12 +451,12 @@ def once(flaws: list[YamlError]) -> list[YamlError]:
 
 def located_flaw(flaw: YamlError, *, file: str) -> Problem:
     """What is wrong with a file, with its place."""
-    said = flaw.message
+    message = flaw.message
     return Problem(
         path=masked(dotted(flaw.path)),
-        what=masked(said.what),
-        expected=masked(said.expected),
-        fix=masked(said.fix),
+        what=masked(message.what),
+        expected=masked(message.expected),
+        fix=masked(message.fix),
         file=file,
         line=flaw.line,
     )

@@ -53,7 +53,7 @@ def _alternatives(annotation: Any) -> list[Any]:
     if origin is typing.Annotated:
         return _alternatives(typing.get_args(annotation)[0])
     if origin in (typing.Union, types.UnionType):
-        return [one for arg in typing.get_args(annotation) for one in _alternatives(arg)]
+        return [alternative for arg in typing.get_args(annotation) for alternative in _alternatives(arg)]
     return [] if annotation is type(None) else [annotation]
 
 
@@ -61,15 +61,15 @@ def options_at(path: Path, *, root: type[BaseModel] = model.Environment) -> list
     """The types that the model of a file allows at `path`; empty where the model has nothing."""
     current: list[Any] = [root]
     for key in path:
-        found: list[Any] = []
+        alternatives: list[Any] = []
         for option in current:
             origin = typing.get_origin(option)
             if isinstance(option, type) and issubclass(option, BaseModel) and isinstance(key, str):
                 if key in option.model_fields:
-                    found += _alternatives(option.model_fields[key].annotation)
+                    alternatives += _alternatives(option.model_fields[key].annotation)
             elif (origin is list and isinstance(key, int)) or (origin is dict and isinstance(key, str)):
-                found += _alternatives(typing.get_args(option)[-1])
-        current = list(dict.fromkeys(found))
+                alternatives += _alternatives(typing.get_args(option)[-1])
+        current = list(dict.fromkeys(alternatives))
     return current
 
 
@@ -82,23 +82,28 @@ def sections_at(path: Path, *, root: type[BaseModel] = model.Environment) -> lis
 
 def _homes(key: str, *, section: type[BaseModel], path: str = "", depth: int = 0) -> list[str]:
     """Paths in the model where a setting called `key` lives."""
-    found = [f"{path}{key}"] if key in section.model_fields else []
+    paths = [f"{path}{key}"] if key in section.model_fields else []
     for name, info in section.model_fields.items():
         for option in _alternatives(info.annotation):
             inner, suffix = option, "."
             if typing.get_origin(option) is list:
                 inner, suffix = (_alternatives(typing.get_args(option)[0]) or [None])[0], "[]."
             if isinstance(inner, type) and issubclass(inner, BaseModel) and depth < 4:
-                found += _homes(key, section=inner, path=f"{path}{name}{suffix}", depth=depth + 1)
-    return found
+                paths += _homes(key, section=inner, path=f"{path}{name}{suffix}", depth=depth + 1)
+    return paths
 
 
 def _purpose(path: Path, *, root: type[BaseModel]) -> str:
     """First sentence of a setting's description, to say what a missing one is for."""
     key = str(path[-1])
-    info = next((one.model_fields[key] for one in sections_at(path[:-1], root=root) if key in one.model_fields), None)
-    first = _first_sentence(info.description if info else "")
-    return f"{key}: {first[:1].lower() if first[1:2].islower() else first[:1]}{first[1:]}" if first else key
+    info = next(
+        (section.model_fields[key] for section in sections_at(path[:-1], root=root) if key in section.model_fields),
+        None,
+    )
+    sentence = _first_sentence(info.description if info else "")
+    return (
+        f"{key}: {sentence[:1].lower() if sentence[1:2].islower() else sentence[:1]}{sentence[1:]}" if sentence else key
+    )
 
 
 def _first_sentence(text: str | None) -> str:
@@ -120,14 +125,16 @@ UNKNOWN, MISSING = "unknown setting", "required setting is missing"
 def unknown_setting(path: Path, *, root: type[BaseModel] = model.Environment) -> Message:
     """A key that the model of a file does not have."""
     key = str(path[-1])
-    if other := _of_another(path, root=root):
-        return other
+    if elsewhere := _of_another(path, root=root):
+        return elsewhere
     sections = sections_at(path[:-1], root=root)
     allowed = sorted({name for section in sections for name in section.model_fields})
     if key in allowed:  # of another kind of this section
         lacking = [section for section in sections if key not in section.model_fields]
         marks = ("existing", "uri")
-        mark = next((one for one in marks if all(one in section.model_fields for section in lacking)), None)
+        mark = next(
+            (candidate for candidate in marks if all(candidate in section.model_fields for section in lacking)), None
+        )
         if mark:
             return Message(f"cannot be used with '{mark}'", expected="one of the two", fix="remove one")
         kinds = " or ".join(str(getattr(section, "kind", "")) for section in sections if key in section.model_fields)
@@ -144,13 +151,13 @@ def _of_another(path: Path, *, root: type[BaseModel]) -> Message | None:
     """What a setting is that only the other orchestrator has; None where neither has it."""
     if root not in OTHERS or options_at(path, root=root):
         return None
-    name, other = OTHERS[root]
-    if not options_at(path, root=other):
+    name, other_root = OTHERS[root]
+    if not options_at(path, root=other_root):
         return None
-    own = "slurm" if name == "eks" else "eks"
+    orchestrator = "slurm" if name == "eks" else "eks"
     return Message(
-        f"a setting of orchestrator {name}, and this environment's is {own}",
-        expected=f"settings of orchestrator {own}",
+        f"a setting of orchestrator {name}, and this environment's is {orchestrator}",
+        expected=f"settings of orchestrator {orchestrator}",
         fix=f"remove it, or begin a file with orchestrator: {name}",
     )
 
@@ -159,9 +166,9 @@ def in_words(  # noqa: PLR0911, PLR0912  # one line per kind
     error: Mapping[str, Any], *, path: Path, node: Node | None, root: type[BaseModel] = model.Environment
 ) -> Message:
     """One pydantic error (of `errors()`) as a message; `root` is the model of the file."""
-    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    error_type, value, context = error["type"], error["input"], error.get("ctx", {})
     written = node.text if node and node.kind == "scalar" and not node.quoted else ""
-    match kind:
+    match error_type:
         case "missing":
             return Message(MISSING, expected=_purpose(path, root=root), fix="add it")
         case "extra_forbidden":
@@ -181,24 +188,24 @@ def in_words(  # noqa: PLR0911, PLR0912  # one line per kind
         case "less_than_equal":
             return Message(f"{shown(value)} is too large", expected=f"{context['le']} or less", fix=CORRECT)
         case "string_too_short":
-            least = _count(context["min_length"], "character")
-            return Message(f"{shown(value)} is too short", expected=f"at least {least}", fix=CORRECT)
+            minimum = _count(context["min_length"], "character")
+            return Message(f"{shown(value)} is too short", expected=f"at least {minimum}", fix=CORRECT)
         case "string_too_long":
-            what = f"{shown(value)} has {_count(len(value), 'character')}"
-            return Message(what, expected=f"at most {context['max_length']}", fix="shorten it")
+            problem = f"{shown(value)} has {_count(len(value), 'character')}"
+            return Message(problem, expected=f"at most {context['max_length']}", fix="shorten it")
         case "too_short":
-            least, there = _count(context["min_length"], "entry"), _count(context["actual_length"], "entry")
-            return Message(there, expected=f"at least {least}", fix="add what is missing")
+            minimum, actual = _count(context["min_length"], "entry"), _count(context["actual_length"], "entry")
+            return Message(actual, expected=f"at least {minimum}", fix="add what is missing")
         case "too_long":
-            what = f"more than {context['max_length']} entries"
-            return Message(what, expected=f"at most {context['max_length']}", fix="remove some")
+            problem = f"more than {context['max_length']} entries"
+            return Message(problem, expected=f"at most {context['max_length']}", fix="remove some")
         case "list_type":
             return Message(typed(value), expected="a list", fix="write [a, b], or lines that begin with '- '")
         case "dict_type" | "model_type" | "model_attributes_type":
             return _not_a_section(value, path=path, root=root)
         case _:
-            said = str(error["msg"]).rstrip(".")
-            return Message(typed(value), expected=f"{said[:1].lower()}{said[1:]}", fix=CORRECT)
+            detail = str(error["msg"]).rstrip(".")
+            return Message(typed(value), expected=f"{detail[:1].lower()}{detail[1:]}", fix=CORRECT)
 
 
 def _count(number: int, noun: str) -> str:
@@ -225,8 +232,8 @@ def _not_allowed(value: object, *, path: Path, written: str, root: type[BaseMode
     words = [str(literal) for literal in literals]
     expected = f"one of {', '.join(words)}" if len(words) > 1 else "".join(words)
     if isinstance(value, str) and root in OTHERS:
-        name, other = OTHERS[root]
-        if value in [arg for one in options_at(path, root=other) for arg in typing.get_args(one)]:
+        name, other_root = OTHERS[root]
+        if value in [arg for annotation in options_at(path, root=other_root) for arg in typing.get_args(annotation)]:
             return Message(f"'{value}' exists with orchestrator {name} only", expected=expected, fix="choose another")
     if isinstance(value, int | float) and not isinstance(value, bool) and written in words and value not in literals:
         return _quote(written, "number")
@@ -241,9 +248,9 @@ def _not_allowed(value: object, *, path: Path, written: str, root: type[BaseMode
     )
 
 
-def _quote(written: str, kind: str) -> Message:
+def _quote(written: str, yaml_type: str) -> Message:
     """YAML reads a word as another kind of value."""
-    return Message(f"`{written}` is a {kind} in YAML", expected="text", fix=f"quote it: '{written}'")
+    return Message(f"`{written}` is a {yaml_type} in YAML", expected="text", fix=f"quote it: '{written}'")
 
 
 def _not_text(value: object, *, written: str) -> Message:

@@ -42,34 +42,36 @@ class Alert:
 def expected_nodes(plan: Plan) -> int:
     """Ray nodes that there are at least: the head, workers at their least number, the driver of GCS fault tolerance."""
     ray = plan.settings.ray
-    least = sum(
+    minimum = sum(
         worker.replicas if not ray.autoscaling or worker.min_replicas is None else worker.min_replicas
         for worker in ray.workers
     )
-    return 1 + least + (1 if ray.gcs_fault_tolerance else 0)
+    return 1 + minimum + (1 if ray.gcs_fault_tolerance else 0)
 
 
 def alerts(plan: Plan) -> list[Alert]:
     """The alerts that the file asks for; none without the section `observability`."""
-    seen = plan.settings.observability
-    if seen is None:
+    observability = plan.settings.observability
+    if observability is None:
         return []
     ray = plan.settings.ray
     cluster = f'ray_io_cluster="{ray.cluster_name}",namespace="{ray.namespace}"'
-    found = []
-    if seen.workers_missing_minutes is not None:
+    enabled = []
+    if observability.workers_missing_minutes is not None:
         # vector(0): no series at all is the worst case, and an empty result would never alert
         expr = f"(count({NODE_METRIC}{{{cluster}}}) or vector(0)) < {expected_nodes(plan)}"
-        found.append(Alert(mail=notifications.WORKERS_MISSING, expr=expr, minutes=seen.workers_missing_minutes))
-    if seen.operator_down_minutes is not None:
+        enabled.append(
+            Alert(mail=notifications.WORKERS_MISSING, expr=expr, minutes=observability.workers_missing_minutes)
+        )
+    if observability.operator_down_minutes is not None:
         expr = f"absent({OPERATOR_METRIC})"
-        found.append(Alert(mail=notifications.OPERATOR_DOWN, expr=expr, minutes=seen.operator_down_minutes))
-    if seen.gpus_idle_minutes is not None and gpus(plan):
+        enabled.append(Alert(mail=notifications.OPERATOR_DOWN, expr=expr, minutes=observability.operator_down_minutes))
+    if observability.gpus_idle_minutes is not None and gpus(plan):
         expr = f"max({GPU_METRIC}{{{cluster}}}) < {IDLE_PERCENT}"
-        found.append(Alert(mail=notifications.GPUS_IDLE, expr=expr, minutes=seen.gpus_idle_minutes))
-    if seen.no_step_minutes is not None:
-        found.append(Alert(mail=notifications.NO_STEP, expr=_no_step(plan, seen.no_step_minutes), minutes=1))
-    return found
+        enabled.append(Alert(mail=notifications.GPUS_IDLE, expr=expr, minutes=observability.gpus_idle_minutes))
+    if observability.no_step_minutes is not None:
+        enabled.append(Alert(mail=notifications.NO_STEP, expr=_no_step(plan, observability.no_step_minutes), minutes=1))
+    return enabled
 
 
 def _no_step(plan: Plan, minutes: int) -> str:
@@ -96,7 +98,7 @@ def gpus(plan: Plan) -> bool:
 def rules(plan: Plan) -> str:
     """Data of the rule groups namespace (`AWS::APS::RuleGroupsNamespace`): YAML, of which JSON is a part."""
     name = plan.name
-    made = [
+    rule_entries = [
         {
             "alert": alert.mail.name,
             "expr": alert.expr,
@@ -110,7 +112,7 @@ def rules(plan: Plan) -> str:
         }
         for alert in alerts(plan)
     ]
-    groups = [{"name": GROUP, "interval": f"{INTERVAL_SECONDS}s", "rules": made}]
+    groups = [{"name": GROUP, "interval": f"{INTERVAL_SECONDS}s", "rules": rule_entries}]
     return json.dumps({"groups": groups}, indent=1, sort_keys=True)
 
 

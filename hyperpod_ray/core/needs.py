@@ -76,8 +76,8 @@ class ImageNeed:
         tag = pulled.tag + (f"@{pulled.digest}" if pulled.digest else "")
         if "image" in self.levers:
             return {self.levers["image"]: str(pulled)}
-        made = {self.levers["repository"]: pulled.name}
-        return made | ({self.levers["tag"]: tag} if "tag" in self.levers else {})
+        overrides = {self.levers["repository"]: pulled.name}
+        return overrides | ({self.levers["tag"]: tag} if "tag" in self.levers else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,64 +96,64 @@ def enabled(plan: Plan, component: str) -> bool:
     """Whether a component of the HyperPod chart runs in this environment: device plugins follow the instance types."""
     specs = [plan.type_spec(group.type) for group in plan.settings.hyperpod.instance_groups if plan.known(group.type)]
     return {
-        "nvidia-device-plugin": any(item.accelerator == "nvidia" for item in specs),
-        "neuron-device-plugin": any(item.accelerator == "neuron" for item in specs),
-        "aws-efa-k8s-device-plugin": any(item.efa for item in specs),
+        "nvidia-device-plugin": any(spec.accelerator == "nvidia" for spec in specs),
+        "neuron-device-plugin": any(spec.accelerator == "neuron" for spec in specs),
+        "aws-efa-k8s-device-plugin": any(spec.efa for spec in specs),
     }.get(component, True)
 
 
 def images(plan: Plan) -> list[ImageNeed]:
     """Every image that a pod of the environment runs, but the one that the Image stack builds."""
     settings = plan.settings
-    found: list[ImageNeed] = []
+    needed: list[ImageNeed] = []
     for chart in CHARTS:
         for image in chart_images(settings.helm.lock_file, chart, project=plan.project):
             # a region that a chart does not know is refused by a check, or has no cluster
             if enabled(plan, image.component) and (source := image.at(settings.region)) is not None:
-                found.append(_of_chart(plan, chart, image, source))
+                needed.append(_of_chart(plan, chart, image, source))
     region = settings.region
     registry = f"{eks_registry(region).replace('*', '0' * 12)}.dkr.ecr.{region}.{_suffix(region)}"
     for addon, repositories in {**catalogue()["addons"], "every pod": catalogue()["node_images"]}.items():
         for repository in repositories:
             reference = Reference(registry=registry, repository=repository)
-            found.append(ImageNeed(workload=f"add-on {addon}", source=reference, pulled=reference))
+            needed.append(ImageNeed(workload=f"add-on {addon}", source=reference, pulled=reference))
     tolerance = settings.ray.gcs_fault_tolerance
     if tolerance and tolerance.redis_image and not tolerance.redis_address:
-        found.append(_own(plan, "Redis", tolerance.redis_image, ("ray", "gcs_fault_tolerance", "redis_image")))
+        needed.append(_own(plan, "Redis", tolerance.redis_image, ("ray", "gcs_fault_tolerance", "redis_image")))
     if plan.existing_image:
-        found.append(_own(plan, "Ray", plan.existing_image, ("image", "uri")))
-    return found
+        needed.append(_own(plan, "Ray", plan.existing_image, ("image", "uri")))
+    return needed
 
 
 def pulled(plan: Plan, reference: str) -> str:
     """What pods pull for an image that the environment file names: itself, or its copy."""
-    found = Reference.parse(reference)
-    target = _pulled(plan, found)
-    return reference if target == found else str(target)
+    parsed = Reference.parse(reference)
+    target = _pulled(plan, parsed)
+    return reference if target == parsed else str(target)
 
 
 def copies(plan: Plan) -> list[Copy]:
     """What the mirror holds: each image of another registry that its workload can be pointed away from."""
-    made: dict[str, Copy] = {}
+    by_source: dict[str, Copy] = {}
     for need in images(plan):
         if _copied(plan, need.source) and need.movable:
-            made[str(need.source)] = _copy(plan, need.source)
-    return list(made.values())
+            by_source[str(need.source)] = _copy(plan, need.source)
+    return list(by_source.values())
 
 
 def without_digest(plan: CommonPlan) -> dict[str, str]:
     """Images that a deployment is refused for until `PIN` records their digests, and the file that has them."""
     held = copies(plan) if isinstance(plan, Plan) else []
-    found = {str(copy.source): IMAGE_LOCK for copy in held if not copy.source.digest}
+    records = {str(copy.source): IMAGE_LOCK for copy in held if not copy.source.digest}
     image = plan.built_image
     built = default_image(image.folder, image.set) if image and not image.base else None
     record = IMAGE_LOCK if plan.project and not places.ships(plan.project) else "hyperpod_ray/image/versions.yaml"
     if built is not None and not built.digest and not base_digest(built.base, plan.project):
-        found[built.base] = record
+        records[built.base] = record
     installer = missing_installer(image.folder) if image is not None else ""
     if installer and not base_digest(installer, plan.project):
-        found[installer] = record
-    return found
+        records[installer] = record
+    return records
 
 
 def way(plan: Plan, image: Reference) -> Way:
@@ -169,20 +169,20 @@ def repositories(plan: Plan) -> list[str]:
     partition = partition_of(settings.region)
     eks = catalogue()["eks_registries"]
     arn = f"arn:{partition}:ecr:{settings.region}"
-    made = [f"{arn}:{eks_registry(settings.region)}:repository/{pattern}" for pattern in eks["patterns"]]
-    made += [f"{arn}:*:repository/{pattern}" for pattern in catalogue()["hyperpod_patterns"]]
+    arns = [f"{arn}:{eks_registry(settings.region)}:repository/{pattern}" for pattern in eks["patterns"]]
+    arns += [f"{arn}:*:repository/{pattern}" for pattern in catalogue()["hyperpod_patterns"]]
     for need in images(plan):
         if need.pulled.ecr and not need.workload.startswith("add-on "):
             account, region = need.pulled.ecr
-            made.append(f"arn:{partition}:ecr:{region}:{account}:repository/{need.pulled.repository}")
+            arns.append(f"arn:{partition}:ecr:{region}:{account}:repository/{need.pulled.repository}")
     for text in settings.registries.pull_from:
         reference = Reference.parse(text)
         assert reference.ecr is not None  # noqa: S101 (the setting's pattern)
-        made.append(f"arn:{partition}:ecr:{reference.ecr[1]}:{reference.ecr[0]}:repository/{reference.repository}")
+        arns.append(f"arn:{partition}:ecr:{reference.ecr[1]}:{reference.ecr[0]}:repository/{reference.repository}")
     if settings.observability is not None or settings.teams:
         # AWS does not publish the registry and the repositories of these add-ons' images
-        made.append(f"{arn}:*:repository/*")
-    return sorted({*made, *cache_repositories(plan)})
+        arns.append(f"{arn}:*:repository/*")
+    return sorted({*arns, *cache_repositories(plan)})
 
 
 def slurm_repositories(plan: CommonPlan) -> list[str]:
@@ -333,18 +333,18 @@ def _eks_calls(plan: Plan) -> list[Call]:
     rows = list(catalogue()["calls"])
     if isinstance(plan.settings.storage, DynamicStorage):
         rows += catalogue()["dynamic_storage_calls"]
-    made = [Call(**row) for row in rows]
+    needed = [Call(**row) for row in rows]
     if (access := plan.settings.ray.access) and access.s3:
         actions = ["s3:GetObject", "s3:ListBucket"]
-        actions += ["s3:PutObject"] if any(entry.mode == "write" for entry in access.s3) else []
-        made.append(Call(role="ray", why="ray.access", endpoint="s3", actions=actions, resource="access"))
+        actions += ["s3:PutObject"] if any(grant.mode == "write" for grant in access.s3) else []
+        needed.append(Call(role="ray", why="ray.access", endpoint="s3", actions=actions, resource="access"))
     if plan.settings.hyperpod.node_guard is not None:
-        made += [Call(**row) for row in catalogue()["node_guard_calls"]]
+        needed += [Call(**row) for row in catalogue()["node_guard_calls"]]
     if plan.settings.observability is not None:
-        made += [Call(**row) for row in catalogue()["observability_calls"]]
+        needed += [Call(**row) for row in catalogue()["observability_calls"]]
     if plan.tier_bucket_name:
-        made += [Call(**row) for row in catalogue()["tiered_checkpoint_calls"]]
-    return made
+        needed += [Call(**row) for row in catalogue()["tiered_checkpoint_calls"]]
+    return needed
 
 
 # --- destinations ----------------------------------------------------------------------------------------------------
@@ -392,29 +392,29 @@ NODE_ADDRESS = "status.hostIP"
 
 def destinations(plan: Plan) -> list[Destination]:
     """Where Ray's pods connect to by the environment file."""
-    found: list[Destination] = []
+    reached: list[Destination] = []
     ray = plan.settings.ray
     if ray.gcs_fault_tolerance and ray.gcs_fault_tolerance.redis_address:
         host, _, number = ray.gcs_fault_tolerance.redis_address.rpartition("/")[2].rpartition(":")
         path = ("ray", "gcs_fault_tolerance", "redis_address")
-        found.append(Destination(host=host, port=int(number), pods="ray", policy="redis-clients", setting=path))
+        reached.append(Destination(host=host, port=int(number), pods="ray", policy="redis-clients", setting=path))
     if ray.observability:
         for key in ("grafana_host", "prometheus_host"):
-            if place := _place(getattr(ray.observability, key)):
+            if address := _place(getattr(ray.observability, key)):
                 path = ("ray", "observability", key)
-                found.append(
-                    Destination(host=place[0], port=place[1], pods="head", policy="dashboard-charts", setting=path)
+                reached.append(
+                    Destination(host=address[0], port=address[1], pods="head", policy="dashboard-charts", setting=path)
                 )
-    if ray.tracking and (place := _place(ray.tracking.mlflow)):
+    if ray.tracking and (address := _place(ray.tracking.mlflow)):
         path = ("ray", "tracking", "mlflow")
-        found.append(Destination(host=place[0], port=place[1], pods="ray", policy="tracking", setting=path))
+        reached.append(Destination(host=address[0], port=address[1], pods="ray", policy="tracking", setting=path))
     if plan.settings.hyperpod.tiered_storage is not None:
         host, port = CHECKPOINT_MEMORY
         setting = ("hyperpod", "tiered_storage")
-        found.append(
+        reached.append(
             Destination(host=host, port=port, pods="ray", policy="checkpoint-memory", setting=setting, headless=True)
         )
-    found.append(
+    reached.append(
         Destination(
             host=NODE_ADDRESS,
             port=names.JOB_AGENT_PORT,
@@ -424,7 +424,7 @@ def destinations(plan: Plan) -> list[Destination]:
             node=True,
         )
     )
-    return found
+    return reached
 
 
 def _place(url: str | None) -> tuple[str, int] | None:
@@ -444,4 +444,4 @@ def outside_ports(plan: CommonPlan) -> list[int]:
         database = plan.settings.hyperpod.accounting_database
         return [] if database is None else [database.port or DATABASE_PORT]
     assert isinstance(plan, Plan)  # noqa: S101  (narrowing only)
-    return sorted({item.port for item in destinations(plan) if item.outside} - {443})
+    return sorted({destination.port for destination in destinations(plan) if destination.outside} - {443})

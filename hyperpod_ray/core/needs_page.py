@@ -103,8 +103,8 @@ def _slurm_images(plan: CommonPlan) -> Iterator[str]:
     if built := plan.built_image:
         yield f"- built from `{built.folder}/`: `{plan.image_repository}` of this account, by {by}"
     elif plan.existing_image:
-        own = needs.slurm_repositories(plan)
-        how = f"the nodes' role may pull `{own[0]}`, by {by}" if own else _public(plan)
+        repositories = needs.slurm_repositories(plan)
+        how = f"the nodes' role may pull `{repositories[0]}`, by {by}" if repositories else _public(plan)
         yield f"- `{plan.existing_image}`: {how}"
     else:
         yield "- none: jobs run in the nodes' own environment"
@@ -165,16 +165,16 @@ def _links(plan: CommonPlan) -> Iterator[str]:
 
 
 def _destinations(plan: Plan) -> Iterator[str]:
-    found = needs.destinations(plan)
-    for item in found:
-        who = "all of Ray's pods" if item.pods == "ray" else "heads"
+    destinations = needs.destinations(plan)
+    for destination in destinations:
+        pods = "all of Ray's pods" if destination.pods == "ray" else "heads"
         how = (
             "a network policy opens the node subnets' range; HyperPod's job monitoring agent on the pod's own node"
-            if item.node
-            else f"a network policy opens namespace `{item.namespace}`"
-            if item.namespace
-            else f"a network policy and the nodes' security group open port {item.port}"
+            if destination.node
+            else f"a network policy opens namespace `{destination.namespace}`"
+            if destination.namespace
+            else f"a network policy and the nodes' security group open port {destination.port}"
         )
-        yield f"- {who} to `{item.host}:{item.port}` (`{'.'.join(item.setting)}`): {how}"
-    if not found:
+        yield f"- {pods} to `{destination.host}:{destination.port}` (`{'.'.join(destination.setting)}`): {how}"
+    if not destinations:
         yield "- nothing"

@@ -141,12 +141,14 @@ def instead(orchestrator: str, path: str, options: list[str]) -> tuple[str, Inst
     """The words that are refused on an orchestrator and what to use; None where the command works there."""
     decisions = DECISIONS.get(orchestrator, {})
     for words in (path, *(f"{path} {option}" for option in options)):
-        found = decisions.get(words)
-        if isinstance(found, Instead):
-            return words, found
+        replacement = decisions.get(words)
+        if isinstance(replacement, Instead):
+            return words, replacement
     return None
 
 
 def undecided(path: str) -> bool:
     """Whether an orchestrator can refuse a command, so that the file has to be looked at first."""
-    return any(isinstance(found, Instead) and words.split(" --")[0] == path for words, found in ON_SLURM.items())
+    return any(
+        isinstance(replacement, Instead) and words.split(" --")[0] == path for words, replacement in ON_SLURM.items()
+    )

@@ -23,14 +23,14 @@ def load() -> tuple[str, ...]:
         OwnCheckError: one of them fails.
     """
     names = []
-    for entry in entry_points(group=GROUP):
+    for entry_point in entry_points(group=GROUP):
         try:
-            entry.load()
+            entry_point.load()
         except Exception as error:
             raise OwnCheckError(
-                f"checks of '{entry.value}' cannot be imported: {type(error).__name__}: {error}",
-                expected=f"a module that the entry point '{entry.name}' of {GROUP} names",
+                f"checks of '{entry_point.value}' cannot be imported: {type(error).__name__}: {error}",
+                expected=f"a module that the entry point '{entry_point.name}' of {GROUP} names",
                 fix="correct the package, or uninstall it",
             ) from error
-        names.append(entry.value)
+        names.append(entry_point.value)
     return tuple(names)

@@ -183,9 +183,9 @@ class Plan(CommonPlan):
                 (pod.cpu, room.cpu),
                 (pod.memory_gib, room.memory_gib),
             )
-            each = min([room.pods, *(has // wants for wants, has in amounts if wants)])
-            most = worker.replicas if worker.max_replicas is None else worker.max_replicas
-            nodes += -(-most // max(1, each))
+            per_node = min([room.pods, *(has // wants for wants, has in amounts if wants)])
+            replicas = worker.replicas if worker.max_replicas is None else worker.max_replicas
+            nodes += -(-replicas // max(1, per_node))
         return nodes
 
     @property
@@ -232,8 +232,8 @@ class Plan(CommonPlan):
         settings, tiered = self.settings, self.settings.hyperpod.tiered_storage
         if tiered is None:
             return None
-        made = f"tier-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
-        return tiered.bucket or made
+        default_name = f"tier-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
+        return tiered.bucket or default_name
 
     @property
     def pods_have_roles(self) -> bool:

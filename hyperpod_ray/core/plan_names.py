@@ -95,9 +95,9 @@ def owner_volume(plan: Plan) -> str:
 
 def own_namespaces(plan: Plan) -> list[str]:
     """Namespaces of RayClusters that the stacks create before the first node: all but the teams'."""
-    own = plan.settings.ray.namespace
-    others = {name for user in plan.settings.eks.ray_users for name in user.namespaces} - {own}
-    return [own, *sorted(others - set(team_namespaces(plan)))]
+    namespace = plan.settings.ray.namespace
+    user_namespaces = {name for user in plan.settings.eks.ray_users for name in user.namespaces} - {namespace}
+    return [namespace, *sorted(user_namespaces - set(team_namespaces(plan)))]
 
 
 def team_namespaces(plan: Plan) -> list[str]:

@@ -44,8 +44,10 @@ def environments(start: Path | None = None) -> Path | None:
     Raises:
         FolderError: several folders above each other hold environment files, and `cdk.json` decides for none of them.
     """
-    here = (start or Path.cwd()).resolve()
-    candidates = [folder / FOLDER_NAME for folder in (here, *here.parents) if holds_environments(folder / FOLDER_NAME)]
+    origin = (start or Path.cwd()).resolve()
+    candidates = [
+        folder / FOLDER_NAME for folder in (origin, *origin.parents) if holds_environments(folder / FOLDER_NAME)
+    ]
     for candidate in candidates:
         if (candidate.parent / CONFIGURATION).is_file():
             return candidate
@@ -92,12 +94,12 @@ def file(project: Path | None, name: str) -> Path:
     Returns:
         The path; it need not exist.
     """
-    own = project / name if project is not None else None
-    if own is not None and own.exists():
-        return own
+    project_file = project / name if project is not None else None
+    if project_file is not None and project_file.exists():
+        return project_file
     if (shipped := _shipped(name)) is not None and shipped.exists():
         return shipped
-    return own or Path(name)
+    return project_file or Path(name)
 
 
 def shipped(name: str) -> Path:
@@ -108,14 +110,14 @@ def shipped(name: str) -> Path:
 def _shipped(name: str) -> Path | None:
     if name in LOCKS:
         return PACKAGE / "locks" / name
-    first, _, rest = name.partition("/")
-    if first == LIFECYCLE:
+    top_folder, _, rest = name.partition("/")
+    if top_folder == LIFECYCLE:
         return PACKAGE / name
-    if first == PACKAGE.name:
+    if top_folder == PACKAGE.name:
         return PACKAGE / rest
-    if first not in DISTRIBUTIONS:
+    if top_folder not in DISTRIBUTIONS:
         return None
-    spec = importlib.util.find_spec(first)
+    spec = importlib.util.find_spec(top_folder)
     places = spec.submodule_search_locations if spec else None
     return Path(next(iter(places))) / rest if places else None
 
@@ -166,8 +168,8 @@ def cache(name: str, *, project: Path | None = None) -> Path:
         A folder that may not exist yet. An existing `.cache/NAME` of the project is used even if it is read-only.
     """
     top = project or root()
-    if top is not None and ((own := top / ".cache" / name).is_dir() or os.access(top, os.W_OK)):
-        return own
+    if top is not None and ((project_cache := top / ".cache" / name).is_dir() or os.access(top, os.W_OK)):
+        return project_cache
     home = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(home) if home.startswith("/") else Path.home() / ".cache"
     return base / PROGRAM / name

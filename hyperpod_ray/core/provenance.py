@@ -114,19 +114,19 @@ def about_of(path: Path, name: str) -> list[About]:
     if name == PRICES:
         return [_prices(section, entries) for section in data if (entries := list(_entries(data[section])))]
     try:
-        found = [About.model_validate(item) for item in data.get("about") or []]
+        notes = [About.model_validate(note) for note in data.get("about") or []]
     except ValidationError as bad:
-        first = bad.errors()[0]
+        detail = bad.errors()[0]
         raise ProvenanceError(
-            f"{name}: about.{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            f"{name}: about.{'.'.join(map(str, detail['loc']))}: {detail['msg']}",
             expected="what, as_of, source and stale_after_days",
             fix="correct the file",
         ) from bad
-    if not found:
+    if not notes:
         raise ProvenanceError(
             f"{name}: no about", expected="what, as_of, source and stale_after_days", fix="add the section"
         )
-    return found
+    return notes
 
 
 def _entries(node: Any) -> Iterator[dict[str, Any]]:
@@ -142,7 +142,7 @@ def _entries(node: Any) -> Iterator[dict[str, Any]]:
 def _prices(section: str, entries: list[dict[str, Any]]) -> About:
     return About(
         what=f"prices: {section} (the oldest of {len(entries)})",
-        as_of=min(entry["as_of"] for entry in entries),
+        as_of=min(price["as_of"] for price in entries),
         source="each entry's own; update with `hyperpod-ray cost ENV --update`",
         stale_after_days=PRICES_STALE_AFTER_DAYS,
     )

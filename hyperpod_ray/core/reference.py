@@ -44,9 +44,11 @@ def schema() -> str:
 
 def _both() -> dict[str, Any]:
     """Both kinds of files: `orchestrator` says which of them one is, so that an editor shows the faults of that one."""
-    models = [(one.settings, "validation") for one in ORCHESTRATORS.values()]
+    models = [(orchestrator.settings, "validation") for orchestrator in ORCHESTRATORS.values()]
     _, document = models_json_schema(models)  # type: ignore[arg-type]  # the mode is a literal
-    reference = {name: {"$ref": f"#/$defs/{one.settings.__name__}"} for name, one in ORCHESTRATORS.items()}
+    reference = {
+        name: {"$ref": f"#/$defs/{orchestrator.settings.__name__}"} for name, orchestrator in ORCHESTRATORS.items()
+    }
     on_slurm = {"properties": {"orchestrator": {"const": "slurm"}}, "required": ["orchestrator"]}
     return {"if": on_slurm, "then": reference["slurm"], "else": reference["eks"], **document}
 
@@ -91,8 +93,8 @@ def settings_page() -> str:
         "that belongs to Kubernetes, Ray or EKS is refused there.",
         "",
     ]
-    known = _known(_tidy(Environment.model_json_schema()))
-    lines += _tables(_tidy(SlurmEnvironment.model_json_schema()), mark=" on Slurm", known=known)
+    shared = _known(_tidy(Environment.model_json_schema()))
+    lines += _tables(_tidy(SlurmEnvironment.model_json_schema()), mark=" on Slurm", shared=shared)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -117,20 +119,20 @@ def job_page() -> str:
     return "\n".join([*lines, *_tables(_tidy(Job.model_json_schema()))]).rstrip() + "\n"
 
 
-def _tables(document: dict[str, Any], *, mark: str = "", known: frozenset[str] = frozenset()) -> list[str]:
+def _tables(document: dict[str, Any], *, mark: str = "", shared: frozenset[str] = frozenset()) -> list[str]:
     """A table of each section but those that are known; `mark` tells them from sections of the same path."""
     lines: list[str] = []
     for path, name in dict.fromkeys(_sections(document, "", document)):
-        if name in known:
+        if name in shared:
             continue
         section = document if name is None else document["$defs"][name]
         lines += [f"## {_title(path, name)}{mark}", "", _cell(section.get("description", "")), ""]
         lines += ["| setting | value | unit | default | what it is |", "|---|---|---|---|---|"]
         required = section.get("required", [])
         for key, info in section["properties"].items():
-            shown = f"**`{key}`**" if key in required else f"`{key}`"
+            label = f"**`{key}`**" if key in required else f"`{key}`"
             default = "" if key in required else _default(info)
-            row = [shown, _value(info, document), _unit(key), default, _cell(info.get("description", ""))]
+            row = [label, _value(info, document), _unit(key), default, _cell(info.get("description", ""))]
             lines.append(f"| {' | '.join(row)} |")
         lines.append("")
     return lines
@@ -151,7 +153,7 @@ def _references(info: dict[str, Any]) -> tuple[list[str], str]:
     """
     kinds = [option["$ref"] for option in info.get("oneOf", []) if "$ref" in option]
     if kinds:
-        return [kind.rpartition("/")[2] for kind in kinds], ""
+        return [reference.rpartition("/")[2] for reference in kinds], ""
     for option in (info, *info.get("anyOf", []), *info.get("allOf", [])):
         if "$ref" in option:
             return [option["$ref"].rpartition("/")[2]], ""
@@ -176,8 +178,8 @@ def _sections(document: dict[str, Any], path: str, section: dict[str, Any]) -> I
 
 def _title(path: str, name: str | None) -> str:
     """`storage`, and for a section of several kinds which one: `storage` (dynamic)."""
-    kind = getattr(getattr(model, name or "", None), "kind", "")
-    return f"`{path}`{f' ({kind})' if kind else ''}" if path else "Top level"
+    section_kind = getattr(getattr(model, name or "", None), "kind", "")
+    return f"`{path}`{f' ({section_kind})' if section_kind else ''}" if path else "Top level"
 
 
 def _default(info: dict[str, Any]) -> str:

@@ -20,8 +20,8 @@ class NoHeadTypeError(ProjectError):
 @functools.cache
 def _missing() -> tuple[frozenset[str], dict[str, frozenset[str]]]:
     data = read_data("instance_type_regions.yaml")
-    known = frozenset(data["regions"]) - without_cluster()
-    return known, {name: frozenset(regions) for name, regions in data["missing"].items()}
+    supported = frozenset(data["regions"]) - without_cluster()
+    return supported, {name: frozenset(regions) for name, regions in data["missing"].items()}
 
 
 @functools.cache
@@ -37,8 +37,10 @@ def regions() -> list[str]:
 
 def offers(region: str, instance_type: str) -> bool:
     """Whether a region offers a type, as far as the catalogue knows; False for a region that it does not hold."""
-    known, missing = _missing()
-    return instance_type in catalogue() and region in known and region not in missing.get(instance_type, frozenset())
+    supported, missing = _missing()
+    return (
+        instance_type in catalogue() and region in supported and region not in missing.get(instance_type, frozenset())
+    )
 
 
 def offering(instance_type: str) -> list[str]:

@@ -35,20 +35,20 @@ def create_cluster(plan: CommonPlan) -> Json:
 
 def create_file_system(plan: CommonPlan) -> Json | None:
     """CreateFileSystem of FSx, by the stack or by a claim; None where the file system exists."""
-    new = plan.new_file_system
-    if new is None:
+    file_system = plan.new_file_system
+    if file_system is None:
         return None
     lustre: Json = {
         "DeploymentType": "PERSISTENT_2",
-        "PerUnitStorageThroughput": new.throughput_mbs_per_tib,
-        "DataCompressionType": new.compression,
-        "AutomaticBackupRetentionDays": new.backup_retention_days,
+        "PerUnitStorageThroughput": file_system.throughput_mbs_per_tib,
+        "DataCompressionType": file_system.compression,
+        "AutomaticBackupRetentionDays": file_system.backup_retention_days,
     }
     if plan.efa_storage:
         lustre |= {"EfaEnabled": True, "MetadataConfiguration": {"Mode": "AUTOMATIC"}}
     return {
         "FileSystemType": "LUSTRE",
-        "StorageCapacity": new.capacity_gib,
+        "StorageCapacity": file_system.capacity_gib,
         "SubnetIds": ["subnet-00000000"],
         "LustreConfiguration": lustre,
     }
@@ -65,8 +65,8 @@ def refused(plan: CommonPlan, *rules: str) -> Iterator[Refusal]:
 
 
 def _group(plan: CommonPlan, group: NodeGroup) -> Json:
-    known = plan.known(group.type)
-    made: Json = {
+    has_spec = plan.known(group.type)
+    request: Json = {
         "InstanceGroupName": group.name,
         "InstanceType": group.type,
         "InstanceCount": group.count,
@@ -76,14 +76,14 @@ def _group(plan: CommonPlan, group: NodeGroup) -> Json:
         "MinInstanceCount": group.min_count,
         "CapacityRequirements": {"Spot": {}} if group.capacity == "spot" else None,
         "TrainingPlanArn": group.training_plan_arn,
-        "OnStartDeepHealthChecks": (plan.deep_health_checks(group) if known else group.deep_health_checks) or None,
+        "OnStartDeepHealthChecks": (plan.deep_health_checks(group) if has_spec else group.deep_health_checks) or None,
         "ScheduledUpdateConfig": _schedule(group.update_schedule) if group.update_schedule else None,
         "AutoPatchConfig": {"PatchingStrategy": group.auto_patch} if group.auto_patch else None,
     }
     if group.volume_kms_key_arn:
         optional["InstanceStorageConfigs"] = [{"EbsVolumeConfig": {"VolumeKmsKeyId": group.volume_kms_key_arn}}]
     present = {member: value for member, value in optional.items() if value is not None}
-    return made | plan.scheduler_request(group) | present
+    return request | plan.scheduler_request(group) | present
 
 
 def _schedule(schedule: UpdateSchedule) -> Json:

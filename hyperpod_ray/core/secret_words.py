@@ -54,19 +54,19 @@ def of_variable(name: str, value: str) -> bool:
 
 def options_of_command(words: Sequence[str]) -> list[str]:
     """Options of a command line whose value looks like a secret; `command` for a value that stands alone."""
-    found = []
+    options = []
     for index, word in enumerate(words):
         name, equals, value = word.partition("=")
         assignment = not word.startswith("-") and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
         if (word.startswith("-") or assignment) and equals and of_variable(_variable(name), value):
-            found.append(name)
+            options.append(name)
         elif index and words[index - 1].startswith("--") and "=" not in words[index - 1]:
             before = words[index - 1]
             if not word.startswith("-") and of_variable(_variable(before), word) and not word.isdigit():
-                found.append(before)
+                options.append(before)
         elif value_of_secret(word):
-            found.append("command")
-    return found
+            options.append("command")
+    return options
 
 
 def _variable(option: str) -> str:

@@ -69,8 +69,12 @@ def platform() -> Platform:
 
 def in_standard_support(*, after: str, on: date) -> list[str]:
     """Versions newer than one that HyperPod supports and that are in standard support on a day, in order."""
-    known = platform().kubernetes_versions
-    return [one for one in known[known.index(after) + 1 :] if platform().eks_support[one].phase(on) == "standard"]
+    versions = platform().kubernetes_versions
+    return [
+        version
+        for version in versions[versions.index(after) + 1 :]
+        if platform().eks_support[version].phase(on) == "standard"
+    ]
 
 
 def minor_of(version: str) -> int:
@@ -84,8 +88,10 @@ def kubectl_for(version: str) -> str:
     At most one minor version apart for every version that HyperPod supports:
     https://kubernetes.io/releases/version-skew-policy/#kubectl
     """
-    wanted = minor_of(version)
-    return min(platform().kubectl_versions, key=lambda one: (abs(minor_of(one) - wanted), -minor_of(one)))
+    minor = minor_of(version)
+    return min(
+        platform().kubectl_versions, key=lambda candidate: (abs(minor_of(candidate) - minor), -minor_of(candidate))
+    )
 
 
 def partition_of(region: str) -> str:

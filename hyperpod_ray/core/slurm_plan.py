@@ -93,11 +93,11 @@ class SlurmPlan(CommonPlan):
     @property
     def partitions(self) -> dict[str, list[SlurmGroup]]:
         """Groups of each Slurm partition."""
-        found: dict[str, list[SlurmGroup]] = {}
+        by_partition: dict[str, list[SlurmGroup]] = {}
         for group in self.compute:
             for name in group.slurm.partitions:
-                found.setdefault(name, []).append(group)
-        return found
+                by_partition.setdefault(name, []).append(group)
+        return by_partition
 
     def addresses(self, group: NodeGroup) -> int:
         """IP addresses that one node takes: one for each of its network cards, since there are no pods.

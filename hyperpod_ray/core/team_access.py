@@ -27,21 +27,23 @@ def access_of(plan: Plan, team: Team) -> RayAccess:
     shared = plan.settings.ray.access
     if shared is None:
         return RayAccess()
-    written = [S3Access(bucket=entry.bucket, prefix=f"{entry.prefix}{TEAMS_FOLDER}/") for entry in shared.s3
-               if entry.mode == "write"]  # fmt: skip
-    made = []
-    for entry in shared.s3:
-        if entry.mode == "write":
-            own = f"{entry.prefix}{folder(team)}"
-            made.append(S3Access(bucket=entry.bucket, prefix=own, mode="write"))
-        elif not any(meet(entry, other) for other in written):
-            made.append(entry)
-    return RayAccess(s3=made, kms_key_arns=shared.kms_key_arns)
+    written = [S3Access(bucket=grant.bucket, prefix=f"{grant.prefix}{TEAMS_FOLDER}/") for grant in shared.s3
+               if grant.mode == "write"]  # fmt: skip
+    grants = []
+    for grant in shared.s3:
+        if grant.mode == "write":
+            prefix = f"{grant.prefix}{folder(team)}"
+            grants.append(S3Access(bucket=grant.bucket, prefix=prefix, mode="write"))
+        elif not any(meet(grant, written_grant) for written_grant in written):
+            grants.append(grant)
+    return RayAccess(s3=grants, kms_key_arns=shared.kms_key_arns)
 
 
-def meet(one: S3Access, other: S3Access) -> bool:
+def meet(first_grant: S3Access, second_grant: S3Access) -> bool:
     """Whether two places in S3 have objects in common."""
-    return one.bucket == other.bucket and (one.prefix.startswith(other.prefix) or other.prefix.startswith(one.prefix))
+    return first_grant.bucket == second_grant.bucket and (
+        first_grant.prefix.startswith(second_grant.prefix) or second_grant.prefix.startswith(first_grant.prefix)
+    )
 
 
 def tier_of(plan: Plan, team: Team) -> S3Access | None:

@@ -73,8 +73,8 @@ def data_folders(plan: Plan) -> list[str]:
     return kept
 
 
-def _below(folder: str, others: list[str]) -> bool:
-    return any(folder == other or folder.startswith(f"{other}/") for other in others)
+def _below(folder: str, parents: list[str]) -> bool:
+    return any(folder == parent or folder.startswith(f"{parent}/") for parent in parents)
 
 
 def team_of(plan: Plan, name: str) -> Team | None:

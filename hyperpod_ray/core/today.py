@@ -22,14 +22,14 @@ def today() -> date:
     Raises:
         DayError: the variable holds no day.
     """
-    given = os.environ.get(VARIABLE)
-    if not given:
+    override = os.environ.get(VARIABLE)
+    if not override:
         return datetime.now(UTC).date()
     try:
-        return date.fromisoformat(given)
+        return date.fromisoformat(override)
     except ValueError as bad:
         raise DayError(
-            f"{VARIABLE}: {given!r}", expected="a day such as 2027-01-31", fix="correct or unset the variable"
+            f"{VARIABLE}: {override!r}", expected="a day such as 2027-01-31", fix="correct or unset the variable"
         ) from bad
 
 

@@ -66,7 +66,7 @@ class Node:
         if self.kind == "mapping":
             return {key: child.data() for key, child in self.children.items()}
         if self.kind == "list":
-            return [item.data() for item in self.items]
+            return [node.data() for node in self.items]
         return self.value
 
     def at(self, path: Path) -> Node | None:
@@ -85,10 +85,10 @@ class Node:
 
     def line_of(self, path: Path) -> int:
         """Line of the value at `path`, or of the nearest thing around it that exists."""
-        for end in range(len(path), 0, -1):
-            found = self.at(path[:end])
-            if found is not None:
-                return found.line
+        for depth in range(len(path), 0, -1):
+            node = self.at(path[:depth])
+            if node is not None:
+                return node.line
         return self.line
 
 
@@ -139,7 +139,9 @@ def read(text: str, *, of: str = "environment") -> tuple[Node | None, list[YamlE
 def _no_text(plain: str) -> bool:
     """Whether some YAML reader takes a plain scalar for something else than text."""
     return (
-        plain in _NULLS or plain in _BOOLEANS or any(one.match(plain) for one in (_INTEGER, _FLOAT, _AMBIGUOUS, _DATE))
+        plain in _NULLS
+        or plain in _BOOLEANS
+        or any(pattern.match(plain) for pattern in (_INTEGER, _FLOAT, _AMBIGUOUS, _DATE))
     )
 
 
@@ -157,9 +159,9 @@ def _syntax_flaw(error: yaml.MarkedYAMLError, *, text: str) -> YamlError:
     mark = error.problem_mark or error.context_mark
     lines = text.splitlines() or [""]
     line = min(mark.line, len(lines) - 1) + 1 if mark else 1
-    shown = lines[line - 1]
+    source_line = lines[line - 1]
     problem = error.problem or error.context or "cannot be parsed"
-    indent = shown[: len(shown) - len(shown.lstrip())]
+    indent = source_line[: len(source_line) - len(source_line.lstrip())]
     fix = "correct the line"
     if "\t" in indent or "'\\t'" in problem:
         problem, fix = "a tab in the indentation", "indent with spaces"
@@ -205,8 +207,8 @@ class _Composer:
                 root = root or node
         return root
 
-    def _not_a_setting(self, path: Path, what: str, *, expected: str, fix: str, line: int | None = None) -> None:
-        message = Message(what, expected=expected, fix=fix)
+    def _not_a_setting(self, path: Path, problem: str, *, expected: str, fix: str, line: int | None = None) -> None:
+        message = Message(problem, expected=expected, fix=fix)
         self._flaws.append(YamlError(line or self.line, path, message))
 
     def _next(self) -> Any:
@@ -298,10 +300,10 @@ class _Composer:
                     line=key_line,
                 )
             elif key in node.keys:
-                first = node.keys[key]
+                earlier = node.keys[key]
                 self._not_a_setting(
                     (*path, key),
-                    f"set twice: first in line {first}",
+                    f"set twice: first in line {earlier}",
                     expected="one value",
                     fix="keep one",
                     line=key_line,
@@ -315,10 +317,10 @@ class _Composer:
         text: str = event.value
         quoted = bool(event.style)  # "" from libyaml and None from PyYAML are plain
         node = Node("scalar", line, value=text, text=text, quoted=quoted)
-        if found := _CONTROL.search(text):
+        if control := _CONTROL.search(text):
             self._not_a_setting(
                 path,
-                f"character {_code(found.group())}",
+                f"character {_code(control.group())}",
                 expected="characters that a setting can contain",
                 fix="remove it",
             )

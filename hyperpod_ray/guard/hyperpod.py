@@ -64,12 +64,12 @@ class PodIdentity:
             raise NoAnswerError(f"this pod has no EKS Pod Identity: {error}") from error
         try:
             status, body = ask("GET", url, headers={"Authorization": token.strip()}, seconds=5)
-            found = json.loads(body) if status == 200 else {}
+            credentials = json.loads(body) if status == 200 else {}
             return Credentials(
-                key=found["AccessKeyId"],
-                secret=found["SecretAccessKey"],
-                token=found["Token"],
-                expires=epoch(found["Expiration"]),
+                key=credentials["AccessKeyId"],
+                secret=credentials["SecretAccessKey"],
+                token=credentials["Token"],
+                expires=epoch(credentials["Expiration"]),
             )
         except UnreachableError as error:
             raise NoAnswerError(str(error)) from error
@@ -89,18 +89,18 @@ class HyperPod:
         Raises:
             NoAnswerError: not all of them are known.
         """
-        found: dict[str, str] = {}
-        more: Json = {}
+        statuses: dict[str, str] = {}
+        page_token: Json = {}
         for _ in range(PAGES):
-            answer = self._call("ListClusterNodes", {"MaxResults": 100, **more})
+            answer = self._call("ListClusterNodes", {"MaxResults": 100, **page_token})
             try:
                 for node in answer["ClusterNodeSummaries"]:
-                    found[node["InstanceId"]] = node["InstanceStatus"]["Status"]
+                    statuses[node["InstanceId"]] = node["InstanceStatus"]["Status"]
             except (KeyError, TypeError) as error:
                 raise NoAnswerError(f"ListClusterNodes: unexpected answer: {error}") from error
             if not answer.get("NextToken"):
-                return found
-            more = {"NextToken": answer["NextToken"]}
+                return statuses
+            page_token = {"NextToken": answer["NextToken"]}
         raise NoAnswerError(f"ListClusterNodes: more than {PAGES} pages")
 
     def status(self, instance: str) -> str:

@@ -50,8 +50,8 @@ class Node:
     @property
     def instance(self) -> str:
         """The HyperPod instance behind it; empty for a node of another kind."""
-        found = instance_id(self.name)
-        return found if found != self.name and INSTANCE.fullmatch(found) else ""
+        identifier = instance_id(self.name)
+        return identifier if identifier != self.name and INSTANCE.fullmatch(identifier) else ""
 
     @property
     def tainted(self) -> bool:
@@ -64,11 +64,11 @@ class Node:
         return self.ready, self.mark, self.tainted
 
 
-def node_of(item: Json) -> Node:
+def node_of(node_object: Json) -> Node:
     """Read a Node object."""
-    meta = item["metadata"]
+    meta = node_object["metadata"]
     ready: Json = {}
-    for condition in (item.get("status") or {}).get("conditions") or []:
+    for condition in (node_object.get("status") or {}).get("conditions") or []:
         if condition.get("type") == "Ready":
             ready = condition
     return Node(
@@ -79,7 +79,7 @@ def node_of(item: Json) -> Node:
         ready=ready.get("status", "True"),
         since=epoch(ready.get("lastTransitionTime", "")),
         mark=(meta.get("annotations") or {}).get(MARK, ""),
-        taints=(item.get("spec") or {}).get("taints") or [],
+        taints=(node_object.get("spec") or {}).get("taints") or [],
     )
 
 
@@ -106,11 +106,11 @@ def disrupted(nodes: Sequence[Node]) -> bool:
 
     Kubernetes counts so too before it stops evicting pods. Nodes that are out of service already are not counted.
     """
-    known = [node for node in nodes if node.instance and not node.tainted]
-    lost = [node for node in known if node.ready != "True"]
-    if len(lost) == len(known):
-        return bool(known)
-    return len(lost) > DISRUPTED_NODES and len(lost) / len(known) >= DISRUPTED_SHARE
+    counted = [node for node in nodes if node.instance and not node.tainted]
+    lost = [node for node in counted if node.ready != "True"]
+    if len(lost) == len(counted):
+        return bool(counted)
+    return len(lost) > DISRUPTED_NODES and len(lost) / len(counted) >= DISRUPTED_SHARE
 
 
 def frees(node: Node, status: str, *, now: float) -> bool:

@@ -100,5 +100,5 @@ class Kubernetes:
             raise KubernetesError(0, f"{method} {path}: no JSON") from error
         if status >= 400:
             raise KubernetesError(status, str(answer.get("message", "")))
-        found: Json = answer
-        return found
+        decoded: Json = answer
+        return decoded

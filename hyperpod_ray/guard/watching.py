@@ -77,18 +77,20 @@ class Guard:
         """Look once, then wait until something changes or it is time to look again."""
         seconds = self.look()
         self._kubernetes.watch_nodes(
-            self._version, seconds=max(1, round(seconds)), until=lambda item: self._changed(judge.node_of(item))
+            self._version,
+            seconds=max(1, round(seconds)),
+            until=lambda node_object: self._changed(judge.node_of(node_object)),
         )
 
     def look(self) -> float:
         """Look at every node and act; return the seconds until the next look."""
         items, self._version = self._kubernetes.nodes()
-        nodes = [judge.node_of(item) for item in items]
+        nodes = [judge.node_of(node_object) for node_object in items]
         states = {node.name: node.state for node in nodes}
         if states != self._states:
             self._pause = FIRST_PAUSE
         self._states = states
-        self._reported = {name: said for name, said in self._reported.items() if name in states}
+        self._reported = {name: reason for name, reason in self._reported.items() if name in states}
         for node in judge.returned(nodes):
             self._take_off(node)
         silent = judge.silent(nodes)
@@ -123,13 +125,13 @@ class Guard:
                 self._report(node, "NodeGuardCannotAsk", "HyperPod does not answer: the guard leaves its pods alone")
 
     def _statuses(self) -> dict[str, str]:
-        found = self._hyperpod.statuses()
-        own = instance_id(self._node)
-        if own not in found:
-            raise NoAnswerError(f"ListClusterNodes lacks {own}, on which the guard runs: not believed")
+        statuses = self._hyperpod.statuses()
+        own_instance = instance_id(self._node)
+        if own_instance not in statuses:
+            raise NoAnswerError(f"ListClusterNodes lacks {own_instance}, on which the guard runs: not believed")
         self._proven = self._clock()
         self._ready_file.touch()
-        return found
+        return statuses
 
     def _prove(self) -> float:
         """Ask HyperPod from time to time; a pod that may not ask is not ready."""

@@ -26,27 +26,27 @@ OWN = "hyperpod_ray/image/requirements-own.txt"
 """Packages of the environment's own; the project's file has none."""
 
 
-def stage(target: Path, *, chosen: ImageSet, own: Path | None = None, wheels: Path | None = None) -> None:
+def stage(target: Path, *, chosen: ImageSet, own_lock: Path | None = None, wheels: Path | None = None) -> None:
     """Copy Dockerfile, the set's requirements and the library that travels in the image into an empty folder.
 
     Args:
-        own: The lock of the environment's own packages. Default: none.
+        own_lock: The lock of the environment's own packages. Default: none.
         wheels: Folder of wheels. Default: none.
     """
     for name in (DOCKERFILE, f"hyperpod_ray/image/{chosen.requirements.name}", *SHARED, *FABRIC):
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(PACKAGE.parent / name, copy)
-    shutil.copyfile(own or PACKAGE.parent / OWN, target / OWN)
-    given = target / WHEELS
-    given.mkdir()
-    (given / EMPTY).touch()
+    shutil.copyfile(own_lock or PACKAGE.parent / OWN, target / OWN)
+    wheels_folder = target / WHEELS
+    wheels_folder.mkdir()
+    (wheels_folder / EMPTY).touch()
     for file in [*distributions(wheels), *_installer(wheels)] if wheels else []:
         # not a second copy of gigabytes, where the file system allows it
         try:
-            os.link(file, given / file.name)
+            os.link(file, wheels_folder / file.name)
         except OSError:
-            shutil.copyfile(file, given / file.name)
+            shutil.copyfile(file, wheels_folder / file.name)
     ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(_library(), target / LIBRARY, ignore=ignore)
 

@@ -27,13 +27,13 @@ Ask = Callable[[Reference], str]
 
 def upstream(project: Path | None = None) -> list[Reference]:
     """Images of the locked charts that are in no Amazon ECR registry and can be replaced by a copy, by name and tag."""
-    found = {
+    references = {
         str(reference): reference
         for chart in CHARTS
         for image in chart_images(LOCK, chart, project=project)
         if image.levers and (reference := Reference.parse(image.image or next(iter(image.images.values())))).ecr is None
     }
-    return [found[name] for name in sorted(found)]
+    return [references[name] for name in sorted(references)]
 
 
 def asked(mirror: str | None) -> Ask:
@@ -54,8 +54,8 @@ def record_base(name: str, digest: str, *, project: Path | None, update: bool = 
         ImageError: Another digest is recorded.
     """
     file = places.to_write(project, IMAGE_LOCK)
-    whole = read_lock(places.file(project, IMAGE_LOCK))
-    images = dict(whole.get("images") or {})
+    content = read_lock(places.file(project, IMAGE_LOCK))
+    images = dict(content.get("images") or {})
     recorded = images.get(name)
     if recorded == digest:
         return f"still what {file.name} says"
@@ -65,7 +65,7 @@ def record_base(name: str, digest: str, *, project: Path | None, update: bool = 
             expected=f"{recorded}, as in {file.name}",
             fix="to use the new one: hyperpod-ray image pin --update",
         )
-    _write(file, {**whole, "images": {**images, name: digest}})
+    _write(file, {**content, "images": {**images, name: digest}})
     return f"recorded in {file.name}; commit it"
 
 
@@ -91,22 +91,24 @@ def pin(ask: Ask, *, update: bool = False, file: Path | None = None, project: Pa
     """
     before = file or places.file(project, IMAGE_LOCK)
     file = file or places.to_write(project, IMAGE_LOCK)
-    whole = read_lock(before)
-    there = whole.get("images") or {}
+    content = read_lock(before)
+    digests = content.get("images") or {}
     # what `image pin` recorded is not a chart's image, and stays
-    made: dict[str, str] = {} if places.ships(project) or project is None else {**there}
+    pinned: dict[str, str] = {} if places.ships(project) or project is None else {**digests}
     lines = []
     for reference in upstream(project):
-        name, found = str(reference), ask(reference)
-        recorded = there.get(name)
-        if recorded and recorded != found and not update:
+        name, resolved = str(reference), ask(reference)
+        recorded = digests.get(name)
+        if recorded and recorded != resolved and not update:
             raise ImageError(
-                f"{name} now has digest {found}: the tag was moved; copies still use the recorded one",
+                f"{name} now has digest {resolved}: the tag was moved; copies still use the recorded one",
                 expected=f"{recorded}, as in {file.name}",
                 fix="to use the new one: hyperpod-ray image pin-copies --update",
             )
-        made[name] = found
-        lines.append(f"{name}@{found}: {'unchanged' if recorded == found else f'recorded in {file.name}; commit it'}")
+        pinned[name] = resolved
+        lines.append(
+            f"{name}@{resolved}: {'unchanged' if recorded == resolved else f'recorded in {file.name}; commit it'}"
+        )
     # all of them were asked today
-    _write(file, {"about": [{**entry, "as_of": today()} for entry in whole.get("about") or []], "images": made})
+    _write(file, {"about": [{**about, "as_of": today()} for about in content.get("about") or []], "images": pinned})
     return lines

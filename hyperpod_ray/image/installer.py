@@ -32,10 +32,10 @@ def sha256_of(version: str, *, file: Path | None = None, site: str = SITE) -> st
         raise ImageError(
             source, expected=f"{name}, the version of versions.yaml", fix="name that file, or correct efa.version"
         )
-    content, size, first = hashlib.sha256(), 0, b""
+    content, size, magic = hashlib.sha256(), 0, b""
     try:
         for part in _of_file(file) if file else _of_site(source):
-            first, size = first or part[:2], size + len(part)
+            magic, size = magic or part[:2], size + len(part)
             content.update(part)
             if size > MOST:
                 break
@@ -45,9 +45,9 @@ def sha256_of(version: str, *, file: Path | None = None, site: str = SITE) -> st
             expected="the installer",
             fix="check the network and the proxy, or download it elsewhere and give --file",
         ) from None
-    if not LEAST <= size <= MOST or first != b"\x1f\x8b":
+    if not LEAST <= size <= MOST or magic != b"\x1f\x8b":
         raise ImageError(
-            f"{source}: {size:,} bytes that begin with {first!r}",
+            f"{source}: {size:,} bytes that begin with {magic!r}",
             expected=f"a gzip archive of {LEAST:,} to {MOST:,} bytes",
             fix="correct efa.version in hyperpod_ray/image/versions.yaml",
         )

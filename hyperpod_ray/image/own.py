@@ -27,10 +27,10 @@ def lock(requirements: Path, *, chosen: ImageSet, wheels: Path | None = None, no
     Raises:
         ImageError: A requirement contradicts the set, or nothing satisfies all of them.
     """
-    asked = requirements.read_text(encoding="utf-8")
+    content = requirements.read_text(encoding="utf-8")
     set_lock = chosen.requirements.read_text(encoding="utf-8")
     theirs = image_packages.pins(set_lock)
-    _agree(requirements, asked, theirs, chosen)
+    _agree(requirements, content, theirs, chosen)
     written = image_packages.lock_of(requirements)
     command = [
         _uv(), "pip", "compile", "--quiet", "--generate-hashes", "--strip-extras", "--no-header", "--no-annotate",
@@ -49,14 +49,14 @@ def lock(requirements: Path, *, chosen: ImageSet, wheels: Path | None = None, no
             fix="set UV_INDEX_URL to a mirror that this machine reaches",
         ) from None
     if done.returncode:
-        said = " ".join(done.stderr.split())[-700:]
+        reason = " ".join(done.stderr.split())[-700:]
         raise ImageError(
-            f"{requirements} with image set '{chosen.name}': {said}",
+            f"{requirements} with image set '{chosen.name}': {reason}",
             expected="versions that go together",
             fix="loosen a requirement, or choose another image.set",
         )
     body = "\n".join(line for line in done.stdout.splitlines() if line.strip() and not line.lstrip().startswith("#"))
-    head = image_packages.stamp(asked, set_lock)
+    head = image_packages.stamp(content, set_lock)
     fresh = written.with_suffix(".new")
     fresh.write_text(
         f"{head}\n# for image set {chosen.name}; `hyperpod-ray image lock` writes it\n{body}\n", encoding="utf-8"
@@ -72,34 +72,34 @@ def _agree(file: Path, text: str, theirs: dict[str, str], chosen: ImageSet) -> N
         if not words or words.startswith("#"):
             continue
         try:
-            wanted = Requirement(words)
+            requirement = Requirement(words)
         except InvalidRequirement:
             raise ImageError(
                 f"{file}:{number}: '{words[:80]}'",
                 expected="NAME, or NAME with a version: no options, no addresses",
                 fix="correct the line",
             ) from None
-        if wanted.url:
+        if requirement.url:
             raise ImageError(
                 f"{file}:{number}: '{words[:80]}' is an address",
                 expected="a package of an index, which has hashes",
                 fix="publish it to an index, or give it to the job as py_modules",
             )
-        there = theirs.get(image_packages.normalized(wanted.name))
-        if there is not None and not wanted.specifier.contains(there, prereleases=True):
+        set_version = theirs.get(image_packages.normalized(requirement.name))
+        if set_version is not None and not requirement.specifier.contains(set_version, prereleases=True):
             raise ImageError(
-                f"{file}:{number}: '{words[:80]}', and image set '{chosen.name}' has {wanted.name} {there}",
-                expected=f"a requirement that {there} satisfies",
+                f"{file}:{number}: '{words[:80]}', and image set '{chosen.name}' has {requirement.name} {set_version}",
+                expected=f"a requirement that {set_version} satisfies",
                 fix="change the line, or choose another image.set",
             )
 
 
 def _uv() -> str:
-    found = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
-    if found is None:
+    program = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
+    if program is None:
         raise ImageError(
             "'uv' is not installed",
             expected="it beside this program",
             fix="pip install uv",
         )
-    return found
+    return program

@@ -61,16 +61,16 @@ def digest(base: str, tag: str, *, mirror: str | None = None) -> str:
             expected="a manifest",
             fix="run the command again; correct `base` in hyperpod_ray/image/versions.yaml if it stays",
         )
-    found = "sha256:" + hashlib.sha256(answer.body).hexdigest()
-    stated = answer.headers.get("Docker-Content-Digest", found)
-    if stated != found:
+    computed = "sha256:" + hashlib.sha256(answer.body).hexdigest()
+    stated = answer.headers.get("Docker-Content-Digest", computed)
+    if stated != computed:
         raise ImageError(
-            f"{url}: the manifest's digest is {found}",
+            f"{url}: the manifest's digest is {computed}",
             expected=f"{stated}, as the registry states",
             fix="run the command again, by another way to the registry",
         )
-    _check_platform(_object(answer, url), what=f"{base}:{tag}")
-    return found
+    _check_platform(_object(answer, url), image=f"{base}:{tag}")
+    return computed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,14 +151,14 @@ def _token(challenge: str, *, repository: str, url: str) -> str:
     return token
 
 
-def _check_platform(manifest: dict[str, Any], *, what: str) -> None:
+def _check_platform(manifest: dict[str, Any], *, image: str) -> None:
     if manifest.get("mediaType") not in _INDEXES and "manifests" not in manifest:
         return  # one platform; its configuration says which, and the build would fail on another
-    entries = [entry.get("platform") or {} for entry in manifest.get("manifests", [])]
-    if PLATFORM not in [(entry.get("os"), entry.get("architecture")) for entry in entries]:
-        there = sorted({f"{entry.get('os')}/{entry.get('architecture')}" for entry in entries})
+    entries = [platform.get("platform") or {} for platform in manifest.get("manifests", [])]
+    if PLATFORM not in [(platform.get("os"), platform.get("architecture")) for platform in entries]:
+        platforms = sorted({f"{platform.get('os')}/{platform.get('architecture')}" for platform in entries})
         raise ImageError(
-            f"{what}: only for {', '.join(there) or 'nothing'}",
+            f"{image}: only for {', '.join(platforms) or 'nothing'}",
             expected=f"{'/'.join(PLATFORM)}",
             fix="choose another tag",
         )

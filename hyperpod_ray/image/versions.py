@@ -138,9 +138,9 @@ def choose(name: str | None = None, *, project: Path | None = None) -> ImageSet:
     chosen = sets[name or default]
     if project is None or ships(project):
         return chosen
-    own = base_digest(f"{chosen.base}:{chosen.tag}", project)
+    recorded_digest = base_digest(f"{chosen.base}:{chosen.tag}", project)
     efa = base_digest(f"aws-efa-installer-{chosen.efa_version}.tar.gz", project)
-    return replace(chosen, digest=own or chosen.digest, efa_sha256=efa or chosen.efa_sha256)
+    return replace(chosen, digest=recorded_digest or chosen.digest, efa_sha256=efa or chosen.efa_sha256)
 
 
 def record_digest(chosen: ImageSet, digest: str, *, update: bool = False, file: Path = FILE) -> str:

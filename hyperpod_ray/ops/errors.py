@@ -23,8 +23,8 @@ class OpsError(ProjectError):
         code: Exit code of the command.
     """
 
-    def __init__(self, what: str, *, expected: str, fix: str, code: int = ERROR) -> None:
-        super().__init__(what, expected=expected, fix=fix)
+    def __init__(self, problem: str, *, expected: str, fix: str, code: int = ERROR) -> None:
+        super().__init__(problem, expected=expected, fix=fix)
         self.code = code
 
     @property
@@ -35,13 +35,13 @@ class OpsError(ProjectError):
     @classmethod
     def of(cls, error: BaseException, *, fix: str = "", code: int = ERROR) -> Self:
         """Another package's failure, whose message has its parts, as the end of this command."""
-        what, expected = getattr(error, "what", str(error)), getattr(error, "expected", "")
-        return cls(what, expected=expected, fix=getattr(error, "fix", "") or fix, code=code)
+        problem, expected = getattr(error, "what", str(error)), getattr(error, "expected", "")
+        return cls(problem, expected=expected, fix=getattr(error, "fix", "") or fix, code=code)
 
     @classmethod
-    def outcome(cls, what: str, *, fix: str, code: int = ERROR) -> Self:
+    def outcome(cls, problem: str, *, fix: str, code: int = ERROR) -> Self:
         """An end without a wrong value: an interruption, a state that a stack reached, the verdict of a review."""
-        return cls(what, expected="", fix=fix, code=code)
+        return cls(problem, expected="", fix=fix, code=code)
 
 
 class ApiError(Exception):
@@ -96,8 +96,8 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
     if isinstance(error, ApiError) or module == "urllib3":
         return of_kubernetes(error, environment)
     if name == "EnvironmentFileError":
-        known = ": no environment '" not in str(error)
-        fix = f"correct the file, then hyperpod-ray env check {environment}" if known else ""
+        environment_known = ": no environment '" not in str(error)
+        fix = f"correct the file, then hyperpod-ray env check {environment}" if environment_known else ""
         return OpsError.of(error, fix=fix, code=BAD_USE)
     if name in (
         "DayError",
@@ -197,10 +197,10 @@ def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | Non
     )
 
 
-def shortened(text: str, *, most: int = 240) -> str:
+def shortened(text: str, *, limit: int = 240) -> str:
     """A service's sentence on one line, cut where it is long."""
     line = " ".join(text.split()).rstrip(".")
-    return line if len(line) <= most else f"{line[:most].rstrip()} …"
+    return line if len(line) <= limit else f"{line[:limit].rstrip()} …"
 
 
 def of_kubernetes(error: BaseException, environment: str) -> OpsError | None:  # noqa: PLR0911
@@ -275,10 +275,10 @@ def guarded(environment: str = "ENV") -> Iterator[None]:
     except OpsError:
         raise
     except Exception as error:
-        known = explain(error, environment=environment)
-        if known is None:
+        failure = explain(error, environment=environment)
+        if failure is None:
             raise
-        raise known from error
+        raise failure from error
 
 
 def refused(error: BaseException) -> bool:

@@ -31,11 +31,11 @@ class MarkdownConsole(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Write objects; tables as Markdown."""
-        for item in objects:
-            if isinstance(item, Table):
-                self.file.write(self._table(item))
+        for element in objects:
+            if isinstance(element, Table):
+                self.file.write(self._table(element))
             else:
-                super().print(item, **{**options, "end": "\n\n"})
+                super().print(element, **{**options, "end": "\n\n"})
 
     def _table(self, table: Table) -> str:
         columns = table.columns
@@ -46,12 +46,12 @@ class MarkdownConsole(Console):
         lines += [_row(list(row)) for row in zip(*cells, strict=True)]
         return "\n".join(lines) + "\n\n"
 
-    def _text(self, item: Any) -> str:
-        if isinstance(item, str):
-            return printable(item)
-        if isinstance(item, Text):
-            return printable(item.plain)
-        return "".join(segment.text for segment in self.render(item) if not segment.control)
+    def _text(self, cell: Any) -> str:
+        if isinstance(cell, str):
+            return printable(cell)
+        if isinstance(cell, Text):
+            return printable(cell.plain)
+        return "".join(segment.text for segment in self.render(cell) if not segment.control)
 
 
 def _row(cells: list[str]) -> str:

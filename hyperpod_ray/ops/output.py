@@ -56,9 +56,9 @@ def console(form: Format = Format.table, *, stderr: bool = False, stream: TextIO
 
         return MarkdownConsole(stream, theme=Theme(STYLES))
     # a pipe has no width: wide enough that nothing is cut in a log
-    seen = terminal.isatty()
-    width = None if seen or os.environ.get("COLUMNS") else 160
-    if seen and stream is not terminal:  # what is written into a text first is for the terminal all the same
+    on_terminal = terminal.isatty()
+    width = None if on_terminal or os.environ.get("COLUMNS") else 160
+    if on_terminal and stream is not terminal:  # what is written into a text first is for the terminal all the same
         width = Console(file=terminal).width
 
     class Printable(Console):
@@ -103,7 +103,7 @@ def table(*columns: str, title: str = "") -> Table:
         def add_row(self, *cells: Any, **options: Any) -> None:
             super().add_row(*map(_printable_cell, cells), **options)
 
-    made = Printable(
+    printable_table = Printable(
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
@@ -114,12 +114,12 @@ def table(*columns: str, title: str = "") -> Table:
         header_style="bold",
     )
     for name in columns:
-        whole = name[0] in ">=" if name else False
+        unwrapped = name[0] in ">=" if name else False
         justify: Literal["right", "left"] = "right" if name.startswith(">") else "left"
         title_ = printable(name.lstrip(">="))
         longest = max((len(word) for word in title_.split()), default=0)
-        made.add_column(title_, overflow="fold", justify=justify, no_wrap=whole, min_width=longest)
-    return made
+        printable_table.add_column(title_, overflow="fold", justify=justify, no_wrap=unwrapped, min_width=longest)
+    return printable_table
 
 
 _written = {"json": 0}
@@ -173,9 +173,9 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(element) for key, element in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [plain(item) for item in value]
+        return [plain(element) for element in value]
     return value
 
 
@@ -188,8 +188,8 @@ def clock(moment: datetime | None) -> str:
     """A time for people: `17:40 UTC`, with the date where it is not today."""
     if moment is None:
         return ""
-    there = moment.astimezone(UTC)
-    return there.strftime("%H:%M UTC" if there.date() == now().date() else "%Y-%m-%d %H:%M UTC")
+    in_utc = moment.astimezone(UTC)
+    return in_utc.strftime("%H:%M UTC" if in_utc.date() == now().date() else "%Y-%m-%d %H:%M UTC")
 
 
 def age(moment: datetime | None, *, at: datetime | None = None) -> str:

@@ -35,48 +35,50 @@ MARK = {"action-required": "!", "recovering": "~", "note": "-"}
 
 def run(target: AnyTarget, *, form: Format, events: int = LAST_EVENTS) -> int:
     """Show the status. Exit code 0 where nothing is wrong that can be seen, 3 where something is."""
-    seen = gather.snapshot(target)
-    seen = with_failures(target, seen, most=events)
-    verdict = judge(seen)
-    record = interruptions(target.plan, seen, now=output.now(), listed=hyperpod.EVENTS)
+    snapshot = gather.snapshot(target)
+    snapshot = with_failures(target, snapshot, limit=events)
+    verdict = judge(snapshot)
+    record = interruptions(target.plan, snapshot, now=output.now(), listed=hyperpod.EVENTS)
     if form is Format.json:
-        output.write_json("status", {**as_data(seen, verdict), "interruptions": record})
+        output.write_json("status", {**as_data(snapshot, verdict), "interruptions": record})
     else:
         console = output.console(form)
-        show(console, seen, verdict, events=events)
+        show(console, snapshot, verdict, events=events)
         if record:
             console.print()
             console.print(record.text)
     return OK if verdict.well else CONDITION_FALSE
 
 
-def with_failures(target: AnyTarget, seen: Snapshot, *, most: int) -> Snapshot:
+def with_failures(target: AnyTarget, snapshot: Snapshot, *, limit: int) -> Snapshot:
     """The snapshot with the failure messages of its newest errors: each costs a call of its own."""
     from dataclasses import replace
 
-    wanted = {event.id for event in [event for event in seen.events if event.level == "Error"][:most]}
-    if not wanted:
-        return seen
+    error_ids = {event.id for event in [event for event in snapshot.events if event.level == "Error"][:limit]}
+    if not error_ids:
+        return snapshot
     return replace(
-        seen,
-        events=tuple(hyperpod.describe_event(target, event) if event.id in wanted else event for event in seen.events),
+        snapshot,
+        events=tuple(
+            hyperpod.describe_event(target, event) if event.id in error_ids else event for event in snapshot.events
+        ),
     )
 
 
-def counts(seen: Snapshot, group: Group) -> dict[str, int]:
+def counts(snapshot: Snapshot, group: Group) -> dict[str, int]:
     """How many nodes of a group are asked for, ready, in deep health checks, recovering, and missing."""
-    there = [instance for instance in seen.instances if instance.group == group.name]
-    ready_nodes = {node.name for node in seen.nodes if node.ready and node.health in ("", "Schedulable")}
-    kubernetes = seen.saw_nodes
+    members = [instance for instance in snapshot.instances if instance.group == group.name]
+    ready_nodes = {node.name for node in snapshot.nodes if node.ready and node.health in ("", "Schedulable")}
+    kubernetes = snapshot.saw_nodes
     ready = [
         i
-        for i in there
+        for i in members
         if i.status == "Running"
         and (not kubernetes or names.node_name(i.id) in ready_nodes)
-        and _in_slurm(seen, group, i)
+        and _in_slurm(snapshot, group, i)
     ]
-    checking = [i for i in there if i.status == DEEP or (i not in ready and _deep(seen, i.id))]
-    alive = [i for i in there if i.status != "ShuttingDown"]
+    checking = [i for i in members if i.status == DEEP or (i not in ready and _deep(snapshot, i.id))]
+    alive = [i for i in members if i.status != "ShuttingDown"]
     return {
         "asked": group.target,
         "ready": len(ready),
@@ -86,62 +88,62 @@ def counts(seen: Snapshot, group: Group) -> dict[str, int]:
     }
 
 
-def _in_slurm(seen: Snapshot, group: Group, instance: Instance) -> bool:
+def _in_slurm(snapshot: Snapshot, group: Group, instance: Instance) -> bool:
     """Whether Slurm can use a compute node; where it was not asked, or the node has no name, HyperPod's word counts."""
-    if seen.slurm is None or group.role in ("Controller", "Login") or not instance.host:
+    if snapshot.slurm is None or group.role in ("Controller", "Login") or not instance.host:
         return True
-    node = seen.slurm.of(instance)
+    node = snapshot.slurm.of(instance)
     return node is not None and node.usable
 
 
-def _deep(seen: Snapshot, instance: str) -> bool:
-    return any(node.name == names.node_name(instance) and node.deep_check == "InProgress" for node in seen.nodes)
+def _deep(snapshot: Snapshot, instance: str) -> bool:
+    return any(node.name == names.node_name(instance) and node.deep_check == "InProgress" for node in snapshot.nodes)
 
 
-def as_data(seen: Snapshot, verdict: Verdict) -> dict[str, Any]:
+def as_data(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:
     """The JSON of `status`."""
     return {
-        "environment": seen.environment,
-        "at": seen.at,
+        "environment": snapshot.environment,
+        "at": snapshot.at,
         "verdict": verdict,
         "cluster": None
-        if seen.cluster is None
+        if snapshot.cluster is None
         else {
-            "name": seen.cluster.name,
-            "arn": seen.cluster.arn,
-            "status": seen.cluster.status,
-            "failure": seen.cluster.failure,
-            "node_recovery": seen.cluster.node_recovery,
+            "name": snapshot.cluster.name,
+            "arn": snapshot.cluster.arn,
+            "status": snapshot.cluster.status,
+            "failure": snapshot.cluster.failure,
+            "node_recovery": snapshot.cluster.node_recovery,
             "groups": [
                 {
                     "name": g.name,
                     "type": g.type,
                     "accelerated": g.accelerated,
-                    **counts(seen, g),
+                    **counts(snapshot, g),
                     "training_plan": g.training_plan,
                     "image_status": g.image_status,
                     "image_release": g.image_release,
                     "image_available": g.image_available,
                     "update_status": g.update_status,
                 }
-                for g in seen.cluster.groups
+                for g in snapshot.cluster.groups
             ],
         },
-        "stacks": seen.stacks,
-        "controllers": seen.controllers,
-        "training_plans": seen.training_plans,
-        "slurm": seen.slurm,
-        "ray_clusters": seen.ray_clusters,
-        "ray_jobs": seen.ray_jobs,
-        "jobs": seen.jobs,
-        "runs": [run_data(run) for run in seen.runs],
-        "hangs": seen.hangs,
-        "pods": seen.pods,
-        "file_systems": seen.file_systems,
-        "claims": seen.claims,
-        "events": seen.events,
-        "warnings": seen.warnings,
-        "unseen": seen.unseen,
+        "stacks": snapshot.stacks,
+        "controllers": snapshot.controllers,
+        "training_plans": snapshot.training_plans,
+        "slurm": snapshot.slurm,
+        "ray_clusters": snapshot.ray_clusters,
+        "ray_jobs": snapshot.ray_jobs,
+        "jobs": snapshot.jobs,
+        "runs": [run_data(run) for run in snapshot.runs],
+        "hangs": snapshot.hangs,
+        "pods": snapshot.pods,
+        "file_systems": snapshot.file_systems,
+        "claims": snapshot.claims,
+        "events": snapshot.events,
+        "warnings": snapshot.warnings,
+        "unseen": snapshot.unseen,
     }
 
 
@@ -159,42 +161,42 @@ def run_data(run: Run) -> dict[str, Any]:
     }
 
 
-def show(console: Console, seen: Snapshot, verdict: Verdict, *, events: int) -> None:
+def show(console: Console, snapshot: Snapshot, verdict: Verdict, *, events: int) -> None:
     """The screen: verdict first, because that is what one looks for."""
-    headline(console, seen, verdict)
-    if seen.cluster:
+    headline(console, snapshot, verdict)
+    if snapshot.cluster:
         console.print()
-        _groups(console, seen)
-    if seen.ray_clusters or seen.pods:
+        _groups(console, snapshot)
+    if snapshot.ray_clusters or snapshot.pods:
         console.print()
-        _ray(console, seen)
-    if seen.slurm:
+        _ray(console, snapshot)
+    if snapshot.slurm:
         console.print()
-        _slurm(console, seen.slurm)
-    if seen.runs or seen.jobs:
+        _slurm(console, snapshot.slurm)
+    if snapshot.runs or snapshot.jobs:
         console.print()
-        _runs(console, seen)
-    if seen.controllers:
+        _runs(console, snapshot)
+    if snapshot.controllers:
         console.print()
-        _controllers(console, seen)
-    if seen.file_systems or seen.claims:
+        _controllers(console, snapshot)
+    if snapshot.file_systems or snapshot.claims:
         console.print()
-        _storage(console, seen)
-    if seen.events and events:
+        _storage(console, snapshot)
+    if snapshot.events and events:
         console.print()
-        _events(console, seen.events[:events])
+        _events(console, snapshot.events[:events])
 
 
-def headline(console: Console, seen: Snapshot, verdict: Verdict) -> None:
+def headline(console: Console, snapshot: Snapshot, verdict: Verdict) -> None:
     """The verdict and what led to it."""
     from rich.text import Text
 
-    title = Text(f"{seen.environment}: ", style="bold")
+    title = Text(f"{snapshot.environment}: ", style="bold")
     title.append(verdict.state, style=f"bold {STYLE[verdict.state]}")
     if verdict.without:
         title.append(f", without {', '.join(verdict.without)}", style="note")
-    if seen.cluster:
-        title.append(f"   cluster {seen.cluster.name} {seen.cluster.status}")
+    if snapshot.cluster:
+        title.append(f"   cluster {snapshot.cluster.name} {snapshot.cluster.status}")
     console.print(title)
     for finding in verdict.findings:
         for line in lines_of(finding):
@@ -208,58 +210,58 @@ def lines_of(finding: Finding) -> list[Any]:
     from rich.text import Text
 
     style = {"action-required": "bad", "recovering": "busy", "note": "note"}[finding.kind]
-    first = Text(f"{MARK[finding.kind]} ", style=style).append(finding.what, style="default")
+    title = Text(f"{MARK[finding.kind]} ", style=style).append(finding.what, style="default")
     when = []
     if finding.since:
         when.append(f"since {output.clock(finding.since)} ({output.age(finding.since)})")
     if finding.expected_by:
         when.append(f"expected by {output.clock(finding.expected_by)}")
-    made: list[Any] = [Padding(first, (0, 0, 0, 1))]
+    lines: list[Any] = [Padding(title, (0, 0, 0, 1))]
     for label, text in (("why", finding.why), ("when", ", ".join(when))):
         if text:
-            made.append(Padding(Text(f"{label}: ", style="note").append(text, style="default"), (0, 0, 0, 5)))
+            lines.append(Padding(Text(f"{label}: ", style="note").append(text, style="default"), (0, 0, 0, 5)))
     if finding.next:
-        made.append(Text("     next: ", style="note").append(finding.next, style="default"))
-    return made
+        lines.append(Text("     next: ", style="note").append(finding.next, style="default"))
+    return lines
 
 
-def _groups(console: Console, seen: Snapshot) -> None:
-    assert seen.cluster is not None  # noqa: S101
+def _groups(console: Console, snapshot: Snapshot) -> None:
+    assert snapshot.cluster is not None  # noqa: S101
     table = output.table("Instance group", "Type", ">Asked", ">Ready", ">Checking", ">Recovering", ">Missing")
-    for group in seen.cluster.groups:
-        row = counts(seen, group)
+    for group in snapshot.cluster.groups:
+        row = counts(snapshot, group)
         table.add_row(
             group.name, group.type, *(str(row[key]) if row[key] or key in ("asked", "ready") else "" for key in row)
         )
     console.print(table)
 
 
-def _ray(console: Console, seen: Snapshot) -> None:
-    for ray in seen.ray_clusters:
+def _ray(console: Console, snapshot: Snapshot) -> None:
+    for ray in snapshot.ray_clusters:
         console.print(
             f"RayCluster {ray.namespace}/{ray.name} says {ray.state or 'nothing yet'}, "
             f"{ray.ready_workers} of {ray.desired_workers} workers"
         )
     table = output.table("=Pod", "Group", "State", "=Node")
-    for pod in sorted(seen.pods, key=lambda pod: (pod.namespace, pod.role != "head", pod.name)):
+    for pod in sorted(snapshot.pods, key=lambda pod: (pod.namespace, pod.role != "head", pod.name)):
         state = "Terminating" if pod.deleting_since else pod.reason or ("Ready" if pod.ready else pod.phase)
-        if pod.node and not seen.answers(pod.node):
+        if pod.node and not snapshot.answers(pod.node):
             state = f"{state}, node not ready"
         table.add_row(pod.name, pod.group or pod.role, state, names.instance_id(pod.node))
-    if seen.pods:
+    if snapshot.pods:
         console.print(table)
 
 
-def _slurm(console: Console, seen: Slurm) -> None:
+def _slurm(console: Console, slurm: Slurm) -> None:
     """Nodes by state as `sinfo` has them, and the queue."""
     counted: dict[str, int] = {}
-    for node in seen.nodes:
+    for node in slurm.nodes:
         counted[node.state] = counted.get(node.state, 0) + 1
     console.print("Slurm nodes: " + ", ".join(f"{number} {state}" for state, number in counted.items()))
     table = output.table(">=Job", "Name", "User", "State", ">Time", ">Nodes", "Where")
-    for job in seen.jobs:
+    for job in slurm.jobs:
         table.add_row(job.id, job.name, job.user, job.state, job.elapsed, str(job.nodes), job.where)
-    if seen.jobs:
+    if slurm.jobs:
         console.print(table)
 
 
@@ -267,12 +269,12 @@ RUNS_SHOWN = 5
 """Newest jobs on the screen, beside all that run; `runs list` shows the others."""
 
 
-def _runs(console: Console, seen: Snapshot) -> None:
+def _runs(console: Console, snapshot: Snapshot) -> None:
     """Newest jobs, and what each publishes of its training."""
-    published = {(run.cluster, run.job): run for run in seen.runs}
+    published = {(run.cluster, run.job): run for run in snapshot.runs}
     table = output.table("=Job", "State", "Run", ">Step", ">Steps/s", ">Last step", ">Checkpoint", ">Loss")
-    going = [job for job in seen.jobs if job.state in ("RUNNING", "PENDING")]
-    for job in [*going, *(job for job in seen.jobs if job not in going)][: max(RUNS_SHOWN, len(going))]:
+    going = [job for job in snapshot.jobs if job.state in ("RUNNING", "PENDING")]
+    for job in [*going, *(job for job in snapshot.jobs if job not in going)][: max(RUNS_SHOWN, len(going))]:
         run = published.get((job.cluster, job.id))
         ages = job in going
         table.add_row(job.id, job.state, *(_of_run(run, ages=ages) if run else [""] * 6))
@@ -292,20 +294,24 @@ def _of_run(run: Run, *, ages: bool) -> list[str]:
     ]
 
 
-def _controllers(console: Console, seen: Snapshot) -> None:
+def _controllers(console: Console, snapshot: Snapshot) -> None:
     """One line: what does not run has a finding of its own."""
-    well = [item for item in seen.controllers if item.present and item.ready >= item.wanted]
-    console.print(f"controllers: {len(well)} of {len(seen.controllers)} run with all their pods")
+    well = [
+        controller
+        for controller in snapshot.controllers
+        if controller.present and controller.ready >= controller.wanted
+    ]
+    console.print(f"controllers: {len(well)} of {len(snapshot.controllers)} run with all their pods")
 
 
-def _storage(console: Console, seen: Snapshot) -> None:
+def _storage(console: Console, snapshot: Snapshot) -> None:
     table = output.table("=Storage", "State", ">GiB", ">Free", "Owner")
-    for file_system in seen.file_systems:
-        mine = "elsewhere" if seen.storage_mode == "existing" else "the stack"
-        made = "claim" if file_system.made_by_claim else file_system.stack or mine
+    for file_system in snapshot.file_systems:
+        default_owner = "elsewhere" if snapshot.storage_mode == "existing" else "the stack"
+        owner = "claim" if file_system.made_by_claim else file_system.stack or default_owner
         free = "" if file_system.free_gib is None else f"{file_system.free_gib:,.0f}"
-        table.add_row(file_system.id, file_system.lifecycle, str(file_system.capacity_gib), free, made)
-    for claim in seen.claims:
+        table.add_row(file_system.id, file_system.lifecycle, str(file_system.capacity_gib), free, owner)
+    for claim in snapshot.claims:
         table.add_row(
             f"claim {claim.namespace}/{claim.name}", "Terminating" if claim.deleting_since else claim.phase, "", "", ""
         )

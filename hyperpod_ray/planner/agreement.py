@@ -79,8 +79,8 @@ def fit_of(row: Row) -> memory.Fit:
         row.architecture, world=row.gpus or 8, tokens=(row.sequences_per_gpu or 1) * row.sequence, recompute=recompute,
         parallel=row.parallel, lora_rank=16 if row.method == "lora" else 0, compiled=row.compiled,
     )  # fmt: skip
-    more = row.gpu_memory_gib - data.gpus()[row.gpu].memory_mib / 1024 if row.gpu_memory_gib else 0
-    return memory.Fit(parts=parts, usable=memory.usable(row.gpu) + more, world=row.gpus or 8, recompute=recompute)
+    extra_gib = row.gpu_memory_gib - data.gpus()[row.gpu].memory_mib / 1024 if row.gpu_memory_gib else 0
+    return memory.Fit(parts=parts, usable=memory.usable(row.gpu) + extra_gib, world=row.gpus or 8, recompute=recompute)
 
 
 def ran() -> list[tuple[str, Row, memory.Fit]]:

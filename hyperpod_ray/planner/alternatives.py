@@ -46,27 +46,27 @@ class Alternative:
 
 def table(outlook: Outlook, bill: Bill, plan: CommonPlan, prices: Prices, *, sort: Sort) -> list[Alternative]:
     """The environment as it is, and what else the same number of nodes could be, in the order that is asked for."""
-    region, kind = outlook.cluster.region, outlook.cluster.instance_type
-    rows = [_row(f"{outlook.cluster.name}, {region}", outlook, bill, own=True)]
+    region, instance_type = outlook.cluster.region, outlook.cluster.instance_type
+    rows = [_row(f"{outlook.cluster.name}, {region}", outlook, bill, is_own=True)]
     rows += _types(outlook, bill, plan, prices)
     rows += _regions(outlook, bill, prices)
     if not outlook.cluster.spot:
-        spot = _row(f"{kind} on spot", outlook, replace(bill, node=None))
+        spot = _row(f"{instance_type} on spot", outlook, replace(bill, node=None))
         rows.append(replace(spot, days=None, goodput=None, note="no price and no rate of interruptions is public"))
     if not outlook.cluster.on_plan:
-        paid = _row(f"{kind} on a training plan", outlook, replace(bill, node=None))
+        paid = _row(f"{instance_type} on a training plan", outlook, replace(bill, node=None))
         rows.append(replace(paid, note="SearchTrainingPlanOfferings has the price; the nodes are sure"))
     return sorted(rows, key=lambda row: row.key(sort))
 
 
-def _row(name: str, outlook: Outlook, bill: Bill, *, own: bool = False, note: str = "") -> Alternative:
+def _row(name: str, outlook: Outlook, bill: Bill, *, is_own: bool = False, note: str = "") -> Alternative:
     fit = outlook.fit
     words = {"yes": "yes", "probably": "probably", "fused": "with a fused loss", "no": "no"}[fit.verdict]
     days = outlook.finish_seconds.map(lambda seconds: seconds / DAY) if outlook.finish_seconds and fit.fits else None
     price = bill.per_hour(nodes=outlook.cluster.nodes + outlook.cluster.spares)
     return Alternative(
         name=name,
-        own=own,
+        own=is_own,
         fits=words,
         days=days,
         dollars=None if days is None or price is None else days.map(lambda day: day * 24 * price),
@@ -77,41 +77,41 @@ def _row(name: str, outlook: Outlook, bill: Bill, *, own: bool = False, note: st
 
 def _types(outlook: Outlook, bill: Bill, plan: CommonPlan, prices: Prices) -> Iterator[Alternative]:
     """Other types with as many accelerators a node or more, the same number of nodes."""
-    own = outlook.cluster
+    current = outlook.cluster
     # a measured speed is of one type only
     job = replace(outlook.job, tokens_per_second=None, save_every_seconds=None)
-    for kind, node in data.node_types().items():
-        if kind == own.instance_type or not plan.known(kind):
+    for instance_type, node in data.node_types().items():
+        if instance_type == current.instance_type or not plan.known(instance_type):
             continue
-        per_node = plan.type_spec(kind).accelerators
+        per_node = plan.type_spec(instance_type).accelerators
         if per_node < 8:
             continue
         part = replace(
-            own, instance_type=kind, gpu=node.gpu, per_node=per_node, network_gbps=node.network_gbps,
-            world=own.nodes * per_node,
+            current, instance_type=instance_type, gpu=node.gpu, per_node=per_node, network_gbps=node.network_gbps,
+            world=current.nodes * per_node,
         )  # fmt: skip
-        price = prices.instance(own.region, kind)
+        price = prices.instance(current.region, instance_type)
         about = f"an estimate: {price.estimate}" if price and price.estimate else ""
         try:
-            other = Outlook(cluster=part, job=job, rates=outlook.rates, rehearsed=outlook.rehearsed)
+            alternative = Outlook(cluster=part, job=job, rates=outlook.rates, rehearsed=outlook.rehearsed)
             yield _row(
-                f"{own.nodes} × {kind}, {own.region}",
-                other,
+                f"{current.nodes} × {instance_type}, {current.region}",
+                alternative,
                 replace(bill, node=price.usd if price else None),
                 note=about,
             )
         except PlanError as error:
-            yield Alternative(name=f"{own.nodes} × {kind}, {own.region}", note=error.what)
+            yield Alternative(name=f"{current.nodes} × {instance_type}, {current.region}", note=error.what)
 
 
 def _regions(outlook: Outlook, bill: Bill, prices: Prices) -> Iterator[Alternative]:
     """The same in the cheapest other Regions; everything but the nodes is taken to cost what it costs here."""
-    own = outlook.cluster
+    current = outlook.cluster
     priced = []
-    for region in ec2.regions(own.instance_type):
-        price = prices.instance(region, own.instance_type) if region != own.region else None
+    for region in ec2.regions(current.instance_type):
+        price = prices.instance(region, current.instance_type) if region != current.region else None
         if price is not None:
             priced.append((price.usd, region, price.estimate))
     for usd, region, estimate in sorted(priced)[:REGIONS]:
         note = "nodes at that Region's price, the rest as here" + (f"; an estimate: {estimate}" if estimate else "")
-        yield _row(f"{own.nodes} × {own.instance_type}, {region}", outlook, replace(bill, node=usd), note=note)
+        yield _row(f"{current.nodes} × {current.instance_type}, {region}", outlook, replace(bill, node=usd), note=note)

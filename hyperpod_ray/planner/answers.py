@@ -90,7 +90,7 @@ def plan(
     *,
     deploy: Deploy | str = "",
     systems: Sequence[tuple[FileSystem, Bill]] = (),
-    others: Sequence[Alternative] = (),
+    alternatives: Sequence[Alternative] = (),
     simulated: bool = True,
     runs: int | None = None,
 ) -> Plan:
@@ -101,11 +101,11 @@ def plan(
         bill: Prices.
         deploy: How long a deploy takes, or why that is not known.
         systems: File systems to compare, each with the bill of the environment with it.
-        others: What else could be bought, in the order that is asked for.
+        alternatives: What else could be bought, in the order that is asked for.
         simulated: Whether to draw runs; needs numpy.
         runs: Number of runs. Default: `simulate.RUNS`.
     """
-    made = Plan(
+    report = Plan(
         environment=outlook.cluster.environment,
         subject=_subject(outlook),
         fits=True,
@@ -113,24 +113,30 @@ def plan(
         bill=bill,
         answers=[],
         refused=list(_refused(outlook, bill)),
-        others=list(others),
+        others=list(alternatives),
     )
-    fit = _fit(made)
-    made.answers.append(fit)
-    if simulated and outlook.work_seconds is not None and made.fits:
-        made.outcomes = _outcomes(outlook, runs=runs or simulate.RUNS)
-    made.answers += [_time(made), _checkpoint(made, systems), _interval(made), _goodput(made), _spares(made)]
-    made.answers.append(_first_step(made, deploy))
-    return made
+    fit = _fit(report)
+    report.answers.append(fit)
+    if simulated and outlook.work_seconds is not None and report.fits:
+        report.outcomes = _outcomes(outlook, runs=runs or simulate.RUNS)
+    report.answers += [
+        _time(report),
+        _checkpoint(report, systems),
+        _interval(report),
+        _goodput(report),
+        _spares(report),
+    ]
+    report.answers.append(_first_step(report, deploy))
+    return report
 
 
 def _subject(outlook: Outlook) -> str:
     job, cluster = outlook.job, outlook.cluster
     ways = [job.method, "FP8" if job.precision == "fp8" else "", job.parallel.name]
     ways += ["Megatron or Transformer Engine" if job.stack == "megatron" else ""]
-    more = "".join(f", {way}" for way in ways if way)
+    details = "".join(f", {way}" for way in ways if way)
     return (
-        f"{job.model.name}{more}, {shown(job.tokens)} tokens, sequences of {job.sequence:,}, "
+        f"{job.model.name}{details}, {shown(job.tokens)} tokens, sequences of {job.sequence:,}, "
         f"{shown(job.batch_tokens)} tokens a step, {job.save}hronous saves, on {cluster.name}"
     )
 
@@ -138,13 +144,13 @@ def _subject(outlook: Outlook) -> str:
 # --- a: does it fit --------------------------------------------------------------------------------------------------
 
 
-def _fit(made: Plan) -> Answer:
-    outlook = made.outlook
+def _fit(report: Plan) -> Answer:
+    outlook = report.outlook
     job, cluster = outlook.job, outlook.cluster
     constant = data.memory()
-    fit, least = outlook.fit, outlook.smallest_world
-    made.fits = fit.fits
-    answer = Answer(key="fit", title="Does it fit?", head=_fit_head(fit, least, cluster.gpu))
+    fit, minimum = outlook.fit, outlook.smallest_world
+    report.fits = fit.fits
+    answer = Answer(key="fit", title="Does it fit?", head=_fit_head(fit, minimum, cluster.gpu))
     sources = {
         "activations": constant[f"activations_{fit.recompute}"].source,
         "gathered layers": "two layers and the root in bf16, FSDP2 (fully_shard)",
@@ -162,10 +168,13 @@ def _fit(made: Plan) -> Answer:
             source=f"the sum ± {margin.value:.0%}, the {margin.what}; low: with a fused loss",
         )
     )
-    smallest = Range.exact(float(least)) if least else "none"
+    smallest = Range.exact(float(minimum)) if minimum else "none"
     answer.rows.append(
         Row(
-            what="smallest world that surely fits", value=smallest, unit="GPUs" if least else "", source="the sum above"
+            what="smallest world that surely fits",
+            value=smallest,
+            unit="GPUs" if minimum else "",
+            source="the sum above",
         )
     )
     if cluster.standing_by:
@@ -190,23 +199,23 @@ def _fit(made: Plan) -> Answer:
     return answer
 
 
-def _fit_head(fit: memory.Fit, least: int | None, gpu: str) -> str:
+def _fit_head(fit: memory.Fit, minimum: int | None, gpu: str) -> str:
     low, _, high = fit.span
     need = f"{fit.total:.1f} GiB ({low:.1f} to {high:.1f}) of {fit.usable:.1f} per GPU"
-    more = f"It surely fits from {least} GPUs on." if least else "More GPUs do not make it sure."
+    advice = f"It surely fits from {minimum} GPUs on." if minimum else "More GPUs do not make it sure."
     how = _recompute(fit.recompute)
     if fit.verdict == "yes":
         return f"Yes: {need}, with {how}."
     if fit.verdict == "probably":
-        return f"Probably: {need}, with {how}; it can run out of memory. {more}"
+        return f"Probably: {need}, with {how}; it can run out of memory. {advice}"
     if fit.verdict == "fused":
-        return f"Only with a fused loss, which keeps no float32 logits: {need}, with {how}. {more}"
-    if least is None:
+        return f"Only with a fused loss, which keeps no float32 logits: {need}, with {how}. {advice}"
+    if minimum is None:
         return (
             f"No: {need}, even with {how}. No number of {gpu} is enough: shorten the sequence, or split layers and "
             "sequences (--parallel tp=8,cp=2)."
         )
-    return f"No: {need}, even with {how}. It surely fits from {least} GPUs on."
+    return f"No: {need}, even with {how}. It surely fits from {minimum} GPUs on."
 
 
 def _recompute(choice: str) -> str:
@@ -216,28 +225,28 @@ def _recompute(choice: str) -> str:
 # --- b: days and dollars ---------------------------------------------------------------------------------------------
 
 
-def _time(made: Plan) -> Answer:
-    outlook, bill = made.outlook, made.bill
+def _time(report: Plan) -> Answer:
+    outlook, bill = report.outlook, report.bill
     cluster = outlook.cluster
     answer = Answer(key="time", title="When does it end, and for how much?")
     if outlook.steps_speed is None or outlook.throughput is None:
         answer.head = f"Not known: no throughput of {cluster.gpu} is published. Give --tokens-per-second, per GPU."
         return answer
-    if not made.fits:
+    if not report.fits:
         answer.head = "It does not fit, so it does not end."
         return answer
-    (clean, clean_source), (whole, whole_source) = outlook.steps_speed, outlook.throughput
+    (clean, clean_source), (whole_run, whole_source) = outlook.steps_speed, outlook.throughput
     answer.rows.append(
         Row(what="tokens per second and GPU, steps alone", value=clean, unit="tokens/s", source=clean_source)
     )
     if outlook.job.tokens_per_second is None:
         answer.rows.append(
-            Row(what="tokens per second and GPU, a whole run", value=whole, unit="tokens/s", source=whole_source)
+            Row(what="tokens per second and GPU, a whole run", value=whole_run, unit="tokens/s", source=whole_source)
         )
     answer.rows.append(
         Row(
             what="tokens per second",
-            value=whole.map(lambda one: one * cluster.world),
+            value=whole_run.map(lambda rate: rate * cluster.world),
             unit="tokens/s",
             source=f"{cluster.world} GPUs",
         )
@@ -290,11 +299,11 @@ def _time_notes(outlook: Outlook) -> list[str]:
             "counts none of them while nothing runs."
         )
     hidden = speed.hidden_tokens(gpu=cluster.gpu, network_gbps=cluster.network_gbps)
-    own = outlook.job.sequence / outlook.job.parallel.ranks
-    if cluster.nodes > 1 and own < hidden:
+    per_rank = outlook.job.sequence / outlook.job.parallel.ranks
+    if cluster.nodes > 1 and per_rank < hidden:
         notes.append(
             f"FSDP's traffic between nodes hides behind the arithmetic from {hidden:,.0f} tokens per GPU and "
-            f"micro-step on; there are {own:,.0f}: expect the low end, or use larger micro-batches."
+            f"micro-step on; there are {per_rank:,.0f}: expect the low end, or use larger micro-batches."
         )
     if outlook.job.parallel.tensor > cluster.per_node:
         notes.append(
@@ -315,8 +324,8 @@ def advised(prices: Sequence[tuple[FileSystem, Range]]) -> FileSystem:
 
     Speed that costs next to nothing is taken: it helps where saves are synchronous, and where one rank writes alone.
     """
-    least = min(price.central for _, price in prices)
-    cheap = [(system, price) for system, price in prices if price.central <= least * (1 + EQUAL)]
+    cheapest = min(price.central for _, price in prices)
+    cheap = [(system, price) for system, price in prices if price.central <= cheapest * (1 + EQUAL)]
     return max(cheap, key=lambda pair: (_rate(pair[0]), -pair[1].central))[0]
 
 
@@ -326,38 +335,38 @@ def _rate(system: FileSystem) -> float:
 
 def useful_hours(outlook: Outlook, systems: Sequence[tuple[FileSystem, Bill]]) -> list[tuple[FileSystem, Range]]:
     """Dollars per useful GPU-hour with each file system; without those whose price is not known."""
-    found = []
+    costs = []
     for system, bill in systems:
         price = bill.per_hour(nodes=outlook.cluster.nodes + outlook.cluster.spares)
         if price is None:
             continue
-        each, per_gpu = outlook.on(system), price / outlook.cluster.world
-        found.append((system, Range(*(per_gpu / each.goodput(level) for level in LEVELS))))
-    return found
+        on_system, per_gpu = outlook.on(system), price / outlook.cluster.world
+        costs.append((system, Range(*(per_gpu / on_system.goodput(level) for level in LEVELS))))
+    return costs
 
 
-def _systems(made: Plan, answer: Answer, systems: Sequence[tuple[FileSystem, Bill]]) -> None:
-    outlook = made.outlook
-    found = useful_hours(outlook, systems)
-    if not found:
+def _systems(report: Plan, answer: Answer, systems: Sequence[tuple[FileSystem, Bill]]) -> None:
+    outlook = report.outlook
+    costs = useful_hours(outlook, systems)
+    if not costs:
         return
     words = {system: f"{system.capacity_gib:,} GiB at {system.throughput_mbs_per_tib} MB/s per TiB"
-             + (", EFA" if system.efa else "") for system, _ in found}  # fmt: skip
-    for system, price in found:
+             + (", EFA" if system.efa else "") for system, _ in costs}  # fmt: skip
+    for system, price in costs:
         row = Row(what=f"useful GPU-hour, {words[system]}", value=price, unit="$", source="the bill with it ÷ goodput")
         answer.rows.append(row)
-    own = outlook.cluster.file_system
+    current = outlook.cluster.file_system
     # what it takes of the nodes' AMI is not known to the planner: EFA is advised where the file has it
-    best = advised([pair for pair in found if not pair[0].efa or (own is not None and own.efa)])
+    best = advised([pair for pair in costs if not pair[0].efa or (current is not None and current.efa)])
     answer.notes.append(
         f"{outlook.job.keep} checkpoints, the next one and the tokens need {outlook.needed_gib:,.0f} GiB. Of the "
         f"smallest sizes that hold them, {best.name} is the fastest that costs at most {EQUAL:.1%} more than the "
-        f"cheapest; the environment has {'that' if own == best else own.name if own else 'another'}."
+        f"cheapest; the environment has {'that' if current == best else current.name if current else 'another'}."
     )
 
 
-def _checkpoint(made: Plan, systems: Sequence[tuple[FileSystem, Bill]] = ()) -> Answer:
-    outlook = made.outlook
+def _checkpoint(report: Plan, systems: Sequence[tuple[FileSystem, Bill]] = ()) -> Answer:
+    outlook = report.outlook
     cluster, job, size = outlook.cluster, outlook.job, outlook.checkpoint
     system = outlook._system()
     efa = system.efa and cluster.efa_client
@@ -407,7 +416,7 @@ def _checkpoint(made: Plan, systems: Sequence[tuple[FileSystem, Bill]] = ()) -> 
             source=f"{outlook.tokens_bytes / job.tokens:.0f} bytes each: {job.model.vocabulary:,} symbols",
         )
     )
-    _systems(made, answer, systems)
+    _systems(report, answer, systems)
     if outlook.room < job.keep + 1:
         answer.notes.append(
             f"{job.keep} checkpoints and one that is being written need {(job.keep + 1) * size / GIB:,.0f} GiB; the "
@@ -440,10 +449,10 @@ def _limit(limit: str) -> str:
 # --- d: the interval -------------------------------------------------------------------------------------------------
 
 
-def _interval(made: Plan) -> Answer:
-    outlook = made.outlook
+def _interval(report: Plan) -> Answer:
+    outlook = report.outlook
     answer = Answer(key="interval", title="How often to save?")
-    found, step = outlook.interval, outlook.step_seconds
+    interval, step = outlook.interval, outlook.step_seconds
     answer.rows = [
         Row(
             what="best interval",
@@ -453,20 +462,20 @@ def _interval(made: Plan) -> Answer:
         ),
         Row(
             what="flat part",
-            value=Range(found.low, found.seconds, found.high),
+            value=Range(interval.low, interval.seconds, interval.high),
             unit="s",
             source=f"goodput within {FLAT:.1%} of the best, at the central rate",
         ),
     ]
-    words = f"Every {_seconds(found.seconds)} of training; anything from {_seconds(found.low)} to "
-    words += f"{_seconds(found.high)} costs less than 0.1 point."
+    words = f"Every {_seconds(interval.seconds)} of training; anything from {_seconds(interval.low)} to "
+    words += f"{_seconds(interval.high)} costs less than 0.1 point."
     if step is not None:
         answer.rows.append(Row(what="one step", value=step, unit="s", source="tokens of a step ÷ speed"))
-        steps = Range(*sorted(found.seconds / one for one in step))
+        steps = Range(*sorted(interval.seconds / seconds for seconds in step))
         answer.rows.append(Row(what="best interval", value=steps, unit="steps", source="best interval ÷ one step"))
         answer.notes.append("The speed decides the number of steps: give jobs the seconds, which `submit` does.")
     if outlook.job.save_every_seconds:
-        worse = found.goodput - outlook.goodput()
+        worse = interval.goodput - outlook.goodput()
         words += f" The file sets {_seconds(outlook.job.save_every_seconds)}"
         words += "." if worse < FLAT / 20 else f", which costs {worse:.2%}."
     answer.head = words
@@ -476,12 +485,14 @@ def _interval(made: Plan) -> Answer:
 # --- e: goodput ------------------------------------------------------------------------------------------------------
 
 
-def _goodput(made: Plan) -> Answer:
-    outlook = made.outlook
+def _goodput(report: Plan) -> Answer:
+    outlook = report.outlook
     answer = Answer(key="goodput", title="What breaks, and how much of the time is training?")
-    found = outlook.goodputs
-    share = f"{found.central:.2%} of the time is training ({found.low:.2%} to {found.high:.2%})"
-    finish = outlook.finish_seconds if made.fits else None
+    training_share = outlook.goodputs
+    share = (
+        f"{training_share.central:.2%} of the time is training ({training_share.low:.2%} to {training_share.high:.2%})"
+    )
+    finish = outlook.finish_seconds if report.fits else None
     span = finish or Range.exact(30 * DAY)
     number = Range(*(seconds * rate for seconds, rate in zip(span, outlook.interruptions, strict=True)))
     until = "until the end" if finish else "in 30 days"
@@ -522,7 +533,7 @@ def _goodput(made: Plan) -> Answer:
         answer.rows.append(
             Row(what=words, value=Range(min(values), values[1], max(values)), unit="%", source="closed form")
         )
-    for level, outcome in made.outcomes.items():
+    for level, outcome in report.outcomes.items():
         span = Range(outcome.quantile(0.05), outcome.quantile(0.5), outcome.quantile(0.95))
         rate = outlook.rates.per_thousand[LEVELS.index(level)]
         answer.rows.append(
@@ -533,7 +544,7 @@ def _goodput(made: Plan) -> Answer:
                 source=f"{len(outcome.finish):,} simulated runs at the central speed",
             )
         )
-    if not made.outcomes and made.fits and outlook.work_seconds is not None:
+    if not report.outcomes and report.fits and outlook.work_seconds is not None:
         many = simulate.rounds(outlook.run("high", only_rate=True), outlook.every, work=outlook.work_seconds.central)
         answer.notes.append(
             "With so many interruptions no runs are drawn: their ends lie close around the closed form."
@@ -560,9 +571,13 @@ def _copies(outlook: Outlook) -> list[Row]:
     share = outlook.checkpoint / max(1, cluster.world - cluster.standing_by)
     flow = data.times()
     exchange = Range(*sorted(share / (rate * 1e9 / 8) for rate in flow["copy_gbps"].seconds))
-    longer = Range(*(max(0.0, one - step) for one, step in zip(exchange, reversed(outlook.step_seconds), strict=True)))
+    longer = Range(
+        *(max(0.0, handover - step) for handover, step in zip(exchange, reversed(outlook.step_seconds), strict=True))
+    )
     ranks = cluster.world * flow["group_per_rank"].range.central
-    back = Range(*(one + other + ranks for one, other in zip(exchange, flow["rebuild"].range, strict=True)))
+    back = Range(
+        *(handover + rebuild + ranks for handover, rebuild in zip(exchange, flow["rebuild"].range, strict=True))
+    )
     return [
         Row(what="copies of a step take", value=exchange, unit="s", source=flow["copy_gbps"].source),
         Row(
@@ -624,10 +639,10 @@ class Standby:
 def standby(outlook: Outlook, bill: Bill) -> list[Standby]:
     """No, one and two spare nodes, and training that continues with one node less."""
     cluster = outlook.cluster
-    found = []
+    standbys = []
     for number in (0, 1, 2):
         shares = [goodput.goodput(outlook.run(level, spare_nodes=number), outlook.every) for level in LEVELS]
-        found.append(_standby(f"{number} spare{'s' if number != 1 else ''}", number, shares, outlook, bill))
+        standbys.append(_standby(f"{number} spare{'s' if number != 1 else ''}", number, shares, outlook, bill))
     shares = []
     for index, level in enumerate(LEVELS):
         run = outlook.run(level, spare_nodes=0)
@@ -638,15 +653,15 @@ def standby(outlook: Outlook, bill: Bill) -> list[Standby]:
             )
         )
     if cluster.nodes > 1:
-        found.append(_standby("elastic", 0, shares, outlook, bill))
-    return found
+        standbys.append(_standby("elastic", 0, shares, outlook, bill))
+    return standbys
 
 
 def _standby(name: str, number: int, shares: list[float], outlook: Outlook, bill: Bill) -> Standby:
     cluster = outlook.cluster
     share = Range(shares[2], shares[1], shares[0])
     price = bill.per_hour(nodes=cluster.nodes + number)
-    useful = None if price is None else share.map(lambda one: price / (cluster.world * one))
+    useful = None if price is None else share.map(lambda useful_share: price / (cluster.world * useful_share))
     return Standby(name=name, spares=number, goodput=share, per_hour=price, per_useful_gpu_hour=useful)
 
 
@@ -659,16 +674,16 @@ def pays_from(outlook: Outlook) -> Range:
     return Range(min(values), values[1], max(values))
 
 
-def _spares(made: Plan) -> Answer:
-    outlook, bill = made.outlook, made.bill
+def _spares(report: Plan) -> Answer:
+    outlook, bill = report.outlook, report.bill
     cluster = outlook.cluster
     answer = Answer(key="spares", title="Do spare nodes pay?")
-    found = standby(outlook, bill)
-    for one in found:
-        answer.rows.append(Row(what=f"goodput, {one.name}", value=one.goodput, unit="%", source="closed form"))
-    for one in found:
+    standbys = standby(outlook, bill)
+    for option in standbys:
+        answer.rows.append(Row(what=f"goodput, {option.name}", value=option.goodput, unit="%", source="closed form"))
+    for option in standbys:
         answer.rows.append(
-            Row(what=f"useful GPU-hour, {one.name}", value=one.per_useful_gpu_hour, unit="$", source=bill.source)
+            Row(what=f"useful GPU-hour, {option.name}", value=option.per_useful_gpu_hour, unit="$", source=bill.source)
         )
     limit = pays_from(outlook)
     rates = outlook.per_node_second
@@ -680,12 +695,12 @@ def _spares(made: Plan) -> Answer:
         Row(what="where training is elastic, from", value=elastic, unit="nodes", source="1 ÷ (rate × repair time)")
     )
     pays = cluster.nodes >= limit.central
-    without, with_one = found[0].per_useful_gpu_hour, found[1].per_useful_gpu_hour
+    without, with_one = standbys[0].per_useful_gpu_hour, standbys[1].per_useful_gpu_hour
     if without is not None and with_one is not None:
-        more = with_one.central / without.central - 1
+        difference = with_one.central / without.central - 1
         answer.head = (
-            f"{'Yes' if more < 0 else 'No'}: a useful GPU-hour costs {without.central:.2f} $ without a spare and "
-            f"{with_one.central:.2f} $ with one ({more:+.1%})."
+            f"{'Yes' if difference < 0 else 'No'}: a useful GPU-hour costs {without.central:.2f} $ without a spare and "
+            f"{with_one.central:.2f} $ with one ({difference:+.1%})."
         )
     else:
         answer.head = f"{'Yes' if pays else 'No'}: one pays from {limit.central:.0f} nodes on ({_plain(limit)})."
@@ -702,14 +717,16 @@ def _spares(made: Plan) -> Answer:
 # --- g: the first step -----------------------------------------------------------------------------------------------
 
 
-def _first_step(made: Plan, deploy: Deploy | str) -> Answer:
+def _first_step(report: Plan, deploy: Deploy | str) -> Answer:
     answer = Answer(key="first-step", title="How long until the first step of a new environment?")
     if isinstance(deploy, str):
         answer.head = deploy or "Not known: no synthesized assembly."
         return answer
-    made.deploy = deploy
-    start = made.outlook.start.map(lambda seconds: seconds / 60)
-    total = Range(*(one + other for one, other in zip(deploy.nodes, start, strict=True)))
+    report.deploy = deploy
+    start = report.outlook.start.map(lambda seconds: seconds / 60)
+    total = Range(
+        *(node_minutes + start_minutes for node_minutes, start_minutes in zip(deploy.nodes, start, strict=True))
+    )
     answer.rows = [Row(what=step.title, value=step.minutes, unit="min", source=step.source) for step in deploy.path]
     answer.rows.append(
         Row(what="all stacks", value=deploy.stacks, unit="min", source="critical path, stacks side by side")
@@ -776,7 +793,7 @@ def _plain(value: Range) -> str:
 def _span(value: Range, unit: str, *, short: bool = False) -> str:
     if value.known:
         return f"{figure(value.central, unit)} {unit}"
-    low, central, high = (shown(one) if short and math.isfinite(one) else figure(one, unit) for one in value)
+    low, central, high = (shown(bound) if short and math.isfinite(bound) else figure(bound, unit) for bound in value)
     return f"{central} {unit} ({low} to {high})"
 
 
@@ -791,12 +808,12 @@ def _seconds(value: float) -> str:
     return f"{value / 60:.3g} min" if value < 5400 else f"{value / HOUR:.3g} h"
 
 
-def as_data(made: Plan) -> dict[str, Any]:
+def as_data(report: Plan) -> dict[str, Any]:
     """The plan as JSON knows it. Units are in `unit`; shares are fractions of 1."""
     return {
-        "environment": made.environment,
-        "subject": made.subject,
-        "fits": made.fits,
+        "environment": report.environment,
+        "subject": report.subject,
+        "fits": report.fits,
         "answers": {
             answer.key: {
                 "title": answer.title,
@@ -804,14 +821,14 @@ def as_data(made: Plan) -> dict[str, Any]:
                 "figures": [_row(row) for row in answer.rows],
                 "notes": answer.notes,
             }
-            for answer in made.answers
+            for answer in report.answers
         },
         "decided_by": [
             {"what": driver.name, **dict(zip(LEVELS, map(_finite, driver.days), strict=True))}
-            for driver in (decides.drivers(made.outlook) if made.fits else [])
+            for driver in (decides.drivers(report.outlook) if report.fits else [])
         ],
-        "alternatives": [_alternative(row) for row in made.others],
-        "not_known": made.refused,
+        "alternatives": [_alternative(row) for row in report.others],
+        "not_known": report.refused,
     }
 
 

@@ -138,12 +138,12 @@ class Architecture:
 
     def attention_flop(self, sequence: int) -> float:
         """Training FLOP of one token in attention, causal: each token sees half of the sequence in the mean."""
-        whole = sequence / 2
+        full_span = sequence / 2
         window = min(self.window, sequence) if self.window else 0
-        seen = window - window * window / (2 * sequence) if window else whole
+        window_span = window - window * window / (2 * sequence) if window else full_span
         full = self.full_layers if window else self.layers
         width = self.heads * (self.head_width + (self.value_width or self.head_width)) / 2
-        return 12.0 * width * (full * whole + (self.layers - full) * seen)
+        return 12.0 * width * (full * full_span + (self.layers - full) * window_span)
 
     def flop_per_token(self, sequence: int) -> float:
         """Training FLOP of one token: 6 per parameter that multiplies, and attention. No recomputation."""

@@ -11,16 +11,16 @@ from hyperpod_ray.planner.storage import FileSystem
 def storage_sentence(plan: Plan, before: FileSystem, after: FileSystem) -> str:
     """One sentence with central figures, each side at its best interval; empty where nothing is planned or changes."""
     try:
-        found = checks.outlook(plan)
-        if found is None or before == after:
+        outlook = checks.outlook(plan)
+        if outlook is None or before == after:
             return ""
-        sides = [found.on(system) for system in (before, after)]
+        sides = [outlook.on(system) for system in (before, after)]
         shares = [side.interval.goodput for side in sides]
         words = f"goodput {shares[0]:.1%} → {shares[1]:.1%}".replace("%", " %")
-        if found.work_seconds is not None and min(shares) > 0:
-            days = found.work_seconds.central / DAY * (1 / shares[1] - 1 / shares[0])
+        if outlook.work_seconds is not None and min(shares) > 0:
+            days = outlook.work_seconds.central / DAY * (1 / shares[1] - 1 / shares[0])
             words += f", {days:+.1f} days to the end"
     except PlanError:
         return ""  # `env check` says why
-    run = found.job
+    run = outlook.job
     return f"training ({run.model.name}, {run.save}hronous saves, central figures of `hyperpod-ray plan`): {words}"

@@ -38,8 +38,8 @@ def findings(plan: Plan, prices: Prices, *, day: date) -> list[Finding]:
         run = outlook(plan)
         return [] if run is None else [*_fit(run), *_copies(run), *_saves(run), *_spares(plan, run, prices, day)]
     except PlanError as problem:
-        wrong = problem.what.startswith(("model", "no model", "training", "batch_tokens", "tokens_per_second"))
-        level = error if wrong else warning
+        is_error = problem.what.startswith(("model", "no model", "training", "batch_tokens", "tokens_per_second"))
+        level = error if is_error else warning
         key = re.match(r"(?:training\.)?(\w+):", problem.what)
         path = ("training", key[1]) if key and key[1] in Training.model_fields else ("training",)
         return [level(*path, what=problem.what, expected=problem.expected, fix=_in_file(problem.fix))]
@@ -51,7 +51,7 @@ def _in_file(fix: str) -> str:
 
 
 def _fit(run: Outlook) -> Iterator[Finding]:
-    part, fit, least = run.cluster, run.fit, run.smallest_world
+    part, fit, minimum = run.cluster, run.fit, run.smallest_world
     if fit.verdict in {"yes", "probably"}:
         return
     low, _, _ = fit.span
@@ -60,20 +60,20 @@ def _fit(run: Outlook) -> Iterator[Finding]:
         "training",
         what=f"needs {fit.total:.1f} GiB per GPU with {part.world} GPUs{fused}",
         expected=f"at most {fit.usable:.1f}, which {part.gpu} has",
-        fix=f"use {least} GPUs or more"
-        if least
+        fix=f"use {minimum} GPUs or more"
+        if minimum
         else f"shorten sequences of {run.job.sequence}, or use GPUs with more memory: no number of {part.gpu} is sure",
     )
 
 
-def _copies(found: Outlook) -> Iterator[Finding]:
-    part = found.cluster
-    if found.copies > part.pod_memory_gib:
+def _copies(run: Outlook) -> Iterator[Finding]:
+    part = run.cluster
+    if run.copies > part.pod_memory_gib:
         yield error(
             "ray",
             "training_spares",
             what=(
-                f"{part.standing_by} spares with {found.job.model.name} keep {found.copies:,.0f} GiB of copies in the "
+                f"{part.standing_by} spares with {run.job.model.name} keep {run.copies:,.0f} GiB of copies in the "
                 "host memory of a worker pod"
             ),
             expected=f"at most the {part.pod_memory_gib:,} of the pod",
@@ -81,17 +81,17 @@ def _copies(found: Outlook) -> Iterator[Finding]:
         )
 
 
-def _saves(found: Outlook) -> Iterator[Finding]:
-    run, part = found.job, found.cluster
+def _saves(future: Outlook) -> Iterator[Finding]:
+    run, part = future.job, future.cluster
     if part.file_system is None:
         return
-    if found.room < run.keep + 1:
+    if future.room < run.keep + 1:
         yield warning(
             "training",
             "keep",
             what=(
-                f"{run.keep} checkpoints of {found.checkpoint / GIB:,.0f} GiB and the next one need "
-                f"{(run.keep + 1) * found.checkpoint / GIB:,.0f} GiB"
+                f"{run.keep} checkpoints of {future.checkpoint / GIB:,.0f} GiB and the next one need "
+                f"{(run.keep + 1) * future.checkpoint / GIB:,.0f} GiB"
             ),
             expected=f"at most the {part.file_system.capacity_gib:,} of the file system",
             fix="lower keep, or raise storage.capacity_gib",
@@ -99,17 +99,17 @@ def _saves(found: Outlook) -> Iterator[Finding]:
     every = run.save_every_seconds
     if every is None:
         return
-    best = found.interval
-    if every < found.run("central").usable_after:
+    best = future.interval
+    if every < future.run("central").usable_after:
         yield warning(
             "training",
             "save_every_seconds",
-            what=f"{every:.0f} s, and a save takes {found.run('central').usable_after:.0f}: the next one waits for it",
+            what=f"{every:.0f} s, and a save takes {future.run('central').usable_after:.0f}: the next one waits for it",
             expected=f"{best.low:.0f} to {best.high:.0f}",
             fix=f"set {best.seconds:.0f}",
         )
     elif not best.low <= every <= best.high:
-        cost = best.goodput - goodput.goodput(found.run("central"), every)
+        cost = best.goodput - goodput.goodput(future.run("central"), every)
         yield warning(
             "training",
             "save_every_seconds",
@@ -119,13 +119,13 @@ def _saves(found: Outlook) -> Iterator[Finding]:
         )
 
 
-def _spares(plan: Plan, found: Outlook, prices: Prices, day: date) -> Iterator[Finding]:
-    part = found.cluster
+def _spares(plan: Plan, forecast: Outlook, prices: Prices, day: date) -> Iterator[Finding]:
+    part = forecast.cluster
     if not part.spares:
         return
     from hyperpod_ray.planner import answers
 
-    limit = answers.pays_from(found)
+    limit = answers.pays_from(forecast)
     # nodes that a team is sure of are no spares (`Cluster.promised`), and managed Karpenter has none
     if part.scaled or part.nodes >= limit.central:
         return
@@ -133,7 +133,7 @@ def _spares(plan: Plan, found: Outlook, prices: Prices, day: date) -> Iterator[F
     groups = plan.settings.hyperpod.instance_groups
     index = next(i for i, group in enumerate(groups) if group.name in names and group.type == part.instance_type)
     none, with_it = (
-        answers.standby(found, bill(plan, prices, day=day))[number].per_useful_gpu_hour for number in (0, 1)
+        answers.standby(forecast, bill(plan, prices, day=day))[number].per_useful_gpu_hour for number in (0, 1)
     )
     costs = f"a useful GPU-hour costs {with_it.central / none.central - 1:.0%} more with it" if none and with_it else (
         "it costs more than it saves"

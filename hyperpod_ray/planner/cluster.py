@@ -91,7 +91,7 @@ class Cluster:
             ("deep health checks", spans["deep_checks"]) if self.deep_checks else ("image", spans["image_pull"])
         )
         total = Range(*(sum(values) for values in zip(*(span for _, (span, _) in parts), strict=True)))
-        return total, "; ".join(f"{what}: {source}" for what, (_, source) in parts)
+        return total, "; ".join(f"{part_name}: {source}" for part_name, (_, source) in parts)
 
 
 def with_storage(plan: Planned, system: FileSystem) -> Planned:
@@ -99,10 +99,10 @@ def with_storage(plan: Planned, system: FileSystem) -> Planned:
     storage = plan.new_file_system
     if storage is None:
         return plan
-    other = storage.model_copy(
+    changed = storage.model_copy(
         update={"capacity_gib": system.capacity_gib, "throughput_mbs_per_tib": system.throughput_mbs_per_tib}
     )
-    return replace(plan, settings=plan.settings.model_copy(update={"storage": other}))
+    return replace(plan, settings=plan.settings.model_copy(update={"storage": changed}))
 
 
 def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
@@ -124,11 +124,11 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
             expected="one type: one training run is planned on one",
             fix="plan them one by one, in files of their own",
         )
-    kind = kinds[0]
-    node = data.node_types().get(kind)
+    instance_type = kinds[0]
+    node = data.node_types().get(instance_type)
     if node is None:
         raise PlanError(
-            f"{kind}: memory and rate of its accelerators are not on file",
+            f"{instance_type}: memory and rate of its accelerators are not on file",
             expected=f"one of {', '.join(data.node_types())}",
             fix="measure on the type itself: this planner does not guess",
         )
@@ -138,7 +138,7 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
             expected="a way to get nodes back: no public figure says when you do it",
             fix="plan with node_recovery: Automatic",
         )
-    per_node = plan.type_spec(kind).accelerators
+    per_node = plan.type_spec(instance_type).accelerators
     if not part.world:
         names = [team.name for team in plan.teams]
         raise PlanError(
@@ -147,14 +147,14 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
             fix=f"give --team {names[0]}" if names else "set replicas to the size of the training run",
         )
     nodes = math.ceil(part.world / per_node)
-    promised = _promised(plan, kind, beside=team) if isinstance(plan, Plan) else 0.0
+    promised = _promised(plan, instance_type, beside=team) if isinstance(plan, Plan) else 0.0
     counted = [group for group in groups if group not in plan.scaled_groups]
     system = plan.new_file_system
     checks = all(plan.deep_health_checks(group) for group in groups)
     return Cluster(
         environment=plan.name,
         region=plan.settings.region,
-        instance_type=kind,
+        instance_type=instance_type,
         gpu=node.gpu,
         per_node=per_node,
         network_gbps=node.network_gbps,
@@ -176,14 +176,14 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
         lost_after=part.lost_after,
         on_plan=bool(groups[0].training_plan_arn),
         spot=any(group.capacity == "spot" for group in groups),
-        efa_client=fsx.efa_interfaces(kind, efa=plan.type_spec(kind).efa) > 0,
+        efa_client=fsx.efa_interfaces(instance_type, efa=plan.type_spec(instance_type).efa) > 0,
         scaled=not counted,
         promised=promised,
         team=team,
     )
 
 
-def _promised(plan: Plan, kind: str, *, beside: str) -> float:
+def _promised(plan: Plan, instance_type: str, *, beside: str) -> float:
     """Instances of a type that quotas take beside one run: each team is sure of its own, and they are no spares.
 
     Beside a team's run that is what the other teams and the standing RayCluster's workers have.
@@ -193,11 +193,15 @@ def _promised(plan: Plan, kind: str, *, beside: str) -> float:
     from hyperpod_ray.core.checks.teams import quotas, share
 
     total = sum(
-        share(plan, entry).instances for _, team, _, entry in quotas(plan) if entry.type == kind and team.name != beside
+        share(plan, quota).instances
+        for _, team, _, quota in quotas(plan)
+        if quota.type == instance_type and team.name != beside
     )
     if beside:
-        gpus = plan.type_spec(kind).accelerators
-        workers = (worker for worker in plan.settings.ray.workers if plan.group(worker.instance_group).type == kind)
+        gpus = plan.type_spec(instance_type).accelerators
+        workers = (
+            worker for worker in plan.settings.ray.workers if plan.group(worker.instance_group).type == instance_type
+        )
         total += sum(worker.replicas * plan.worker_resources(worker).gpus / gpus for worker in workers)
     return total
 
@@ -223,17 +227,17 @@ def _on_eks(plan: CommonPlan) -> _Part:
             f"{plan.name} trains on no GPU", expected="a group of ray.workers with one", fix="add a GPU worker group"
         )
     # with autoscaling, a run that asks for all of them gets all
-    most = {
+    replicas = {
         worker.name: (worker.max_replicas or worker.replicas) if ray.autoscaling else worker.replicas
         for worker in workers
     }
     resources = [plan.worker_resources(worker) for worker in workers]
     return _Part(
         groups=list({worker.instance_group: plan.group(worker.instance_group) for worker in workers}.values()),
-        world=sum(most[worker.name] * plan.worker_resources(worker).gpus for worker in workers),
+        world=sum(replicas[worker.name] * plan.worker_resources(worker).gpus for worker in workers),
         standing_by=ray.training_spares,
-        per_pod=max(one.gpus for one in resources),
-        memory_gib=min(one.memory_gib for one in resources),
+        per_pod=max(resource.gpus for resource in resources),
+        memory_gib=min(resource.memory_gib for resource in resources),
         lost_after=float(ray.node_loss_seconds),
     )
 
@@ -248,16 +252,16 @@ def _of_team(plan: CommonPlan, name: str) -> _Part:
             expected=f"one of {', '.join(teams)}" if teams else f"a team in {plan.name}, which has none",
             fix="name a team of the section teams" if teams else "remove --team",
         )
-    quota = [entry for entry in teams[name].quota if plan.type_spec(entry.type).accelerators]
+    quota = [type_quota for type_quota in teams[name].quota if plan.type_spec(type_quota.type).accelerators]
     groups = [group for group in plan.settings.hyperpod.instance_groups if group.type in {e.type for e in quota}]
     if not quota or not groups:
         raise PlanError(
             f"--team {name}: no GPU in its quota", expected="a type with GPUs, which a group has", fix="add one to it"
         )
     world = 0
-    for entry in quota:
-        each = plan.type_spec(entry.type).accelerators
-        world += entry.instances * each if entry.instances is not None else entry.accelerators or 0
+    for type_quota in quota:
+        per_node = plan.type_spec(type_quota.type).accelerators
+        world += type_quota.instances * per_node if type_quota.instances is not None else type_quota.accelerators or 0
     ray = plan.settings.ray
     workers = [worker for worker in ray.workers if plan.worker_resources(worker).gpus]
     resources = [plan.worker_resources(worker) for worker in workers]
@@ -317,9 +321,9 @@ class Bill:
         """
         fix = "give dollars of one node and hour: the price of a training plan ÷ its nodes ÷ its hours"
         price = reading.number(usd, name="--node-price", low=0.01, high=10_000, fix=fix)
-        others = tuple(name for name in self.unknown if name not in self.training)
+        still_unknown = tuple(name for name in self.unknown if name not in self.training)
         source = f"{price:,.6g} $ a training node and hour, as given; the rest: {self.source}"
-        return replace(self, node=price, unknown=others, source=source)
+        return replace(self, node=price, unknown=still_unknown, source=source)
 
     def per_hour(self, *, nodes: int) -> float | None:
         """Of the environment with so many training nodes."""
@@ -341,31 +345,31 @@ def file_systems(
     if plan.new_file_system is None or gib > LARGEST_GIB:
         return []
     part = part or cluster(plan)
-    found = []
+    priced = []
     for efa in (False, True) if part.efa_client else (False,):
         for tier in fsx.PER_TIB["PERSISTENT_2"]:
             step = fsx.EFA_STEP[tier] if efa else 2400
             size = 1200 if gib <= 1200 and not efa else max(1, math.ceil(gib / step)) * step
             system = FileSystem(capacity_gib=size, throughput_mbs_per_tib=tier, efa=efa)
-            found.append((system, bill(with_storage(plan, system), prices, day=day, part=part)))
-    return found
+            priced.append((system, bill(with_storage(plan, system), prices, day=day, part=part)))
+    return priced
 
 
 def bill(plan: CommonPlan, prices: Prices, *, day: date, part: Cluster | None = None) -> Bill:
     """What an environment costs per hour."""
-    kind = (part or cluster(plan)).instance_type
-    found: Cost = cost(plan, prices, day=day)
-    own = {group.name for group in plan.groups if group.type == kind}
-    lines = [line for line in found.lines if line.name in own]
-    known = all(line.usd_per_hour is not None for line in lines)
-    price = lines[0].usd_per_unit if known else None
-    unknown = tuple(line.name for line in found.unknown)
-    rest = sum(line.usd_per_hour or 0.0 for line in found.lines if line.name not in own)
-    estimate = any(line.estimate for line in found.estimated)
-    dates = sorted({str(line.as_of) for line in found.lines if line.as_of})
+    instance_type = (part or cluster(plan)).instance_type
+    priced: Cost = cost(plan, prices, day=day)
+    group_names = {group.name for group in plan.groups if group.type == instance_type}
+    lines = [line for line in priced.lines if line.name in group_names]
+    all_priced = all(line.usd_per_hour is not None for line in lines)
+    price = lines[0].usd_per_unit if all_priced else None
+    unknown = tuple(line.name for line in priced.unknown)
+    rest = sum(line.usd_per_hour or 0.0 for line in priced.lines if line.name not in group_names)
+    estimate = any(line.estimate for line in priced.estimated)
+    dates = sorted({str(line.as_of) for line in priced.lines if line.as_of})
     words = f"on-demand in {plan.settings.region}, prices read {dates[0]} to {dates[-1]}" if dates else "no price known"
     if estimate:
-        words += f"; an estimate: {next(line.estimate for line in found.estimated)}"
+        words += f"; an estimate: {next(line.estimate for line in priced.estimated)}"
     return Bill(
-        node=price, rest=rest, unknown=unknown, estimated=estimate, source=words, training=tuple(sorted(own))
+        node=price, rest=rest, unknown=unknown, estimated=estimate, source=words, training=tuple(sorted(group_names))
     )  # fmt: skip

@@ -35,27 +35,28 @@ def drivers(outlook: Outlook) -> list[Driver]:
     if share <= 0:
         return []
     central = work.central / DAY
-    found = [Driver(name="speed of a whole run", days=work.map(lambda seconds: seconds / DAY / share))]
+    factors = [Driver(name="speed of a whole run", days=work.map(lambda seconds: seconds / DAY / share))]
     rates = [outlook.goodput(level, only_rate=True) for level in LEVELS]
-    found.append(_driver("how often it is interrupted", central, rates))
+    factors.append(_driver("how often it is interrupted", central, rates))
     run = outlook.run("central")
     ends = [outlook.run(level) for level in LEVELS]
     restarts = [
-        goodput.goodput(replace(run, restart=end.restart, waiting=outlook.cluster.repair[0][index]), outlook.every)
+        goodput.goodput(replace(run, restart=extreme.restart, waiting=outlook.cluster.repair[0][index]), outlook.every)
         if not outlook.cluster.spares
-        else goodput.goodput(replace(run, restart=end.restart), outlook.every)
-        for index, end in enumerate(ends)
+        else goodput.goodput(replace(run, restart=extreme.restart), outlook.every)
+        for index, extreme in enumerate(ends)
     ]
-    found.append(_driver("restart, and the wait for a node", central, restarts))
+    factors.append(_driver("restart, and the wait for a node", central, restarts))
     stalls = [
-        goodput.goodput(replace(run, stall=end.stall, usable_after=end.usable_after), outlook.every) for end in ends
+        goodput.goodput(replace(run, stall=extreme.stall, usable_after=extreme.usable_after), outlook.every)
+        for extreme in ends
     ]
-    found.append(_driver("stop of steps for a save", central, stalls))
+    factors.append(_driver("stop of steps for a save", central, stalls))
     if outlook.job.save_every_seconds:
         best = outlook.interval.goodput
-        found.append(_driver("interval of saves, as set and best", central, [best, share, share]))
-    wide = [driver for driver in found if driver.width > SMALL * central]
-    return sorted(wide or found[:1], key=lambda driver: -driver.width)
+        factors.append(_driver("interval of saves, as set and best", central, [best, share, share]))
+    wide = [driver for driver in factors if driver.width > SMALL * central]
+    return sorted(wide or factors[:1], key=lambda driver: -driver.width)
 
 
 def _driver(name: str, central: float, shares: list[float]) -> Driver:
@@ -65,9 +66,9 @@ def _driver(name: str, central: float, shares: list[float]) -> Driver:
 
 def bound_by(outlook: Outlook) -> str:
     """What decides the end, in one sentence; empty where no speed is known."""
-    found = drivers(outlook)
-    if not found:
+    ranked = drivers(outlook)
+    if not ranked:
         return ""
-    first, *rest = found
-    more = ", ".join(f"{driver.name} {driver.width:.3g}" for driver in rest)
-    return f"What decides it: {first.name}, {first.width:.3g} days between its ends; {more}."
+    widest, *rest = ranked
+    runners_up = ", ".join(f"{driver.name} {driver.width:.3g}" for driver in rest)
+    return f"What decides it: {widest.name}, {widest.width:.3g} days between its ends; {runners_up}."

@@ -39,9 +39,11 @@ class Rates:
 def published(level: Level = "central") -> Rates:
     """The public range; `level` is its central figure, the ends stay."""
     table = data.failures()
-    rates = {one: table.observations[table.levels[one]] for one in LEVELS}
-    values = {one: rates[one].per_thousand for one in LEVELS}
-    words = "; ".join(f"{values[one]:.3g} {rates[one].what} ({rates[one].source})" for one in LEVELS)
+    rates = {rate_level: table.observations[table.levels[rate_level]] for rate_level in LEVELS}
+    values = {rate_level: rates[rate_level].per_thousand for rate_level in LEVELS}
+    words = "; ".join(
+        f"{values[rate_level]:.3g} {rates[rate_level].what} ({rates[rate_level].source})" for rate_level in LEVELS
+    )
     return Rates(per_thousand=Range(values["low"], values[level], values["high"]), source=words)
 
 
@@ -55,34 +57,38 @@ def from_file(path: Path) -> Rates:
     """
     raw = reading.yaml_mapping(path, option="--failures", fix="give low, central, high or a file with your own record")
     try:
-        found = Interruptions.model_validate(raw)
+        interruptions = Interruptions.model_validate(raw)
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}" for one in error.errors()[:5])
+        problems = "; ".join(
+            f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors()[:5]
+        )
         raise PlanError(
-            f"--failures {path}: {wrong}",
+            f"--failures {path}: {problems}",
             expected="what, events, node_days, read and source",
             fix="count interruptions and node-days, and name their source",
         ) from None
-    if found.events is None or found.node_days is None:
+    if interruptions.events is None or interruptions.node_days is None:
         raise PlanError(
             f"--failures {path}: no events and node_days",
             expected="both: a rate without its exposure has no span",
             fix="count interruptions (events) and the nodes times the days (node_days)",
         )
     count = "count interruptions (events) and the nodes times the days (node_days)"
-    reading.number(found.events, name=f"--failures {path}: events", low=0, high=1_000_000, fix=count)
-    days = reading.number(found.node_days, name=f"--failures {path}: node_days", low=0.1, high=1e9, fix=count)
-    if found.events > MOST_PER_DAY * days:
+    reading.number(interruptions.events, name=f"--failures {path}: events", low=0, high=1_000_000, fix=count)
+    days = reading.number(interruptions.node_days, name=f"--failures {path}: node_days", low=0.1, high=1e9, fix=count)
+    if interruptions.events > MOST_PER_DAY * days:
         raise PlanError(
-            f"--failures {path}: {found.events:,} events in {days:,.6g} node-days",
+            f"--failures {path}: {interruptions.events:,} events in {days:,.6g} node-days",
             expected=f"at most {MOST_PER_DAY} for a node and day: a node that fails more often trains nothing",
             fix=count,
         )
-    low, high = poisson_interval(found.events)
+    low, high = poisson_interval(interruptions.events)
     low = low or gamma_quantile(0.05, 0.5)  # nothing was counted: Jeffreys' lower bound, for a rate is never zero
-    scale = 1000 / found.node_days
-    central = max(found.events, 0.5) * scale
-    return Rates(per_thousand=Range(low * scale, central, high * scale), source=f"{found.what} ({found.source})")
+    scale = 1000 / interruptions.node_days
+    central = max(interruptions.events, 0.5) * scale
+    return Rates(
+        per_thousand=Range(low * scale, central, high * scale), source=f"{interruptions.what} ({interruptions.source})"
+    )
 
 
 def poisson_interval(events: int, *, outside: float = 0.1) -> tuple[float, float]:
@@ -113,12 +119,12 @@ class Belief:
 def prior(rates: Rates) -> Belief:
     """The belief that a range stands for: the central rate as mean, and 5 and 95 % quantiles with the range's ratio."""
     low, central, high = rates.per_thousand
-    wanted = math.log(high / low)
+    target_ratio = math.log(high / low)
     few, many = 0.05, 1000.0
     for _ in range(60):
         events = math.sqrt(few * many)
         ratio = math.log(gamma_quantile(0.95, events) / max(1e-300, gamma_quantile(0.05, events)))
-        few, many = (events, many) if ratio > wanted else (few, events)
+        few, many = (events, many) if ratio > target_ratio else (few, events)
     return Belief(events=few, node_days=1000 * few / central)
 
 

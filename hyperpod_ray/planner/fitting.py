@@ -59,9 +59,9 @@ def fit() -> Fit:
     base = _constants(choice)
     coefficients = _solve(rows, base)
     spread = _spread(rows, base)
-    made = base.model_copy(update={"steps": coefficients, "spread": spread, "rows": _kinds()})
-    run, run_spread = _runs(made)
-    return made.model_copy(update={"run": run, "run_spread": run_spread})
+    fitted = base.model_copy(update={"steps": coefficients, "spread": spread, "rows": _kinds()})
+    run, run_spread = _runs(fitted)
+    return fitted.model_copy(update={"run": run, "run_spread": run_spread})
 
 
 def _kinds() -> dict[str, int]:
@@ -111,31 +111,33 @@ def _spread(rows: Sequence[Row], base: Fit) -> dict[str, float]:
     squares: dict[str, list[float]] = {"dense": [], "experts": []}
     for group in sorted({row.group for row in rows}):
         rest = _solve([row for row in rows if row.group != group], base)
-        own = [row for row in rows if row.group == group]
-        kind = "experts" if own[0].architecture.experts else "dense"
-        squares[kind].append(sum(_residual(row, base, rest) ** 2 for row in own) / len(own))
-    return {kind: math.sqrt(sum(values) / len(values)) for kind, values in squares.items()}
+        members = [row for row in rows if row.group == group]
+        family = "experts" if members[0].architecture.experts else "dense"
+        squares[family].append(sum(_residual(row, base, rest) ** 2 for row in members) / len(members))
+    return {family: math.sqrt(sum(values) / len(values)) for family, values in squares.items()}
 
 
-def _runs(made: Fit) -> tuple[dict[str, float], float]:
+def _runs(fitted: Fit) -> tuple[dict[str, float], float]:
     outside = published.kept_out("run")
     rows = [row for row in published.rows().values() if row.question == "run" and row.group not in outside]
     features = [speed.run_features(setting(row)) for row in rows]
-    targets = [math.log(row.speed / steps_of(row, made) / uninterrupted(row.gpus or UNKNOWN_GPUS)) for row in rows]
+    targets = [math.log(row.speed / steps_of(row, fitted) / uninterrupted(row.gpus or UNKNOWN_GPUS)) for row in rows]
     coefficients = least_squares(features, targets, [1.0] * len(rows))
     squares = []
     for index in range(len(rows)):
-        keep = [other for other in range(len(rows)) if other != index]
-        rest = least_squares([features[other] for other in keep], [targets[other] for other in keep], [1.0] * len(keep))
+        keep = [row_index for row_index in range(len(rows)) if row_index != index]
+        rest = least_squares(
+            [features[row_index] for row_index in keep], [targets[row_index] for row_index in keep], [1.0] * len(keep)
+        )
         squares.append((targets[index] - sum(rest[name] * value for name, value in features[index].items())) ** 2)
     return coefficients, math.sqrt(sum(squares) / len(squares))
 
 
-def steps_of(row: Row, made: Fit) -> float:
+def steps_of(row: Row, fitted: Fit) -> float:
     """Tokens per second of one GPU in steps alone, as a fit predicts them for a row."""
     at = setting(row)
-    logarithm = sum(made.steps[name] * value for name, value in at.features.items())
-    return math.exp(logarithm) * at.rate / at.work(made)
+    logarithm = sum(fitted.steps[name] * value for name, value in at.features.items())
+    return math.exp(logarithm) * at.rate / at.work(fitted)
 
 
 def least_squares(
@@ -147,10 +149,10 @@ def least_squares(
     matrix = [[0.0] * (size + 1) for _ in range(size)]
     for row, target, weight in zip(features, targets, weights, strict=True):
         values = [row[name] for name in names]
-        for i, left in enumerate(values):
-            matrix[i][size] += weight * left * target
-            for j, right in enumerate(values):
-                matrix[i][j] += weight * left * right
+        for i, row_value in enumerate(values):
+            matrix[i][size] += weight * row_value * target
+            for j, column_value in enumerate(values):
+                matrix[i][j] += weight * row_value * column_value
     for i in range(size):
         matrix[i][i] += RIDGE if names[i] != "constant" else 0.0
     for i in range(size):
@@ -159,7 +161,7 @@ def least_squares(
         for j in range(size):
             if j != i and matrix[j][i]:
                 ratio = matrix[j][i] / matrix[i][i]
-                matrix[j] = [one - ratio * other for one, other in zip(matrix[j], matrix[i], strict=True)]
+                matrix[j] = [below - ratio * pivoted for below, pivoted in zip(matrix[j], matrix[i], strict=True)]
     return {name: matrix[i][size] / matrix[i][i] for i, name in enumerate(names)}
 
 
@@ -178,9 +180,9 @@ def text() -> str:
     """The file."""
     import yaml
 
-    made = fit().model_dump()
+    fitted = fit().model_dump()
     day = max(source.as_of for source in published.sources().values())
-    return HEAD.format(day=day) + yaml.safe_dump(_rounded(made), sort_keys=False, default_flow_style=None, width=120)
+    return HEAD.format(day=day) + yaml.safe_dump(_rounded(fitted), sort_keys=False, default_flow_style=None, width=120)
 
 
 def _rounded(value: Any) -> Any:

@@ -89,11 +89,11 @@ def rule_of_thumb(run: Run) -> float:
 def best(run: Run) -> Interval:
     """The interval with the largest goodput, and how far it can move before that falls by a tenth of a point."""
     start = run.shortest
-    end = max(50 * start, 50 * math.sqrt(2 * max(run.stall, 1.0) / run.rate))
-    seconds = _peak(lambda every: goodput(run, every), start, end)
+    longest = max(50 * start, 50 * math.sqrt(2 * max(run.stall, 1.0) / run.rate))
+    seconds = _peak(lambda every: goodput(run, every), start, longest)
     top = goodput(run, seconds)
     low = _edge(lambda every: goodput(run, every) >= top - FLAT, seconds, start)
-    high = _edge(lambda every: goodput(run, every) >= top - FLAT, seconds, end)
+    high = _edge(lambda every: goodput(run, every) >= top - FLAT, seconds, longest)
     return Interval(seconds=seconds, low=low, high=high, goodput=top)
 
 
@@ -102,22 +102,22 @@ def _peak(function: Callable[[float], float], low: float, high: float) -> float:
     ratio = (math.sqrt(5) - 1) / 2
     a, b = math.log(low), math.log(high)
     for _ in range(_STEPS):
-        one, other = b - ratio * (b - a), a + ratio * (b - a)
-        if function(math.exp(one)) >= function(math.exp(other)):
-            b = other
+        lower_probe, upper_probe = b - ratio * (b - a), a + ratio * (b - a)
+        if function(math.exp(lower_probe)) >= function(math.exp(upper_probe)):
+            b = upper_probe
         else:
-            a = one
-    found = math.exp((a + b) / 2)
-    return max((low, found, high), key=function)
+            a = lower_probe
+    optimum = math.exp((a + b) / 2)
+    return max((low, optimum, high), key=function)
 
 
-def _edge(good: Callable[[float], bool], inside: float, end: float) -> float:
+def _edge(within: Callable[[float], bool], inside: float, outside: float) -> float:
     """Where, between a point that is good and an end, it stops being so."""
-    if good(end):
-        return end
+    if within(outside):
+        return outside
     for _ in range(_STEPS):
-        middle = math.sqrt(inside * end)
-        inside, end = (middle, end) if good(middle) else (inside, middle)
+        middle = math.sqrt(inside * outside)
+        inside, outside = (middle, outside) if within(middle) else (inside, middle)
     return inside
 
 
@@ -139,9 +139,9 @@ def losses(run: Run, every: float) -> Losses:
 
 def curve(run: Run, *, points: int = 60) -> list[tuple[float, float]]:
     """Interval and goodput from a tenth of the best interval to ten times it."""
-    found = best(run)
-    low = max(run.shortest, found.seconds / 10)
-    return [(every, goodput(run, every)) for every in _spread(low, found.seconds * 10, points)]
+    optimum = best(run)
+    low = max(run.shortest, optimum.seconds / 10)
+    return [(every, goodput(run, every)) for every in _spread(low, optimum.seconds * 10, points)]
 
 
 def _spread(low: float, high: float, points: int) -> list[float]:

@@ -56,9 +56,9 @@ def architecture(path: Path) -> Architecture:
     Raises:
         PlanError: it cannot be read, lacks a figure, has an impossible one, or describes what is not modelled.
     """
-    whole = reading.json_object(path, option="--config", fix=FIX)
-    inner = whole.get("text_config") or whole.get("llm_config")
-    raw: Mapping[str, Any] = {**whole, **inner} if isinstance(inner, dict) else whole
+    config = reading.json_object(path, option="--config", fix=FIX)
+    inner = config.get("text_config") or config.get("llm_config")
+    raw: Mapping[str, Any] = {**config, **inner} if isinstance(inner, dict) else config
     _refuse(path, raw)
     model = _Fields(path, raw).architecture(multimodal=isinstance(inner, dict))
     if not 1e6 <= model.parameters <= LARGEST_MODEL:
@@ -91,12 +91,14 @@ def _refuse(path: Path, raw: Mapping[str, Any]) -> None:
             fix=FIX,
         )
     layers = raw.get("layer_types") or raw.get("layers_block_type") or []
-    others = sorted({str(layer) for layer in layers} - ATTENTION) if isinstance(layers, list) else [str(layers)[:40]]
+    unsupported = (
+        sorted({str(layer) for layer in layers} - ATTENTION) if isinstance(layers, list) else [str(layers)[:40]]
+    )
     keys = [key for key in raw if key.startswith(("ssm_", "mamba_", "linear_num_", "rwkv")) and raw[key]]
     keys += [key for key in ("hybrid_override_pattern", "attn_layer_period", "state_size") if raw.get(key)]
-    if others or keys:
+    if unsupported or keys:
         raise PlanError(
-            f"--config {path}: layers that are not attention ({', '.join((others or keys)[:3])})",
+            f"--config {path}: layers that are not attention ({', '.join((unsupported or keys)[:3])})",
             expected="a transformer: no formula counts other layers here",
             fix="measure a short run and give --params of its active parameters with --tokens-per-second",
         )
@@ -215,15 +217,15 @@ class _Fields:
         frequency = self.raw.get("moe_layer_freq")
         if isinstance(frequency, list):
             return sum(1 for value in frequency if not value)
-        first = self.get("first_dense", 0)
+        leading = self.get("first_dense", 0)
         step = (
             self.optional("interleave_moe_layer_step", 10_000)
             or self.optional("decoder_sparse_step", 10_000)
             or (0 if frequency is None else self.optional("moe_layer_freq", 10_000))
             or 1
         )
-        rest = max(0, layers - first)
-        return first + rest - rest // step
+        rest = max(0, layers - leading)
+        return leading + rest - rest // step
 
     def _window(self, layers: int) -> tuple[int, int]:
         """Width of the sliding window, and the layers without it."""

@@ -99,7 +99,7 @@ def job(wish: Wish, section: Training | None) -> Job:
         )
     batch = wish.batch_tokens or (section.batch_tokens if section else "4M")
     every = section.save_every_seconds if section else None
-    made = Job(
+    planned = Job(
         model=_model(wish, section),
         tokens=_amount(wish.tokens, section.tokens if section else "", "tokens", TOKENS, "write 1T for 1e12"),
         sequence=_whole(wish.sequence, section.sequence if section else Job.sequence, "sequence", SEQUENCE),
@@ -114,40 +114,40 @@ def job(wish: Wish, section: Training | None) -> Job:
         recompute=wish.recompute,
         lora_rank=0 if wish.lora_rank is None else _whole(wish.lora_rank, 0, "lora_rank", LORA_RANK),
     )
-    _consistent(made, wish)
-    return made
+    _consistent(planned, wish)
+    return planned
 
 
-def _consistent(made: Job, wish: Wish) -> None:
+def _consistent(planned: Job, wish: Wish) -> None:
     """Refuses figures that are possible alone and impossible together."""
     batch, tokens = (_place(name, bool(getattr(wish, name))) for name in ("batch_tokens", "tokens"))
-    if made.batch_tokens < made.sequence:
+    if planned.batch_tokens < planned.sequence:
         raise PlanError(
-            f"{batch}: {made.batch_tokens:,.0f}, less than one sequence of {made.sequence:,} tokens",
-            expected=f"at least {made.sequence:,}",
-            fix=f"give {batch} {made.sequence} or more, or a shorter sequence",
+            f"{batch}: {planned.batch_tokens:,.0f}, less than one sequence of {planned.sequence:,} tokens",
+            expected=f"at least {planned.sequence:,}",
+            fix=f"give {batch} {planned.sequence} or more, or a shorter sequence",
         )
-    if made.batch_tokens > made.tokens:
+    if planned.batch_tokens > planned.tokens:
         raise PlanError(
-            f"{tokens}: {made.tokens:,.0f}, less than one step of {made.batch_tokens:,.0f} tokens",
+            f"{tokens}: {planned.tokens:,.0f}, less than one step of {planned.batch_tokens:,.0f} tokens",
             expected="one step or more",
             fix=f"give {tokens} more, or lower {batch}",
         )
-    if made.parallel.expert > 1 and made.parallel.expert > max(1, made.model.experts):
+    if planned.parallel.expert > 1 and planned.parallel.expert > max(1, planned.model.experts):
         raise PlanError(
-            f"--parallel: ep={made.parallel.expert} with {made.model.experts} experts",
-            expected="at most one rank for each expert" if made.model.experts else "a mixture of experts",
-            fix="lower ep" if made.model.experts else "remove ep: the model is dense",
+            f"--parallel: ep={planned.parallel.expert} with {planned.model.experts} experts",
+            expected="at most one rank for each expert" if planned.model.experts else "a mixture of experts",
+            fix="lower ep" if planned.model.experts else "remove ep: the model is dense",
         )
-    if made.model.heads % made.parallel.tensor:
+    if planned.model.heads % planned.parallel.tensor:
         raise PlanError(
-            f"--parallel: tp={made.parallel.tensor} with {made.model.heads} heads",
+            f"--parallel: tp={planned.parallel.tensor} with {planned.model.heads} heads",
             expected="a divisor of the heads",
             fix="lower tp",
         )
-    if made.sequence % made.parallel.context:
+    if planned.sequence % planned.parallel.context:
         raise PlanError(
-            f"--parallel: cp={made.parallel.context} of a sequence of {made.sequence}",
+            f"--parallel: cp={planned.parallel.context} of a sequence of {planned.sequence}",
             expected="a divisor of the sequence",
             fix="lower cp, or choose another --sequence",
         )
@@ -158,18 +158,20 @@ def _place(name: str, option: bool) -> str:
 
 
 def _amount(text: str, default: str, name: str, bounds: tuple[float, float], fix: str) -> float:
-    place = _place(name, bool(text))
+    label = _place(name, bool(text))
     try:
         value = amount(text or default)
     except (ValueError, OverflowError) as error:
-        raise PlanError(f"{place}: {str(error)[:120]}", expected="an amount", fix=fix) from None
-    return reading.number(value, name=place, low=bounds[0], high=bounds[1], fix=fix)
+        raise PlanError(f"{label}: {str(error)[:120]}", expected="an amount", fix=fix) from None
+    return reading.number(value, name=label, low=bounds[0], high=bounds[1], fix=fix)
 
 
 def _whole(value: int | None, default: int, name: str, bounds: tuple[int, int]) -> int:
-    place = _place(name, value is not None)
-    given = default if value is None else value
-    return int(reading.number(given, name=place, low=bounds[0], high=bounds[1], fix="give such a number", integer=True))
+    label = _place(name, value is not None)
+    number = default if value is None else value
+    return int(
+        reading.number(number, name=label, low=bounds[0], high=bounds[1], fix="give such a number", integer=True)
+    )
 
 
 def _speed(wish: Wish, section: Training | None) -> float | None:
@@ -216,11 +218,11 @@ def _model(wish: Wish, section: Training | None) -> Architecture:
     )
 
 
-def _of_size(text: str, place: str) -> Architecture:
+def _of_size(text: str, label: str) -> Architecture:
     fix = "write 70B for 70e9"
     try:
         parameters = amount(text)
     except (ValueError, OverflowError) as error:
-        raise PlanError(f"{place}: {str(error)[:120]}", expected="an amount", fix=fix) from None
+        raise PlanError(f"{label}: {str(error)[:120]}", expected="an amount", fix=fix) from None
     low, high = architecture.SMALLEST, architecture.LARGEST
-    return architecture.of_size(reading.number(parameters, name=place, low=low, high=high, fix=fix))
+    return architecture.of_size(reading.number(parameters, name=label, low=low, high=high, fix=fix))

@@ -65,12 +65,12 @@ def measured(job: Job, path: Path) -> Job:
         PlanError: the file is none of a run, or has too few steps.
     """
     if path.suffix == ".jsonl":
-        speed, words, whole = _events(path, job.batch_tokens)
+        speed, words, whole_run = _events(path, job.batch_tokens)
     else:
         speed, words = _progress(path, job.batch_tokens)
-        whole = False
+        whole_run = False
     speed = reading.number(speed, name=f"--from-run {path}: tokens per second", low=1e-3, high=1e7, fix=FIX)
-    return replace(job, tokens_per_second=speed, measured=words, whole=whole)
+    return replace(job, tokens_per_second=speed, measured=words, whole=whole_run)
 
 
 def _progress(path: Path, batch: float) -> tuple[float, str]:

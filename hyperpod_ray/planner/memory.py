@@ -89,7 +89,7 @@ def adapter_parameters(model: Architecture, rank: int) -> int:
     feed = model.feed if not model.experts else model.shared_feed
     pairs = [(model.width, query), (model.width, key), (model.width, key), (query, model.width)]
     pairs += [(model.width, feed)] * (3 if model.gated else 2) if feed else []
-    return model.layers * rank * sum(one + other for one, other in pairs)
+    return model.layers * rank * sum(width_in + width_out for width_in, width_out in pairs)
 
 
 def parts(
@@ -115,29 +115,29 @@ def parts(
     """
     constant = data.memory()
     trained = adapter_parameters(model, lora_rank) if lora_rank else model.parameters
-    each = {name: constant[name].value * trained / world for name in ("weights", "gradients", "optimizer")}
+    state_gib = {name: constant[name].value * trained / world for name in ("weights", "gradients", "optimizer")}
     if lora_rank:
-        each["weights"] += constant["frozen"].value * model.parameters / world
-    own = tokens / parallel.context
+        state_gib["weights"] += constant["frozen"].value * model.parameters / world
+    rank_tokens = tokens / parallel.context
     split = parallel.tensor
-    one = constant["activations_none"].value * own * kept_elements(model) / split
+    one_layer = constant["activations_none"].value * rank_tokens * kept_elements(model) / split
     if recompute == "full":  # the inputs of all layers, and the one that is computed again
-        activations = constant["activations_full"].value * own * model.width * model.layers / split + one
+        activations = constant["activations_full"].value * rank_tokens * model.width * model.layers / split + one_layer
     else:
         share = constant["activations_selective_compiled" if compiled else "activations_selective"].value
-        activations = one * model.layers * (share if recompute == "selective" else 1)
+        activations = one_layer * model.layers * (share if recompute == "selective" else 1)
     if split > 1:
-        activations += constant["tensor_parallel"].value * own * model.width
+        activations += constant["tensor_parallel"].value * rank_tokens * model.width
     # two layers are gathered in bf16 at once, and the root's all the time; one gradient is whole, in bf16 and float32
     idle = model.experts * model.expert * (1 - 1 / min(parallel.expert, model.experts)) if model.experts else 0
     block, root = (model.block - idle) / split, model.root / split
     sharded = world > 1
-    made = dict(each)
-    made["gathered layers"] = 2.0 * (2 * block + root) if sharded else 0.0
-    made["gradients in reduction"] = 6.0 * (block + root) if sharded and not lora_rank else 0.0
-    made["activations"] = activations
-    made["logits"] = constant["logits"].value * own * model.vocabulary / split
-    return {name: value / GIB for name, value in made.items()}
+    sizes = dict(state_gib)
+    sizes["gathered layers"] = 2.0 * (2 * block + root) if sharded else 0.0
+    sizes["gradients in reduction"] = 6.0 * (block + root) if sharded and not lora_rank else 0.0
+    sizes["activations"] = activations
+    sizes["logits"] = constant["logits"].value * rank_tokens * model.vocabulary / split
+    return {name: value / GIB for name, value in sizes.items()}
 
 
 def fit(
@@ -176,25 +176,25 @@ def smallest_world(
     lora_rank: int = 0,
 ) -> int | None:
     """Fewest GPUs, in whole nodes, on which it surely fits; None where no number is enough."""
-    least = fit(
+    best_case = fit(
         model, gpu=gpu, world=1, tokens=tokens, recompute=recompute, parallel=parallel, lora_rank=lora_rank
     )  # fmt: skip
-    if per_node == 1 and least.verdict == "yes":
+    if per_node == 1 and best_case.verdict == "yes":
         return 1
 
     def total(world: int) -> float:
-        each = parts(
+        part_sizes = parts(
             model, world=world, tokens=tokens, recompute=recompute or "full", parallel=parallel, lora_rank=lora_rank
         )
-        return sum(each.values())
+        return sum(part_sizes.values())
 
     many = total(10**9)
     state = total(2) - many
-    left = usable(gpu) / (1 + data.memory()["margin"].value) - many
-    if left <= 0:
+    remaining = usable(gpu) / (1 + data.memory()["margin"].value) - many
+    if remaining <= 0:
         return None
     step = math.lcm(per_node, parallel.ranks)
-    return max(step, math.ceil(2 * state / left / step) * step)
+    return max(step, math.ceil(2 * state / remaining / step) * step)
 
 
 def checkpoint_bytes(model: Architecture, *, lora_rank: int = 0) -> float:

@@ -61,10 +61,10 @@ class Outlook:
                 fix=f"give --batch-tokens {self.least_batch}, or shorter sequences, fewer GPUs, or context parallelism",
             )
         measured = self.job.tokens_per_second
-        if measured is not None and measured > (most := speed.fastest(self.setting)):
+        if measured is not None and measured > (fastest := speed.fastest(self.setting)):
             raise PlanError(
                 f"tokens_per_second: {measured:,.6g} of one {self.cluster.gpu}",
-                expected=f"at most {most:,.4g}: {self.job.model.name} at four times the dense bf16 rate",
+                expected=f"at most {fastest:,.4g}: {self.job.model.name} at four times the dense bf16 rate",
                 fix="divide the speed of all GPUs by their number",
             )
 
@@ -253,8 +253,8 @@ class Outlook:
     @property
     def intervals(self) -> Range:
         """The best interval at each rate of interruptions, in seconds."""
-        found = [goodput.best(self.run(level, only_rate=True)).seconds for level in LEVELS]
-        return Range(min(found), found[1], max(found))
+        optima = [goodput.best(self.run(level, only_rate=True)).seconds for level in LEVELS]
+        return Range(min(optima), optima[1], max(optima))
 
     @property
     def every(self) -> float:
@@ -300,21 +300,21 @@ class Outlook:
         """Seconds of one step."""
         if self.steps_speed is None:
             return None
-        return self.steps_speed[0].map(lambda one: self.job.batch_tokens / (one * self.cluster.world))
+        return self.steps_speed[0].map(lambda rate: self.job.batch_tokens / (rate * self.cluster.world))
 
     @property
     def clean_seconds(self) -> Range | None:
         """Seconds of steps at the speed of a benchmark."""
         if self.steps_speed is None:
             return None
-        return self.steps_speed[0].map(lambda one: self.job.tokens / (one * self.cluster.world))
+        return self.steps_speed[0].map(lambda rate: self.job.tokens / (rate * self.cluster.world))
 
     @property
     def work_seconds(self) -> Range | None:
         """Seconds of a whole run, without saves and interruptions."""
         if self.throughput is None:
             return None
-        return self.throughput[0].map(lambda one: self.job.tokens / (one * self.cluster.world))
+        return self.throughput[0].map(lambda rate: self.job.tokens / (rate * self.cluster.world))
 
     @property
     def finish_seconds(self) -> Range | None:
@@ -324,9 +324,9 @@ class Outlook:
         work = self.work_seconds
         if self.job.whole:
             return work
-        good, usual, bad = (self.goodput(level) for level in LEVELS)
+        best_share, usual, worst_share = (self.goodput(level) for level in LEVELS)
         ends = tuple(
             seconds / share if share > 0 else float("inf")
-            for seconds, share in ((work.low, good), (work.central, usual), (work.high, bad))
+            for seconds, share in ((work.low, best_share), (work.central, usual), (work.high, worst_share))
         )
         return Range(*ends)

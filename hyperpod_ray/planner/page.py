@@ -26,10 +26,10 @@ PLACES = {
 }  # fmt: skip
 
 
-def html(made: list[Plan]) -> str:
+def html(reports: list[Plan]) -> str:
     """The page of one plan, or of several below each other."""
-    title = "Plan of " + " and ".join(one.environment for one in made)
-    body = "\n".join(_plan(one) for one in made)
+    title = "Plan of " + " and ".join(report.environment for report in reports)
+    body = "\n".join(_plan(report) for report in reports)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -37,33 +37,33 @@ def html(made: list[Plan]) -> str:
     )
 
 
-def _plan(one: Plan) -> str:
-    drawn = pictures.draw(one) if pictures.there() else {}
-    parts = [f"<h1>Plan of {escape(one.environment)}</h1>", f"<p>{escape(one.subject)}.</p>"]
+def _plan(report: Plan) -> str:
+    drawn = pictures.draw(report) if pictures.there() else {}
+    parts = [f"<h1>Plan of {escape(report.environment)}</h1>", f"<p>{escape(report.subject)}.</p>"]
     rows = "".join(
-        f'<tr><td class=k>{letter}<td><a href="#{one.environment}-{answer.key}">{escape(answer.title)}</a>'
+        f'<tr><td class=k>{letter}<td><a href="#{report.environment}-{answer.key}">{escape(answer.title)}</a>'
         f"<td>{_words(answer.head)}</tr>"
-        for letter, answer in zip(LETTERS, one.answers, strict=True)
+        for letter, answer in zip(LETTERS, report.answers, strict=True)
     )
     parts.append(f"<table class=short>{rows}</table>")
     if pictures.OVERVIEW in drawn:
         parts.append(f"<figure><figcaption>{pictures.OVERVIEW}</figcaption>{drawn[pictures.OVERVIEW]}</figure>")
-    if one.others:
-        parts.append(f"<h2>Alternatives</h2>{_alternatives(one.others)}")
+    if report.others:
+        parts.append(f"<h2>Alternatives</h2>{_alternatives(report.others)}")
     if not drawn:
         parts.append(
             "<p class=note>No pictures: matplotlib is not installed (pip install '.[plan]' in a checkout).</p>"
         )
-    for letter, answer in zip(LETTERS, one.answers, strict=True):
-        parts.append(f'<h2 id="{one.environment}-{answer.key}">{letter}. {escape(answer.title)}</h2>')
-        wrong = " no" if answer.key == "fit" and not one.fits else ""
-        parts.append(f'<p class="answer{wrong}">{_words(answer.head)}</p>')
+    for letter, answer in zip(LETTERS, report.answers, strict=True):
+        parts.append(f'<h2 id="{report.environment}-{answer.key}">{letter}. {escape(answer.title)}</h2>')
+        css_class = " no" if answer.key == "fit" and not report.fits else ""
+        parts.append(f'<p class="answer{css_class}">{_words(answer.head)}</p>')
         caption = PLACES.get(answer.key, "")
         if caption in drawn:
             parts.append(f"<figure><figcaption>{escape(caption)}</figcaption>{drawn[caption]}</figure>")
         parts.append(_table(answer))
         parts += [f"<p class=note>{_words(note)}</p>" for note in answer.notes]
-    parts.append("<h2>Not known</h2><ul>" + "".join(f"<li>{_words(line)}</li>" for line in one.refused) + "</ul>")
+    parts.append("<h2>Not known</h2><ul>" + "".join(f"<li>{_words(line)}</li>" for line in report.refused) + "</ul>")
     return "\n".join(parts)
 
 
@@ -88,7 +88,7 @@ def _alternatives(rows: Sequence[Alternative]) -> str:
 def _span(value: Range | None, unit: str) -> str:
     if value is None:
         return "not known"
-    low, central, high = (figure(one, unit) for one in value)
+    low, central, high = (figure(number, unit) for number in value)
     return f"{central} ({low} to {high})"
 
 
@@ -100,7 +100,7 @@ def _words(text: str) -> str:
 def _row(row: Row) -> str:
     value = row.value
     if isinstance(value, Range):
-        words = [figure(one, row.unit) for one in value]
+        words = [figure(number, row.unit) for number in value]
         low, central, high = ("", words[1], "") if value.known else words
     else:
         low, central, high = "", value or "not known", ""

@@ -29,20 +29,20 @@ def there() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def draw(made: Plan) -> dict[str, str]:
+def draw(report: Plan) -> dict[str, str]:
     """Caption → SVG, for what this plan has figures of."""
     import matplotlib
 
     matplotlib.use("Agg")
     with matplotlib.rc_context(SETTINGS):
-        found = {"Goodput by interval between saves": _curve(made), "Where the time goes": _lost(made)}
-        if drivers := decides.drivers(made.outlook) if made.fits else []:
-            found[OVERVIEW] = _overview(made, drivers)
-        if made.outcomes:
-            found["When it ends"] = _finish(made)
-        if made.deploy:
-            found["Deploy of a new environment: critical path"] = _deploy(made)
-    return found
+        drawings = {"Goodput by interval between saves": _curve(report), "Where the time goes": _lost(report)}
+        if drivers := decides.drivers(report.outlook) if report.fits else []:
+            drawings[OVERVIEW] = _overview(report, drivers)
+        if report.outcomes:
+            drawings["When it ends"] = _finish(report)
+        if report.deploy:
+            drawings["Deploy of a new environment: critical path"] = _deploy(report)
+    return drawings
 
 
 def _figure(*, height: float = 3.2) -> tuple[Any, Any]:
@@ -63,9 +63,9 @@ def _svg(figure: Any) -> str:
     return "<svg" + stream.getvalue().partition("<svg")[2]
 
 
-def _overview(made: Plan, drivers: list[decides.Driver]) -> str:
+def _overview(report: Plan, drivers: list[decides.Driver]) -> str:
     """Three figures, and a bar for each span that moves the end."""
-    outlook = made.outlook
+    outlook = report.outlook
     figure, axes = _figure(height=1.9 + 0.42 * len(drivers))
     central = drivers[0].days.central
     for index, driver in enumerate(drivers):
@@ -75,11 +75,11 @@ def _overview(made: Plan, drivers: list[decides.Driver]) -> str:
     axes.axvline(central, color="black", linewidth=0.9, linestyle="--")
     axes.set_yticks(range(len(drivers)), [driver.name for driver in drivers])
     axes.invert_yaxis()
-    first = min(driver.days.low for driver in drivers)
-    last = min(max(driver.days.high for driver in drivers), 4 * central)
+    earliest = min(driver.days.low for driver in drivers)
+    latest = min(max(driver.days.high for driver in drivers), 4 * central)
     axes.set(xlabel="days to the end, one span moved at a time")
-    axes.set_xlim(first - 0.05 * (last - first), last + 0.25 * (last - first))
-    figures = {answer.key: answer for answer in made.answers}
+    axes.set_xlim(earliest - 0.05 * (latest - earliest), latest + 0.25 * (latest - earliest))
+    figures = {answer.key: answer for answer in report.answers}
     words = figures["time"].head.rstrip(".")
     share = outlook.goodputs
     figure.suptitle(
@@ -88,8 +88,8 @@ def _overview(made: Plan, drivers: list[decides.Driver]) -> str:
     return _svg(figure)
 
 
-def _curve(made: Plan) -> str:
-    outlook = made.outlook
+def _curve(report: Plan) -> str:
+    outlook = report.outlook
     figure, axes = _figure()
     for level in LEVELS:
         points = goodput.curve(outlook.run(level, only_rate=True))
@@ -109,30 +109,30 @@ def _curve(made: Plan) -> str:
     return _svg(figure)
 
 
-def _lost(made: Plan) -> str:
-    outlook = made.outlook
+def _lost(report: Plan) -> str:
+    outlook = report.outlook
     figure, axes = _figure(height=2.4)
     labels = [f"{rate:.3g}" for rate in outlook.rates.per_thousand]
-    left = [0.0, 0.0, 0.0]
+    offsets = [0.0, 0.0, 0.0]
     for name, colour in LOSSES.items():
         values = [100 * getattr(outlook.losses(level), name) for level in LEVELS]
-        axes.barh(labels, values, left=left, color=colour, label=WORDS[name])
-        left = [one + other for one, other in zip(left, values, strict=True)]
+        axes.barh(labels, values, left=offsets, color=colour, label=WORDS[name])
+        offsets = [offset + width for offset, width in zip(offsets, values, strict=True)]
     axes.set(xlabel="lost time, % of all", ylabel="interruptions per\n1,000 node-days")
     _legend(figure, title="")
     return _svg(figure)
 
 
-def _finish(made: Plan) -> str:
+def _finish(report: Plan) -> str:
     figure, axes = _figure()
-    days = [made.outcomes[level].finish / DAY for level in LEVELS if level in made.outcomes]
-    first, last = min(float(one.min()) for one in days), max(float(one.max()) for one in days)
-    edges = [first + (last - first) * index / 120 for index in range(121)]
+    days = [report.outcomes[level].finish / DAY for level in LEVELS if level in report.outcomes]
+    earliest, latest = min(float(outcome.min()) for outcome in days), max(float(outcome.max()) for outcome in days)
+    edges = [earliest + (latest - earliest) * index / 120 for index in range(121)]
     for level in LEVELS:
-        if level in made.outcomes:
-            rate = made.outlook.rates.per_thousand[LEVELS.index(level)]
+        if level in report.outcomes:
+            rate = report.outlook.rates.per_thousand[LEVELS.index(level)]
             axes.hist(
-                made.outcomes[level].finish / DAY, bins=edges, color=COLOURS[level], alpha=0.55,
+                report.outcomes[level].finish / DAY, bins=edges, color=COLOURS[level], alpha=0.55,
                 label=f"{rate:.3g}",
             )  # fmt: skip
     axes.set(xlabel="days to the end, at the central speed", ylabel="simulated runs")
@@ -140,17 +140,17 @@ def _finish(made: Plan) -> str:
     return _svg(figure)
 
 
-def _deploy(made: Plan) -> str:
-    assert made.deploy is not None  # noqa: S101
-    steps = made.deploy.path
+def _deploy(report: Plan) -> str:
+    assert report.deploy is not None  # noqa: S101
+    steps = report.deploy.path
     figure, axes = _figure(height=1.2 + 0.3 * (len(steps) + 1))
     start = 0.0
     for index, step in enumerate(steps):
         axes.barh(index, step.minutes.central, left=start, color=COLOURS["central"])
         axes.plot([start + step.minutes.low, start + step.minutes.high], [index, index], color="black", linewidth=0.8)
         start += step.minutes.central
-    axes.barh(len(steps), made.deploy.nodes.central, color=LOSSES["waiting"])
-    axes.plot([made.deploy.nodes.low, made.deploy.nodes.high], [len(steps)] * 2, color="black", linewidth=0.8)
+    axes.barh(len(steps), report.deploy.nodes.central, color=LOSSES["waiting"])
+    axes.plot([report.deploy.nodes.low, report.deploy.nodes.high], [len(steps)] * 2, color="black", linewidth=0.8)
     axes.set_yticks(range(len(steps) + 1), [_short(step.title) for step in steps] + ["GPU nodes take work"])
     axes.invert_yaxis()
     axes.set(xlabel="minutes from the start of the deploy; lines: low to high")

@@ -29,8 +29,8 @@ class Range(NamedTuple):
 
     def map(self, function: Callable[[float], float]) -> Range:
         """The range of a monotonic function of the figure."""
-        found = [function(value) for value in self]
-        return Range(min(found), found[1], max(found))
+        mapped = [function(value) for value in self]
+        return Range(min(mapped), mapped[1], max(mapped))
 
     @property
     def known(self) -> bool:

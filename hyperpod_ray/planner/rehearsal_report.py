@@ -33,5 +33,5 @@ def read(path: Path) -> Rehearsed:
             expected="one",
             fix="rehearse with --faults node",
         )
-    detect = max(one for one, _ in times)
-    return Rehearsed(detect=detect, start=max(end - begin for begin, end in times), source=str(path))
+    detect = max(delay for delay, _ in times)
+    return Rehearsed(detect=detect, start=max(ended - begin for begin, ended in times), source=str(path))

@@ -92,22 +92,22 @@ def simulate(
     periods = max(1, -(-work // every))
     runs = max(FEWEST, min(runs, int(MOST_DRAWN / max(1.0, rounds(run, every, work=work)))))
     random = np.random.default_rng(seed)
-    clock, left = np.zeros(runs), np.full(runs, float(periods))
+    clock, remaining = np.zeros(runs), np.full(runs, float(periods))
     totals = {"redo": 0.0, "restart": 0.0, "waiting": 0.0, "stall": 0.0, "interruptions": 0.0}
     finish = np.zeros(runs)
     back = np.full((runs, 1), -np.inf)  # when nodes in repair return
     ready = np.zeros(runs)  # when the recovery under way ends
     waits = np.zeros(runs)  # the part of that recovery that is waiting
-    who = np.arange(runs)
-    while len(who):
-        gap = random.exponential(1 / run.rate, len(who)) if run.rate > 0 else np.full(len(who), np.inf)
+    active = np.arange(runs)
+    while len(active):
+        gap = random.exponential(1 / run.rate, len(active)) if run.rate > 0 else np.full(len(active), np.inf)
         fails = clock + gap
         up = np.maximum(0.0, fails - ready)
-        done = ready + left * period + late <= fails
-        kept = np.minimum(np.floor(np.maximum(0.0, up - late) / period), left)
-        kept = np.where(done, left, kept)
+        done = ready + remaining * period + late <= fails
+        kept = np.minimum(np.floor(np.maximum(0.0, up - late) / period), remaining)
+        kept = np.where(done, remaining, kept)
         totals["stall"] += float(kept.sum()) * run.stall
-        finish[who[done]] = (ready + left * period)[done]
+        finish[active[done]] = (ready + remaining * period)[done]
         recovered = np.minimum(np.where(done, np.inf, fails), ready) - clock
         waited = np.minimum(recovered, waits)
         totals["waiting"] += float(waited.sum())
@@ -115,7 +115,7 @@ def simulate(
         totals["redo"] += float(np.where(done, 0.0, up - kept * period).sum())
         totals["interruptions"] += float((~done).sum())
         on = ~done
-        who, clock, left, back = who[on], fails[on], (left - kept)[on], back[on]
+        active, clock, remaining, back = active[on], fails[on], (remaining - kept)[on], back[on]
         waits, back = _wait(np, clock, back, spares=spares, repair=repair)
         ready = clock + waits + run.restart
     return Outcome(

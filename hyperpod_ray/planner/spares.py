@@ -35,11 +35,11 @@ def expected_wait(*, spares: int, in_repair: float, repair: float) -> float:
         repair: Seconds until a lost node is replaced.
     """
     total, chance = 0.0, math.exp(-in_repair)
-    for others in range(400):
-        if others >= spares:
-            total += chance * repair * (others - spares + 1) / (others + 1)
-        chance *= in_repair / (others + 1)
-        if others > in_repair and chance < 1e-15:
+    for failed in range(400):
+        if failed >= spares:
+            total += chance * repair * (failed - spares + 1) / (failed + 1)
+        chance *= in_repair / (failed + 1)
+        if failed > in_repair and chance < 1e-15:
             break
     return total
 

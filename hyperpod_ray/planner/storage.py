@@ -52,10 +52,10 @@ def rate(system: FileSystem, *, clients: int, network_gbps: float, efa_client: b
     """
     facts = data.storage()
     efa = system.efa and efa_client
-    one = min(network_gbps, facts["client_gbps_efa" if efa else "client_gbps"].value)
+    client_gbps = min(network_gbps, facts["client_gbps_efa" if efa else "client_gbps"].value)
     limits: dict[Limit, float] = {
         "file system": system.capacity_gib / 1024 * system.throughput_mbs_per_tib * 1e6,
-        "clients": clients * one / 8 * 1e9,
+        "clients": clients * client_gbps / 8 * 1e9,
     }
     if not efa:
         limits["clients × servers"] = clients * system.servers * facts["pair_gbps"].value / 8 * 1e9

@@ -19,10 +19,10 @@ def write(path: Path, outlook: Outlook) -> Path:
     _refuse(outlook)
     text = path.read_text(encoding="utf-8")
     section = "\n".join(_section(outlook)) + "\n"
-    found = re.search(r"^training:.*\n(?:(?:[ \t].*|[ \t]*#.*|[ \t]*)\n)*?(?=^\S|\Z)", text, flags=re.MULTILINE)
-    if found:
-        gap = "\n" if found.group().endswith("\n\n") else ""
-        text = text[: found.start()] + section + gap + text[found.end() :]
+    match = re.search(r"^training:.*\n(?:(?:[ \t].*|[ \t]*#.*|[ \t]*)\n)*?(?=^\S|\Z)", text, flags=re.MULTILINE)
+    if match:
+        gap = "\n" if match.group().endswith("\n\n") else ""
+        text = text[: match.start()] + section + gap + text[match.end() :]
     else:
         text = text.rstrip("\n") + "\n\n" + section
     path.write_text(text, encoding="utf-8")

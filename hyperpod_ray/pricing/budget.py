@@ -31,13 +31,13 @@ def findings(plan: CommonPlan, cost: Cost) -> Iterator[Finding]:
             fix=f"set budget.usd_per_month: {_rounded(month)}, or lower the count of a group",
         )
         return
-    most = cost.most_usd_per_hour * HOURS_PER_MONTH
-    if cost.unbounded or most > limit:
+    highest = cost.most_usd_per_hour * HOURS_PER_MONTH
+    if cost.unbounded or highest > limit:
         names = ", ".join(line.name for line in cost.unbounded)
         yield warning(
             *PATH,
             what=f"{limit:,.0f} $ per month, and with what autoscaling may add the environment costs "
-            + (f"as much as quota and capacity allow ({names})" if names else f"{mark}{most:,.0f}"),
+            + (f"as much as quota and capacity allow ({names})" if names else f"{mark}{highest:,.0f}"),
             expected="autoscaling that ends within the budget",
             fix="give ray.workers of the group a smaller max_replicas, or raise the budget",
         )

@@ -34,8 +34,8 @@ def ratio(region: str, instance_type: str) -> float | None:
     """What EC2 asks for the type's family in a Region, in parts of what it asks in us-east-1; None where unknown."""
     for listed, prices in _data()["types"].items():
         if family(listed) == family(instance_type):
-            there = prices.get(region)
-            return float(there) / float(prices[HOME]) if there else None
+            price = prices.get(region)
+            return float(price) / float(prices[HOME]) if price else None
     return None
 
 

@@ -38,11 +38,11 @@ def recorded(folder: Path | None = None) -> Prices:
     Raises:
         PriceFileError: A file is not what it should be.
     """
-    own = _read((folder or PACKAGE) / FILE)
-    return own if _is_package(folder) else own.over(_read(PACKAGE / FILE))
+    on_file = _read((folder or PACKAGE) / FILE)
+    return on_file if _is_package(folder) else on_file.over(_read(PACKAGE / FILE))
 
 
-def write(asked: Prices, *, folder: Path | None = None) -> Path:
+def write(current: Prices, *, folder: Path | None = None) -> Path:
     """Put prices into the file in `folder` (default: the project's own): they replace those it has of the same things.
 
     Raises:
@@ -50,7 +50,7 @@ def write(asked: Prices, *, folder: Path | None = None) -> Path:
     """
     path = (folder or PACKAGE) / FILE
     text = path.read_text(encoding="utf-8") if path.is_file() else HEADER
-    path.write_text(rendered(asked.over(_read(path)), header=_header(text)), encoding="utf-8")
+    path.write_text(rendered(current.over(_read(path)), header=_header(text)), encoding="utf-8")
     return path
 
 
@@ -79,15 +79,15 @@ def _read(path: Path) -> Prices:
             fix="correct the file, or delete it",
         ) from error
     except ValidationError as error:
-        wrong = [
+        problems = [
             in_three_parts(
-                f"{path}: {'.'.join(map(str, one['loc'])) or '(file)'}: {one['msg'][:1].lower()}{one['msg'][1:]}",
+                f"{path}: {'.'.join(map(str, flaw['loc'])) or '(file)'}: {flaw['msg'][:1].lower()}{flaw['msg'][1:]}",
                 expected="an entry of a price file",
                 fix="correct it, or delete the file",
             )
-            for one in error.errors()
+            for flaw in error.errors()
         ]
-        raise PriceFileError.together(wrong) from error
+        raise PriceFileError.together(problems) from error
 
 
 def _header(text: str) -> str:

@@ -35,9 +35,9 @@ def storage_query(region: str) -> dict[str, Any]:
     return _query("AmazonFSx", regionCode=region, fileSystemType="Lustre", storageType="SSD")
 
 
-def fixed_query(region: str, what: HourlyCharge) -> dict[str, Any]:
+def fixed_query(region: str, charge: HourlyCharge) -> dict[str, Any]:
     """Arguments of `pricing.get_products` for what is always paid."""
-    service, filters, _ = _FIXED[what]
+    service, filters, _ = _FIXED[charge]
     return _query(service, regionCode=region, **filters)
 
 
@@ -56,9 +56,9 @@ def instance_price(products: Iterable[str], *, instance_type: str, as_of: date) 
     return _only(products, fits=_usage(f"Cluster:{instance_type}"), units=_HOURS, as_of=as_of)
 
 
-def fixed_price(products: Iterable[str], *, what: HourlyCharge, as_of: date) -> Price | None:
+def fixed_price(products: Iterable[str], *, charge: HourlyCharge, as_of: date) -> Price | None:
     """The price per hour of what is always paid; None unless exactly one fits."""
-    return _only(products, fits=_usage(_FIXED[what][2]), units=_HOURS, as_of=as_of)
+    return _only(products, fits=_usage(_FIXED[charge][2]), units=_HOURS, as_of=as_of)
 
 
 def storage_price(products: Iterable[str], *, throughput_mbs_per_tib: int, as_of: date) -> Price | None:
@@ -73,27 +73,27 @@ def storage_price(products: Iterable[str], *, throughput_mbs_per_tib: int, as_of
 
 def _usage(usage_type: str) -> Callable[[Mapping[str, str]], bool]:
     """Usage types carry a region's prefix (`USW2-`), in us-east-1 sometimes none."""
-    wanted = re.compile(rf"([A-Z]+[0-9]*-)?{re.escape(usage_type)}")
-    return lambda attributes: bool(wanted.fullmatch(attributes.get("usagetype", "")))
+    pattern = re.compile(rf"([A-Z]+[0-9]*-)?{re.escape(usage_type)}")
+    return lambda attributes: bool(pattern.fullmatch(attributes.get("usagetype", "")))
 
 
 def _only(
     products: Iterable[str], *, fits: Callable[[Mapping[str, str]], bool], units: set[str], as_of: date
 ) -> Price | None:
-    found: dict[float, str] = {}
+    by_usd: dict[float, str] = {}
     for text in products:
-        item = json.loads(text)
-        attributes = item.get("product", {}).get("attributes", {})
+        product = json.loads(text)
+        attributes = product.get("product", {}).get("attributes", {})
         if not fits(attributes):
             continue
-        for term in item.get("terms", {}).get("OnDemand", {}).values():
+        for term in product.get("terms", {}).get("OnDemand", {}).values():
             for dimension in term.get("priceDimensions", {}).values():
                 usd = float(dimension.get("pricePerUnit", {}).get("USD", 0))
                 if usd > 0 and dimension.get("unit", "").lower() in units:
-                    found[usd] = (
-                        f"AWS Price List, {attributes.get('usagetype', '')}, SKU {item['product'].get('sku', '')}"
+                    by_usd[usd] = (
+                        f"AWS Price List, {attributes.get('usagetype', '')}, SKU {product['product'].get('sku', '')}"
                     )
-    if len(found) != 1:
+    if len(by_usd) != 1:
         return None
-    usd, source = next(iter(found.items()))
+    usd, source = next(iter(by_usd.items()))
     return Price(usd=usd, as_of=as_of, source=source)

@@ -101,11 +101,11 @@ class Prices(BaseModel):
 
         Where a Region has no price of its own: that of us-east-1 times the ratio of EC2's prices, as an estimate.
         """
-        found = self._find(self.instances, region, instance_type)
+        listed = self._find(self.instances, region, instance_type)
         home = self.instances.get(ec2.HOME, {}).get(instance_type)
-        ratio = ec2.ratio(region, instance_type) if found is None and home is not None else None
+        ratio = ec2.ratio(region, instance_type) if listed is None and home is not None else None
         if home is None or ratio is None or home.estimate:
-            return found
+            return listed
         return home.model_copy(
             update={
                 "usd": round(home.usd * ratio, 4),
@@ -118,13 +118,13 @@ class Prices(BaseModel):
         """Per GB-month; None where unknown."""
         return self._find(self.storage, region, throughput_mbs_per_tib)
 
-    def hourly(self, region: str, what: HourlyCharge) -> Price | None:
+    def hourly(self, region: str, charge: HourlyCharge) -> Price | None:
         """Of what is always paid, per hour and piece; None where unknown."""
-        return self._find(self.fixed, region, what)
+        return self._find(self.fixed, region, charge)
 
-    def used(self, region: str, what: Usage) -> Price | None:
+    def used(self, region: str, usage: Usage) -> Price | None:
         """Of what is paid for by the month or by use; None where unknown."""
-        return self._find(self.usage, region, what)
+        return self._find(self.usage, region, usage)
 
     def node_volume(self, region: str) -> Price | None:
         """Of a node's EBS volume per GB-month: an estimate, as HyperPod bills usage types of its own for it."""
@@ -134,14 +134,16 @@ class Prices(BaseModel):
         return price.model_copy(update={"estimate": f"as EBS gp3{' ' + price.estimate if price.estimate else ''}"})
 
     def _find(self, section: Mapping[str, Mapping[Key, Price]], region: str, key: Key) -> Price | None:
-        own = section.get(region, {}).get(key) or section.get(ANYWHERE, {}).get(key)
+        price = section.get(region, {}).get(key) or section.get(ANYWHERE, {}).get(key)
         alike = self.alike.get(region)
-        if own or alike is None:
-            return own
-        other = section.get(alike.region, {}).get(key)
-        if other is None or other.estimate:
+        if price or alike is None:
+            return price
+        similar = section.get(alike.region, {}).get(key)
+        if similar is None or similar.estimate:
             return None
-        return other.model_copy(update={"estimate": f"as in {alike.region}", "source": f"{other.source}; {alike.why}"})
+        return similar.model_copy(
+            update={"estimate": f"as in {alike.region}", "source": f"{similar.source}; {alike.why}"}
+        )
 
     def entries(self) -> Iterator[tuple[str, str, str, Price]]:
         """Section, region, what it is the price of, and the price."""
@@ -154,21 +156,21 @@ class Prices(BaseModel):
         for region, uses in self.usage.items():
             yield from (("usage", region, key, price) for key, price in uses.items())
 
-    def over(self, other: Prices) -> Prices:
+    def over(self, fallback: Prices) -> Prices:
         """These prices, and the other's where these have none."""
         return Prices(
-            instances=_merged(self.instances, other.instances),
-            storage=_merged(self.storage, other.storage),
-            fixed=_merged(self.fixed, other.fixed),
-            usage=_merged(self.usage, other.usage),
-            alike={**other.alike, **self.alike},
+            instances=_merged(self.instances, fallback.instances),
+            storage=_merged(self.storage, fallback.storage),
+            fixed=_merged(self.fixed, fallback.fixed),
+            usage=_merged(self.usage, fallback.usage),
+            alike={**fallback.alike, **self.alike},
         )
 
 
 def _merged(
-    first: Mapping[str, dict[Key, Price]], second: Mapping[str, dict[Key, Price]]
+    primary: Mapping[str, dict[Key, Price]], second: Mapping[str, dict[Key, Price]]
 ) -> dict[str, dict[Key, Price]]:
-    return {region: {**second.get(region, {}), **first.get(region, {})} for region in {**second, **first}}
+    return {region: {**second.get(region, {}), **primary.get(region, {})} for region in {**second, **primary}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,14 +249,14 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
         if group in plan.scaled_groups:
             price = prices.instance(region, group.type)
             lines.append(
-                autoscaled(name=group.name, instance_type=group.type, most=plan.most_nodes(group), price=price)
+                autoscaled(name=group.name, instance_type=group.type, limit=plan.most_nodes(group), price=price)
             )
             continue
         note = "paid with the training plan, not by the hour" if group.training_plan_arn else ""
         lines.append(
             line(
                 name=group.name,
-                what=f"{group.count} × {group.type}",
+                description=f"{group.count} × {group.type}",
                 quantity=group.count,
                 unit="hour",
                 price=prices.instance(region, group.type),
@@ -270,21 +272,21 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
         lines.append(
             line(
                 name="storage",
-                what=f"{storage.capacity_gib} GiB, {storage.throughput_mbs_per_tib} MB/s per TiB",
+                description=f"{storage.capacity_gib} GiB, {storage.throughput_mbs_per_tib} MB/s per TiB",
                 quantity=storage.capacity_gib,  # FSx sells by the decimal-looking GB that its console calls GiB
                 unit="GB-month",
                 price=prices.file_system(region, storage.throughput_mbs_per_tib),
             )
         )
-    for what, count in always_paid(plan, day=day):
-        name, one = FIXED[what]
+    for charge, count in always_paid(plan, day=day):
+        name, unit = FIXED[charge]
         lines.append(
             line(
                 name=name,
-                what=f"{count} × {one}",
+                description=f"{count} × {unit}",
                 quantity=count,
                 unit="hour",
-                price=prices.hourly(region, what),
+                price=prices.hourly(region, charge),
             )
         )
     metrics = ["samples in Amazon Managed Service for Prometheus"] if _observed(plan) else []
@@ -295,20 +297,20 @@ def _observed(plan: CommonPlan) -> bool:
     return plan.observability is not None
 
 
-def autoscaled(*, name: str, instance_type: str, most: int | None, price: Price | None) -> Line:
+def autoscaled(*, name: str, instance_type: str, limit: int | None, price: Price | None) -> Line:
     """The line of a group that managed Karpenter scales: from nothing to its limit.
 
     Args:
         name: What the report calls it.
         instance_type: Of its nodes.
-        most: Nodes at its limit; 0 or None where it has no limit.
+        limit: Nodes at its limit; 0 or None where it has no limit.
         price: Of one node; None where unknown.
     """
-    each = f"{price.usd:,.2f} $ per node and hour" if price else "price unknown"
+    per_node = f"{price.usd:,.2f} $ per node and hour" if price else "price unknown"
     usd = None if price is None else 0.0
     return Line(
         name=name,
-        what=f"0 to {most} × {instance_type}" if most else f"0 × {instance_type} and more",
+        what=f"0 to {limit} × {instance_type}" if limit else f"0 × {instance_type} and more",
         quantity=0,
         unit="hour",
         usd_per_unit=price.usd if price else None,
@@ -317,9 +319,9 @@ def autoscaled(*, name: str, instance_type: str, most: int | None, price: Price 
         as_of=price.as_of if price else None,
         source=price.source if price else "",
         estimate=price.estimate if price else "",
-        note=f"autoscaled: {each}" + ("" if most else ", without a limit"),
-        most_usd_per_hour=price.usd * most if price and most else None,
-        unbounded=not most,
+        note=f"autoscaled: {per_node}" + ("" if limit else ", without a limit"),
+        most_usd_per_hour=price.usd * limit if price and limit else None,
+        unbounded=not limit,
     )
 
 
@@ -327,7 +329,7 @@ def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:
     """The line of the nodes' EBS volumes."""
     return line(
         name="volumes of nodes",
-        what=f"{gigabytes} GiB of EBS",
+        description=f"{gigabytes} GiB of EBS",
         quantity=gigabytes,
         unit="GB-month",
         price=prices.node_volume(region),
@@ -336,12 +338,12 @@ def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:
 
 def not_counted(prices: Prices, region: str) -> list[str]:
     """What depends on use, each with what it costs where that is known."""
-    found = []
-    for what, key, of in BY_USE:
+    sentences = []
+    for label, key, of in BY_USE:
         price = prices.used(region, key) if key else None
         mark = "~" if price and price.estimate else ""
-        found.append(f"{what} ({mark}{price.usd:g} $ {of})" if price else what)
-    return found
+        sentences.append(f"{label} ({mark}{price.usd:g} $ {of})" if price else label)
+    return sentences
 
 
 def in_extended_support(version: str, *, day: date) -> bool:
@@ -369,13 +371,13 @@ def always_paid(plan: CommonPlan, *, day: date) -> Iterator[tuple[HourlyCharge, 
 
 
 def line(
-    *, name: str, what: str, quantity: int, unit: Unit, price: Price | None, paid: bool = True, note: str = ""
+    *, name: str, description: str, quantity: int, unit: Unit, price: Price | None, paid: bool = True, note: str = ""
 ) -> Line:
     """One thing and what it costs, for the cost command and the review.
 
     Args:
         name: What the report calls it.
-        what: How many of what.
+        description: How many of what.
         quantity: Pieces, or GB.
         unit: What the price is per.
         price: Of one unit; None where unknown.
@@ -388,7 +390,7 @@ def line(
         hour, month = (usd, usd * HOURS_PER_MONTH) if unit == "hour" else (usd / HOURS_PER_MONTH, usd)
     return Line(
         name=name,
-        what=what,
+        what=description,
         quantity=quantity,
         unit=unit,
         usd_per_unit=price.usd if price else None,

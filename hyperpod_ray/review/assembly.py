@@ -45,8 +45,8 @@ class Stack:
     @property
     def resources(self) -> dict[str, dict[str, Any]]:
         """Resources by logical id."""
-        found: dict[str, dict[str, Any]] = self.template.get("Resources", {})
-        return found
+        resources: dict[str, dict[str, Any]] = self.template.get("Resources", {})
+        return resources
 
     def title(self, logical_id: str) -> str:
         """Construct path of a resource inside the environment, without the parts that CDK adds."""
@@ -91,13 +91,13 @@ class EnvironmentAssembly:
     @cached_property
     def exports(self) -> dict[str, tuple[Stack, Any]]:
         """Export name → the stack that exports it, and the value."""
-        found: dict[str, tuple[Stack, Any]] = {}
+        exported: dict[str, tuple[Stack, Any]] = {}
         for stack in self.stacks.values():
             for output in stack.template.get("Outputs", {}).values():
                 name = output.get("Export", {}).get("Name")
                 if isinstance(name, str):
-                    found[name] = (stack, output.get("Value"))
-        return found
+                    exported[name] = (stack, output.get("Value"))
+        return exported
 
 
 def read(folder: Path) -> dict[str, EnvironmentAssembly]:
@@ -107,20 +107,20 @@ def read(folder: Path) -> dict[str, EnvironmentAssembly]:
         ReviewError: When `folder` holds no assembly.
     """
     manifest = _json(folder / "manifest.json")
-    found: dict[str, EnvironmentAssembly] = {}
-    own = _stacks(folder, manifest)
-    if own:
-        found[""] = EnvironmentAssembly(name="", folder=folder, stacks=own)
+    environments: dict[str, EnvironmentAssembly] = {}
+    top_stacks = _stacks(folder, manifest)
+    if top_stacks:
+        environments[""] = EnvironmentAssembly(name="", folder=folder, stacks=top_stacks)
     for artifact in manifest.get("artifacts", {}).values():
         if artifact.get("type") != "cdk:cloud-assembly":
             continue
         properties = artifact["properties"]
         inner = folder / properties["directoryName"]
         name = properties.get("displayName") or properties["directoryName"].removeprefix("assembly-")
-        found[name] = EnvironmentAssembly(
+        environments[name] = EnvironmentAssembly(
             name=name, folder=inner, stacks=_stacks(inner, _json(inner / "manifest.json"))
         )
-    return found
+    return environments
 
 
 def _stacks(folder: Path, manifest: dict[str, Any]) -> dict[str, Stack]:
@@ -152,7 +152,9 @@ def _stack(artifact_id: str, artifact: dict[str, Any], folder: Path) -> Stack:
         account=account,
         region=region,
         protected=bool(properties.get("terminationProtection")),
-        depends_on=tuple(item for item in artifact.get("dependencies", []) if not item.endswith(".assets")),
+        depends_on=tuple(
+            dependency for dependency in artifact.get("dependencies", []) if not dependency.endswith(".assets")
+        ),
         paths=_paths(metadata),
     )
 
@@ -160,10 +162,10 @@ def _stack(artifact_id: str, artifact: dict[str, Any], folder: Path) -> Stack:
 def _paths(metadata: dict[str, Any]) -> dict[str, str]:
     """Logical id → construct path, as the metadata file has it."""
     return {
-        entry["data"]: path
+        metadata_entry["data"]: path
         for path, entries in metadata.items()
-        for entry in entries
-        if entry.get("type") == "aws:cdk:logicalId" and isinstance(entry.get("data"), str)
+        for metadata_entry in entries
+        if metadata_entry.get("type") == "aws:cdk:logicalId" and isinstance(metadata_entry.get("data"), str)
     }
 
 

@@ -142,19 +142,19 @@ class Changes:
 
 def compare(base: EnvironmentAssembly, head: EnvironmentAssembly) -> Changes:
     """Compare two versions of an environment."""
-    found: dict[Key, ResourceChange] = {}
+    resource_changes: dict[Key, ResourceChange] = {}
     for stack_id in {**base.stacks, **head.stacks}:
         before, after = base.stacks.get(stack_id), head.stacks.get(stack_id)
         if after is None:
             continue  # a stack that left the app stays as it is deployed
-        _compare_stack(before, after, found, base=base, head=head)
-    _spread(found, head)
-    for change in found.values():
+        _compare_stack(before, after, resource_changes, base=base, head=head)
+    _spread(resource_changes, head)
+    for change in resource_changes.values():
         if change.kind is Kind.REPLACED:
             change.same_name = _same_name(change, head)
 
     def new_value(reference: Reference) -> bool:
-        change = found.get(reference.key)
+        change = resource_changes.get(reference.key)
         if change is None:
             return False
         # a literal name stays what it is; everything else of a replaced resource is new
@@ -164,7 +164,7 @@ def compare(base: EnvironmentAssembly, head: EnvironmentAssembly) -> Changes:
     return Changes(
         base=base,
         head=head,
-        resources=found,
+        resources=resource_changes,
         added_stacks=[stack for key, stack in head.stacks.items() if key not in base.stacks],
         removed_stacks=[stack for key, stack in base.stacks.items() if key not in head.stacks],
         changed_exports=changed_exports,
@@ -180,23 +180,23 @@ def compare(base: EnvironmentAssembly, head: EnvironmentAssembly) -> Changes:
 def _compare_stack(
     before: Stack | None,
     after: Stack | None,
-    found: dict[Key, ResourceChange],
+    resource_changes: dict[Key, ResourceChange],
     *,
     base: EnvironmentAssembly,
     head: EnvironmentAssembly,
 ) -> None:
     stack = after or before
     assert stack is not None  # noqa: S101  (one of the two has it)
-    old, new = (before.resources if before else {}), (after.resources if after else {})
-    for logical_id in {**old, **new}:
-        was, is_now = old.get(logical_id), new.get(logical_id)
+    resources_before, resources_after = (before.resources if before else {}), (after.resources if after else {})
+    for logical_id in {**resources_before, **resources_after}:
+        was, is_now = resources_before.get(logical_id), resources_after.get(logical_id)
         if was == is_now:
             continue
         key = Key(stack.id, logical_id)
         title = (head if is_now else base).title(key)
-        made = _compare_resource(key, title, was, is_now, stack)
-        if made is not None:
-            found[key] = made
+        change = _compare_resource(key, title, was, is_now, stack)
+        if change is not None:
+            resource_changes[key] = change
 
 
 def _compare_resource(
@@ -251,25 +251,25 @@ def _without_assets(value: Any) -> Any:
     if isinstance(value, str):
         return _ASSET.sub("<asset>", value)
     if isinstance(value, list):
-        return [_without_assets(item) for item in value]
+        return [_without_assets(part) for part in value]
     if isinstance(value, dict):
-        return {key: _without_assets(item) for key, item in value.items()}
+        return {key: _without_assets(part) for key, part in value.items()}
     return value
 
 
 # --- across stacks ---------------------------------------------------------------------------------------------------
 
 
-def _spread(found: dict[Key, ResourceChange], head: EnvironmentAssembly) -> None:
+def _spread(resource_changes: dict[Key, ResourceChange], head: EnvironmentAssembly) -> None:
     """Follow replacements until nothing new is replaced."""
-    pending = [key for key, change in found.items() if change.kind is Kind.REPLACED]
+    pending = [key for key, change in resource_changes.items() if change.kind is Kind.REPLACED]
     if not pending:
         return
     dependents = _create_only_references(head)
     while pending:
         replaced = pending.pop()
         for key, pointer, stack in dependents.get(replaced, []):
-            change = found.get(key)
+            change = resource_changes.get(key)
             if change is None or change.kind is Kind.ASSET_ONLY:
                 resource = head.resource(key)
                 assert resource is not None  # noqa: S101  (it came from the head)
@@ -281,14 +281,14 @@ def _spread(found: dict[Key, ResourceChange], head: EnvironmentAssembly) -> None
                     base=resource,
                     head=resource,
                 )
-                found[key] = change
+                resource_changes[key] = change
             if change.kind is Kind.ADDED:
                 continue
             if pointer not in change.because:
                 change.because.append(pointer)
             if replaced not in change.after:
                 change.after.append(replaced)
-            if found[replaced].perhaps and change.kind is not Kind.REPLACED:
+            if resource_changes[replaced].perhaps and change.kind is not Kind.REPLACED:
                 change.perhaps = True
             if change.kind is not Kind.REPLACED:
                 change.kind = Kind.REPLACED
@@ -297,18 +297,18 @@ def _spread(found: dict[Key, ResourceChange], head: EnvironmentAssembly) -> None
 
 def _create_only_references(head: EnvironmentAssembly) -> dict[Key, list[tuple[Key, tuple[str, ...], Stack]]]:
     """Resource → those whose create-only properties refer to it."""
-    found: dict[Key, list[tuple[Key, tuple[str, ...], Stack]]] = {}
+    dependents: dict[Key, list[tuple[Key, tuple[str, ...], Stack]]] = {}
     for stack in head.stacks.values():
         for logical_id, resource in stack.resources.items():
             registry = schemas.rules(resource["Type"], stack.region)
             for pointer in (*registry.create_only, *extra_create_only(resource["Type"])):
                 value = schemas.at(resource.get("Properties", {}), pointer)
                 for reference in references(value, stack, head):
-                    entry = (Key(stack.id, logical_id), pointer, stack)
-                    listed = found.setdefault(reference.key, [])
-                    if entry not in listed:
-                        listed.append(entry)
-    return found
+                    dependent = (Key(stack.id, logical_id), pointer, stack)
+                    listed = dependents.setdefault(reference.key, [])
+                    if dependent not in listed:
+                        listed.append(dependent)
+    return dependents
 
 
 def _same_name(change: ResourceChange, head: EnvironmentAssembly) -> tuple[str, ...]:
@@ -316,12 +316,12 @@ def _same_name(change: ResourceChange, head: EnvironmentAssembly) -> tuple[str, 
     region = head.stacks[change.key.stack].region if change.key.stack in head.stacks else ""
     for identifiers in schemas.rules(change.type, region).identifiers:
         names = [(change.before(*pointer), change.now(*pointer)) for pointer in identifiers]
-        stays = all(before is not None and before == now for before, now in names)
+        stays = all(before is not None and before == after for before, after in names)
         # what refers to a replaced resource is a new name even where the text is the same
         fresh = any(pointer in change.because for pointer in identifiers)
         if stays and not fresh:
             reader = Reader(head)
-            return tuple(reader.text(now, head.stacks[change.key.stack]) for _, now in names)
+            return tuple(reader.text(after, head.stacks[change.key.stack]) for _, after in names)
     return ()
 
 
@@ -351,8 +351,8 @@ def _exports(
 
 
 def _users(assembly: EnvironmentAssembly) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    importers: dict[str, list[str]] = {}
     for stack in assembly.stacks.values():
         for name in set(imports(stack.template.get("Resources", {}))) | set(imports(stack.template.get("Outputs", {}))):
-            found.setdefault(name, []).append(stack.name)
-    return found
+            importers.setdefault(name, []).append(stack.name)
+    return importers

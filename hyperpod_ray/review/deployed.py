@@ -34,24 +34,24 @@ def deployed(head: EnvironmentAssembly, stacks: Sequence[DeployedStack]) -> Envi
     if not stacks:
         return None
     by_name = {stack.name: stack for stack in head.stacks.values()}
-    found: dict[str, Stack] = {}
-    for one in stacks:
-        known = by_name.get(one.name) or _gone(one, head)
-        made = replace(known, template=one.template, protected=one.protected)
-        found[made.id] = made
-    return EnvironmentAssembly(name=head.name, folder=head.folder, stacks=found)
+    comparable: dict[str, Stack] = {}
+    for deployed_stack in stacks:
+        synthesized = by_name.get(deployed_stack.name) or _gone(deployed_stack, head)
+        as_deployed = replace(synthesized, template=deployed_stack.template, protected=deployed_stack.protected)
+        comparable[as_deployed.id] = as_deployed
+    return EnvironmentAssembly(name=head.name, folder=head.folder, stacks=comparable)
 
 
 def _gone(stack: DeployedStack, head: EnvironmentAssembly) -> Stack:
     """A stack that the assembly no longer has; account and Region are those of the others."""
-    other = next(iter(head.stacks.values()), None)
+    remaining = next(iter(head.stacks.values()), None)
     return Stack(
         id=stack.name,
         name=stack.name,
         path=stack.name.replace("-", "/", 1),
         folder=head.folder,
         template=stack.template,
-        account=other.account if other else "",
-        region=other.region if other else "",
+        account=remaining.account if remaining else "",
+        region=remaining.region if remaining else "",
         protected=stack.protected,
     )

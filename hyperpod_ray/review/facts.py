@@ -31,5 +31,5 @@ def source(name: str) -> str:
 
 def extra_create_only(resource_type: str) -> tuple[tuple[str, ...], ...]:
     """Create-only pointers that the registry schema does not list."""
-    entry = facts()["create_only"].get(resource_type, {})
-    return tuple(tuple(item.split("/")) for item in entry.get("properties", []))
+    create_only = facts()["create_only"].get(resource_type, {})
+    return tuple(tuple(pointer.split("/")) for pointer in create_only.get("properties", []))

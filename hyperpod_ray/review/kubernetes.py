@@ -77,7 +77,7 @@ class Cluster:
     @cached_property
     def objects(self) -> dict[ObjectName, KubernetesObject]:
         """Every object of every manifest."""
-        found: dict[ObjectName, KubernetesObject] = {}
+        objects: dict[ObjectName, KubernetesObject] = {}
         for key, resource in self._assembly.of_type(MANIFEST_TYPE):
             stack = self._assembly.stacks[key.stack]
             where = stack.title(key.logical_id)
@@ -86,22 +86,22 @@ class Cluster:
             except ValueError:
                 self.unreadable.append(where)
                 continue
-            for item in items:
-                data = _without_prune_label(item)
+            for document in items:
+                data = _without_prune_label(document)
                 metadata = data.get("metadata", {})
                 name = ObjectName(data.get("kind", "?"), metadata.get("namespace", ""), metadata.get("name", "?"))
-                found[name] = KubernetesObject(id=name, data=data, manifest=key, where=where)
-        return found
+                objects[name] = KubernetesObject(id=name, data=data, manifest=key, where=where)
+        return objects
 
     @cached_property
     def releases(self) -> dict[str, Release]:
         """Helm releases by namespace and name."""
-        found: dict[str, Release] = {}
+        releases: dict[str, Release] = {}
         for key, resource in self._assembly.of_type(RELEASE_TYPE):
             stack = self._assembly.stacks[key.stack]
             release = self._release(key, resource["Properties"], stack)
-            found[f"{release.namespace}/{release.name}"] = release
-        return found
+            releases[f"{release.namespace}/{release.name}"] = release
+        return releases
 
     def _release(self, key: Key, properties: dict[str, Any], stack: Stack) -> Release:
         address = self._reader.text(properties.get("ChartAssetURL", ""), stack)
@@ -126,7 +126,7 @@ class Cluster:
 
     def namespaces_of(self, manifest: Key) -> set[str]:
         """Namespaces of a manifest's objects: `kubectl apply --prune` looks into no others."""
-        return {item.id.namespace for item in self.objects.values() if item.manifest == manifest}
+        return {k8s_object.id.namespace for k8s_object in self.objects.values() if k8s_object.manifest == manifest}
 
 
 def yaml_text(data: Any) -> str:
@@ -138,41 +138,41 @@ def yaml_text(data: Any) -> str:
 
 def yaml_diff(before: Any, after: Any, *, context: int = 3) -> list[str]:
     """Unified diff of two objects as YAML, without file headers; None stands for no object."""
-    old = [] if before is None else yaml_text(before).splitlines()
-    new = [] if after is None else yaml_text(after).splitlines()
-    return list(difflib.unified_diff(old, new, lineterm="", n=context))[2:]
+    lines_before = [] if before is None else yaml_text(before).splitlines()
+    lines_after = [] if after is None else yaml_text(after).splitlines()
+    return list(difflib.unified_diff(lines_before, lines_after, lineterm="", n=context))[2:]
 
 
 def pairs(base: Cluster, head: Cluster) -> Iterator[tuple[KubernetesObject | None, KubernetesObject | None]]:
     """Objects of base and head side by side, only those that differ; Jobs named with a hash pair by their stem."""
-    gone = {key: item for key, item in base.objects.items() if key not in head.objects}
-    for key, item in head.objects.items():
+    gone = {key: k8s_object for key, k8s_object in base.objects.items() if key not in head.objects}
+    for key, k8s_object in head.objects.items():
         before = base.objects.get(key)
-        if before is None and item.id.kind == "Job":
-            match = next((other for other in gone.values() if other.stem == item.stem), None)
+        if before is None and k8s_object.id.kind == "Job":
+            match = next((candidate for candidate in gone.values() if candidate.stem == k8s_object.stem), None)
             if match is not None:
                 del gone[match.id]
                 before = match
-        if before is None or before.data != item.data:
-            yield before, item
-    for item in gone.values():
-        yield item, None
+        if before is None or before.data != k8s_object.data:
+            yield before, k8s_object
+    for k8s_object in gone.values():
+        yield k8s_object, None
 
 
-def _without_prune_label(item: dict[str, Any]) -> dict[str, Any]:
-    metadata = dict(item.get("metadata") or {})
+def _without_prune_label(document: dict[str, Any]) -> dict[str, Any]:
+    metadata = dict(document.get("metadata") or {})
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if not key.startswith(_PRUNE_LABEL)}
     if labels:
         metadata["labels"] = labels
     else:
         metadata.pop("labels", None)
-    return {**item, "metadata": metadata}
+    return {**document, "metadata": metadata}
 
 
 def _chart(folder: Path, content: str) -> dict[str, Any]:
     """`Chart.yaml` of a chart that lies in the assembly as an asset; empty when it does not."""
-    for place in (folder, folder.parent):
-        file = place / f"asset.{content}" / "Chart.yaml"
+    for directory in (folder, folder.parent):
+        file = directory / f"asset.{content}" / "Chart.yaml"
         if content and file.is_file():
             data = yaml.safe_load(file.read_text(encoding="utf-8"))
             return data if isinstance(data, dict) else {}

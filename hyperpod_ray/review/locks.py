@@ -58,7 +58,7 @@ def read(folder: Path) -> Locks:
     Raises:
         ReviewError: One of them cannot be read.
     """
-    found: Locks = {}
+    locks: Locks = {}
     for name in (*PYTHON, NODE, CHARTS, IMAGES):
         path = next((path for path in (folder / name, folder / SHIPPED / name) if path.is_file()), None)
         if path is None:
@@ -71,12 +71,12 @@ def read(folder: Path) -> Locks:
                 fix=RESOLVE,
             )
         try:
-            found[name] = dict(_pins(name, text))
+            locks[name] = dict(_pins(name, text))
         except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
             raise ReviewError(
                 f"{path}: {error}", expected="a lock file", fix="write it with its tool once more"
             ) from error
-    return found
+    return locks
 
 
 def rows(base: Locks, head: Locks) -> list[Row]:
@@ -89,14 +89,14 @@ def libraries(base: Locks, head: Locks) -> list[str]:
     notes = []
     for side, locks in (("base", base), ("head", head)):
         pins = locks.get("requirements.txt", {})
-        others = [
+        unequal = [
             f"{name} {pins[name].version} (used: {_installed(name) or 'none'})"
             for name in LIBRARY
             if name in pins and pins[name].version != _installed(name)
         ]
-        if others:
+        if unequal:
             notes.append(
-                f"the {side}'s templates were not synthesized with its own library: its lock has {', '.join(others)}. "
+                f"the {side}'s templates were not synthesized with its own library: its lock has {', '.join(unequal)}. "
                 "What that library makes differently does not show here"
             )
     return notes
@@ -112,22 +112,22 @@ def _installed(name: str) -> str:
 # --- one file --------------------------------------------------------------------------------------------------------
 
 
-def _file(name: str, before: Pins, now: Pins) -> Iterator[Row]:
+def _file(name: str, before: Pins, after: Pins) -> Iterator[Row]:
     changed = [
-        f"{key} {_words(before.get(key))} → {_words(now.get(key))}"
-        for key in sorted({*before, *now})
-        if _version(before.get(key)) != _version(now.get(key))
+        f"{key} {_words(before.get(key))} → {_words(after.get(key))}"
+        for key in sorted({*before, *after})
+        if _version(before.get(key)) != _version(after.get(key))
     ]
     content = [
         key
-        for key in sorted({*before} & {*now})
-        if _version(before[key]) == _version(now[key])
+        for key in sorted({*before} & {*after})
+        if _version(before[key]) == _version(after[key])
         and before[key].digests
-        and now[key].digests
+        and after[key].digests
         # a lock of wheels gains digests of other platforms: the same version with none in common is another file
-        and not before[key].digests & now[key].digests
+        and not before[key].digests & after[key].digests
     ]
-    loose = [key for key in sorted(now) if not now[key].digests and (key not in before or before[key].digests)]
+    loose = [key for key in sorted(after) if not after[key].digests and (key not in before or before[key].digests)]
     if changed or content:
         parts = [_first(changed)] if changed else []
         parts += [f"other content under the same version: {_first(content)}"] if content else []
@@ -188,14 +188,14 @@ def _pins(name: str, text: str) -> Iterator[tuple[str, Pin]]:
     if name.endswith(".txt"):
         yield from _requirements(text)
     elif name == NODE:
-        for path, one in json.loads(text)["packages"].items():
+        for path, record in json.loads(text)["packages"].items():
             if path:
-                digest = one.get("integrity")
-                yield path.removeprefix("node_modules/"), _pin(one.get("version"), [digest] if digest else [])
+                digest = record.get("integrity")
+                yield path.removeprefix("node_modules/"), _pin(record.get("version"), [digest] if digest else [])
     elif name == CHARTS:
-        for chart, one in _yaml(text)["charts"].items():
-            yield chart, _chart(one)
-            for sub in one.get("sub_charts") or []:
+        for chart, record in _yaml(text)["charts"].items():
+            yield chart, _chart(record)
+            for sub in record.get("sub_charts") or []:
                 yield f"{chart}/{sub['chart']}", _chart(sub)
     else:
         for image, digest in _yaml(text)["images"].items():
@@ -206,22 +206,22 @@ def _yaml(text: str) -> Any:
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  (safe loaders, both)
 
 
-def _chart(one: dict[str, Any]) -> Pin:
-    source = one.get("source") or {}
+def _chart(record: dict[str, Any]) -> Pin:
+    source = record.get("source") or {}
     commit = str(source.get("commit") or "")
-    digest = str(one.get("sha256") or "")
+    digest = str(record.get("sha256") or "")
     return Pin(
-        version=str(one["version"]),
+        version=str(record["version"]),
         digests=frozenset([digest] if digest else []),
-        origin=commit or str(one.get("repository") or source.get("repository") or ""),
+        origin=commit or str(record.get("repository") or source.get("repository") or ""),
     )
 
 
 def _requirements(text: str) -> Iterator[tuple[str, Pin]]:
-    for entry in text.replace("\\\n", " ").splitlines():
-        found = _PINNED.match(entry.strip())
-        if found:
-            yield found[1].lower(), _pin(found[2], re.findall(r"--hash=(\S+)", found[3]))
+    for requirement in text.replace("\\\n", " ").splitlines():
+        match = _PINNED.match(requirement.strip())
+        if match:
+            yield match[1].lower(), _pin(match[2], re.findall(r"--hash=(\S+)", match[3]))
 
 
 def _pin(number: Any, digests: Iterable[str]) -> Pin:

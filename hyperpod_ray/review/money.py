@@ -119,11 +119,11 @@ class Money:
 
 def hourly(assembly: EnvironmentAssembly, day: date) -> str:
     """What an environment costs, in words: `~604.09 $ per hour`."""
-    known = _known()
-    items = _items(assembly, Cluster(assembly, Reader(assembly)), known, day)
-    unknown = [name for name, item in items.items() if item.usd_per_hour is None]
-    total = sum(item.usd_per_hour or 0.0 for item in items.values())
-    mark = "~" if any(item.estimate for item in items.values()) else ""
+    price_table = _known()
+    items = _items(assembly, Cluster(assembly, Reader(assembly)), price_table, day)
+    unknown = [name for name, price_line in items.items() if price_line.usd_per_hour is None]
+    total = sum(price_line.usd_per_hour or 0.0 for price_line in items.values())
+    mark = "~" if any(price_line.estimate for price_line in items.values()) else ""
     return f"{mark}{total:,.2f} $ per hour" + (f", without {', '.join(unknown)}" if unknown else "")
 
 
@@ -150,28 +150,28 @@ def _known() -> Prices:
 def _money(before: dict[str, PriceLine], head: EnvironmentAssembly, cluster: Cluster, day: date) -> Money:
     from hyperpod_ray.pricing import prices
 
-    known = _known()
-    after = _items(head, cluster, known, day)
+    price_table = _known()
+    after = _items(head, cluster, price_table, day)
     lines = []
     for name in {**before, **after}:
-        old, new = before.get(name), after.get(name)
-        one = new or old
+        line_before, line_after = before.get(name), after.get(name)
+        price_line = line_after or line_before
         lines.append(
             Line(
                 name=name,
-                before=_words(old),
-                after=_words(new),
-                before_usd=old.usd_per_hour if old else 0.0,
-                after_usd=new.usd_per_hour if new else 0.0,
-                as_of=one.as_of if one else None,
-                source=one.source if one else "",
-                estimate=next((side.estimate for side in (new, old) if side and side.estimate), ""),
-                before_most=old.most if old else 0.0,
-                after_most=new.most if new else 0.0,
+                before=_words(line_before),
+                after=_words(line_after),
+                before_usd=line_before.usd_per_hour if line_before else 0.0,
+                after_usd=line_after.usd_per_hour if line_after else 0.0,
+                as_of=price_line.as_of if price_line else None,
+                source=price_line.source if price_line else "",
+                estimate=next((side.estimate for side in (line_after, line_before) if side and side.estimate), ""),
+                before_most=line_before.most if line_before else 0.0,
+                after_most=line_after.most if line_after else 0.0,
             )
         )
     region = _region(head)
-    return Money(lines=lines, region=region, not_counted=prices.not_counted(known, region), budget=_budget(head))
+    return Money(lines=lines, region=region, not_counted=prices.not_counted(price_table, region), budget=_budget(head))
 
 
 def _budget(assembly: EnvironmentAssembly) -> float | None:
@@ -190,50 +190,52 @@ def _words(line: PriceLine | None) -> str:
     return f"{line.what}, {line.note}" if line.note else line.what
 
 
-def _items(assembly: EnvironmentAssembly, cluster: Cluster, known: Prices, day: date) -> dict[str, PriceLine]:
+def _items(assembly: EnvironmentAssembly, cluster: Cluster, price_table: Prices, day: date) -> dict[str, PriceLine]:
     from hyperpod_ray.pricing import prices
 
-    found: dict[str, PriceLine] = {}
+    lines: dict[str, PriceLine] = {}
     region = _region(assembly)
     volumes = 0
     for _, resource in assembly.of_type("AWS::SageMaker::Cluster"):
         autoscaled = scaled(resource)
         for name, group in groups(resource).items():
             if name in autoscaled:
-                kind = instance_type(group)
-                found[f"group {name}"] = prices.autoscaled(
+                node_type = instance_type(group)
+                lines[f"group {name}"] = prices.autoscaled(
                     name=f"group {name}",
-                    instance_type=kind,
-                    most=karpenter.most_nodes(cluster, name, kind),
-                    price=known.instance(region, kind),
+                    instance_type=node_type,
+                    limit=karpenter.most_nodes(cluster, name, node_type),
+                    price=price_table.instance(region, node_type),
                 )
                 continue
             plan = bool(group.get("TrainingPlanArn"))
-            found[f"group {name}"] = prices.line(
+            lines[f"group {name}"] = prices.line(
                 name=f"group {name}",
-                what=f"{count(group)} × {instance_type(group)}",
+                description=f"{count(group)} × {instance_type(group)}",
                 quantity=count(group),
                 unit="hour",
-                price=known.instance(region, instance_type(group)),
+                price=price_table.instance(region, instance_type(group)),
                 paid=not plan,
                 note="paid with the training plan" if plan else "",
             )
             volumes += count(group) * _volume(group)
     if volumes:
-        found["volumes of nodes"] = prices.node_volumes(volumes, region, known)
+        lines["volumes of nodes"] = prices.node_volumes(volumes, region, price_table)
     for name, size, speed in _file_systems(assembly, cluster):
-        found[name] = prices.line(
+        lines[name] = prices.line(
             name=name,
-            what=f"{size} GiB, {speed} MB/s per TiB",
+            description=f"{size} GiB, {speed} MB/s per TiB",
             quantity=size,
             unit="GB-month",
-            price=known.file_system(region, speed),
+            price=price_table.file_system(region, speed),
         )
-    for what, number in Counter(_pieces(assembly, day)).items():
-        name, one = prices.FIXED[what]
-        price = known.hourly(region, what)
-        found[name] = prices.line(name=name, what=f"{number} × {one}", quantity=number, unit="hour", price=price)
-    return found
+    for piece, number in Counter(_pieces(assembly, day)).items():
+        name, description = prices.FIXED[piece]
+        price = price_table.hourly(region, piece)
+        lines[name] = prices.line(
+            name=name, description=f"{number} × {description}", quantity=number, unit="hour", price=price
+        )
+    return lines
 
 
 def _volume(group: Group) -> int:
@@ -250,16 +252,18 @@ def _file_systems(assembly: EnvironmentAssembly, cluster: Cluster) -> Iterator[t
         size = properties.get("StorageCapacity")
         if isinstance(size, int) and isinstance(throughput, int):
             yield f"file system {assembly.title(key)}", size, throughput
-    for item in cluster.objects.values():
+    for k8s_object in cluster.objects.values():
         made_by = cluster.objects.get(
-            ObjectName("StorageClass", "", str(item.data.get("spec", {}).get("storageClassName")))
+            ObjectName("StorageClass", "", str(k8s_object.data.get("spec", {}).get("storageClassName")))
         )
-        if item.id.kind != "PersistentVolumeClaim" or made_by is None:
+        if k8s_object.id.kind != "PersistentVolumeClaim" or made_by is None:
             continue
-        asked = str(item.data["spec"].get("resources", {}).get("requests", {}).get("storage", "")).removesuffix("Gi")
+        requested = str(
+            k8s_object.data["spec"].get("resources", {}).get("requests", {}).get("storage", "")
+        ).removesuffix("Gi")
         speed = str((made_by.data.get("parameters") or {}).get("perUnitStorageThroughput", ""))
-        if asked.isdigit() and speed.isdigit():
-            yield f"file system of claim {item.id.namespace}/{item.id.name}", int(asked), int(speed)
+        if requested.isdigit() and speed.isdigit():
+            yield f"file system of claim {k8s_object.id.namespace}/{k8s_object.id.name}", int(requested), int(speed)
 
 
 def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[HourlyCharge]:

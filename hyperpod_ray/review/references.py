@@ -29,8 +29,8 @@ def references(value: Any, stack: Stack, assembly: EnvironmentAssembly, *, depth
     if depth > _DEEPEST:
         return
     if isinstance(value, list):
-        for item in value:
-            yield from references(item, stack, assembly, depth=depth + 1)
+        for part in value:
+            yield from references(part, stack, assembly, depth=depth + 1)
         return
     if not isinstance(value, dict):
         return
@@ -39,21 +39,21 @@ def references(value: Any, stack: Stack, assembly: EnvironmentAssembly, *, depth
         if name in _INTRINSICS:
             yield from _INTRINSICS[name](argument, stack, assembly, depth + 1)
             return
-    for item in value.values():
-        yield from references(item, stack, assembly, depth=depth + 1)
+    for part in value.values():
+        yield from references(part, stack, assembly, depth=depth + 1)
 
 
 def imports(value: Any) -> Iterator[str]:
     """Names of the exports that `value` imports."""
     if isinstance(value, list):
-        for item in value:
-            yield from imports(item)
+        for part in value:
+            yield from imports(part)
     elif isinstance(value, dict):
         name = value.get("Fn::ImportValue")
         if isinstance(name, str):
             yield name
-        for item in value.values():
-            yield from imports(item)
+        for part in value.values():
+            yield from imports(part)
 
 
 def _ref(argument: Any, stack: Stack, assembly: EnvironmentAssembly, depth: int) -> Iterator[Reference]:
@@ -63,8 +63,8 @@ def _ref(argument: Any, stack: Stack, assembly: EnvironmentAssembly, depth: int)
         yield Reference(Key(stack.id, argument), "")
     elif stack.parent is not None:
         parent = assembly.stacks[stack.parent.stack]
-        given = parent.resources[stack.parent.logical_id].get("Properties", {}).get("Parameters", {})
-        yield from references(given.get(argument), parent, assembly, depth=depth)
+        parameters = parent.resources[stack.parent.logical_id].get("Properties", {}).get("Parameters", {})
+        yield from references(parameters.get(argument), parent, assembly, depth=depth)
 
 
 def _get_att(argument: Any, stack: Stack, assembly: EnvironmentAssembly, depth: int) -> Iterator[Reference]:
@@ -81,12 +81,12 @@ def _get_att(argument: Any, stack: Stack, assembly: EnvironmentAssembly, depth: 
 
 
 def _sub(argument: Any, stack: Stack, assembly: EnvironmentAssembly, depth: int) -> Iterator[Reference]:
-    text, given = (argument, {}) if isinstance(argument, str) else (argument[0], argument[1])
+    text, variables = (argument, {}) if isinstance(argument, str) else (argument[0], argument[1])
     for escaped, name in _IN_SUB.findall(text):
         if escaped:
             continue
-        if name in given:
-            yield from references(given[name], stack, assembly, depth=depth)
+        if name in variables:
+            yield from references(variables[name], stack, assembly, depth=depth)
         elif "." in name:
             yield from _get_att(name, stack, assembly, depth)
         else:
@@ -105,10 +105,10 @@ def _stack_output(argument: Any, stack: Stack, assembly: EnvironmentAssembly, de
     """`Fn::GetStackOutput`, which the CDK's weak cross-stack references are made of."""
     if not isinstance(argument, dict):
         return
-    for other in assembly.stacks.values():
-        if other.name == argument.get("StackName"):
-            output = other.template.get("Outputs", {}).get(argument.get("OutputName"), {})
-            yield from references(output.get("Value"), other, assembly, depth=depth)
+    for producer in assembly.stacks.values():
+        if producer.name == argument.get("StackName"):
+            output = producer.template.get("Outputs", {}).get(argument.get("OutputName"), {})
+            yield from references(output.get("Value"), producer, assembly, depth=depth)
 
 
 _Follow = Callable[[Any, Stack, EnvironmentAssembly, int], Iterator[Reference]]
@@ -141,7 +141,7 @@ class Reader:
         if value is None or isinstance(value, int | float):
             return str(value)
         if isinstance(value, list):
-            return ", ".join(self.text(item, stack) for item in value)
+            return ", ".join(self.text(part, stack) for part in value)
         if isinstance(value, dict) and len(value) == 1:
             ((name, argument),) = value.items()
             if name == "Ref" or name.startswith("Fn::"):
@@ -151,21 +151,21 @@ class Reader:
     def plain(self, value: Any, stack: Stack) -> Any:
         """The value with its structure, intrinsics as text."""
         if isinstance(value, list):
-            return [self.plain(item, stack) for item in value]
+            return [self.plain(part, stack) for part in value]
         if isinstance(value, dict):
             if len(value) == 1:
                 ((name, argument),) = value.items()
                 if name == "Ref" or name.startswith("Fn::"):
                     return self._intrinsic(name, argument, stack)
-            return {key: self.plain(item, stack) for key, item in value.items()}
+            return {key: self.plain(part, stack) for key, part in value.items()}
         return value
 
     def json_text(self, value: Any, stack: Stack) -> str:
         """A value that holds JSON: intrinsics inside it become text that keeps the JSON valid."""
         if isinstance(value, dict) and "Fn::Join" in value:
             separator, parts = value["Fn::Join"]
-            made = [part if isinstance(part, str) else json.dumps(self.text(part, stack))[1:-1] for part in parts]
-            return str(separator).join(made)
+            pieces = [part if isinstance(part, str) else json.dumps(self.text(part, stack))[1:-1] for part in parts]
+            return str(separator).join(pieces)
         return self.text(value, stack)
 
     def _intrinsic(self, name: str, argument: Any, stack: Stack) -> str:
@@ -179,9 +179,9 @@ class Reader:
             return self._select(argument, stack)
         if name == "Ref" and isinstance(argument, str) and argument.startswith("AWS::"):
             return {"AWS::Region": stack.region, "AWS::AccountId": stack.account}.get(argument) or f"${{{argument}}}"
-        found = list(references({name: argument}, stack, self._assembly))
-        if len(found) == 1:
-            return self._reference(found[0])
+        targets = list(references({name: argument}, stack, self._assembly))
+        if len(targets) == 1:
+            return self._reference(targets[0])
         return f"${{{name} {json.dumps(self.plain(argument, stack), sort_keys=True)}}}"
 
     def _reference(self, reference: Reference) -> str:
@@ -190,14 +190,14 @@ class Reader:
         return f"${{{title}{attribute}{' (new)' if self._changed(reference) else ''}}}"
 
     def _sub(self, argument: Any, stack: Stack) -> str:
-        text, given = (argument, {}) if isinstance(argument, str) else (argument[0], argument[1])
+        text, variables = (argument, {}) if isinstance(argument, str) else (argument[0], argument[1])
 
         def replaced(match: re.Match[str]) -> str:
             escaped, name = match.groups()
             if escaped:
                 return f"${{{name}}}"
-            if name in given:
-                return self.text(given[name], stack)
+            if name in variables:
+                return self.text(variables[name], stack)
             if "." in name:
                 return self._intrinsic("Fn::GetAtt", name.split(".", 1), stack)
             return self._intrinsic("Ref", name, stack)
@@ -214,6 +214,6 @@ class Reader:
             inner = self.text(split[1], stack)
             if inner.startswith("${") and inner.rstrip("}").endswith(("Arn", "Arn (new)")):
                 part = _ARN_PARTS[int(index)]
-                known = {"account": stack.account, "region": stack.region}.get(part)
-                return known or f"${{{part} of {inner[2:-1]}}}"
+                stack_value = {"account": stack.account, "region": stack.region}.get(part)
+                return stack_value or f"${{{part} of {inner[2:-1]}}}"
         return f"${{element {index} of {self.text(items, stack)}}}"

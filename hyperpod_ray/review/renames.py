@@ -25,14 +25,14 @@ Name = tuple[str, str, str]
 
 def moved(base: EnvironmentAssembly, head: EnvironmentAssembly, day: date) -> Row | None:
     """The one row of an environment that goes to another account or Region; None where it stays."""
-    before, now = _place(base), _place(head)
-    if before == now or not all((*before, *now)):
+    before, after = _place(base), _place(head)
+    if before == after or not all((*before, *after)):
         return None
     return Row(
         effect=Effect.INTERRUPTS,
         code="environment-moved",
         what=f"environment {head.name}",
-        change=f"account {before[0]}, {before[1]} → account {now[0]}, {now[1]}",
+        change=f"account {before[0]}, {before[1]} → account {after[0]}, {after[1]}",
         consequence=f"Another environment: {len(head.stacks)} stacks are created there, with an empty file system, and "
         f"cost {hourly(head, day)}. The old one stays deployed and unmanaged in {before[1]} of account {before[0]}, "
         f"with its nodes and data, and costs {hourly(base, day)}. Nothing was compared.",
@@ -44,52 +44,60 @@ def copies(
     before: Mapping[str, EnvironmentAssembly], after: Mapping[str, EnvironmentAssembly], day: date
 ) -> dict[str, list[Row]]:
     """Rows of environments that take another one's names: a file that is renamed or copied, or a name that is taken."""
-    found: dict[str, list[Row]] = {}
+    rows: dict[str, list[Row]] = {}
     added = [name for name in after if name not in before]
-    left = [name for name in before if name not in after]
-    if len(after) + len(left) < 2:
-        return found
-    names = {name: _names(one) for name, one in after.items()}
-    old = {name: _names(one) for name, one in before.items()}
-    for name, one in after.items():
-        for other in left:
-            if name in added and (_shape(one) == _shape(before[other]) or names[name] & old[other]):
-                found.setdefault(name, []).append(_renamed(other, name, names[name] & old[other], before[other], day))
-        for other in after:
-            shared = names[name] & names[other]
-            already = name in old and other in old and shared <= old[name] & old[other]
-            if other != name and shared and not already and (name in added or other not in added):
-                found.setdefault(name, []).append(_taken(name, other, shared))
-    return found
+    removed = [name for name in before if name not in after]
+    if len(after) + len(removed) < 2:
+        return rows
+    names = {name: _names(environment) for name, environment in after.items()}
+    names_before = {name: _names(environment) for name, environment in before.items()}
+    for name, environment in after.items():
+        for other_name in removed:
+            if name in added and (
+                _shape(environment) == _shape(before[other_name]) or names[name] & names_before[other_name]
+            ):
+                rows.setdefault(name, []).append(
+                    _renamed(other_name, name, names[name] & names_before[other_name], before[other_name], day)
+                )
+        for other_name in after:
+            shared = names[name] & names[other_name]
+            already = (
+                name in names_before
+                and other_name in names_before
+                and shared <= names_before[name] & names_before[other_name]
+            )
+            if other_name != name and shared and not already and (name in added or other_name not in added):
+                rows.setdefault(name, []).append(_taken(name, other_name, shared))
+    return rows
 
 
-def _renamed(old: str, new: str, shared: set[Name], base: EnvironmentAssembly, day: date) -> Row:
+def _renamed(gone: str, new_name: str, shared: set[Name], base: EnvironmentAssembly, day: date) -> Row:
     refused = f" The new one is refused: {_words(shared)} exist." if shared else ""
     return Row(
         effect=Effect.REJECTED if shared else Effect.INTERRUPTS,
         code="environment-renamed",
-        what=f"environment {new}",
-        change=f"{old} is renamed to {new}",
-        consequence=f"There is no rename: stacks are named by the environment. The {len(base.stacks)} stacks of {old} "
+        what=f"environment {new_name}",
+        change=f"{gone} is renamed to {new_name}",
+        consequence=f"There is no rename: stacks are named by the environment. The {len(base.stacks)} stacks of {gone} "
         f"stay deployed and unmanaged, with nodes and data, and cost {hourly(base, day)}.{refused}",
         unavailable="data and checkpoints, in the new environment",
         source=source("custom-name") if shared else "",
     )
 
 
-def _taken(name: str, other: str, shared: set[Name]) -> Row:
+def _taken(name: str, owner: str, shared: set[Name]) -> Row:
     return Row(
         effect=Effect.REJECTED,
         code="name-taken",
         what=f"environment {name}",
-        change=f"has names of environment {other}: {_words(shared)}",
+        change=f"has names of environment {owner}: {_words(shared)}",
         consequence="Both are of one account. The service refuses the second one. Give each its own names.",
         source=source("custom-name"),
     )
 
 
 def _words(shared: set[Name]) -> str:
-    words = sorted({f"{kind.rpartition('::')[2]} '{name}'" for _, kind, name in shared})
+    words = sorted({f"{resource_type.rpartition('::')[2]} '{name}'" for _, resource_type, name in shared})
     return ", ".join(words[:_NAMED]) + (f" and {len(words) - _NAMED} more" if len(words) > _NAMED else "")
 
 
@@ -100,26 +108,26 @@ def _place(assembly: EnvironmentAssembly) -> tuple[str, str]:
 def _names(assembly: EnvironmentAssembly) -> set[Name]:
     """Names that the templates set, as text without references."""
     reader = Reader(assembly)
-    found: set[Name] = set()
+    unique_names: set[Name] = set()
     account, region = _place(assembly)
     for key, resource in assembly.all():
-        kind = resource["Type"]
-        if kind in _INSIDE:
+        resource_type = resource["Type"]
+        if resource_type in _INSIDE:
             continue
         stack = assembly.stacks[key.stack]
-        place = account if kind in _OF_ACCOUNT else f"{account}/{region}"
-        for identifiers in schemas.rules(kind, region).identifiers:
+        scope = account if resource_type in _OF_ACCOUNT else f"{account}/{region}"
+        for identifiers in schemas.rules(resource_type, region).identifiers:
             values = [schemas.at(resource.get("Properties", {}), pointer) for pointer in identifiers]
             texts = [reader.text(value, stack) for value in values if value is not None]
             if len(texts) == len(identifiers) and not any("${" in text for text in texts):
-                found.add((place, kind, "/".join(texts)))
-    return found
+                unique_names.add((scope, resource_type, "/".join(texts)))
+    return unique_names
 
 
 def _shape(assembly: EnvironmentAssembly) -> list[object]:
     """What it is made of, without its name."""
     plain = [
-        {name: (one.get("InstanceType"), one.get("InstanceCount")) for name, one in groups(resource).items()}
+        {name: (group.get("InstanceType"), group.get("InstanceCount")) for name, group in groups(resource).items()}
         for _, resource in assembly.of_type("AWS::SageMaker::Cluster")
     ]
     types = sorted(resource["Type"] for _, resource in assembly.all())

@@ -77,12 +77,12 @@ class Review:
     @property
     def effect(self) -> Effect:
         """The worst of all environments."""
-        return max((one.effect for one in self.environments), default=Effect.SAFE)
+        return max((environment.effect for environment in self.environments), default=Effect.SAFE)
 
     @property
     def empty(self) -> bool:
         """Whether base and head are the same."""
-        return all(one.empty for one in self.environments)
+        return all(environment.empty for environment in self.environments)
 
 
 def review(
@@ -126,9 +126,9 @@ def review(
     ]
     _add(reviews, copies(before, after, day))
     if sides is not None:
-        found = locks.rows(sides.base_locks, sides.head_locks)
-        if found or sides.notes:
-            reviews.append(EnvironmentReview(name=LOCKS, changes=None, rows=found, notes=sides.notes))
+        lock_rows = locks.rows(sides.base_locks, sides.head_locks)
+        if lock_rows or sides.notes:
+            reviews.append(EnvironmentReview(name=LOCKS, changes=None, rows=lock_rows, notes=sides.notes))
     return Review(environments=reviews, base_name=base_name, head_name=head_name, seconds=time.perf_counter() - started)
 
 
@@ -144,8 +144,10 @@ def review_deploy(
         head_name: What the report calls the assembly.
     """
     started = time.perf_counter()
-    made = _environment(head.name, base, head, datetime.now(UTC).date())
-    return Review(environments=[made], base_name=base_name, head_name=head_name, seconds=time.perf_counter() - started)
+    comparison = _environment(head.name, base, head, datetime.now(UTC).date())
+    return Review(
+        environments=[comparison], base_name=base_name, head_name=head_name, seconds=time.perf_counter() - started
+    )
 
 
 def _environment(
@@ -178,9 +180,11 @@ def _environment(
     )
 
 
-def _add(reviews: list[EnvironmentReview], found: Mapping[str, Sequence[Row]]) -> None:
-    for one in reviews:
-        one.rows = sorted([*one.rows, *found.get(one.name, [])], key=lambda row: -row.effect)
+def _add(reviews: list[EnvironmentReview], additions: Mapping[str, Sequence[Row]]) -> None:
+    for environment in reviews:
+        environment.rows = sorted(
+            [*environment.rows, *additions.get(environment.name, [])], key=lambda row: -row.effect
+        )
 
 
 def _new_or_left(
@@ -222,8 +226,8 @@ def _refusals(head: EnvironmentAssembly, base: EnvironmentAssembly | None = None
     for name, why in refusals(head):
         if (name, why) in before:
             continue
-        known = "; versions and values were compared, the chart's content was not" if "chart" in why else ""
-        notes.append(f"{name} cannot be deployed as synthesized here ({why}){known}")
+        suffix = "; versions and values were compared, the chart's content was not" if "chart" in why else ""
+        notes.append(f"{name} cannot be deployed as synthesized here ({why}){suffix}")
     if any("chart" in why for _, why in before):
         notes.append("charts were not fetched: versions and values were compared, contents were not")
     return notes
@@ -231,18 +235,18 @@ def _refusals(head: EnvironmentAssembly, base: EnvironmentAssembly | None = None
 
 def refusals(head: EnvironmentAssembly) -> list[tuple[str, str]]:
     """Stacks whose templates refuse any deployment, whatever the parameters, and why: charts that were not fetched."""
-    found = []
+    refused = []
     for stack in head.stacks.values():
         for rule in stack.template.get("Rules", {}).values():
             for assertion in rule.get("Assertions", []):
                 compared = assertion.get("Assert", {}).get("Fn::Equals")
                 if (
                     isinstance(compared, list)
-                    and all(isinstance(item, str) for item in compared)
+                    and all(isinstance(operand, str) for operand in compared)
                     and len(set(compared)) > 1
                 ):
-                    found.append((stack.name, str(assertion.get("AssertDescription"))))
-    return found
+                    refused.append((stack.name, str(assertion.get("AssertDescription"))))
+    return refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,49 +265,51 @@ class CostLimit:
         number = float(match.group(1))
         return cls(percent=number) if match.group(2) else cls(usd=number)
 
-    def exceeded(self, made: Review) -> bool:
+    def exceeded(self, result: Review) -> bool:
         """Whether the review's environments cost more; what nobody knows counts as more."""
-        paid = [one.money for one in made.environments if one.money is not None and one.money.changed]
+        paid = [priced.money for priced in result.environments if priced.money is not None and priced.money.changed]
         if not paid:
             return False
-        differences = [one.per_month if one.most_per_month is None else one.most_per_month for one in paid]
-        unknown = any(line.difference is None and line.before != line.after for one in paid for line in one.lines)
-        more, before = sum(differences), sum(one.before for one in paid) * HOURS_PER_MONTH
+        differences = [priced.per_month if priced.most_per_month is None else priced.most_per_month for priced in paid]
+        unknown = any(line.difference is None and line.before != line.after for priced in paid for line in priced.lines)
+        increase, before = sum(differences), sum(priced.before for priced in paid) * HOURS_PER_MONTH
         limit = self.usd if self.usd is not None else before * (self.percent or 0.0) / 100
-        return unknown or any(one.most_per_month is None for one in paid) or more > limit
+        return unknown or any(priced.most_per_month is None for priced in paid) or increase > limit
 
 
-def fails(made: Review, limit: str) -> bool:
+def fails(result: Review, limit: str) -> bool:
     """Whether a review is what a limit names, or worse.
 
     Args:
-        made: The review.
+        result: The review.
         limit: An effect's code, `any-weakened`, `any-rejected`, `any-change`, `never`, `costs=10%` or `costs=5000`.
     """
     if (costs := CostLimit.parse(limit)) is not None:
-        return costs.exceeded(made)
+        return costs.exceeded(result)
     match limit:
         case "never":
             return False
         case "any-change":
-            return not made.empty
+            return not result.empty
         case "any-rejected":
-            return any(Effect.REJECTED in one.effects for one in made.environments)
+            return any(Effect.REJECTED in environment.effects for environment in result.environments)
         case "any-weakened":
-            return any(Effect.WEAKENS in one.effects for one in made.environments)
+            return any(Effect.WEAKENS in environment.effects for environment in result.environments)
         case _:
-            return made.effect >= Effect.of(limit)
+            return result.effect >= Effect.of(limit)
 
 
-def unaccepted(made: Review, accepted: Collection[Effect]) -> list[Effect]:
+def unaccepted(result: Review, accepted: Collection[Effect]) -> list[Effect]:
     """Effects of a review that a deploy may not have, worst first.
 
     Args:
-        made: The review.
+        result: The review.
         accepted: Effects that the deploy may have. One that is accepted accepts what is milder. A rejection by the
             service is no degree of loss: only its own name accepts it.
     """
     limit = max((effect for effect in accepted if effect is not Effect.REJECTED), default=Effect.SAFE)
-    found = {effect for one in made.environments for effect in one.effects}
-    refused = {effect for effect in found if (effect not in accepted if effect is Effect.REJECTED else effect > limit)}
+    effects = {effect for environment in result.environments for effect in environment.effects}
+    refused = {
+        effect for effect in effects if (effect not in accepted if effect is Effect.REJECTED else effect > limit)
+    }
     return sorted(refused, reverse=True)

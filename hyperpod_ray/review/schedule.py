@@ -30,10 +30,10 @@ class Minutes(NamedTuple):
     mid: float
     high: float
 
-    def __add__(self, other: object) -> Minutes:
-        if not isinstance(other, Minutes):
+    def __add__(self, addend: object) -> Minutes:
+        if not isinstance(addend, Minutes):
             return NotImplemented
-        return Minutes(self.low + other.low, self.mid + other.mid, self.high + other.high)
+        return Minutes(self.low + addend.low, self.mid + addend.mid, self.high + addend.high)
 
     def __str__(self) -> str:
         if self.high <= 1:
@@ -105,7 +105,7 @@ def schedule(changes: Changes) -> Schedule | None:
     for stack in order:
         in_turn += chains[stack][0]
     ends = _side_by_side(changes.head, chains)
-    side, last_stack = max((ends[name] for name in order), key=lambda one: one[0].mid, default=(NOTHING, []))
+    side, last_stack = max((ends[name] for name in order), key=lambda ending: ending[0].mid, default=(NOTHING, []))
     path: list[Step] = []
     for stack in last_stack:
         path += [steps[key] for key in chains[stack][1] if key in steps and steps[key].minutes.high > 1]
@@ -146,10 +146,10 @@ class _Walk:
         self.seen.add(key)
         longest, previous = NOTHING, None
         for name in sorted(self._waits_for(key)):
-            other = Key(key.stack, name)
-            end = self.end(other)
-            if end.mid > longest.mid:
-                longest, previous = end, other
+            dependency = Key(key.stack, name)
+            ending = self.end(dependency)
+            if ending.mid > longest.mid:
+                longest, previous = ending, dependency
         self.ends[key] = longest + (self.steps[key].minutes if key in self.steps else NOTHING)
         self.before[key] = previous
         return self.ends[key]
@@ -157,20 +157,20 @@ class _Walk:
     def _waits_for(self, key: Key) -> set[str]:
         stack = self.head.stacks[key.stack]
         resource = stack.resources[key.logical_id]
-        found = {name for name in _as_list(resource.get("DependsOn")) if name in stack.resources}
+        dependencies = {name for name in _as_list(resource.get("DependsOn")) if name in stack.resources}
         for reference in references(resource.get("Properties", {}), stack, self.head):
             if reference.key.stack == key.stack:
-                found.add(reference.key.logical_id)
-        return found - {key.logical_id}
+                dependencies.add(reference.key.logical_id)
+        return dependencies - {key.logical_id}
 
 
 def _stack(stack_id: str, changes: Changes, walk: _Walk) -> tuple[Minutes, list[Key]]:
     """Duration of one stack's update and the chain that makes it: creations and updates, then removals."""
-    own = [key for key in walk.steps if key.stack == stack_id]
-    lasting = [key for key in own if changes.resources[key].kind is not Kind.REMOVED]
-    last = max(lasting, key=lambda key: walk.end(key).mid, default=None)
-    total, chain = (walk.end(last), _chain(last, walk.before)) if last is not None else (NOTHING, [])
-    removed = [key for key in own if changes.resources[key].kind is Kind.REMOVED]
+    keys = [key for key in walk.steps if key.stack == stack_id]
+    lasting = [key for key in keys if changes.resources[key].kind is not Kind.REMOVED]
+    latest = max(lasting, key=lambda key: walk.end(key).mid, default=None)
+    total, chain = (walk.end(latest), _chain(latest, walk.before)) if latest is not None else (NOTHING, [])
+    removed = [key for key in keys if changes.resources[key].kind is Kind.REMOVED]
     slowest = max(removed, key=lambda key: walk.steps[key].minutes.mid, default=None)
     if slowest is not None:
         total, chain = total + walk.steps[slowest].minutes, [*chain, slowest]
@@ -192,26 +192,26 @@ def _side_by_side(
     ends: dict[str, tuple[Minutes, list[str]]] = {}
     for stack_id, stack in head.stacks.items():
         waited = [ends[name] for name in stack.depends_on if name in ends]
-        start, through = max(waited, key=lambda one: one[0].mid, default=(NOTHING, []))
-        own = chains.get(stack_id)
-        ends[stack_id] = (start + own[0], [*through, stack_id]) if own else (start, through)
+        start, through = max(waited, key=lambda ending: ending[0].mid, default=(NOTHING, []))
+        own_chain = chains.get(stack_id)
+        ends[stack_id] = (start + own_chain[0], [*through, stack_id]) if own_chain else (start, through)
     return ends
 
 
 def _later(changes: Changes, walk: _Walk, ends: dict[str, tuple[Minutes, list[str]]], side: Minutes) -> list[Nodes]:
     """Groups whose nodes come after the deploy: with continuous provisioning nothing waits for them."""
-    found = []
+    late_groups = []
     for change in changes.of_type(CLUSTER):
         if change.kind is Kind.REMOVED or not _continuous(change):
             continue
         stack = changes.head.stacks[change.key.stack]
         waited = [ends[name][0] for name in stack.depends_on if name in ends]
-        begins = max(waited, key=lambda one: one.mid, default=NOTHING) + walk.end(change.key)
+        begins = max(waited, key=lambda span: span.mid, default=NOTHING) + walk.end(change.key)
         for group, (minutes, why) in _made(change).items():
             ready = begins + minutes
             if minutes.mid and ready.mid > side.mid:
-                found.append(Nodes(group=group, minutes=ready, why=why))
-    return sorted(found, key=lambda one: one.minutes.mid)
+                late_groups.append(Nodes(group=group, minutes=ready, why=why))
+    return sorted(late_groups, key=lambda span: span.minutes.mid)
 
 
 # --- one resource ----------------------------------------------------------------------------------------------------
@@ -219,10 +219,10 @@ def _later(changes: Changes, walk: _Walk, ends: dict[str, tuple[Minutes, list[st
 
 def _step(change: ResourceChange, changes: Changes) -> Step:
     table = load_durations()
-    entry = table["types"].get(change.type, table["default"])
+    durations = table["types"].get(change.type, table["default"])
     action = {Kind.ADDED: "create", Kind.REMOVED: "delete", Kind.REPLACED: "replace"}.get(change.kind, "update")
-    minutes = Minutes(*entry["create" if action == "replace" else action])
-    source = str(entry["source"])
+    minutes = Minutes(*durations["create" if action == "replace" else action])
+    source = str(durations["source"])
     if action != "delete":
         extra, why = NOTHING, ""
         if change.type == CLUSTER:
@@ -242,10 +242,10 @@ def load_durations() -> dict[str, Any]:
 
 def _nodes(change: ResourceChange) -> tuple[Minutes, str]:
     """What CloudFormation waits for beside the cluster: groups are worked on side by side, so the slowest counts."""
-    made = _made(change) if _continuous(change) else {}
+    created = _made(change) if _continuous(change) else {}
     slowest, why = NOTHING, ""
     for name, (minutes, words) in _all_groups(change).items():
-        if name not in made and minutes.mid > slowest.mid:
+        if name not in created and minutes.mid > slowest.mid:
             slowest, why = minutes, f"group {name}: {words}"
     return slowest, why
 
@@ -253,9 +253,9 @@ def _nodes(change: ResourceChange) -> tuple[Minutes, str]:
 def _first_nodes(change: ResourceChange, changes: Changes) -> tuple[Minutes, str]:
     """What the nodes of one group take, beside what is in the cluster's own figure."""
     for cluster in changes.of_type(CLUSTER):
-        made = _made(cluster).get(str(change.now("InstanceGroupName")))
-        if made and _continuous(cluster):
-            return made
+        created = _made(cluster).get(str(change.now("InstanceGroupName")))
+        if created and _continuous(cluster):
+            return created
     return NOTHING, ""
 
 
@@ -265,37 +265,37 @@ def _continuous(change: ResourceChange) -> bool:
 
 def _made(change: ResourceChange) -> dict[str, tuple[Minutes, str]]:
     """Groups that get nodes → what these take."""
-    before, now = groups(change.base), groups(change.head)
+    before, after = groups(change.base), groups(change.head)
     fresh = change.kind in {Kind.ADDED, Kind.REPLACED}
     return {
-        name: found
-        for name, found in _all_groups(change).items()
-        if name in now and _new_nodes(None if fresh else before.get(name), now[name]) > 0
+        name: duration
+        for name, duration in _all_groups(change).items()
+        if name in after and _new_nodes(None if fresh else before.get(name), after[name]) > 0
     }
 
 
 def _all_groups(change: ResourceChange) -> dict[str, tuple[Minutes, str]]:
     table = load_durations()["nodes"]
-    before, now = groups(change.base), groups(change.head)
+    before, after = groups(change.base), groups(change.head)
     fresh = change.kind in {Kind.ADDED, Kind.REPLACED}
     return {
-        name: _group(None if fresh else before.get(name), now.get(name), table, fresh=fresh)
-        for name in {**before, **now}
+        name: _group(None if fresh else before.get(name), after.get(name), table, fresh=fresh)
+        for name in {**before, **after}
     }
 
 
-def _new_nodes(old: dict[str, Any] | None, new: dict[str, Any]) -> int:
-    return count(new) - (count(old) if old and instance_type(old) == instance_type(new) else 0)
+def _new_nodes(before: dict[str, Any] | None, after: dict[str, Any]) -> int:
+    return count(after) - (count(before) if before and instance_type(before) == instance_type(after) else 0)
 
 
 def _group(
-    old: dict[str, Any] | None, new: dict[str, Any] | None, table: dict[str, Any], *, fresh: bool
+    before: dict[str, Any] | None, after: dict[str, Any] | None, table: dict[str, Any], *, fresh: bool
 ) -> tuple[Minutes, str]:
-    if new is None:
+    if after is None:
         return Minutes(*table["deleted"]["minutes"]), f"nodes deleted ({table['deleted']['source']})"
-    made = _new_nodes(old, new)
-    if made > 0:
-        checks = bool(new.get("OnStartDeepHealthChecks"))
+    created = _new_nodes(before, after)
+    if created > 0:
+        checks = bool(after.get("OnStartDeepHealthChecks"))
         # the first nodes of a new cluster are in the cluster's own figure
         total = NOTHING if fresh else Minutes(*table["made"]["minutes"])
         total += Minutes(*table["deep_checks"]["minutes"]) if checks else NOTHING
@@ -303,13 +303,13 @@ def _group(
         return total, " and ".join(
             [*parts, *([f"deep health checks ({table['deep_checks']['source']})"] if checks else [])]
         )
-    if made < 0:
+    if created < 0:
         return Minutes(*table["deleted"]["minutes"]), f"nodes deleted ({table['deleted']['source']})"
-    if old and any(old.get(key) != new.get(key) for key in ("ImageReleaseVersion", "ImageId")) and count(new):
-        size, unit, wait = batch(new)
-        batches = math.ceil(count(new) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
+    if before and any(before.get(key) != after.get(key) for key in ("ImageReleaseVersion", "ImageId")) and count(after):
+        size, unit, wait = batch(after)
+        batches = math.ceil(count(after) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
         pause = (batches - 1) * wait / 60
-        spans = (batches * one + pause for one in table["software_update"]["minutes"])
+        spans = (batches * minutes + pause for minutes in table["software_update"]["minutes"])
         return Minutes(*spans), f"{batches} batches ({table['software_update']['source']})"
     return NOTHING, ""
 

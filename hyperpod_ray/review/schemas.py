@@ -47,7 +47,9 @@ def rules(resource_type: str, region: str) -> TypeRules:
         known=True,
         create_only=_pointers(schema.get("createOnlyProperties")),
         conditional=_pointers(schema.get("conditionalCreateOnlyProperties")),
-        identifiers=tuple(one for one in sets if one and not any(pointer in read_only for pointer in one)),
+        identifiers=tuple(
+            identifier for identifier in sets if identifier and not any(pointer in read_only for pointer in identifier)
+        ),
     )
 
 
@@ -64,7 +66,7 @@ def at(properties: Any, pointer: tuple[str, ...]) -> Any:
     for index, name in enumerate(pointer):
         if name == "*":
             rest = pointer[index + 1 :]
-            return [at(item, rest) for item in value] if isinstance(value, list) else None
+            return [at(element, rest) for element in value] if isinstance(value, list) else None
         if not isinstance(value, dict):
             return None
         value = value.get(name)
@@ -72,4 +74,4 @@ def at(properties: Any, pointer: tuple[str, ...]) -> Any:
 
 
 def _pointers(items: Any) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(part for part in item.split("/") if part and part != "properties") for item in items or [])
+    return tuple(tuple(part for part in pointer.split("/") if part and part != "properties") for pointer in items or [])

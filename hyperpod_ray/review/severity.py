@@ -29,14 +29,14 @@ def table() -> dict[str, Any]:
 
 def entry(resource_type: str) -> dict[str, Any]:
     """What the table has of a type. A type that it lacks interrupts when it goes."""
-    found: dict[str, Any] = table()["types"].get(resource_type, {"removed": "interrupts"})
-    return found
+    type_entry: dict[str, Any] = table()["types"].get(resource_type, {"removed": "interrupts"})
+    return type_entry
 
 
 def of_class(name: str) -> dict[str, Any]:
     """`effect` and `source` of a class of changes, as a row takes them. KeyError when there is none."""
-    found = table()["classes"][name]
-    return {"effect": Effect.of(found["effect"]), "source": source(found["source"])}
+    class_entry = table()["classes"][name]
+    return {"effect": Effect.of(class_entry["effect"]), "source": source(class_entry["source"])}
 
 
 def holds(resource_type: str) -> str:
@@ -53,9 +53,9 @@ def noun(resource_type: str) -> str:
 
 def when_gone(resource_type: str, *, kept: bool) -> Effect:
     """What it means that a resource goes; `kept` when its deletion policy keeps the old one."""
-    found = entry(resource_type)
-    removed = found.get("removed", "interrupts")
-    return Effect.of(found.get("kept", removed) if kept else removed)
+    type_entry = entry(resource_type)
+    removed = type_entry.get("removed", "interrupts")
+    return Effect.of(type_entry.get("kept", removed) if kept else removed)
 
 
 def when_replaced(change: ResourceChange) -> Effect:
@@ -66,43 +66,43 @@ def when_replaced(change: ResourceChange) -> Effect:
 
 def when_removed(change: ResourceChange, changes: Changes) -> Effect:
     """The same of a removed resource, by what used it."""
-    found = entry(change.type)
+    type_entry = entry(change.type)
     if change.kept:
         return when_gone(change.type, kept=True)
     of_guard = change.before("Namespace") == names.GUARD  # its identity: `effects.guard` reports what goes with it
-    if of_guard or ("guard" in found and followed(change, changes)):
+    if of_guard or ("guard" in type_entry and followed(change, changes)):
         return Effect.SAFE
-    if (only := found.get("only_for")) and changes.text(change, only["property"]).endswith(only["ends"]):
+    if (only := type_entry.get("only_for")) and changes.text(change, only["property"]).endswith(only["ends"]):
         return Effect.of(only["effect"])
-    if "helper" in found and of_helpers(change, changes):
-        return Effect.of(found["helper"])
-    if "unused" in found and not _used(change, changes):
-        return Effect.of(found["unused"])
+    if "helper" in type_entry and of_helpers(change, changes):
+        return Effect.of(type_entry["helper"])
+    if "unused" in type_entry and not _used(change, changes):
+        return Effect.of(type_entry["unused"])
     return when_gone(change.type, kept=False)
 
 
 def followed(change: ResourceChange, changes: Changes) -> bool:
     """Whether as many of its type come into its stack as leave it: another subscriber, a renamed alarm."""
-    same = [one for one in changes.of_type(change.type) if one.key.stack == change.key.stack]
-    return sum(one.base is None for one in same) >= sum(one.head is None for one in same)
+    same = [sibling for sibling in changes.of_type(change.type) if sibling.key.stack == change.key.stack]
+    return sum(sibling.base is None for sibling in same) >= sum(sibling.head is None for sibling in same)
 
 
 def when_unkept(change: ResourceChange) -> Effect | None:
     """What it means that a deletion policy changes; None when it keeps as before."""
-    before, now = ((side or {}).get("DeletionPolicy") in _KEEPS for side in (change.base, change.head))
-    if before == now:
+    before, after = ((side or {}).get("DeletionPolicy") in _KEEPS for side in (change.base, change.head))
+    if before == after:
         return None
     return Effect.of(entry(change.type).get("policy", "safe")) if before else Effect.SAFE
 
 
 def users(assembly: EnvironmentAssembly) -> dict[Key, list[Key]]:
     """Resource → those that refer to it, in whatever stack."""
-    found: dict[Key, list[Key]] = {}
+    referrers: dict[Key, list[Key]] = {}
     for key, resource in assembly.all():
         for reference in references(resource.get("Properties"), assembly.stacks[key.stack], assembly):
-            if reference.key != key and key not in found.setdefault(reference.key, []):
-                found[reference.key].append(key)
-    return found
+            if reference.key != key and key not in referrers.setdefault(reference.key, []):
+                referrers[reference.key].append(key)
+    return referrers
 
 
 def of_helpers(change: ResourceChange, changes: Changes) -> bool:
@@ -116,7 +116,7 @@ def _used(change: ResourceChange, changes: Changes) -> bool:
     near = list(changes.base_users.get(change.key, []))
     if change.type in _POLICIES:
         stack = changes.base.stacks[change.key.stack]
-        near += [one.key for one in references(change.before("Roles"), stack, changes.base)]
+        near += [reference.key for reference in references(change.before("Roles"), stack, changes.base)]
     return any(
         changes.head.resource(key) is not None
         for key in near
@@ -158,14 +158,14 @@ def settings(change: ResourceChange) -> Iterator[Lowered]:
     for guard in entry(change.type).get("settings", []):
         pointer = tuple(guard["property"].split("/"))
         read = _READ.get(guard["kind"], _as_it_is)
-        before, now = (read(get(*pointer)) for get in (change.before, change.now))
-        better = None if before == now else _better(guard, before, now)
+        before, after = (read(get(*pointer)) for get in (change.before, change.now))
+        better = None if before == after else _better(guard, before, after)
         if better is not None:
             yield Lowered(
                 what=guard["what"],
                 property=guard["property"].replace("/", "."),
                 before=before,
-                now=now,
+                now=after,
                 better=better,
                 effect=Effect.of(guard.get("effect", "weakens")),
                 loses=guard.get("loses", ""),
@@ -175,22 +175,24 @@ def settings(change: ResourceChange) -> Iterator[Lowered]:
             )
 
 
-def _better(guard: dict[str, Any], before: Any, now: Any) -> bool | None:
+def _better(guard: dict[str, Any], before: Any, after: Any) -> bool | None:
     """Whether the new value guards more; None when they guard alike."""
-    kind = guard["kind"]
-    if kind in {"number", "images", "expiry"}:
+    measure = guard["kind"]
+    if measure in {"number", "images", "expiry"}:
         none = 0.0 if guard.get("zero") else float("inf")
-        old, new = (float(value) if isinstance(value, int | float) else none for value in (before, now))
-        return None if old == new else new > old
-    if kind == "logs":
-        old_items, new_items = ({str(item.get("Type")) for item in value or []} for value in (before, now))
+        amount_before, amount_after = (
+            float(value) if isinstance(value, int | float) else none for value in (before, after)
+        )
+        return None if amount_before == amount_after else amount_after > amount_before
+    if measure == "logs":
+        old_items, new_items = ({str(element.get("Type")) for element in value or []} for value in (before, after))
         if old_items - new_items:
             return False
         return True if new_items - old_items else None
-    if kind == "value":
-        good = guard["good"] if isinstance(guard["good"], list) else [guard["good"]]
-        return None if (before in good) == (now in good) else now in good
-    had, has = before not in (None, [], {}), now not in (None, [], {})
+    if measure == "value":
+        good_values = guard["good"] if isinstance(guard["good"], list) else [guard["good"]]
+        return None if (before in good_values) == (after in good_values) else after in good_values
+    had, has = before not in (None, [], {}), after not in (None, [], {})
     return None if had == has else has
 
 

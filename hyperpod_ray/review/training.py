@@ -12,17 +12,17 @@ from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.review import Review
 
 
-def add_outlook(made: Review, plans: Iterable[CommonPlan]) -> Review:
+def add_outlook(review: Review, plans: Iterable[CommonPlan]) -> Review:
     """Add the goodput before and after to the notes of each environment whose file system changes."""
-    known = {plan.name: plan for plan in plans if isinstance(plan, Plan)}
-    for one in made.environments:
-        plan = known.get(one.name)
-        if plan is None or one.changes is None:
+    plans_by_name = {plan.name: plan for plan in plans if isinstance(plan, Plan)}
+    for environment in review.environments:
+        plan = plans_by_name.get(environment.name)
+        if plan is None or environment.changes is None:
             continue
-        before, after = (_file_system(side) for side in (one.changes.base, one.changes.head))
+        before, after = (_file_system(side) for side in (environment.changes.base, environment.changes.head))
         if before and after and (sentence := storage_sentence(plan, before, after)):
-            one.notes.append(sentence)
-    return made
+            environment.notes.append(sentence)
+    return review
 
 
 def _file_system(side: EnvironmentAssembly) -> FileSystem | None:

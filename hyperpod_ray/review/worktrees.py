@@ -88,16 +88,16 @@ def assemblies(
         if head is not None:
             commit = _git(project, "rev-parse", "--verify", f"{head}^{{commit}}")
             after = where.copy(commit, scratch / "head-source")
-        made = Sides(
+        sides = Sides(
             base=scratch / "base",
             head=scratch / "head",
             base_locks=locks.read(before.project),
             head_locks=locks.read(after.project),
             notes=notes,
         )
-        made.notes += locks.libraries(made.base_locks, made.head_locks)
-        _make(made, before, after, environment, same_code=_same_code(where, start, head))
-        yield made
+        sides.notes += locks.libraries(sides.base_locks, sides.head_locks)
+        _make(sides, before, after, environment, same_code=_same_code(where, start, head))
+        yield sides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,37 +146,37 @@ class _Repository:
         index = {"GIT_INDEX_FILE": str(target.with_name(f"{target.name}.index"))}
         _git(self.top, "read-tree", revision, **index)
         _git(self.top, "checkout-index", "--all", f"--prefix={target}/", **index)
-        there = _Repository(
+        copied = _Repository(
             top=target,
             project=target / self.project.relative_to(self.top),
             environments=target / self.environments.relative_to(self.top),
         )
-        if not (there.project / "app.py").is_file():
+        if not (copied.project / "app.py").is_file():
             raise ReviewError(
-                f"no {there.project.relative_to(target) / 'app.py'} at {revision[:12]}",
+                f"no {copied.project.relative_to(target) / 'app.py'} at {revision[:12]}",
                 expected="the app of the project, which synthesizes that revision",
                 fix="choose a revision that has it",
             )
         for folder in FETCHED:
-            packages, link = self.project / folder, there.project / folder
+            packages, link = self.project / folder, copied.project / folder
             if packages.is_dir() and not link.exists():
                 link.parent.mkdir(exist_ok=True)
                 link.symlink_to(packages)
-        return there
+        return copied
 
 
 def _start(project: Path, base: str, head: str | None) -> tuple[str, list[str]]:
     """The commit to compare with, and what to say of it."""
     tip = _git(project, "rev-parse", "--verify", f"{head or 'HEAD'}^{{commit}}")
-    wanted = _git(project, "rev-parse", "--verify", f"{base}^{{commit}}")
-    start = _git(project, "merge-base", wanted, tip)
-    if start != tip or start == wanted:
+    base_commit = _git(project, "rev-parse", "--verify", f"{base}^{{commit}}")
+    start = _git(project, "merge-base", base_commit, tip)
+    if start != tip or start == base_commit:
         return start, []
     edited = head is None and _git(project, "status", "--porcelain", "--untracked-files=no")
-    count = _git(project, "rev-list", "--count", f"{tip}..{wanted}")
+    count = _git(project, "rev-list", "--count", f"{tip}..{base_commit}")
     if edited:
         return start, [f"the working tree is {count} commits behind {base}: compared with the commit that it is at"]
-    return wanted, [f"the head is {count} commits behind {base} and goes back: compared with {base} itself"]
+    return base_commit, [f"the head is {count} commits behind {base} and goes back: compared with {base} itself"]
 
 
 def _has_commits(project: Path) -> bool:
@@ -198,33 +198,37 @@ def _same_code(where: _Repository, start: str, head: str | None) -> bool:
     return not changed
 
 
-def _make(made: Sides, before: _Repository, after: _Repository, environment: str | None, *, same_code: bool) -> None:
-    old, new = (_files(source.environments, environment) for source in (before, after))
-    if environment is not None and environment not in {**old, **new}:
-        there = ", ".join(_files(after.environments, None)) or "none"
-        raise ReviewError(f"environment: '{environment}'", expected=f"one of {there}", fix="correct the name")
+def _make(
+    assembled: Sides, before: _Repository, after: _Repository, environment: str | None, *, same_code: bool
+) -> None:
+    files_before, files_after = (_files(source.environments, environment) for source in (before, after))
+    if environment is not None and environment not in {**files_before, **files_after}:
+        available = ", ".join(_files(after.environments, None)) or "none"
+        raise ReviewError(f"environment: '{environment}'", expected=f"one of {available}", fix="correct the name")
     if same_code:
-        added = new.keys() - old.keys()
+        added = files_after.keys() - files_before.keys()
         # a new environment may take another one's names: then all are compared
-        made.unchanged = [] if added else [name for name in new if old.get(name) == new[name]]
+        assembled.unchanged = (
+            [] if added else [name for name in files_after if files_before.get(name) == files_after[name]]
+        )
         sides = [
-            _side(out, {name: text for name, text in files.items() if name not in made.unchanged})
-            for out, files in ((made.base, old), (made.head, new))
+            _side(out, {name: text for name, text in files.items() if name not in assembled.unchanged})
+            for out, files in ((assembled.base, files_before), (assembled.head, files_after))
         ]
-        wanted = [side for side in sides if side is not None]
+        needed = [side for side in sides if side is not None]
         # an older revision's app makes one assembly a process
         both = _SEAM in (after.project / "app.py").read_text(encoding="utf-8")
-        for job in [wanted] if both else [[side] for side in wanted]:
+        for job in [needed] if both else [[side] for side in needed]:
             _synthesize(after.project, job, one_process=both)
-            made.synths += 1 if job else 0
+            assembled.synths += 1 if job else 0
         return
-    first, second = _side(made.base, old), _side(made.head, new)
+    base_side, second = _side(assembled.base, files_before), _side(assembled.head, files_after)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        sources = [(before.project, first), (after.project, second)]
+        sources = [(before.project, base_side), (after.project, second)]
         jobs = [pool.submit(_synthesize, source, [side]) for source, side in sources if side is not None]
     for running in jobs:
         running.result()
-    made.synths = len(jobs)
+    assembled.synths = len(jobs)
 
 
 def _files(folder: Path, environment: str | None) -> dict[str, str]:

@@ -15,14 +15,14 @@ FOLDER = Path(__file__).parent
 def read(name: str) -> Any:
     """Parse one of this folder's files, less its `about` (libyaml where it is built in, for a fast start)."""
     text = (FOLDER / name).read_text(encoding="utf-8")
-    found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
-    return {key: value for key, value in found.items() if key != "about"}
+    content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+    return {key: value for key, value in content.items() if key != "about"}
 
 
 def instance_types() -> dict[str, dict[str, Any]]:
     """Figures by instance type."""
-    found: dict[str, dict[str, Any]] = read("instance_types.yaml")
-    return found
+    types: dict[str, dict[str, Any]] = read("instance_types.yaml")
+    return types
 
 
 def kubernetes_versions() -> tuple[str, ...]:
@@ -42,5 +42,5 @@ def training_plan_types() -> tuple[str, ...]:
 
 def ultraservers() -> dict[str, int]:
     """Instances of one UltraServer, by instance type."""
-    found: dict[str, int] = read("platform_versions.yaml")["hyperpod"]["ultraservers"]
-    return found
+    sizes: dict[str, int] = read("platform_versions.yaml")["hyperpod"]["ultraservers"]
+    return sizes

@@ -30,20 +30,20 @@ def judge(manifest: Json, *, gates: Mapping[str, bool] = DEFAULT_GATES) -> list[
     subject = Subject(spec=spec, metadata=metadata, gates=gates)
     match manifest.get("kind"):
         case "RayCluster":
-            found = [
+            verdicts = [
                 *_verdicts("InvalidRayClusterMetadata", _run("RayCluster", "metadata", subject)),
                 *_verdicts("InvalidRayClusterSpec", _cluster(subject)),
                 *_verdicts("InvalidRayClusterSpec", _run("RayCluster", "upgrade", subject)),
             ]
         case "RayJob":
-            found = [
+            verdicts = [
                 *_verdicts("InvalidRayJobMetadata", _run("RayJob", "metadata", subject)),
                 *_verdicts("InvalidRayJobSpec", _job(subject)),
                 *_verdicts("InvalidRayClusterSpec", _created(subject)),
             ]
         case "RayCronJob":
             job = Subject(spec=spec.get("jobTemplate") or {}, gates=gates)
-            found = [
+            verdicts = [
                 *_verdicts("InvalidRayCronJobSpec", _run("RayCronJob", "spec", subject)),
                 *_verdicts(
                     "InvalidRayCronJobSpec",
@@ -52,44 +52,44 @@ def judge(manifest: Json, *, gates: Mapping[str, bool] = DEFAULT_GATES) -> list[
                 *_verdicts("InvalidRayClusterSpec", _created(job)),
             ]
         case _:
-            found = []
-    return found
+            verdicts = []
+    return verdicts
 
 
-def _verdicts(reason: str, found: Found) -> Iterator[Verdict]:
-    return (Verdict(rule=name, reason=reason, message=message) for name, message in found)
+def _verdicts(reason: str, failures: Found) -> Iterator[Verdict]:
+    return (Verdict(rule=name, reason=reason, message=message) for name, message in failures)
 
 
 def _run(kind: Kind, scope: Scope, subject: Subject) -> Found:
-    for item in RULES:
-        if item.kind == kind and item.scope == scope:
-            for message in item.check(subject):
-                yield item.name, message
+    for rule in RULES:
+        if rule.kind == kind and rule.scope == scope:
+            for message in rule.check(subject):
+                yield rule.name, message
 
 
 def _cluster(subject: Subject) -> Found:
     """Rules of a spec in order; consecutive rules for worker groups run group by group."""
-    rules = [item for item in RULES if item.kind == "RayCluster" and item.scope in {"spec", "group"}]
-    for scope, these in groupby(rules, key=lambda item: item.scope):
+    rules = [rule for rule in RULES if rule.kind == "RayCluster" and rule.scope in {"spec", "group"}]
+    for scope, these in groupby(rules, key=lambda rule: rule.scope):
         several = list(these)
         subjects = [replace(subject, group=group) for group in subject.groups] if scope == "group" else [subject]
-        for one in subjects:
-            for item in several:
-                for message in item.check(one):
-                    yield item.name, message
+        for part in subjects:
+            for rule in several:
+                for message in rule.check(part):
+                    yield rule.name, message
 
 
 def _job(subject: Subject) -> Found:
     cluster = subject.spec.get("rayClusterSpec")
-    for item in RULES:
-        if item.kind != "RayJob" or item.scope != "spec":
+    for rule in RULES:
+        if rule.kind != "RayJob" or rule.scope != "spec":
             continue
-        if item.name == "runtime_environment" and cluster is not None:
+        if rule.name == "runtime_environment" and cluster is not None:
             inner = replace(subject, spec=cluster, metadata={"annotations": subject.annotations})
             for name, message in _cluster(inner):
                 yield name, f"{ray_job.INVALID}{message}"
-        for message in item.check(subject):
-            yield item.name, message
+        for message in rule.check(subject):
+            yield rule.name, message
 
 
 def _created(subject: Subject) -> Found:

@@ -190,17 +190,17 @@ def fault_tolerance_backend(subject: Subject) -> Iterator[str]:
             "cannot set `RAY_gcs_storage` or `RAY_gcs_storage_path` env var in head Pod when the embedded GCS FT "
             "backend is used - these are managed by KubeRay"
         )
-    end = "when the embedded GCS FT backend is used - it is managed by KubeRay"
+    suffix = "when the embedded GCS FT backend is used - it is managed by KubeRay"
     spec = (subject.head.get("template") or {}).get("spec") or {}
     for mount in (containers(subject.head) or [{}])[0].get("volumeMounts") or []:
         if mount.get("name") == EMBEDDED_VOLUME or mount.get("mountPath") == EMBEDDED_PATH:
             yield (
                 f'cannot set a volume mount named "{EMBEDDED_VOLUME}" or mounted at {EMBEDDED_PATH} in the head '
-                f"container {end}"
+                f"container {suffix}"
             )
     for volume in spec.get("volumes") or []:
         if volume.get("name") == EMBEDDED_VOLUME:
-            yield f'cannot set a volume named "{EMBEDDED_VOLUME}" in the head Pod {end}'
+            yield f'cannot set a volume named "{EMBEDDED_VOLUME}" in the head Pod {suffix}'
 
 
 @rule("RayCluster", "spec")
@@ -268,7 +268,7 @@ def autoscaler_options(subject: Subject) -> Iterator[str]:
     seconds = subject.autoscaler.get("idleTimeoutSeconds")
     if seconds is not None and seconds < 0:
         yield f"autoscalerOptions.idleTimeoutSeconds must be non-negative, got {seconds}"
-    if any(item["name"] == "KUBERAY_GEN_AUTOSCALER_START_CMD" for item in subject.autoscaler.get("env") or []):
+    if any(variable["name"] == "KUBERAY_GEN_AUTOSCALER_START_CMD" for variable in subject.autoscaler.get("env") or []):
         yield (
             "autoscalerOptions.env must not contain KUBERAY_GEN_AUTOSCALER_START_CMD: it is managed by KubeRay and "
             "injected automatically into the autoscaler container"

@@ -108,8 +108,8 @@ def deletion_rules(subject: Subject) -> Iterator[str]:
     """Each rule has one condition and fits the kind of cluster; together they delete in order. One message for all."""
     problems: list[str] = []
     times: dict[tuple[str, str], dict[str, int]] = {}
-    for index, item in enumerate((subject.spec.get("deletionStrategy") or {}).get("deletionRules") or []):
-        policy, condition = str(item.get("policy")), item.get("condition") or {}
+    for index, deletion in enumerate((subject.spec.get("deletionStrategy") or {}).get("deletionRules") or []):
+        policy, condition = str(deletion.get("policy")), deletion.get("condition") or {}
         problem = _condition(condition)
         if not problem and _selects(subject) and policy in {"DeleteCluster", "DeleteWorkers"}:
             problem = f"DeletionPolicyType '{policy}' not supported when ClusterSelector is set"
@@ -117,19 +117,19 @@ def deletion_rules(subject: Subject) -> Iterator[str]:
             problem = "DeletionPolicyType 'DeleteWorkers' not supported with autoscaling enabled"
         if not problem:
             key = "jobStatus" if condition.get("jobStatus") is not None else "jobDeploymentStatus"
-            kind, value = f"{key[0].upper()}{key[1:]}", str(condition[key])
-            same = times.setdefault((kind, value), {})
+            state, value = f"{key[0].upper()}{key[1:]}", str(condition[key])
+            same = times.setdefault((state, value), {})
             if policy in same:
-                problem = f"duplicate rule for DeletionPolicyType '{policy}' and {kind} '{value}'"
+                problem = f"duplicate rule for DeletionPolicyType '{policy}' and {state} '{value}'"
             same.setdefault(policy, int(condition.get("ttlSeconds") or 0))
         if problem:
             problems.append(f"deletionRules[{index}]: {problem}")
-    for (kind, value), seconds in times.items():
-        there = [policy for policy in ORDER if policy in seconds]
-        for before, after in pairwise(there):
+    for (state, value), seconds in times.items():
+        policies = [policy for policy in ORDER if policy in seconds]
+        for before, after in pairwise(policies):
             if seconds[after] < seconds[before]:
                 problems.append(
-                    f"for {kind} '{value}': {after} TTL ({seconds[after]}) must be >= {before} TTL ({seconds[before]})"
+                    f"for {state} '{value}': {after} TTL ({seconds[after]}) must be >= {before} TTL ({seconds[before]})"
                 )
     if problems:
         yield "\n".join(problems)
@@ -189,8 +189,8 @@ def runtime_environment(subject: Subject) -> Iterator[str]:
     """`runtimeEnvYAML` is a mapping."""
     text = subject.spec.get("runtimeEnvYAML") or ""
     try:
-        found = yaml.safe_load(text)
-        problem = "" if found is None or isinstance(found, dict) else "no mapping"
+        environment = yaml.safe_load(text)
+        problem = "" if environment is None or isinstance(environment, dict) else "no mapping"
     except yaml.YAMLError as error:
         problem = str(error).splitlines()[0]
     if problem:

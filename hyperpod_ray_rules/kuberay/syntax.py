@@ -60,8 +60,8 @@ def label_value(value: str) -> list[str]:
 
 def version(text: str) -> tuple[int, ...] | None:
     """Major, minor and patch of a version such as `2.60.0`, None where there are fewer than two numbers."""
-    found = _VERSION.match(text)
-    return (*(int(part) for part in found[1].split(".")), 0)[:3] if found else None
+    match = _VERSION.match(text)
+    return (*(int(part) for part in match[1].split(".")), 0)[:3] if match else None
 
 
 FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
@@ -81,8 +81,8 @@ def schedule(text: str) -> str:
         return "empty spec string"
     if text.startswith("@"):
         every = text.removeprefix("@every ")
-        good = text in DESCRIPTORS or (every != text and _DURATION.fullmatch(every))
-        return "" if good else f"unrecognized descriptor: {text}"
+        recognized = text in DESCRIPTORS or (every != text and _DURATION.fullmatch(every))
+        return "" if recognized else f"unrecognized descriptor: {text}"
     parts = text.split()
     if len(parts) != len(FIELDS):
         return f"expected exactly {len(FIELDS)} fields, found {len(parts)}: [{' '.join(parts)}]"
@@ -101,23 +101,23 @@ def _range(text: str, low: int, high: int, words: tuple[str, ...]) -> str:
     if span in {"*", "?"}:
         return ""
     ends = []
-    for end in span.split("-"):
-        if end.lower() in words:
-            ends.append(words.index(end.lower()) + low)
-        elif end.isdigit():
-            ends.append(int(end))
+    for bound in span.split("-"):
+        if bound.lower() in words:
+            ends.append(words.index(bound.lower()) + low)
+        elif bound.isdigit():
+            ends.append(int(bound))
         else:
-            return f"failed to parse int from {end}: {text}"
+            return f"failed to parse int from {bound}: {text}"
     problems = (
         (len(ends) > 2, "too many hyphens"),
         (ends[0] < low, f"beginning of range ({ends[0]}) below minimum ({low})"),
         (ends[-1] > high, f"end of range ({ends[-1]}) above maximum ({high})"),
         (ends[0] > ends[-1], f"beginning of range ({ends[0]}) beyond end of range ({ends[-1]})"),
     )
-    return next((f"{problem}: {text}" for wrong, problem in problems if wrong), "")
+    return next((f"{problem}: {text}" for failed, problem in problems if failed), "")
 
 
 def time_zone(name: str) -> bool:
     """Whether the IANA database has the zone; true where this machine has no database to ask."""
-    known = zoneinfo.available_timezones()
-    return name in {"UTC", "Local"} or not known or name in known
+    zones = zoneinfo.available_timezones()
+    return name in {"UTC", "Local"} or not zones or name in zones

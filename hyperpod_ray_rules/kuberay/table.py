@@ -49,8 +49,8 @@ class Subject:
     @property
     def head(self) -> Json:
         """`headGroupSpec`."""
-        found: Json = self.spec.get("headGroupSpec") or {}
-        return found
+        group: Json = self.spec.get("headGroupSpec") or {}
+        return group
 
     @property
     def groups(self) -> list[Json]:
@@ -60,8 +60,8 @@ class Subject:
     @property
     def annotations(self) -> Json:
         """`metadata.annotations`."""
-        found: Json = self.metadata.get("annotations") or {}
-        return found
+        values: Json = self.metadata.get("annotations") or {}
+        return values
 
     @property
     def autoscaling(self) -> bool:
@@ -71,13 +71,14 @@ class Subject:
     @property
     def autoscaler(self) -> Json:
         """`autoscalerOptions`."""
-        found: Json = self.spec.get("autoscalerOptions") or {}
-        return found
+        options: Json = self.spec.get("autoscalerOptions") or {}
+        return options
 
     def head_env(self, name: str) -> Json | None:
         """The environment variable `name` of the head's Ray container, which is the first."""
         return next(
-            (item for item in (containers(self.head) or [{}])[0].get("env") or [] if item["name"] == name), None
+            (variable for variable in (containers(self.head) or [{}])[0].get("env") or [] if variable["name"] == name),
+            None,
         )
 
 

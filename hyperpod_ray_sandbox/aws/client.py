@@ -109,8 +109,8 @@ class Client:
         self, *, cluster: str, subject: str, role_arn: str, action: str, resource: str, keys: dict[str, Any]
     ) -> str:
         """Return why a service account of an EKS cluster may not do something with its IAM role, or nothing."""
-        asked = {"cluster": cluster, "subject": subject, "role_arn": role_arn, "action": action, "resource": resource}
-        return str(self._call("POST", "web-identity", {**self._scope(), **asked, "keys": keys})["reason"])
+        request = {"cluster": cluster, "subject": subject, "role_arn": role_arn, "action": action, "resource": resource}
+        return str(self._call("POST", "web-identity", {**self._scope(), **request, "keys": keys})["reason"])
 
     def pod_credentials(self, *, cluster: str, node_id: str, pod: dict[str, Any]) -> dict[str, str]:
         """Return the credentials that EKS Pod Identity gives a pod (its object) on a HyperPod node.
@@ -119,7 +119,7 @@ class Client:
             ControlError: It gives none, and why.
         """
         meta = pod["metadata"]
-        asked = {
+        request = {
             "cluster": cluster,
             "node_id": node_id,
             "namespace": meta["namespace"],
@@ -130,7 +130,7 @@ class Client:
         }
         return {
             name: str(value)
-            for name, value in self._call("POST", "pod-credentials", {**self._scope(), **asked}).items()
+            for name, value in self._call("POST", "pod-credentials", {**self._scope(), **request}).items()
         }
 
     def node_network(self, node_id: str) -> str:

@@ -45,12 +45,12 @@ def up(
     """
     running = process.find(state)
     if running:
-        asked = {"port": port, "account": account, "region": region}
-        other = [f"{name} {getattr(running, name)}" for name, value in asked.items()
+        settings = {"port": port, "account": account, "region": region}
+        conflicts = [f"{name} {getattr(running, name)}" for name, value in settings.items()
                  if value and value != getattr(running, name)]  # fmt: skip
-        if other:
+        if conflicts:
             raise process.StartError(
-                f"the embedded AWS runs already, with {', '.join(other)}",
+                f"the embedded AWS runs already, with {', '.join(conflicts)}",
                 expected="one with the same options",
                 fix=f"`{paths.COMMAND} down`, or --state",
             )
@@ -74,8 +74,8 @@ def up(
         kubernetes=kubernetes,
     )
     _log(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
-    kind = "given" if kubeconfig else kubernetes
-    _log(f"Kubernetes API {running.kubernetes} ({kind}), kubeconfig {running.kubeconfig}")
+    backend = "given" if kubeconfig else kubernetes
+    _log(f"Kubernetes API {running.kubernetes} ({backend}), kubeconfig {running.kubeconfig}")
     _log(f'for this shell: eval "$({paths.COMMAND} env)"')
     return running
 
@@ -117,8 +117,10 @@ def down(*, state: Path = paths.STATE) -> None:
     running = process.find(state)
     if not running:
         ended = process.clear(state)
-        left = f"; {ended} processes of one that was killed are ended, and what it kept is removed" if ended else ""
-        _log(f"the embedded AWS is not running{left}")
+        leftovers = (
+            f"; {ended} processes of one that was killed are ended, and what it kept is removed" if ended else ""
+        )
+        _log(f"the embedded AWS is not running{leftovers}")
         return
     process.stop(running, state)
     local = "its Kubernetes objects too"

@@ -85,8 +85,8 @@ def describe(cluster: str, region: str, environment: Mapping[str, str], now: dat
         raise SystemExit(
             f"An error occurred when calling the DescribeCluster operation: {body.decode(errors='replace')}"
         )
-    found: dict[str, object] = json.loads(body)["cluster"]
-    return found
+    description: dict[str, object] = json.loads(body)["cluster"]
+    return description
 
 
 def kubeconfig(cluster: Mapping[str, object], region: str) -> dict[str, object]:
@@ -116,10 +116,10 @@ def main(argv: list[str]) -> int:
     region = options.get("--region") or os.environ["AWS_REGION"]
     now = datetime.now(UTC)
     if "get-token" in argv:
-        made = token(options["--cluster-name"], region, os.environ, now)
-        status = {"expirationTimestamp": f"{now + timedelta(minutes=14):%Y-%m-%dT%H:%M:%SZ}", "token": made}
-        kind = {"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1beta1", "spec": {}}
-        sys.stdout.write(json.dumps({**kind, "status": status}) + "\n")
+        bearer = token(options["--cluster-name"], region, os.environ, now)
+        status = {"expirationTimestamp": f"{now + timedelta(minutes=14):%Y-%m-%dT%H:%M:%SZ}", "token": bearer}
+        credential = {"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1beta1", "spec": {}}
+        sys.stdout.write(json.dumps({**credential, "status": status}) + "\n")
         return 0
     target = Path(options["--kubeconfig"])
     if os.environ.get(GIVEN):

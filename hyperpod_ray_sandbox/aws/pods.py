@@ -39,26 +39,28 @@ def exports(running: Running, name: str) -> list[str]:
             expected="a HyperPod node: only its pods have an identity here",
             fix="choose another pod",
         )
-    found = running.client.pod_credentials(cluster=_cluster(running), node_id=node.removeprefix(NODE_PREFIX), pod=pod)
+    credentials = running.client.pod_credentials(
+        cluster=_cluster(running), node_id=node.removeprefix(NODE_PREFIX), pod=pod
+    )
     variables = {
         **running.client.environment(),
-        "AWS_ACCESS_KEY_ID": found["AccessKeyId"],
-        "AWS_SECRET_ACCESS_KEY": found["SecretAccessKey"],
-        "AWS_SESSION_TOKEN": found["Token"],
+        "AWS_ACCESS_KEY_ID": credentials["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": credentials["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": credentials["Token"],
     }
     return [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]
 
 
 def _cluster(running: Running) -> str:
     """The only EKS cluster: the one that the local Kubernetes API stands for."""
-    found = [r["id"] for r in running.client.inventory() if r["type"] == "AWS::EKS::Cluster"]
-    if len(found) != 1:
+    clusters = [r["id"] for r in running.client.inventory() if r["type"] == "AWS::EKS::Cluster"]
+    if len(clusters) != 1:
         raise ControlError(
-            f"--pod: {len(found)} EKS clusters",
+            f"--pod: {len(clusters)} EKS clusters",
             expected="one, which the Kubernetes API stands for",
             fix="delete the other",
         )
-    return str(found[0]).rpartition("/")[2]
+    return str(clusters[0]).rpartition("/")[2]
 
 
 def _get(running: Running, path: str) -> dict[str, Any]:
@@ -74,8 +76,8 @@ def _get(running: Running, path: str) -> dict[str, Any]:
     handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=300) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+            document: dict[str, Any] = json.load(answer)
+            return document
     except urllib.error.HTTPError as error:
         raise ControlError(
             str(json.load(error)["message"]),

@@ -235,21 +235,21 @@ def clear(state: Path = paths.STATE) -> int:
 
 def end_processes(state: Path) -> int:
     """End every process that carries the mark of a state folder; return how many there were."""
-    found = set(marked(state))
-    asked: set[int] = set()
+    pids = set(marked(state))
+    signalled: set[int] = set()
     patience = time.monotonic() + PATIENCE_SECONDS
     limit = patience + KILLED_SECONDS
-    while (left := set(marked(state))) and (now := time.monotonic()) < limit:
+    while (remaining := set(marked(state))) and (now := time.monotonic()) < limit:
         # one that was being forked at the last look is asked too, and killed however late it appears
-        for pid in left if now >= patience else left - asked:
+        for pid in remaining if now >= patience else remaining - signalled:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL if now >= patience else signal.SIGTERM)
-        asked |= left
-        found |= left
-        _reap(left)
+        signalled |= remaining
+        pids |= remaining
+        _reap(remaining)
         time.sleep(0.05)
-    _reap(found)
-    return len(found)
+    _reap(pids)
+    return len(pids)
 
 
 def _reap(pids: Iterable[int]) -> None:
@@ -273,12 +273,12 @@ def marked(state: Path) -> list[int]:
         )
         return [pid for pid, module in named if pid and _alive(pid, module)]
     mark = f"{MARK}={state}".encode()
-    found = []
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if mark in (process / "environ").read_bytes().split(b"\0"):
-                found.append(int(process.name))
-    return [pid for pid in found if pid != os.getpid()]
+                pids.append(int(process.name))
+    return [pid for pid in pids if pid != os.getpid()]
 
 
 def _recorded(state: Path) -> Running | None:
@@ -377,15 +377,15 @@ def _spawn(
 
 def _assets() -> Path:
     """The folder of KUBEBUILDER_ASSETS with both binaries in it."""
-    given = os.environ.get("KUBEBUILDER_ASSETS", "")
+    folder = os.environ.get("KUBEBUILDER_ASSETS", "")
     for name in ("etcd", "kube-apiserver"):
-        if not given or not os.access(Path(given) / name, os.X_OK):
+        if not folder or not os.access(Path(folder) / name, os.X_OK):
             raise StartError(
-                f"KUBEBUILDER_ASSETS: '{given}' has no executable {name}",
+                f"KUBEBUILDER_ASSETS: '{folder}' has no executable {name}",
                 expected="the binaries of envtest",
                 fix="export KUBEBUILDER_ASSETS=$(setup-envtest use -p path)",
             )
-    return Path(given).resolve()
+    return Path(folder).resolve()
 
 
 def _start_kubernetes(state: Path, command: list[str], environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
@@ -396,8 +396,8 @@ def _start_kubernetes(state: Path, command: list[str], environment: dict[str, st
     ready.unlink(missing_ok=True)
     log = state / "kubernetes.log"
     process = _spawn(*command, "--state", str(folder), log=log, environment=environment)
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
         if process.poll() is not None:
             raise StartError(
                 f"the local Kubernetes API ended: exit code {process.returncode}\n{_tail(log)}\n",
@@ -432,9 +432,9 @@ def _start_follower(
         log=log,
         environment=environment,
     )
-    end = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + START_SECONDS
     while "following the embedded AWS" not in log.read_text(errors="replace"):
-        if process.poll() is not None or time.monotonic() > end:
+        if process.poll() is not None or time.monotonic() > deadline:
             raise StartError(
                 f"HyperPod's nodes cannot join the cluster of {kubeconfig}\n{_tail(log)}\n",
                 expected="a cluster that accepts them",
@@ -445,9 +445,9 @@ def _start_follower(
 
 
 def _wait_until_ready(running: Running, started: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + START_SECONDS
     log = Path(running.log)
-    while time.monotonic() < end:
+    while time.monotonic() < deadline:
         if started.poll() is not None:
             raise StartError(
                 f"the embedded AWS ended: exit code {started.returncode}\n{_tail(log)}\n",
@@ -505,12 +505,12 @@ def _read_base64(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def _listener(wanted: int | None) -> socket.socket:
+def _listener(requested: int | None) -> socket.socket:
     """Return a socket that listens on a port of 127.0.0.1: the one given, or the default one where it is free, or any.
 
     The emulator inherits it. A port that is only looked for could be another process's by the time of its start.
     """
-    for port in (wanted,) if wanted else (DEFAULT_PORT, 0):
+    for port in (requested,) if requested else (DEFAULT_PORT, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -522,9 +522,9 @@ def _listener(wanted: int | None) -> socket.socket:
             continue
         return listener
     raise StartError(
-        f"port {wanted} of 127.0.0.1 is taken" if wanted else "no free port on 127.0.0.1",
+        f"port {requested} of 127.0.0.1 is taken" if requested else "no free port on 127.0.0.1",
         expected="a free one",
-        fix="choose another with --port" if wanted else "end a process that listens, or run the command again",
+        fix="choose another with --port" if requested else "end a process that listens, or run the command again",
     )
 
 
@@ -538,8 +538,8 @@ def _alive(pid: int, module: str) -> bool:
             return module in listing.joinpath("cmdline").read_text()
         except OSError:
             return False
-    shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return module in shown.stdout
+    ps_output = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return module in ps_output.stdout
 
 
 def _stop_group(pid: int, patience: float) -> None:
@@ -548,8 +548,8 @@ def _stop_group(pid: int, patience: float) -> None:
             os.killpg(pid, number)
         except (ProcessLookupError, PermissionError):
             return
-        end = time.monotonic() + patience  # what is still there after it, `clear` ends by its mark
-        while time.monotonic() < end:
+        deadline = time.monotonic() + patience  # what is still there after it, `clear` ends by its mark
+        while time.monotonic() < deadline:
             _reap([pid])
             try:
                 os.killpg(pid, 0)

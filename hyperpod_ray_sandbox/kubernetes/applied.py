@@ -43,13 +43,13 @@ def list_keys(schema: Json | None) -> list[str] | None:
     """Keys of an associative list, [] for a set, None for an atomic list."""
     if not schema:
         return None
-    kind = schema.get("x-kubernetes-list-type")
-    if kind == "map":
+    list_type = schema.get("x-kubernetes-list-type")
+    if list_type == "map":
         return list(schema.get("x-kubernetes-list-map-keys") or [])
-    if kind == "set":
+    if list_type == "set":
         return []
     if (
-        kind is None
+        list_type is None
         and schema.get("x-kubernetes-patch-merge-key")
         and "merge" in schema.get("x-kubernetes-patch-strategy", "")
     ):
@@ -57,11 +57,11 @@ def list_keys(schema: Json | None) -> list[str] | None:
     return None
 
 
-def item_step(item: Any, keys: list[str]) -> str:
+def item_step(element: Any, keys: list[str]) -> str:
     """The step of a list item."""
     if not keys:
-        return "v:" + json.dumps(item, separators=(",", ":"))
-    values = {k: item.get(k, _KEY_DEFAULTS.get(k)) for k in keys} if isinstance(item, dict) else {}
+        return "v:" + json.dumps(element, separators=(",", ":"))
+    values = {k: element.get(k, _KEY_DEFAULTS.get(k)) for k in keys} if isinstance(element, dict) else {}
     return "k:" + json.dumps({k: v for k, v in values.items() if v is not None}, separators=(",", ":"), sort_keys=True)
 
 
@@ -76,22 +76,22 @@ def _declared(schema: Json | None, key: str) -> Json | None:
 def fields(value: Any, schema: Json | None, at: Path = ()) -> set[Path]:
     """All paths of an object that someone can own."""
     if isinstance(value, dict) and (schema or {}).get("x-kubernetes-map-type") != "atomic" and (value or not at):
-        found: set[Path] = set()
-        for key, item in value.items():
+        paths: set[Path] = set()
+        for key, child in value.items():
             path = (*at, f"f:{key}")
             if path in _UNOWNED and path != ("f:metadata",):
                 continue
-            found |= fields(item, _declared(schema, key), path)
-        return found - {("f:metadata",)}
+            paths |= fields(child, _declared(schema, key), path)
+        return paths - {("f:metadata",)}
     if isinstance(value, list) and (keys := list_keys(schema)) is not None:
         items = SHAPES.items(schema) if schema else None
-        found = set()
-        for item in value:
-            path = (*at, item_step(item, keys))
-            found.add((*path, "."))
-            if isinstance(item, dict):
-                found |= fields(item, items, path)
-        return found or {at}
+        paths = set()
+        for child in value:
+            path = (*at, item_step(child, keys))
+            paths.add((*path, "."))
+            if isinstance(child, dict):
+                paths |= fields(child, items, path)
+        return paths or {at}
     return {at}
 
 
@@ -123,14 +123,14 @@ def to_fields_v1(paths: Iterable[Path]) -> Json:
 
 def from_fields_v1(node: Json, at: Path = ()) -> set[Path]:
     """A field set from its nested form."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for step, below in node.items():
         path = (*at, step)
         if step == "." or not below:
-            found.add(path)
+            paths.add(path)
         else:
-            found |= from_fields_v1(below, path)
-    return found
+            paths |= from_fields_v1(below, path)
+    return paths
 
 
 Manager = tuple[str, str, str]  # name, operation (Apply | Update), subresource
@@ -138,11 +138,11 @@ Manager = tuple[str, str, str]  # name, operation (Apply | Update), subresource
 
 def read_managers(obj: Json | None) -> dict[Manager, set[Path]]:
     """The field sets of an object's managers."""
-    found: dict[Manager, set[Path]] = {}
-    for entry in ((obj or {}).get("metadata") or {}).get("managedFields") or []:
-        key = (entry.get("manager", ""), entry.get("operation", "Update"), entry.get("subresource", ""))
-        found[key] = from_fields_v1(entry.get("fieldsV1") or {})
-    return found
+    managers: dict[Manager, set[Path]] = {}
+    for record in ((obj or {}).get("metadata") or {}).get("managedFields") or []:
+        key = (record.get("manager", ""), record.get("operation", "Update"), record.get("subresource", ""))
+        managers[key] = from_fields_v1(record.get("fieldsV1") or {})
+    return managers
 
 
 def write_managers(obj: Json, managers: dict[Manager, set[Path]], old: Json | None) -> None:
@@ -161,7 +161,7 @@ def write_managers(obj: Json, managers: dict[Manager, set[Path]], old: Json | No
         if same and same.get("fieldsV1") == tree:
             entries.append(same)
             continue
-        entry = {
+        record = {
             "manager": key[0],
             "operation": key[1],
             "apiVersion": obj["apiVersion"],
@@ -170,8 +170,8 @@ def write_managers(obj: Json, managers: dict[Manager, set[Path]], old: Json | No
             "fieldsV1": tree,
         }
         if key[2]:
-            entry["subresource"] = key[2]
-        entries.append(entry)
+            record["subresource"] = key[2]
+        entries.append(record)
     obj["metadata"]["managedFields"] = entries
     if not entries:
         del obj["metadata"]["managedFields"]
@@ -180,8 +180,8 @@ def write_managers(obj: Json, managers: dict[Manager, set[Path]], old: Json | No
 def record_update(new: Json, old: Json | None, schema: Json, manager: str, subresource: str = "") -> None:
     """Note in `new` that `manager` wrote what differs from `old` (a create, a PUT or a patch)."""
     managers = read_managers(old)
-    given = (new.get("metadata") or {}).get("managedFields")
-    if old is not None and given is not None and given != (old["metadata"].get("managedFields")):
+    managed = (new.get("metadata") or {}).get("managedFields")
+    if old is not None and managed is not None and managed != (old["metadata"].get("managedFields")):
         # a client may rewrite the record itself, as kubectl does when it moves from client-side to server-side apply
         managers = read_managers(new)
     have = fields(new, schema)
@@ -189,13 +189,13 @@ def record_update(new: Json, old: Json | None, schema: Json, manager: str, subre
     changed = {p for p in have if p not in before or lookup(new, p, schema) != lookup(old, p, schema)}
     if not subresource:
         changed = {p for p in changed if p[0] != "f:status"}
-    mine = (manager, "Update", subresource)
+    manager_key = (manager, "Update", subresource)
     result: dict[Manager, set[Path]] = {}
     for key, paths in managers.items():
         kept = {p for p in paths if p in have}
-        result[key] = kept - changed if key != mine else kept
+        result[key] = kept - changed if key != manager_key else kept
     if changed:
-        result[mine] = result.get(mine, set()) | changed
+        result[manager_key] = result.get(manager_key, set()) | changed
     write_managers(new, result, old)
 
 
@@ -227,12 +227,12 @@ def _remove(value: Any, path: Path, schema: Json | None) -> None:
                 del value[key]
     elif isinstance(value, list):
         keys = list_keys(schema) or []
-        for index, item in enumerate(value):
-            if item_step(item, keys) == step:
+        for index, element in enumerate(value):
+            if item_step(element, keys) == step:
                 if rest in ((), (".",)):
                     value.pop(index)
                 else:
-                    _remove(item, rest, SHAPES.items(schema) if schema else None)
+                    _remove(element, rest, SHAPES.items(schema) if schema else None)
                 return
 
 
@@ -240,35 +240,35 @@ def apply(live: Json | None, config: Json, schema: Json, *, manager: str, force:
     """The object after server-side apply of `config`; raises ApiError 409 naming every field another manager holds."""
     config = copy(config)
     (config.get("metadata") or {}).pop("managedFields", None)
-    wanted = fields(config, schema)
+    desired = fields(config, schema)
     if not subresource:
-        wanted = {p for p in wanted if p[0] != "f:status"}
+        desired = {p for p in desired if p[0] != "f:status"}
     managers = read_managers(live)
-    mine: Manager = (manager, "Apply", subresource)
+    manager_key: Manager = (manager, "Apply", subresource)
     conflicts: list[tuple[str, str, Path]] = []
     for key, paths in managers.items():
-        if key == mine:
+        if key == manager_key:
             continue
-        for path in wanted & paths:
+        for path in desired & paths:
             if path[-1] != "." and lookup(live, path, schema) != lookup(config, path, schema):
                 conflicts.append((key[0], key[1], path))
     if conflicts and not force:
         raise _conflict(conflicts)
     taken = {path for _, _, path in conflicts}
-    result: dict[Manager, set[Path]] = {k: (p - taken if k != mine else p) for k, p in managers.items()}
-    others: set[Path] = set().union(*(p for k, p in result.items() if k != mine))
+    result: dict[Manager, set[Path]] = {k: (p - taken if k != manager_key else p) for k, p in managers.items()}
+    foreign: set[Path] = set().union(*(p for k, p in result.items() if k != manager_key))
     merged = copy(live) if live is not None else {}
-    gone = result.get(mine, set()) - wanted
+    gone = result.get(manager_key, set()) - desired
     # deepest first; an item before its fields, because without its key field it would not be found any more
     for path in sorted(gone, key=lambda p: (-len(p), p[-1] != ".", p)):
         # a field that someone else holds too, or that holds someone else's field, stays
-        if path not in others and not any(o[: len(path)] == path for o in others):
+        if path not in foreign and not any(o[: len(path)] == path for o in foreign):
             stem = path[:-1] if path[-1] == "." else path
-            if path[-1] == "." and any(o[: len(stem)] == stem for o in others | wanted):
+            if path[-1] == "." and any(o[: len(stem)] == stem for o in foreign | desired):
                 continue
             _remove(merged, path, schema)
     merged = _merge(merged, config, schema)
-    result[mine] = wanted
+    result[manager_key] = desired
     write_managers(merged, result, live)
     return dict(merged)
 

@@ -112,8 +112,8 @@ class App:
             await Watch(self.api, request, target, send).stream(receive)
         else:
             code, answer = act(self.api, request, options, target, verb)
-            shown = shape(request, target.resource, answer) if request.method == "GET" else answer
-            await send_json(send, code, shown, options.warnings)
+            body = shape(request, target.resource, answer) if request.method == "GET" else answer
+            await send_json(send, code, body, options.warnings)
 
     async def _user(self, request: Request) -> Identity:
         user = await self.authenticator.identify(request.headers.get("authorization", ""))
@@ -124,16 +124,16 @@ class App:
     def _authorize(self, request: Request, action: Action, user: Identity) -> Identity:
         """The user who acts, perhaps as somebody else; raises 403 where they may not."""
         rbac = self.api.rbac
-        other = impersonated(request.headers, request.groups)
-        if other is not None:
-            if other.username.startswith("system:serviceaccount:"):
-                _, _, namespace, name = (other.username + "::").split(":")[:4]
+        acting_user = impersonated(request.headers, request.groups)
+        if acting_user is not None:
+            if acting_user.username.startswith("system:serviceaccount:"):
+                _, _, namespace, name = (acting_user.username + "::").split(":")[:4]
                 rbac.require(user, Action("impersonate", "", "serviceaccounts", namespace, name))
             else:
-                rbac.require(user, Action("impersonate", "", "users", name=other.username))
+                rbac.require(user, Action("impersonate", "", "users", name=acting_user.username))
             for group in request.groups:
                 rbac.require(user, Action("impersonate", "", "groups", name=group))
-            user = other
+            user = acting_user
         rbac.require(user, action)
         return user
 

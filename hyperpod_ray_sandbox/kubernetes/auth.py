@@ -43,9 +43,9 @@ class Authenticator:
 
     async def identify(self, header: str) -> Identity | None:
         """Return who an Authorization header speaks for, None for nobody."""
-        kind, _, token = header.partition(" ")
+        scheme, _, token = header.partition(" ")
         token = token.strip()
-        if kind.lower() != "bearer" or not token:
+        if scheme.lower() != "bearer" or not token:
             return None
         if hmac.compare_digest(token.encode(), self._static):
             return ADMINISTRATOR
@@ -55,16 +55,16 @@ class Authenticator:
         if self._client is None or not arn:
             return None
         mark = hashlib.sha256(token.encode()).hexdigest(), arn
-        until, known = self._known.get(mark, (0.0, None))
-        if known and time.monotonic() < until:
-            return known
+        until, cached = self._known.get(mark, (0.0, None))
+        if cached and time.monotonic() < until:
+            return cached
         self._known.pop(mark, None)
-        found = await asyncio.to_thread(self._review, token, arn)
-        if found:
+        identity = await asyncio.to_thread(self._review, token, arn)
+        if identity:
             if len(self._known) > 1000:
                 self._known.clear()
-            self._known[mark] = time.monotonic() + KEPT_SECONDS, found
-        return found
+            self._known[mark] = time.monotonic() + KEPT_SECONDS, identity
+        return identity
 
     def _review(self, token: str, arn: str) -> Identity | None:
         assert self._client is not None  # noqa: S101  (narrowing only)

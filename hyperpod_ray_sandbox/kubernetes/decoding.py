@@ -19,10 +19,10 @@ class _Object(dict[str, Any]):
 def _pairs(pairs: list[tuple[str, Any]]) -> Any:
     if len({k for k, _ in pairs}) == len(pairs):
         return dict(pairs)
-    found = _Object(pairs)
+    mapping = _Object(pairs)
     names = [k for k, _ in pairs]
-    found.doubled = tuple(dict.fromkeys(n for n in names if names.count(n) > 1))
-    return found
+    mapping.doubled = tuple(dict.fromkeys(n for n in names if names.count(n) > 1))
+    return mapping
 
 
 def _paths(value: Any, path: str) -> Iterator[str]:

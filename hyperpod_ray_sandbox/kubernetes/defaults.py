@@ -103,7 +103,7 @@ def fill(obj: Json, old: Json | None) -> None:  # noqa: PLR0912, PLR0915
             for field in ("selector",):
                 obj["spec"].setdefault(field, old["spec"].get(field))
             labels = old["spec"]["template"].get("metadata", {}).get("labels") or {}
-            own = obj["spec"]["template"].setdefault("metadata", {}).setdefault("labels", {})
+            template_labels = obj["spec"]["template"].setdefault("metadata", {}).setdefault("labels", {})
             for key in (
                 "batch.kubernetes.io/controller-uid",
                 "batch.kubernetes.io/job-name",
@@ -111,7 +111,7 @@ def fill(obj: Json, old: Json | None) -> None:  # noqa: PLR0912, PLR0915
                 "job-name",
             ):
                 if key in labels:
-                    own.setdefault(key, labels[key])
+                    template_labels.setdefault(key, labels[key])
             for field in ("parallelism", "completions", "backoffLimit", "completionMode", "suspend"):
                 if field in old["spec"]:
                     obj["spec"].setdefault(field, old["spec"][field])

@@ -41,8 +41,8 @@ def _group(name: str, versions: list[str]) -> Json:
 
 def groups(registry: Registry) -> Json:
     """The body of /apis."""
-    found = [_group(name, versions) for name, versions in registry.groups().items() if name]
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+    listed = [_group(name, versions) for name, versions in registry.groups().items() if name]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
 
 def group(registry: Registry, name: str) -> Json | None:
@@ -67,11 +67,11 @@ _SUBRESOURCES = {
 
 def resources(registry: Registry, name: str, version_: str) -> Json | None:
     """The body of /apis/GROUP/VERSION."""
-    found = []
+    listed = []
     for resource in registry.all():
         if (resource.group, resource.version) != (name, version_):
             continue
-        entry: Json = {
+        document: Json = {
             "name": resource.plural,
             "singularName": resource.singular_name,
             "namespaced": resource.namespaced,
@@ -80,14 +80,14 @@ def resources(registry: Registry, name: str, version_: str) -> Json | None:
             "storageVersionHash": "",
         }
         if resource.short_names:
-            entry["shortNames"] = list(resource.short_names)
+            document["shortNames"] = list(resource.short_names)
         if resource.categories:
-            entry["categories"] = list(resource.categories)
-        found.append(entry)
+            document["categories"] = list(resource.categories)
+        listed.append(document)
         for sub in resource.subresources:
             group_, version__, kind, verbs = _SUBRESOURCES.get(sub, ("", "", resource.kind, ["get", "patch", "update"]))
             extra = {"group": group_, "version": version__} if sub in _SUBRESOURCES else {}
-            found.append(
+            listed.append(
                 {
                     "name": f"{resource.plural}/{sub}",
                     "singularName": "",
@@ -97,14 +97,14 @@ def resources(registry: Registry, name: str, version_: str) -> Json | None:
                     **extra,
                 }
             )
-    if not found:
+    if not listed:
         return None
     group_version = f"{name}/{version_}" if name else version_
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": found}
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
 
 
 def _aggregated_entry(resource: Resource) -> Json:
-    entry: Json = {
+    document: Json = {
         "resource": resource.plural,
         "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
@@ -112,9 +112,9 @@ def _aggregated_entry(resource: Resource) -> Json:
         "verbs": list(resource.verbs),
     }
     if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
+        document["shortNames"] = list(resource.short_names)
     if resource.categories:
-        entry["categories"] = list(resource.categories)
+        document["categories"] = list(resource.categories)
     subs = []
     for sub in resource.subresources:
         default = (resource.group, resource.version, resource.kind, ["get", "patch", "update"])
@@ -123,8 +123,8 @@ def _aggregated_entry(resource: Resource) -> Json:
             {"subresource": sub, "verbs": verbs, "responseKind": {"group": group_, "version": version_, "kind": kind}}
         )
     if subs:
-        entry["subresources"] = subs
-    return entry
+        document["subresources"] = subs
+    return document
 
 
 def aggregated(registry: Registry, *, core: bool) -> Json:
@@ -133,7 +133,7 @@ def aggregated(registry: Registry, *, core: bool) -> Json:
     for name, versions in registry.groups().items():
         if (name == "") != core:
             continue
-        shown = [
+        documents = [
             {
                 "version": v,
                 "freshness": "Current",
@@ -141,5 +141,5 @@ def aggregated(registry: Registry, *, core: bool) -> Json:
             }
             for v in versions
         ]
-        items.append({"metadata": {"name": name} if name else {}, "versions": shown})
+        items.append({"metadata": {"name": name} if name else {}, "versions": documents})
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}

@@ -32,10 +32,10 @@ BINARIES = ("etcd", "kube-apiserver")
 def _ports(count: int) -> list[int]:
     """Ports that are free now, all different."""
     with ExitStack() as probes:
-        found = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in found:
+        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in sockets:
             probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in found]
+        return [int(probe.getsockname()[1]) for probe in sockets]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -119,8 +119,8 @@ def _serve(assets: Path, state: Path, stack: ExitStack) -> int:
     attempt = 0
     while True:
         attempt += 1
-        for made in ("etcd", "certificates"):
-            shutil.rmtree(state / made, ignore_errors=True)
+        for folder in ("etcd", "certificates"):
+            shutil.rmtree(state / folder, ignore_errors=True)
         port, etcd, peer = _ports(3)
         with ExitStack() as both:
             processes = []
@@ -138,7 +138,7 @@ def _serve(assets: Path, state: Path, stack: ExitStack) -> int:
 
 
 def _wait(processes: list[subprocess.Popen[bytes]], state: Path, port: int) -> None:
-    end = time.monotonic() + _START_SECONDS
+    deadline = time.monotonic() + _START_SECONDS
     authority = state / "certificates" / "apiserver.crt"
     while True:
         if _ready(port, authority):
@@ -146,7 +146,7 @@ def _wait(processes: list[subprocess.Popen[bytes]], state: Path, port: int) -> N
         for name, process in zip(BINARIES, processes, strict=True):
             if process.poll() is not None:
                 raise _Ended(f"{name} ended with exit code {process.returncode}")
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise SystemExit(f"kube-apiserver does not answer; its log: {(state / 'log').read_text()[-2000:]}")
         time.sleep(0.2)
 

@@ -47,7 +47,7 @@ class Faults:
         """Put a fault in force; raises 400 for one that cannot be read."""
         if not isinstance(fault, dict) or fault.get("kind") not in KINDS:
             raise bad_request(f"a fault needs a kind, one of {', '.join(KINDS)}")
-        known = {
+        fields = {
             "kind",
             "verb",
             "resource",
@@ -58,8 +58,8 @@ class Faults:
             "retry_after_seconds",
             "seconds",
         }
-        if set(fault) - known:
-            raise bad_request(f"unknown field in fault: {', '.join(sorted(set(fault) - known))}")
+        if set(fault) - fields:
+            raise bad_request(f"unknown field in fault: {', '.join(sorted(set(fault) - fields))}")
         for name in ("count", "status", "retry_after_seconds", "seconds"):
             if name in fault and (
                 isinstance(fault[name], bool) or not isinstance(fault[name], int | float) or fault[name] < 0
@@ -67,10 +67,10 @@ class Faults:
                 raise bad_request(f"{name} must be a number that is not negative, got {fault[name]!r}")
         if fault["kind"] in ("slow", "unreachable") and "seconds" not in fault:
             raise bad_request(f"a fault of kind {fault['kind']!r} needs seconds")
-        entry = {"id": secrets.token_hex(4), "verb": "*", "resource": "*", "namespace": "*", **fault, "hits": 0}
-        if entry["kind"] != "unreachable":
-            self.entries.append(entry)
-        return entry
+        record = {"id": secrets.token_hex(4), "verb": "*", "resource": "*", "namespace": "*", **fault, "hits": 0}
+        if record["kind"] != "unreachable":
+            self.entries.append(record)
+        return record
 
     def clear(self, identifier: str = "") -> None:
         """Lift one fault, or all."""
@@ -78,15 +78,15 @@ class Faults:
 
     def take(self, verb: str, resource: str, namespace: str) -> Json | None:
         """The fault that hits this request, counted down."""
-        for entry in self.entries:
-            asked = (("verb", verb), ("resource", resource), ("namespace", namespace))
-            if all(entry[name] in ("*", value) for name, value in asked):
-                entry["hits"] += 1
-                if "count" in entry:
-                    entry["count"] -= 1
-                    if entry["count"] <= 0:
-                        self.entries.remove(entry)
-                return entry
+        for fault in self.entries:
+            request = (("verb", verb), ("resource", resource), ("namespace", namespace))
+            if all(fault[name] in ("*", value) for name, value in request):
+                fault["hits"] += 1
+                if "count" in fault:
+                    fault["count"] -= 1
+                    if fault["count"] <= 0:
+                        self.entries.remove(fault)
+                return fault
         return None
 
 

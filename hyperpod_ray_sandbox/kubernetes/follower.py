@@ -54,8 +54,8 @@ class Kind:
 
     def path(self, namespace: str, name: str = "") -> str:
         """The path of an object, or of all in a namespace."""
-        place = f"/namespaces/{namespace}" if namespace else ""
-        return f"{self.base}{place}/{self.plural}" + (f"/{name}" if name else "")
+        prefix = f"/namespaces/{namespace}" if namespace else ""
+        return f"{self.base}{prefix}/{self.plural}" + (f"/{name}" if name else "")
 
 
 KINDS = {("v1", "Node"): Kind("/api/v1", "nodes"), ("v1", "Event"): Kind("/api/v1", "events")}
@@ -75,14 +75,14 @@ class Remote:
             content = None if body is None else json.dumps(body)
             connection.request(method, path, body=content, headers={"Content-Type": "application/json"})
             answer = connection.getresponse()
-            found: Json = json.loads(answer.read() or b"{}")
+            reply: Json = json.loads(answer.read() or b"{}")
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise ApiError(503, "ServiceUnavailable", f"the cluster does not answer: {error}") from None
         finally:
             connection.close()
         if answer.status >= 400:
-            raise ApiError(answer.status, str(found.get("reason", "")), str(found.get("message", "")))
-        return found
+            raise ApiError(answer.status, str(reply.get("reason", "")), str(reply.get("message", "")))
+        return reply
 
     def kind(self, version: str, kind: str) -> Kind:
         """A kind by its version and name."""
@@ -104,7 +104,7 @@ class Remote:
     def all(self, version: str, kind: str) -> list[Json]:
         """Every object of a kind; a list does not repeat version and kind."""
         items = self.request("GET", KINDS[version, kind].path("")).get("items") or []
-        return [{"apiVersion": version, "kind": kind, **item} for item in items]
+        return [{"apiVersion": version, "kind": kind, **manifest} for manifest in items]
 
     def find(self, version: str, kind: str, namespace: str, name: str) -> Json | None:
         """An object by its name."""
@@ -112,11 +112,11 @@ class Remote:
 
     def create(self, resource: Kind, namespace: str, body: Json, *, trusted: bool = False) -> Json:
         """Create an object; a trusted one with its status."""
-        made = self.request("POST", resource.path(namespace), body)
+        created = self.request("POST", resource.path(namespace), body)
         if trusted and body.get("status"):
-            made["status"] = body["status"]
-            made = self.request("PUT", f"{resource.path(namespace, made['metadata']['name'])}/status", made)
-        return made
+            created["status"] = body["status"]
+            created = self.request("PUT", f"{resource.path(namespace, created['metadata']['name'])}/status", created)
+        return created
 
     def modify(self, obj: Json, change: Callable[[Json], None], *, status: bool = False) -> Json | None:
         """Change an object as it is now, again where somebody else was faster; None where it is gone."""
@@ -195,13 +195,13 @@ class Follower:
 
 def first_answer(remote: Remote, *, seconds: float = ANSWER_SECONDS, every: float = 0.2) -> None:
     """List nodes; a refusal counts at once, and a server that is still starting gets some time."""
-    end = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while True:
         try:
             remote.all("v1", "Node")
             return
         except ApiError as error:
-            if error.code not in (502, 503) or time.monotonic() > end:
+            if error.code not in (502, 503) or time.monotonic() > deadline:
                 raise
         time.sleep(every)
 
@@ -209,8 +209,8 @@ def first_answer(remote: Remote, *, seconds: float = ANSWER_SECONDS, every: floa
 def beat(status: Json) -> None:
     """Say that the node's kubelet is there."""
     condition(status, "Ready", "True", "KubeletReady", "kubelet is posting ready status")
-    for entry in status["conditions"]:
-        entry["lastHeartbeatTime"] = now()
+    for node_condition in status["conditions"]:
+        node_condition["lastHeartbeatTime"] = now()
 
 
 def ours(remote: Remote) -> list[Json]:

@@ -52,13 +52,13 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         head = (await reader.readuntil(b"\r\n\r\n"))[:_LONGEST].decode("latin-1")
         method, path, _ = head.split("\r\n", 1)[0].split(" ", 2)
         path = path.partition("?")[0]
-        known = method == "GET" and path in _ANSWERS
-        code, reason = (200, "OK") if known else (501, "Not Implemented")
-        body = json.dumps(_ANSWERS[path]) if known else _NO_RAY
-        kind = "application/json" if known else "text/plain"
+        answered = method == "GET" and path in _ANSWERS
+        code, reason = (200, "OK") if answered else (501, "Not Implemented")
+        body = json.dumps(_ANSWERS[path]) if answered else _NO_RAY
+        media_type = "application/json" if answered else "text/plain"
         lines = [
             f"HTTP/1.1 {code} {reason}",
-            f"Content-Type: {kind}",
+            f"Content-Type: {media_type}",
             f"Content-Length: {len(body.encode())}",
             "Connection: close",
         ]

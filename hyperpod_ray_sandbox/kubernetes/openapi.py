@@ -63,23 +63,23 @@ def _rewrite(schema: Any, prefix: str) -> Any:
 
 def _closure(names: set[str]) -> dict[str, Json]:
     """The definitions named, and all that they refer to."""
-    found: dict[str, Json] = {}
+    definitions: dict[str, Json] = {}
     todo = sorted(names)
     while todo:
         name = todo.pop()
-        if name in found or name not in SHAPES.definitions:
+        if name in definitions or name not in SHAPES.definitions:
             continue
-        found[name] = SHAPES.definitions[name]
-        text = json.dumps(found[name])
+        definitions[name] = SHAPES.definitions[name]
+        text = json.dumps(definitions[name])
         todo += [part.split('"', 1)[0] for part in text.split('"#/$defs/')[1:]]
-    return found
+    return definitions
 
 
-def _paths(resource: Resource, *, old: bool) -> Json:
+def _paths(resource: Resource, *, openapi_v2: bool) -> Json:
     base = "/" + _path_of(resource.group, resource.version)
     base += "/namespaces/{namespace}" if resource.namespaced else ""
-    parameters = [{**p, "type": "string"} for p in _PARAMETERS] if old else _PARAMETERS
-    if old:
+    parameters = [{**p, "type": "string"} for p in _PARAMETERS] if openapi_v2 else _PARAMETERS
+    if openapi_v2:
         parameters = [{k: v for k, v in p.items() if k != "schema"} for p in parameters]
 
     def operation(action: str) -> Json:
@@ -91,9 +91,14 @@ def _paths(resource: Resource, *, old: bool) -> Json:
             "responses": {"200": {"description": "OK"}},
         }
 
-    one = {"patch": operation("patch"), "put": operation("put"), "get": operation("get"), "delete": operation("delete")}
+    single = {
+        "patch": operation("patch"),
+        "put": operation("put"),
+        "get": operation("get"),
+        "delete": operation("delete"),
+    }
     many = {"post": operation("post"), "get": operation("list")}
-    return {f"{base}/{resource.plural}": many, f"{base}/{resource.plural}/{{name}}": one}
+    return {f"{base}/{resource.plural}": many, f"{base}/{resource.plural}/{{name}}": single}
 
 
 def _schemas(resources: list[Resource], prefix: str) -> Json:
@@ -115,7 +120,7 @@ def v3(registry: Registry, group: str, version: str) -> Json | None:
         return None
     paths: Json = {}
     for resource in resources:
-        paths |= _paths(resource, old=False)
+        paths |= _paths(resource, openapi_v2=False)
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes rehearsal", "version": GIT_VERSION},
@@ -129,7 +134,7 @@ def v2(registry: Registry) -> Json:
     resources = [r for r in registry.all() if "list" in r.verbs]
     paths: Json = {}
     for resource in resources:
-        paths |= _paths(resource, old=True)
+        paths |= _paths(resource, openapi_v2=True)
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes rehearsal", "version": GIT_VERSION},

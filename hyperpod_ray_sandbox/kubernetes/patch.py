@@ -128,17 +128,17 @@ def _merge_list(
         return [copy(v) for v in patch if not (isinstance(v, dict) and v.get("$patch") == "replace")]
     items = SHAPES.items(schema) if schema else None
     result = [copy(v) for v in target]
-    for item in patch:
-        if not isinstance(item, dict) or key not in item:
-            raise bad_request(f"map: {item!r} does not contain declared merge key: {key}")
-        at = next((i for i, v in enumerate(result) if isinstance(v, dict) and v.get(key) == item[key]), None)
-        if item.get("$patch") == "delete":
+    for element in patch:
+        if not isinstance(element, dict) or key not in element:
+            raise bad_request(f"map: {element!r} does not contain declared merge key: {key}")
+        at = next((i for i, v in enumerate(result) if isinstance(v, dict) and v.get(key) == element[key]), None)
+        if element.get("$patch") == "delete":
             if at is not None:
                 result.pop(at)
         elif at is None:
-            result.append(strategic_merge({}, item, items))
+            result.append(strategic_merge({}, element, items))
         else:
-            result[at] = strategic_merge(result[at], item, items)
+            result[at] = strategic_merge(result[at], element, items)
     if order:
         rank = {str(o.get(key) if isinstance(o, dict) else o): i for i, o in enumerate(order)}
         result.sort(key=lambda v: rank.get(str(v.get(key)), len(rank)))

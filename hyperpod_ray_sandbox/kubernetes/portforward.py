@@ -50,9 +50,9 @@ class Bridges:
 
     def add(self, bridge: Any) -> Json:
         """Put a bridge up; raises 400 for one that cannot be read or that leads away from this machine."""
-        wanted = {"namespace", "selector", "port", "to"}
-        if not isinstance(bridge, dict) or set(bridge) != wanted:
-            raise bad_request(f"a bridge has exactly the fields {', '.join(sorted(wanted))}")
+        fields = {"namespace", "selector", "port", "to"}
+        if not isinstance(bridge, dict) or set(bridge) != fields:
+            raise bad_request(f"a bridge has exactly the fields {', '.join(sorted(fields))}")
         namespace, selector, port, to = (bridge[name] for name in ("namespace", "selector", "port", "to"))
         if not isinstance(namespace, str) or not namespace:
             raise bad_request(f"namespace must be a name, got {namespace!r}")
@@ -62,31 +62,31 @@ class Bridges:
         if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
             raise bad_request(f"port must be a number from 1 to 65535, got {port!r}")
         _address(to)
-        entry = {"id": secrets.token_hex(4), **bridge}
-        self.entries.append(entry)
-        return entry
+        record = {"id": secrets.token_hex(4), **bridge}
+        self.entries.append(record)
+        return record
 
     def clear(self, identifier: str = "") -> None:
         """Take one bridge down, or all."""
-        self.entries = [entry for entry in self.entries if identifier and entry["id"] != identifier]
+        self.entries = [bridge for bridge in self.entries if identifier and bridge["id"] != identifier]
 
     def find(self, pod: Json, port: int) -> tuple[str, int] | None:
         """Where a port of a pod leads."""
         meta = pod["metadata"]
-        for entry in reversed(self.entries):
-            fits = (entry["namespace"], entry["port"]) == (meta["namespace"], port)
-            if fits and label_selector(entry["selector"])(meta.get("labels") or {}):
-                return _address(entry["to"])
+        for bridge in reversed(self.entries):
+            fits = (bridge["namespace"], bridge["port"]) == (meta["namespace"], port)
+            if fits and label_selector(bridge["selector"])(meta.get("labels") or {}):
+                return _address(bridge["to"])
         return None
 
 
 def _address(text: Any) -> tuple[str, int]:
     host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     try:
-        good = ipaddress.IPv4Address(host).is_loopback and 0 < int(port) < 65536
+        valid = ipaddress.IPv4Address(host).is_loopback and 0 < int(port) < 65536
     except ValueError:
-        good = False
-    if not good:
+        valid = False
+    if not valid:
         raise bad_request(f"to must be an address of loopback such as 127.0.0.1:43210, got {text!r}")
     return host, int(port)
 
@@ -107,9 +107,9 @@ def choose_protocol(offered: list[str]) -> str | None:
     """What is spoken; raises 403 where the client speaks nothing that is known here."""
     if not offered:
         return None
-    for known in (TUNNEL, CHANNELS):
-        if known in offered:
-            return known
+    for protocol in (TUNNEL, CHANNELS):
+        if protocol in offered:
+            return protocol
     raise ApiError(
         403,
         "Forbidden",
@@ -307,20 +307,20 @@ class Tunnel:
                 await inlet.put(b"")
 
     async def _open(self, frame: spdy.Frame) -> None:
-        kind, request = frame.headers.get("streamtype", ""), frame.headers.get("requestid", "")
+        stream_type, request = frame.headers.get("streamtype", ""), frame.headers.get("requestid", "")
         port = frame.headers.get("port", "")
-        if kind not in ("data", "error") or not port.isdigit() or not 0 < int(port) < 65536:
+        if stream_type not in ("data", "error") or not port.isdigit() or not 0 < int(port) < 65536:
             await self._frame(self._spdy.reset(frame.stream))
             return
         await self._frame(self._spdy.reply(frame.stream))
-        self._opened[request, kind] = frame.stream
+        self._opened[request, stream_type] = frame.stream
         if (request, "data") in self._opened and (request, "error") in self._opened:
             data, error = self._opened.pop((request, "data")), self._opened.pop((request, "error"))
             self._inlets[data] = Inlet()
             self._ports[data] = asyncio.ensure_future(self._port(data, error, int(port)))
 
     async def _port(self, data: int, error: int, port: int) -> None:
-        said = b""
+        message = b""
         try:
             reader, writer = await self._inside.connect(port)
             up = asyncio.ensure_future(self._inlets[data].pour(writer))
@@ -328,17 +328,17 @@ class Tunnel:
                 while chunk := await reader.read(_CHUNK):
                     await self._frame(self._spdy.data(data, chunk))
             except OSError as failed:
-                said = f"{self._inside.of(port)}{failed.strerror or failed}".encode()
+                message = f"{self._inside.of(port)}{failed.strerror or failed}".encode()
             finally:
                 up.cancel()
                 writer.close()
         except Refused as failed:
-            said = str(failed).encode()
+            message = str(failed).encode()
         finally:
             self._inlets.pop(data).close()
             self._ports.pop(data, None)
-        await self._frame(self._spdy.data(error, said, end=True))
-        await self._frame(self._spdy.data(data, b"", end=True))
+        await self._frame(self._spdy.data(error, message, is_last=True))
+        await self._frame(self._spdy.data(data, b"", is_last=True))
 
 
 @contextlib.contextmanager
@@ -352,11 +352,11 @@ def deleted(api: Any, pod: Json) -> Iterator[Callable[[], Awaitable[None]]]:
             change = await queue.get()
             if change.key[0] != "/pods" or change.key[1:] != (meta["namespace"], meta["name"]):
                 continue
-            new = change.new
+            current = change.new
             if (
-                new is None
-                or new["metadata"]["uid"] != meta["uid"]
-                or (new.get("status") or {}).get("phase") != "Running"
+                current is None
+                or current["metadata"]["uid"] != meta["uid"]
+                or (current.get("status") or {}).get("phase") != "Running"
             ):
                 return
 

@@ -139,24 +139,24 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise bad_request(f"protobuf wire type {wire} is not expected here")
 
 
-def _value(raw: int | bytes, kind: Any) -> Any:  # noqa: PLR0911
+def _value(raw: int | bytes, field_type: Any) -> Any:  # noqa: PLR0911
     if isinstance(raw, int):
-        if kind == "bool":
+        if field_type == "bool":
             return bool(raw)
         return raw - (1 << 64) if raw >= 1 << 63 else raw
-    if kind == "string":
+    if field_type == "string":
         return raw.decode()
-    if kind == "bytes":
+    if field_type == "bytes":
         return base64.b64encode(raw).decode()
-    if kind == "raw":
+    if field_type == "raw":
         return raw
-    if kind == "json":
+    if field_type == "json":
         inner = dict(_fields(raw)).get(1, b"{}")
         return json.loads(inner) if isinstance(inner, bytes) else {}
-    if kind == "time":
+    if field_type == "time":
         seconds = dict(_fields(raw)).get(1, 0)
         return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
-    return _message(raw, kind)
+    return _message(raw, field_type)
 
 
 def _message(data: bytes, shape: Message) -> Json:
@@ -164,17 +164,17 @@ def _message(data: bytes, shape: Message) -> Json:
     for number, raw in _fields(data):
         if number not in shape:
             continue
-        name, kind = shape[number]
-        if isinstance(kind, list):
-            result.setdefault(name, []).append(_value(raw, kind[1]))
-        elif isinstance(kind, dict) and "map" in kind:
+        name, field_type = shape[number]
+        if isinstance(field_type, list):
+            result.setdefault(name, []).append(_value(raw, field_type[1]))
+        elif isinstance(field_type, dict) and "map" in field_type:
             pair = dict(_fields(raw)) if isinstance(raw, bytes) else {}
             key = pair.get(1, b"")
             result.setdefault(name, {})[key.decode() if isinstance(key, bytes) else str(key)] = _value(
-                pair.get(2, b""), kind["map"]
+                pair.get(2, b""), field_type["map"]
             )
         else:
-            value = _value(raw, kind)
+            value = _value(raw, field_type)
             # Go's protobuf writes empty strings for fields that are not set
             if value not in ("", None):
                 result[name] = value
@@ -194,7 +194,7 @@ def decode(body: bytes) -> Json:
             raise ApiError(
                 415, "UnsupportedMediaType", f"this recording API reads no protobuf of {api_version} {kind}: send JSON"
             )
-        found = _message(envelope.get("raw", b""), shape)
+        message = _message(envelope.get("raw", b""), shape)
     except (IndexError, UnicodeDecodeError) as error:
         raise bad_request(f"the protobuf body is cut or broken: {error}") from None
-    return {"apiVersion": api_version, "kind": kind, **found}
+    return {"apiVersion": api_version, "kind": kind, **message}

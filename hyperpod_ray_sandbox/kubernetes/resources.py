@@ -114,10 +114,10 @@ _REVIEWS = (
 
 def builtin_resources() -> list[Resource]:
     """The built-in kinds, in the order discovery lists them."""
-    found = []
+    resources = []
     for api_version, kind, plural, namespaced, short, categories, subresources in _BUILTIN:
         group, _, version = api_version.rpartition("/")
-        found.append(
+        resources.append(
             Resource(
                 group=group,
                 version=version,
@@ -133,19 +133,19 @@ def builtin_resources() -> list[Resource]:
         )
     for api_version, kind, plural in _REVIEWS:
         group, _, version = api_version.rpartition("/")
-        found.append(Resource(group, version, kind, plural, namespaced=False, verbs=("create",)))
-    return found
+        resources.append(Resource(group, version, kind, plural, namespaced=False, verbs=("create",)))
+    return resources
 
 
 def crd_resources(crd: Json) -> list[Resource]:
     """What a CustomResourceDefinition serves: one resource per version with `served: true`."""
     spec = crd["spec"]
     names = spec["names"]
-    found = []
+    resources = []
     for version in spec.get("versions", []):
         if not version.get("served"):
             continue
-        found.append(
+        resources.append(
             Resource(
                 group=spec["group"],
                 version=version["name"],
@@ -161,7 +161,7 @@ def crd_resources(crd: Json) -> list[Resource]:
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
             )
         )
-    return found
+    return resources
 
 
 class Registry:
@@ -205,22 +205,22 @@ class Registry:
 
     def stored(self) -> dict[str, Resource]:
         """One resource per storage bucket."""
-        found: dict[str, Resource] = {}
+        resources: dict[str, Resource] = {}
         for resource in self.all():
             if "list" in resource.verbs:
-                found.setdefault(resource.store, resource)
-        return found
+                resources.setdefault(resource.store, resource)
+        return resources
 
     def groups(self) -> dict[str, list[str]]:
         """API groups and their versions in order of preference (the core group is the empty name)."""
-        found: dict[str, list[str]] = {}
+        by_group: dict[str, list[str]] = {}
         for resource in self.all():
-            versions = found.setdefault(resource.group, [])
+            versions = by_group.setdefault(resource.group, [])
             if resource.version not in versions:
                 versions.append(resource.version)
-        for versions in found.values():
+        for versions in by_group.values():
             versions.sort(key=_version_rank)
-        return found
+        return by_group
 
 
 def _version_rank(version: str) -> tuple[int, int, int]:

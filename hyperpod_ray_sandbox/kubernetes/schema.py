@@ -44,18 +44,18 @@ class Shapes:
     def definitions(self) -> Json:
         """Kubernetes' OpenAPI definitions of the claimed minor version, by name."""
         text = f"kubernetes-json-schema/v{MINOR}.0-local/_definitions.json"
-        found: Json = kubernetes_validate.utils.schema_contents(text, MINOR)["$defs"]
-        return found
+        definitions: Json = kubernetes_validate.utils.schema_contents(text, MINOR)["$defs"]
+        return definitions
 
     @cached_property
     def names(self) -> dict[tuple[str, str, str], str]:
         """(group, version, kind) to the name of its definition."""
-        found = {}
+        names = {}
         for name, definition in self.definitions.items():
             kinds = definition.get("x-kubernetes-group-version-kind") or []
             if len(kinds) == 1:
-                found[(kinds[0]["group"], kinds[0]["version"], kinds[0]["kind"])] = name
-        return found
+                names[(kinds[0]["group"], kinds[0]["version"], kinds[0]["kind"])] = name
+        return names
 
     @cached_property
     def registry(self) -> referencing.Registry[Any]:
@@ -79,8 +79,8 @@ class Shapes:
         name = self.name_of(resource)
         if name is None:
             raise ApiError(500, "InternalError", f"no schema is known for {resource.api_version} {resource.kind}")
-        found: Json = self.definitions[name]
-        return found
+        definition: Json = self.definitions[name]
+        return definition
 
     def resolve(self, schema: Json) -> Json:
         """The schema itself, or the definition it refers to (with the extensions written beside the reference)."""
@@ -102,8 +102,8 @@ class Shapes:
 
     def items(self, schema: Json) -> Json | None:
         """The schema of the items of a list."""
-        found = self.resolve(schema).get("items")
-        return self.resolve(found) if isinstance(found, dict) else None
+        item_schema = self.resolve(schema).get("items")
+        return self.resolve(item_schema) if isinstance(item_schema, dict) else None
 
 
 SHAPES = Shapes()
@@ -126,27 +126,27 @@ class _Walk:
         if not properties and not isinstance(extra, dict) and not self.custom:
             return value  # RawExtension, FieldsV1: free by definition
         result: Json = {}
-        for key, item in value.items():
-            here = f"{path}.{key}" if path else key
+        for key, member in value.items():
+            child_path = f"{path}.{key}" if path else key
             child: Json | None = properties.get(key)
             if child is None and isinstance(extra, dict):
                 child = extra
             if child is None:
                 if keep or (schema.get("x-kubernetes-embedded-resource") and key in _ENVELOPE):
-                    result[key] = item
+                    result[key] = member
                 else:
-                    self.unknown.append(here)
+                    self.unknown.append(child_path)
                 continue
             child = SHAPES.resolve(child)
-            if item is None:
+            if member is None:
                 # what is not nullable is pruned, so that a default takes its place
                 if self.custom and key not in _ENVELOPE and (child.get("nullable") or not self.fill):
                     result[key] = None
                 continue
-            if self.custom and here == "metadata":
-                result[key] = self._metadata(item, child)
+            if self.custom and child_path == "metadata":
+                result[key] = self._metadata(member, child)
                 continue
-            result[key] = self.value(item, child, here)
+            result[key] = self.value(member, child, child_path)
         if self.custom and self.fill:
             for key, child in properties.items():
                 if "default" in child and key not in result:
@@ -233,12 +233,12 @@ _CUSTOM: dict[int, tuple[Json, Any]] = {}
 
 def _custom_validator(schema: Json) -> Any:
     # keyed by identity: the registry keeps one schema object per installed version
-    known = _CUSTOM.get(id(schema))
-    if known is None or known[0] is not schema:
+    cached = _CUSTOM.get(id(schema))
+    if cached is None or cached[0] is not schema:
         if len(_CUSTOM) > 200:
             _CUSTOM.clear()
-        known = _CUSTOM[id(schema)] = (schema, jsonschema.Draft202012Validator(_for_jsonschema(schema)))
-    return known[1]
+        cached = _CUSTOM[id(schema)] = (schema, jsonschema.Draft202012Validator(_for_jsonschema(schema)))
+    return cached[1]
 
 
 def dotted(path: Any) -> str:
@@ -275,17 +275,19 @@ def _cause(error: Any) -> Cause:
         return Cause("FieldValueRequired", "Required value", f"{path}.{name}" if path else name)
     if error.validator == "enum":
         allowed = ", ".join(f'"{v}"' for v in error.validator_value if v is not None)
-        shown = f'"{error.instance}"'
-        return Cause("FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {allowed}", path)
+        text = f'"{error.instance}"'
+        return Cause("FieldValueNotSupported", f"Unsupported value: {text}: supported values: {allowed}", path)
     if error.validator == "type":
-        wanted = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
+        expected_type = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
         got = _json_type(error.instance)
         return Cause(
-            "FieldValueTypeInvalid", f'Invalid value: "{got}": {path} in body must be of type {wanted}: "{got}"', path
+            "FieldValueTypeInvalid",
+            f'Invalid value: "{got}": {path} in body must be of type {expected_type}: "{got}"',
+            path,
         )
-    shown = str(error.instance)
-    shown = shown if len(shown) < 120 else shown[:117] + "..."
-    return Cause("FieldValueInvalid", f'Invalid value: "{shown}": {error.message[:300]}', path)
+    text = str(error.instance)
+    text = text if len(text) < 120 else text[:117] + "..."
+    return Cause("FieldValueInvalid", f'Invalid value: "{text}": {error.message[:300]}', path)
 
 
 def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json, list[str]]:
@@ -348,18 +350,18 @@ def check(
         decoding = [e for e in errors if e.validator in ("type", "oneOf", "anyOf")]
         if decoding:
             error = decoding[0]
-            wanted = error.validator_value if error.validator == "type" else "int-or-string"
-            wanted = wanted if isinstance(wanted, str) else wanted[0]
+            expected_type = error.validator_value if error.validator == "type" else "int-or-string"
+            expected_type = expected_type if isinstance(expected_type, str) else expected_type[0]
             raise bad_request(
                 f"{prefix}json: cannot unmarshal {_json_type(error.instance)} into Go struct field "
-                f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(wanted, wanted)}"
+                f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(expected_type, expected_type)}"
             )
     causes += [_cause(error) for error in errors]
     if walk.custom and not causes:
         # rules see values of the right type only
-        found = Causes()
-        custom.check(found, resource.schema or {}, clean, old)
-        causes += found
+        violations = Causes()
+        custom.check(violations, resource.schema or {}, clean, old)
+        causes += violations
     if causes:
         raise invalid(resource.kind, resource.group, name, causes)
     return clean, warnings

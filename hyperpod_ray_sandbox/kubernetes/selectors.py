@@ -22,14 +22,14 @@ def _split(text: str) -> list[str]:
 
 
 def _one(part: str) -> Match:
-    if found := _SET.match(part):
-        key, word, values = found[1], found[2], {v.strip() for v in found[3].split(",")}
+    if match := _SET.match(part):
+        key, word, values = match[1], match[2], {v.strip() for v in match[3].split(",")}
         return (lambda have: have.get(key) in values) if word == "in" else (lambda have: have.get(key) not in values)
-    if found := _EQUAL.match(part):
-        key, word, value = found[1], found[2], found[3]
+    if match := _EQUAL.match(part):
+        key, word, value = match[1], match[2], match[3]
         return (lambda have: have.get(key) != value) if word == "!=" else (lambda have: have.get(key) == value)
-    if found := _EXISTS.match(part):
-        absent, key = bool(found[1]), found[2]
+    if match := _EXISTS.match(part):
+        absent, key = bool(match[1]), match[2]
         return lambda have: (key in have) != absent
     raise bad_request(f"unable to parse requirement: {part.strip()!r}")
 
@@ -51,13 +51,13 @@ def _field(obj: Json, path: str) -> str:
 
 def field_selector(text: str) -> Callable[[Json], bool]:
     """A test for objects: `metadata.name=x,status.phase!=Running` (any path; the real server knows a few per kind)."""
-    wanted: list[tuple[str, bool, str]] = []
+    requirements: list[tuple[str, bool, str]] = []
     for part in _split(text):
-        found = _EQUAL.match(part)
-        if not found:
+        match = _EQUAL.match(part)
+        if not match:
             raise bad_request(f"invalid field selector: {part.strip()!r}")
-        wanted.append((found[1], found[2] != "!=", found[3]))
-    return lambda obj: all((_field(obj, path) == value) == equal for path, equal, value in wanted)
+        requirements.append((match[1], match[2] != "!=", match[3]))
+    return lambda obj: all((_field(obj, path) == value) == equal for path, equal, value in requirements)
 
 
 def _expression(expression: Json, have: dict[str, str]) -> bool:

@@ -70,35 +70,35 @@ def _token(directory: Path) -> str:
     return file.read_text()
 
 
-def _listener(wanted: int, directory: Path) -> socket.socket:
+def _listener(requested: int, directory: Path) -> socket.socket:
     """A socket that listens on the port asked for; for 0 on the one of the last run if free, else on any.
 
     Not one that the kernel gives to connections: while this server is unreachable on demand, nobody may get its port.
     It listens at once: a port that is only looked for could be another server's a moment later.
     """
-    known = directory / "port"
-    last = [int(known.read_text())] if not wanted and known.exists() else []
-    for port in [wanted] if wanted else [*last, *random.sample(_PORTS, 100)]:
+    port_file = directory / "port"
+    previous = [int(port_file.read_text())] if not requested and port_file.exists() else []
+    for port in [requested] if requested else [*previous, *random.sample(_PORTS, 100)]:
         try:
-            found = _listen(port)
+            listener = _listen(port)
         except OSError:
             continue
-        write_private(known, str(port))
-        return found
-    raise SystemExit(f"port {wanted} is taken; choose another with --port, or 0 for any")
+        write_private(port_file, str(port))
+        return listener
+    raise SystemExit(f"port {requested} is taken; choose another with --port, or 0 for any")
 
 
 def _listen(port: int) -> socket.socket:
-    made = socket.socket()
+    listener = socket.socket()
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.bind((LOOPBACK, port))
-        made.listen(_BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind((LOOPBACK, port))
+        listener.listen(_BACKLOG)
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
 class Server:

@@ -71,20 +71,20 @@ class Connection:
             if len(self._left) < 8 + size:
                 return
             head, body, self._left = self._left[:8], self._left[8 : 8 + size], self._left[8 + size :]
-            found = self._frame(head, body)
-            if found is not None:
-                yield found
+            frame = self._frame(head, body)
+            if frame is not None:
+                yield frame
 
     def _frame(self, head: bytes, body: bytes) -> Frame | None:
-        first, end = int.from_bytes(head[:4], "big"), bool(head[4] & _FIN)
-        if not first >> 31:
-            return Frame("data", first, data=body, end=end)
-        if first >> 16 != 0x8003:
+        word, finished = int.from_bytes(head[:4], "big"), bool(head[4] & _FIN)
+        if not word >> 31:
+            return Frame("data", word, data=body, end=finished)
+        if word >> 16 != 0x8003:
             raise SpdyError(f"expected SPDY 3, got the frame {head.hex()}")
         number = int.from_bytes(body[:4], "big") & 0x7FFFFFFF
-        match first & 0xFFFF:
+        match word & 0xFFFF:
             case 1:
-                return Frame("open", number, headers=self._headers(body[10:]), end=end)
+                return Frame("open", number, headers=self._headers(body[10:]), end=finished)
             case 3:
                 return Frame("reset", number)
             case 6:
@@ -98,21 +98,21 @@ class Connection:
             text = self._inflate.decompress(block)
         except zlib.error as error:
             raise SpdyError(f"headers cannot be read: {error}") from None
-        at, found = 4, {}
+        at, headers = 4, {}
         for _ in range(int.from_bytes(text[:4], "big")):
             pair = []
             for _ in range(2):
                 size = int.from_bytes(text[at : at + 4], "big")
                 pair.append(text[at + 4 : at + 4 + size].decode())
                 at += 4 + size
-            found[pair[0].lower()] = pair[1]
-        return found
+            headers[pair[0].lower()] = pair[1]
+        return headers
 
     # ---- what this side says ---------------------------------------------------------------------------------------
 
     @staticmethod
-    def _control(kind: int, body: bytes) -> bytes:
-        return (0x80030000 | kind).to_bytes(4, "big") + b"\0" + len(body).to_bytes(3, "big") + body
+    def _control(frame_type: int, body: bytes) -> bytes:
+        return (0x80030000 | frame_type).to_bytes(4, "big") + b"\0" + len(body).to_bytes(3, "big") + body
 
     def reply(self, stream: int) -> bytes:
         """Take a stream that the other side opened; without headers."""
@@ -128,6 +128,6 @@ class Connection:
         return self._control(_PING, number.to_bytes(4, "big"))
 
     @staticmethod
-    def data(stream: int, data: bytes, *, end: bool = False) -> bytes:
-        """Data on a stream; with `end`, the last."""
-        return stream.to_bytes(4, "big") + bytes([_FIN if end else 0]) + len(data).to_bytes(3, "big") + data
+    def data(stream: int, data: bytes, *, is_last: bool = False) -> bytes:
+        """Data on a stream; with `is_last`, the last."""
+        return stream.to_bytes(4, "big") + bytes([_FIN if is_last else 0]) + len(data).to_bytes(3, "big") + data

@@ -85,23 +85,23 @@ class Store:
         body = copy(body)
         body.setdefault("metadata", {})["resourceVersion"] = str(self.version)
         entries = self._objects.setdefault(key[0], {})
-        old = entries.get((key[1], key[2]))
+        previous = entries.get((key[1], key[2]))
         entries[(key[1], key[2])] = body
         self._db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (*key, json.dumps(body)))
-        self._record(Change(self.version, key, old, body, body))
+        self._record(Change(self.version, key, previous, body, body))
         return body
 
     def remove(self, key: Key) -> Json | None:
         """Delete an object for good; returns its last state."""
-        old = self._objects.get(key[0], {}).pop((key[1], key[2]), None)
-        if old is None:
+        removed = self._objects.get(key[0], {}).pop((key[1], key[2]), None)
+        if removed is None:
             return None
         self.version += 1
-        last = copy(old)
-        last["metadata"]["resourceVersion"] = str(self.version)
+        final = copy(removed)
+        final["metadata"]["resourceVersion"] = str(self.version)
         self._db.execute("DELETE FROM objects WHERE bucket = ? AND namespace = ? AND name = ?", key)
-        self._record(Change(self.version, key, old, None, last))
-        return old
+        self._record(Change(self.version, key, removed, None, final))
+        return removed
 
     def _record(self, change: Change) -> None:
         self._db.execute("INSERT OR REPLACE INTO meta VALUES ('version', ?)", (str(self.version),))

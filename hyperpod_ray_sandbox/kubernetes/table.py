@@ -67,8 +67,8 @@ def _modes(obj: Json) -> str:
     return ",".join(short.get(m, m) for m in obj["spec"].get("accessModes") or [])
 
 
-def _ratio(ready: str, wanted: str) -> Cell:
-    return lambda obj: f"{_get(ready, 0)(obj)}/{_get(wanted, 0)(obj)}"
+def _ratio(ready: str, desired: str) -> Cell:
+    return lambda obj: f"{_get(ready, 0)(obj)}/{_get(desired, 0)(obj)}"
 
 
 def _ports(obj: Json) -> str:
@@ -182,7 +182,7 @@ def jsonpath(obj: Json, path: str) -> Any:
     It knows dotted fields, `[n]` and `['quoted.key']`, and takes the first match of a filter.
     """
     value: Any = obj
-    for name, quoted, index, key, wanted in re.findall(
+    for name, quoted, index, key, expected in re.findall(
         r"\.([\w-]+)|\['((?:[^'\\]|\\.)+)'\]|\[(\d+)\]|\[\?\(@\.(\w+)\s*==\s*[\"'](.*?)[\"']\)\]", path
     ):
         if isinstance(value, dict):
@@ -190,7 +190,7 @@ def jsonpath(obj: Json, path: str) -> Any:
         elif isinstance(value, list) and index:
             value = value[int(index)] if int(index) < len(value) else None
         elif isinstance(value, list) and key:
-            value = next((v for v in value if v.get(key) == wanted), None)
+            value = next((v for v in value if v.get(key) == expected), None)
         else:
             return None
     return value
@@ -206,11 +206,11 @@ def _custom(column: Json) -> Cell:
 
 def columns(resource: Resource) -> list[tuple[Json, Cell]]:
     """Column definitions and how to fill them."""
-    found: list[tuple[Json, Cell]] = []
+    pairs: list[tuple[Json, Cell]] = []
 
-    def add(title: str, kind: str, cell: Cell, priority: int, form: str = "") -> None:
-        definition = {"name": title, "type": kind, "format": form, "description": title, "priority": priority}
-        found.append((definition, cell))
+    def add(title: str, column_type: str, cell: Cell, priority: int, form: str = "") -> None:
+        definition = {"name": title, "type": column_type, "format": form, "description": title, "priority": priority}
+        pairs.append((definition, cell))
 
     add("Name", "string", _get("metadata.name"), 0, "name")
     for title, cell, priority in _COLUMNS.get(resource.kind, []) if not resource.crd else []:
@@ -219,7 +219,7 @@ def columns(resource: Resource) -> list[tuple[Json, Cell]]:
         add(column["name"], column["type"], _custom(column), int(column.get("priority") or 0))
     if not any(c["jsonPath"] == ".metadata.creationTimestamp" for c in resource.printer_columns):
         add("Age", "string", lambda o: age(o["metadata"].get("creationTimestamp")), 0)
-    return found
+    return pairs
 
 
 def table(resource: Resource, objects: list[Json], meta: Json, *, include: str, headers: bool = True) -> Json:

@@ -31,8 +31,8 @@ def make(directory: Path) -> tuple[Path, Path, Path]:
     """
     ca_file, cert_file, key_file = (directory / n for n in ("ca.crt", "server.crt", "server.key"))
     if ca_file.exists() and cert_file.exists() and key_file.exists():
-        known = x509.load_pem_x509_certificate(cert_file.read_bytes())
-        if known.not_valid_after_utc > datetime.now(UTC) + timedelta(days=1):
+        certificate = x509.load_pem_x509_certificate(cert_file.read_bytes())
+        if certificate.not_valid_after_utc > datetime.now(UTC) + timedelta(days=1):
             return ca_file, cert_file, key_file
     now = datetime.now(UTC) - timedelta(minutes=5)
     ca_key = ec.generate_private_key(ec.SECP256R1())

@@ -67,11 +67,11 @@ class Cohorts:
 
     def __init__(self, queues: Iterable[Queue], workloads: Iterable[Workload]) -> None:
         self.queues = {queue.name: queue for queue in queues}
-        self.admitted = {one.name: one for one in workloads if one.admitted is not None}
+        self.admitted = {workload.name: workload for workload in workloads if workload.admitted is not None}
 
     def used(self, queue: str, resource: str) -> float:
         """What the queue's admitted jobs have."""
-        return sum(one.asks.get(resource, 0.0) for one in self.admitted.values() if one.queue == queue)
+        return sum(workload.asks.get(resource, 0.0) for workload in self.admitted.values() if workload.queue == queue)
 
     def borrows(self, queue: str, resource: str) -> bool:
         """Whether the queue has more than its quota."""
@@ -83,76 +83,88 @@ class Cohorts:
 
     def short(self, workload: Workload, *, borrowing: bool = True) -> list[str]:
         """Resources for which there is no room now."""
-        mine = self.queues[workload.queue]
+        queue = self.queues[workload.queue]
         return [
             resource
-            for resource, asked in workload.asks.items()
-            if asked and not self._room(mine, resource, asked, borrowing=borrowing)
+            for resource, amount in workload.asks.items()
+            if amount and not self._room(queue, resource, amount, borrowing=borrowing)
         ]
 
-    def _room(self, mine: Queue, resource: str, asked: float, *, borrowing: bool) -> bool:
-        quota, wanted = mine.quota.get(resource, 0.0), self.used(mine.name, resource) + asked
-        limit = quota + mine.borrowing.get(resource, float("inf")) if borrowing and mine.cohort else quota
-        if wanted > limit:
+    def _room(self, queue: Queue, resource: str, amount: float, *, borrowing: bool) -> bool:
+        quota, total = queue.quota.get(resource, 0.0), self.used(queue.name, resource) + amount
+        limit = quota + queue.borrowing.get(resource, float("inf")) if borrowing and queue.cohort else quota
+        if total > limit:
             return False
-        if not mine.cohort:
+        if not queue.cohort:
             return True
         pool = quota
-        for other in self.queues.values():
-            if other.cohort == mine.cohort and other.name != mine.name:
-                lent = other.lends(resource)
-                kept = other.quota.get(resource, 0.0) - lent
-                pool += lent - max(0.0, self.used(other.name, resource) - kept)
-        return wanted <= pool
+        for peer in self.queues.values():
+            if peer.cohort == queue.cohort and peer.name != queue.name:
+                lent = peer.lends(resource)
+                kept = peer.quota.get(resource, 0.0) - lent
+                pool += lent - max(0.0, self.used(peer.name, resource) - kept)
+        return total <= pool
 
     def victims(self, workload: Workload) -> list[Workload]:
         """The fewest jobs to preempt, so that this one fits; none where that does not help."""
-        mine, short = self.queues[workload.queue], self.short(workload)
-        own = [one for one in self._candidates(workload, short) if one.queue == mine.name]
+        queue, short = self.queues[workload.queue], self.short(workload)
+        same_queue = [candidate for candidate in self._candidates(workload, short) if candidate.queue == queue.name]
         everybody = self._candidates(workload, short)
-        under = all(self.used(mine.name, key) < mine.quota.get(key, 0.0) for key in short)
-        if under and len(everybody) > len(own) and (found := self._fewest(workload, everybody, borrowing=False)):
-            return found
-        return self._fewest(workload, own, borrowing=True)
+        under = all(self.used(queue.name, key) < queue.quota.get(key, 0.0) for key in short)
+        if (
+            under
+            and len(everybody) > len(same_queue)
+            and (fewest := self._fewest(workload, everybody, borrowing=False))
+        ):
+            return fewest
+        return self._fewest(workload, same_queue, borrowing=True)
 
     def _candidates(self, workload: Workload, short: Sequence[str]) -> list[Workload]:
-        mine = self.queues[workload.queue]
-        found = []
-        for one in self.admitted.values():
-            if not any(one.asks.get(key) for key in short):
+        queue = self.queues[workload.queue]
+        candidates = []
+        for candidate in self.admitted.values():
+            if not any(candidate.asks.get(key) for key in short):
                 continue
-            lower = one.priority < workload.priority
-            if one.queue == mine.name:
-                if mine.within == "LowerPriority" and lower:
-                    found.append(one)
+            lower = candidate.priority < workload.priority
+            if candidate.queue == queue.name:
+                if queue.within == "LowerPriority" and lower:
+                    candidates.append(candidate)
                 continue
-            theirs = self.queues[one.queue]
-            if not mine.cohort or theirs.cohort != mine.cohort or mine.reclaim == "Never":
+            theirs = self.queues[candidate.queue]
+            if not queue.cohort or theirs.cohort != queue.cohort or queue.reclaim == "Never":
                 continue
-            if any(self.borrows(one.queue, key) for key in short) and (mine.reclaim == "Any" or lower):
-                found.append(one)
+            if any(self.borrows(candidate.queue, key) for key in short) and (queue.reclaim == "Any" or lower):
+                candidates.append(candidate)
         # other queues first, then the lowest priority, then the newest
-        return sorted(found, key=lambda one: (one.queue == mine.name, one.priority, -(one.admitted or 0.0), one.name))
+        return sorted(
+            candidates,
+            key=lambda candidate: (
+                candidate.queue == queue.name,
+                candidate.priority,
+                -(candidate.admitted or 0.0),
+                candidate.name,
+            ),
+        )
 
     def _fewest(self, workload: Workload, candidates: Sequence[Workload], *, borrowing: bool) -> list[Workload]:
         after = Cohorts(self.queues.values(), self.admitted.values())
         taken: list[Workload] = []
-        for one in candidates:
-            keys = [key for key, value in one.asks.items() if value]
-            if one.queue != workload.queue and not any(after.borrows(one.queue, key) for key in keys):
+        for candidate in candidates:
+            keys = [key for key, value in candidate.asks.items() if value]
+            if candidate.queue != workload.queue and not any(after.borrows(candidate.queue, key) for key in keys):
                 continue  # its queue has no more than its quota by now
-            del after.admitted[one.name]
-            taken.append(one)
+            del after.admitted[candidate.name]
+            taken.append(candidate)
             if after.fits(workload, borrowing=borrowing):
                 break
         else:
             return []
-        for one in reversed(taken[:-1]):
-            after.admitted[one.name] = one
+        for candidate in reversed(taken[:-1]):
+            after.admitted[candidate.name] = candidate
             if after.fits(workload, borrowing=borrowing):
-                taken.remove(one)
+                taken.remove(candidate)
             else:
-                del after.admitted[one.name]
+                del after.admitted[candidate.name]
         return taken
 
 
@@ -160,28 +172,34 @@ def decide(queues: Sequence[Queue], workloads: Sequence[Workload]) -> Decision:
     """The next thing that happens: the first of each queue is looked at, those that need not borrow before others."""
     state = Cohorts(queues, workloads)
     heads: dict[str, Workload] = {}
-    for one in sorted(workloads, key=lambda one: (-one.priority, one.created, one.name)):
-        if one.admitted is None:
-            heads.setdefault(one.queue, one)
-    for one in sorted(
-        heads.values(), key=lambda one: (not state.fits(one, borrowing=False), -one.priority, one.created, one.name)
+    for workload in sorted(workloads, key=lambda workload: (-workload.priority, workload.created, workload.name)):
+        if workload.admitted is None:
+            heads.setdefault(workload.queue, workload)
+    for workload in sorted(
+        heads.values(),
+        key=lambda workload: (
+            not state.fits(workload, borrowing=False),
+            -workload.priority,
+            workload.created,
+            workload.name,
+        ),
     ):
-        if state.fits(one):
-            return Decision(admit=one.name)
-        if victims := state.victims(one):
-            return Decision(preempt=tuple(sorted(victim.name for victim in victims)), preemptor=one.name)
+        if state.fits(workload):
+            return Decision(admit=workload.name)
+        if victims := state.victims(workload):
+            return Decision(preempt=tuple(sorted(victim.name for victim in victims)), preemptor=workload.name)
     return Decision()
 
 
 def settled(queues: Sequence[Queue], workloads: Sequence[Workload], *, clock: float = 0.0) -> list[Workload]:
     """The workloads after all that follows at once: admissions and preemptions, until nothing changes."""
-    found = {one.name: one for one in workloads}
-    for turn in range(4 * len(found) + 4):
-        decision = decide(queues, list(found.values()))
+    by_name = {workload.name: workload for workload in workloads}
+    for turn in range(4 * len(by_name) + 4):
+        decision = decide(queues, list(by_name.values()))
         if decision == Decision():
             break
         for name in decision.preempt:
-            found[name] = replace(found[name], admitted=None)
+            by_name[name] = replace(by_name[name], admitted=None)
         for name in filter(None, (decision.admit, decision.preemptor)):
-            found[name] = replace(found[name], admitted=clock + turn + 1)
-    return list(found.values())
+            by_name[name] = replace(by_name[name], admitted=clock + turn + 1)
+    return list(by_name.values())

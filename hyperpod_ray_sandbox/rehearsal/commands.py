@@ -44,7 +44,7 @@ def rehearse(
         report = run(
             env, faults=options.faults, job=options.job, out=out, options=options, listener=show, watched=watched
         )
-    summary(report, log=lambda item: _log(console, item))
+    summary(report, log=lambda renderable: _log(console, renderable))
     if as_json:
         sys.stdout.write(report.to_json() + "\n")
     return report.survived
@@ -91,18 +91,18 @@ def soak(env: str, *, kills: int, seed: int, options: Options, out: Path | None 
         return run_soak(env, kills=kills, seed=seed, options=options, out=out, console=Console()) == 0
 
 
-def _log(console: Console, item: Any) -> None:
-    console.print(item, markup=False, highlight=False, soft_wrap=isinstance(item, str))
+def _log(console: Console, renderable: Any) -> None:
+    console.print(renderable, markup=False, highlight=False, soft_wrap=isinstance(renderable, str))
 
 
 @contextlib.contextmanager
 def ended_by_sigterm() -> Iterator[None]:
     """`timeout` and CI end a process by SIGTERM: the cluster stops then too."""
-    old = signal.signal(signal.SIGTERM, _interrupt)
+    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, old)
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _interrupt(*_: object) -> None:

@@ -56,10 +56,10 @@ class Story:
         yield
         self.seconds.append((title, time.monotonic() - start))
 
-    def note(self, what: str, value: str) -> None:
+    def note(self, label: str, value: str) -> None:
         """A fact for the summary."""
-        self.facts.append((what, value))
-        self.console.print(f"[bold green]✓[/] {what}: {value}")
+        self.facts.append((label, value))
+        self.console.print(f"[bold green]✓[/] {label}: {value}")
 
 
 def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
@@ -200,12 +200,12 @@ def _story(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
             story.note("rehearsal", _rehearse(story))
     with story.phase(f'cdk destroy "{everything}"'):
         cdk("destroy", "--app", str(assembly), everything, "--force")
-        left = [r for r in aws.inventory() if _key(r) not in before]
-        for resource in left:
+        leftovers = [r for r in aws.inventory() if _key(r) not in before]
+        for resource in leftovers:
             story.console.print(f"[red]left behind: {resource['type']} {resource['id']}")
-        if left:
+        if leftovers:
             raise DemoError(
-                f"{len(left)} resources are left", expected="none after the destroy", fix="hyperpod-ray local down"
+                f"{len(leftovers)} resources are left", expected="none after the destroy", fix="hyperpod-ray local down"
             )
         story.note("destroyed", f"all of it; inventory as before the deploy ({len(before)} resources of the bootstrap)")
 
@@ -226,8 +226,8 @@ def _show_cluster(story: Story, running: process.Running) -> int:
     while True:
         cluster: dict[str, Any] = client.describe_cluster(ClusterName=name)  # type: ignore[assignment]
         nodes = client.list_cluster_nodes(ClusterName=name)["ClusterNodeSummaries"]
-        wanted = sum(group["TargetCount"] for group in cluster["InstanceGroups"])
-        if len(nodes) == wanted and all(node["InstanceStatus"]["Status"] == "Running" for node in nodes):
+        target_count = sum(group["TargetCount"] for group in cluster["InstanceGroups"])
+        if len(nodes) == target_count and all(node["InstanceStatus"]["Status"] == "Running" for node in nodes):
             break
         if time.monotonic() > deadline:
             raise DemoError(
@@ -258,15 +258,15 @@ def _scale_workers() -> int:
     """One more worker node, by editing the file, as you would; the new count."""
     path = WORK / "environments" / f"{ENVIRONMENT}.yaml"
     text = path.read_text(encoding="utf-8")
-    found = re.search(r"(- name: workers\b.*?\n\s+count: )(\d+)", text, re.DOTALL)
-    if not found:
+    match = re.search(r"(- name: workers\b.*?\n\s+count: )(\d+)", text, re.DOTALL)
+    if not match:
         raise DemoError(
             f"{path.name}: no group called workers with a count",
             expected="one: the demo changes its count",
             fix="add the group",
         )
-    count = int(found[2]) + 1
-    path.write_text(text[: found.start()] + found[1] + str(count) + text[found.end() :], encoding="utf-8")
+    count = int(match[2]) + 1
+    path.write_text(text[: match.start()] + match[1] + str(count) + text[match.end() :], encoding="utf-8")
     return count
 
 
@@ -311,8 +311,8 @@ def _count(resources: list[dict[str, Any]]) -> str:
 def _summary(story: Story) -> None:
     story.console.rule("[bold]summary", align="left")
     facts = Table(show_header=False, box=None)
-    for what, value in story.facts:
-        facts.add_row(f"[bold]{what}", value)
+    for label, value in story.facts:
+        facts.add_row(f"[bold]{label}", value)
     story.console.print(facts)
     times = Table("phase", "seconds")
     for title, seconds in story.seconds:

@@ -85,8 +85,8 @@ def resumed(tail: Tail, t: float) -> Event | None:
     """The first step after the first return since `t`. A job that never restores only starts."""
     events = [event for event in tail.events if event.t > t]
     restore = next((e for e in events if e.kind == "restore"), None)
-    again = restore or next((e for e in events if e.kind == "start" and e.worker), None)
-    return next((e for e in events if e.kind == "step" and again and e.t > again.t), None)
+    restart = restore or next((e for e in events if e.kind == "start" and e.worker), None)
+    return next((e for e in events if e.kind == "step" and restart and e.t > restart.t), None)
 
 
 def resumed_for_good(tail: Tail, t: float) -> bool:
@@ -264,12 +264,12 @@ class DuringRecovery(Fault):
     nodes = 2
 
     def inject(self, scene: Scene) -> Harm:
-        first, second = scene.training_pods()[:2]
+        victim, second = scene.training_pods()[:2]
         t = time.time()
-        scene.kill_worker(first)
+        scene.kill_worker(victim)
         scene.wait_for(lambda e: e.t >= t and e.kind in {"lost", "error"}, doing="the first loss being noticed")
         scene.kill_worker(second)
-        return t, f"a training process on {first.name}, then one on {second.name}"
+        return t, f"a training process on {victim.name}, then one on {second.name}"
 
     def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
         return resumed_for_good(tail, injected.t)
@@ -315,11 +315,11 @@ class CoordinatorKilled(Fault):
     spares = 1
 
     def inject(self, scene: Scene) -> Harm:
-        found = [pid for pod in scene.cluster.alive_pods() for pid in scene.cluster.find(pod, "ray::Coordinator")]
-        if not found:
+        pids = [pid for pod in scene.cluster.alive_pods() for pid in scene.cluster.find(pod, "ray::Coordinator")]
+        if not pids:
             raise LocalError("no coordinator process", expected="one on the head", fix="see the head's log", code=1)
         t = time.time()
-        isolation.send(found, signal.SIGKILL)
+        isolation.send(pids, signal.SIGKILL)
         return t, "the coordinator"
 
     def extra_steps(self, options: Timing, *, fault_tolerant: bool) -> int:

@@ -37,7 +37,7 @@ def request_of(body: object) -> Request:
     if not isinstance(body, dict) or set(body) != {"job_id", "worker_id", "rules_content"}:
         raise ValueError("the body has the members job_id, worker_id and rules_content")
     job, worker, content = body["job_id"], body["worker_id"], body["rules_content"]
-    if not all(isinstance(one, str) and one for one in (job, worker)):
+    if not all(isinstance(identifier, str) and identifier for identifier in (job, worker)):
         raise ValueError("job_id and worker_id are text")
     if not isinstance(content, dict) or set(content) - {"enabled", "rules", "action_policy"}:
         raise ValueError("rules_content has the members enabled, rules and action_policy")
@@ -76,8 +76,8 @@ def _check(rule: object, where: str) -> None:
             _compiled(pattern)
         except re2.error as error:
             why = error.args[0]
-            said = why.decode(errors="replace") if isinstance(why, bytes) else why
-            raise ValueError(f"{where}.{name} is not RE2: {said}") from None
+            pattern_text = why.decode(errors="replace") if isinstance(why, bytes) else why
+            raise ValueError(f"{where}.{name} is not RE2: {pattern_text}") from None
 
 
 def _compiled(pattern: str) -> Any:

@@ -55,12 +55,12 @@ class Job:
 
     def __post_init__(self) -> None:
         if not (self.folder / DRIVER).exists():
-            known = (
+            job_names = (
                 ", ".join(sorted(path.parent.name for path in (self.project / "jobs").glob(f"*/{DRIVER}"))) or "none"
             )
             raise LocalError(
                 f"--job: {self.name!r} has no jobs/{self.name}/{DRIVER}",
-                expected=f"one of {known}",
+                expected=f"one of {job_names}",
                 fix="correct the name",
             )
 

@@ -59,12 +59,12 @@ class Agent:
         *,
         address: str,
         find: Callable[[str], Path | None],
-        end: Callable[[Path], None],
+        end_job: Callable[[Path], None],
         note: Callable[[str], None],
         port: int = JOB_AGENT_PORT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.find, self.end, self.note, self.clock = find, end, note, clock
+        self.find, self.end, self.note, self.clock = find, end_job, note, clock
         self.outputs: dict[str, Output] = {}
         self.requests: list[Request] = []
         self.lock, self.over = threading.Lock(), threading.Event()
@@ -141,9 +141,9 @@ class Agent:
         with contextlib.suppress(OSError), output.file.open("rb") as stream:
             stream.seek(output.read)
             fresh = stream.read()
-            whole = fresh[: fresh.rfind(b"\n") + 1]
-            output.read += len(whole)
-            for line in whole.decode(errors="replace").splitlines():
+            complete = fresh[: fresh.rfind(b"\n") + 1]
+            output.read += len(complete)
+            for line in complete.decode(errors="replace").splitlines():
                 for rule in output.rules:
                     rule.line(line, self.clock())
 
@@ -205,20 +205,22 @@ def agents(scene: Scene) -> Iterator[None]:
             return next((pod for pod in cluster.alive_pods() if pod.ip == address), None)
 
         def find(worker: str) -> Path | None:
-            here = pod()
-            found = sorted(Path(here.temp).glob(f"session_2*/logs/worker-{worker}-*.out")) if here else []
-            return found[0] if found else None
+            current_pod = pod()
+            outputs = (
+                sorted(Path(current_pod.temp).glob(f"session_2*/logs/worker-{worker}-*.out")) if current_pod else []
+            )
+            return outputs[0] if outputs else None
 
         def end(file: Path) -> None:
-            here, inner = pod(), int(file.stem.rpartition("-")[2])
-            pids = cluster.members(here) if here else []
+            current_pod, inner = pod(), int(file.stem.rpartition("-")[2])
+            pids = cluster.members(current_pod) if current_pod else []
             isolation.send([pid for pid in pids if isolation.inner_id(pid) == inner], signal.SIGKILL)
 
         def note(line: str) -> None:
             scene.hangs.append(line)
             scene.note(f"stand-in agent on {address}: {line}")
 
-        return Agent(address=address, find=find, end=end, note=note)
+        return Agent(address=address, find=find, end_job=end, note=note)
 
     started: list[Agent] = []
     try:

@@ -53,7 +53,7 @@ class Scene:
         self.hangs: list[str] = []
         self.tag = secrets.token_hex(2)
         self.cluster = Cluster.start(
-            manifest=with_spare_pods(manifest, most=options.max_pods, spares=options.spares),
+            manifest=with_spare_pods(manifest, max_replicas=options.max_pods, spares=options.spares),
             project=project,
             name=name or f"rehearse-{self.tag}",
             max_pods=options.max_pods + options.spares,
@@ -121,8 +121,10 @@ class Scene:
         for event in fresh:
             if event.kind == "restore":
                 self.note(f"{run}: resumed from step {event.step} with {event.values.get('world')} workers")
-        last = tail.last("step")
-        self.listener.progress(run=run, step=tail.step, steps=job.steps, loss=last.loss if last else None, doing=doing)
+        newest = tail.last("step")
+        self.listener.progress(
+            run=run, step=tail.step, steps=job.steps, loss=newest.loss if newest else None, doing=doing
+        )
         return fresh
 
     def until(self, run: str, job: Job, check: Callable[[Tail], bool], *, doing: str, resubmit: bool = False) -> bool:
@@ -130,16 +132,16 @@ class Scene:
 
         LocalError after `fault_timeout_s`; a run that only has to finish may take as long as it makes steps.
         """
-        deadline, again = time.time() + self.options.fault_timeout_s, False
+        deadline, resubmitted = time.time() + self.options.fault_timeout_s, False
         while True:
             fresh = self.pump(run, job, doing=doing)
             if check(self.tails[run]):
-                return again
+                return resubmitted
             if doing == "finishing" and any(event.kind == "step" for event in fresh):
                 deadline = time.time() + self.options.fault_timeout_s
             status = self.watcher.status
             if resubmit and status in {"FAILED", "UNKNOWN"} and self.replacement.complete:
-                again = True
+                resubmitted = True
                 self.note(f"{run}: Jobs API says {status.lower()}; submitted again, as documented")
                 self.submit(job, run)
             elif status in {"FAILED", "STOPPED"}:
@@ -167,8 +169,8 @@ class Scene:
 
     def warm_spares(self, tail: Tail) -> int:
         """How many spares could take a rank at once, as the coordinator last said."""
-        told = next((event for event in reversed(tail.events) if "warm_spares" in event.values), None)
-        return int(told.values["warm_spares"]) if told else 0
+        announcement = next((event for event in reversed(tail.events) if "warm_spares" in event.values), None)
+        return int(announcement.values["warm_spares"]) if announcement else 0
 
     def give_up(self) -> None:
         """End a run that does not come back, and make the cluster whole for the next one."""
@@ -248,7 +250,7 @@ class Scene:
         """The driver's process: the innermost one that names the script and the run; no supervisor, no standby."""
         run, _ = self._running()
         for pod in self.cluster.alive_pods():
-            found = [
+            pids = [
                 pid
                 for pid in self.cluster.find(pod, f"--name {run} ")
                 if DRIVER in (line := isolation.command_line(pid))
@@ -256,18 +258,21 @@ class Scene:
                 and SUPERVISOR not in line
                 and isolation.process_name(pid) != STANDBY
             ]
-            if found:
-                return found[-1]
+            if pids:
+                return pids[-1]
         raise LocalError(f"{run}: no driver process", expected="one", fix="see the run's log", code=1)
 
     def close(self) -> None:
         """End everything that was started."""
         self.watcher.ended.set()
         self.watcher.join(timeout=20)
-        left = self.cluster.stop()
-        if left:
+        survivors = self.cluster.stop()
+        if survivors:
             raise LocalError(
-                f"still running after the rehearsal: processes {left}", expected="none", fix="end them by id", code=1
+                f"still running after the rehearsal: processes {survivors}",
+                expected="none",
+                fix="end them by id",
+                code=1,
             )
 
 

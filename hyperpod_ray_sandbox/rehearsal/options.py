@@ -96,13 +96,13 @@ class Options:
                 expected="4 or more: a fault must fit between two checkpoints",
                 fix="correct the option",
             )
-        for name, value, least in (("spares", self.spares, 0), ("ranks-per-node", self.ranks_per_node, 1)):
-            if value < least:
-                raise LocalError(f"--{name}: {value}", expected=f"{least} or more", fix="correct the option")
+        for name, value, minimum in (("spares", self.spares, 0), ("ranks-per-node", self.ranks_per_node, 1)):
+            if value < minimum:
+                raise LocalError(f"--{name}: {value}", expected=f"{minimum} or more", fix="correct the option")
 
 
-def with_spare_pods(manifest: Manifest, *, most: int, spares: int) -> Manifest:
-    """The manifest with `spares` more pods in its first group that has any; the others keep at most `most`."""
+def with_spare_pods(manifest: Manifest, *, max_replicas: int, spares: int) -> Manifest:
+    """The manifest with `spares` more pods in its first group that has any; the others keep at most `max_replicas`."""
     if not spares:
         return manifest
     out: dict[str, Any] = copy.deepcopy(dict(manifest))
@@ -111,5 +111,5 @@ def with_spare_pods(manifest: Manifest, *, most: int, spares: int) -> Manifest:
         raise LocalError(
             "--spares: no worker group with a pod", expected="one", fix="set replicas of a worker group to 1 or more"
         )
-    group["replicas"] = min(int(group["replicas"]) * int(group.pop("numOfHosts", None) or 1), most) + spares
+    group["replicas"] = min(int(group["replicas"]) * int(group.pop("numOfHosts", None) or 1), max_replicas) + spares
     return out

@@ -67,24 +67,24 @@ def facts(report: dict[str, Any]) -> list[dict[str, Any]]:
 def pieces(steps: list[list[Any]], restores: list[list[Any]]) -> tuple[list[list[list[Any]]], list[list[Any]]]:
     """A run's steps cut at each restart, and the steps done a second time. Pure, for tests."""
     runs: list[list[list[Any]]] = []
-    again, highest = [], 0
+    repeated, highest = [], 0
     for row in steps:
-        last = runs[-1][-1] if runs else None
-        if last is None or row[1] <= last[1] or any(last[0] < restore[0] < row[0] for restore in restores):
+        previous = runs[-1][-1] if runs else None
+        if previous is None or row[1] <= previous[1] or any(previous[0] < restore[0] < row[0] for restore in restores):
             runs.append([])
         runs[-1].append(row)
         if row[1] <= highest:
-            again.append(row)
+            repeated.append(row)
         highest = max(highest, row[1])
-    return runs, again
+    return runs, repeated
 
 
-def places(times: list[float], *, room: float, right: float) -> list[float]:
+def places(times: list[float], *, room: float, right_edge: float) -> list[float]:
     """Where labels `room` wide begin so that none overlaps or leaves the picture; moved as little as possible."""
     out: list[float] = []
     for t in times:
         out.append(max(t, out[-1] + room) if out else t)
-    limit = right - room
+    limit = right_edge - room
     for i in range(len(out) - 1, -1, -1):
         out[i] = min(out[i], limit)
         limit = out[i] - room
@@ -114,8 +114,8 @@ def draw(report: dict[str, Any], folder: Path) -> list[Path]:
     every = [row for run in line["runs"].values() for row in run["steps"]]
     if not every:
         raise ValueError("the report holds no step")
-    first, last = min(row[0] for row in every), max(row[0] for row in every)
-    span = max(last - first, 1.0)
+    begin, finish = min(row[0] for row in every), max(row[0] for row in every)
+    span = max(finish - begin, 1.0)
     # each label needs room: the picture grows with the number of faults
     width = min(30.0, max(11.0, 2.1 * len(marks) + 4))
     figure, (top, bottom) = plt.subplots(2, 1, sharex=True, figsize=(width, 7.6), height_ratios=[1, 1.25])
@@ -132,7 +132,7 @@ def draw(report: dict[str, Any], folder: Path) -> list[Path]:
 
     truth = dict(line["undisturbed"])
     for run in line["runs"].values():
-        parts, again = pieces(run["steps"], run["restores"])
+        parts, repeated = pieces(run["steps"], run["restores"])
         for part in parts:
             top.plot(
                 [r[0] for r in part],
@@ -144,8 +144,8 @@ def draw(report: dict[str, Any], folder: Path) -> list[Path]:
             )
             top.plot([r[0] for r in part], [r[2] for r in part], color=RUN, linewidth=1.5)
             bottom.plot([r[0] for r in part], [r[1] for r in part], color=RUN, linewidth=1.8)
-        top.scatter([r[0] for r in again], [r[2] for r in again], s=12, color=AGAIN, zorder=4, linewidths=0)
-        bottom.scatter([r[0] for r in again], [r[1] for r in again], s=12, color=AGAIN, zorder=4, linewidths=0)
+        top.scatter([r[0] for r in repeated], [r[2] for r in repeated], s=12, color=AGAIN, zorder=4, linewidths=0)
+        bottom.scatter([r[0] for r in repeated], [r[1] for r in repeated], s=12, color=AGAIN, zorder=4, linewidths=0)
         bottom.scatter(
             [s[0] for s in run["saves"]],
             [s[1] for s in run["saves"]],
@@ -168,7 +168,7 @@ def draw(report: dict[str, Any], folder: Path) -> list[Path]:
     bottom.set_ylabel("step")
     bottom.set_xlabel("seconds since the rehearsal began")
     ends = [mark["gap"][1] for mark in marks if mark["gap"]]
-    bottom.set_xlim(first - 0.02 * span, max([last, *ends]) + 0.03 * span)
+    bottom.set_xlim(begin - 0.02 * span, max([finish, *ends]) + 0.03 * span)
     bottom.set_ylim(bottom=0)
     _labels(top, marks, width=width)
     figure.suptitle(_title(report), x=0.75 / width, y=0.975, ha="left", fontsize=13, fontweight="bold")
@@ -210,15 +210,15 @@ def draw(report: dict[str, Any], folder: Path) -> list[Path]:
 
 def _labels(axis: Any, marks: list[dict[str, Any]], *, width: float) -> None:
     """Fault labels above the upper panel; neighbours too close are pushed apart and joined to their line."""
-    left, right = axis.get_xlim()
-    room = 1.75 / (width - 1.05) * (right - left)  # a label's width in seconds
-    starts = places([mark["t"] for mark in marks], room=room, right=right)
-    for mark, place in zip(marks, starts, strict=True):
+    left_edge, right_edge = axis.get_xlim()
+    room = 1.75 / (width - 1.05) * (right_edge - left_edge)  # a label's width in seconds
+    starts = places([mark["t"] for mark in marks], room=room, right_edge=right_edge)
+    for mark, start in zip(marks, starts, strict=True):
         axis.annotate(
             mark["text"],
             xy=(mark["t"], 1.0),
             xycoords=("data", "axes fraction"),
-            xytext=(place, 1.09),
+            xytext=(start, 1.09),
             textcoords=("data", "axes fraction"),
             ha="left",
             va="bottom",
@@ -234,8 +234,10 @@ def _labels(axis: Any, marks: list[dict[str, Any]], *, width: float) -> None:
 
 def _title(report: dict[str, Any]) -> str:
     count = len(report["faults"])
-    end = "all survived" if report["survived"] else "NOT all survived"
-    return f"{report['job']} on environment {report['environment']}: {count} fault{'' if count == 1 else 's'}, {end}"
+    outcome = "all survived" if report["survived"] else "NOT all survived"
+    return (
+        f"{report['job']} on environment {report['environment']}: {count} fault{'' if count == 1 else 's'}, {outcome}"
+    )
 
 
 def _subtitle(report: dict[str, Any]) -> str:

@@ -104,24 +104,32 @@ def measure(
     window = [event for event in events if injected.t < event.t <= until]
     restart = next((event for event in window if event.kind == "restore"), None)
     from_zero = next((event for event in window if event.kind == "start" and event.worker), None)
-    again = restart or from_zero
-    done = [event for event in steps(list(events)) if again is None or event.t < again.t]
-    before = [event for event in done if again is not None or event.t <= injected.t]
+    resumption = restart or from_zero
+    done = [event for event in steps(list(events)) if resumption is None or event.t < resumption.t]
+    before = [event for event in done if resumption is not None or event.t <= injected.t]
     last_step = before[-1] if before else None
-    new = next((event for event in steps(window) if again is None or event.t > again.t), None) if recovered else None
+    recovered_step = (
+        next((event for event in steps(window) if resumption is None or event.t > resumption.t), None)
+        if recovered
+        else None
+    )
 
     signs = [(event.t, _sign(event)) for event in window if event.kind in _SIGNS]
     signs += [(o.t, o.what) for o in observations if injected.t < o.t <= until]
     signs += [(event.t, "new workers") for event in window if event.kind == "start" and event.worker]
-    signs = [sign for sign in signs if new is None or sign[0] <= new.t] if again is not None else signs
-    first = min(signs, default=None)
+    signs = (
+        [sign for sign in signs if recovered_step is None or sign[0] <= recovered_step.t]
+        if resumption is not None
+        else signs
+    )
+    first_sign = min(signs, default=None)
 
     restored = (restart.step or 0) if restart else 0
     full = None
     if injected.fault == "elastic" and last_step is not None:
-        wanted = last_step.values.get("world")
-        shrunk = next((e for e in steps(window) if e.values.get("world", 0) < (wanted or 0)), None)
-        grown = next((e for e in steps(window) if shrunk and e.t > shrunk.t and e.values.get("world") == wanted), None)
+        world = last_step.values.get("world")
+        shrunk = next((e for e in steps(window) if e.values.get("world", 0) < (world or 0)), None)
+        grown = next((e for e in steps(window) if shrunk and e.t > shrunk.t and e.values.get("world") == world), None)
         full = grown.t - injected.t if grown else None
     return FaultReport(
         fault=injected.fault,
@@ -129,17 +137,21 @@ def measure(
         target=injected.target,
         t=injected.t,
         step=injected.step,
-        detected_after_s=_round(first[0] - injected.t) if first else None,
-        detected_by=first[1] if first else None,
-        resumed_after_s=_round(new.t - injected.t) if new else None,
-        recovery_s=_round(new.t - max(injected.t, last_step.t if last_step else injected.t)) if new else None,
-        steps_lost=max(0, (last_step.step or 0) - restored) if again is not None and last_step else 0,
-        checkpoint_step=restored if again is not None else None,
+        detected_after_s=_round(first_sign[0] - injected.t) if first_sign else None,
+        detected_by=first_sign[1] if first_sign else None,
+        resumed_after_s=_round(recovered_step.t - injected.t) if recovered_step else None,
+        recovery_s=_round(recovered_step.t - max(injected.t, last_step.t if last_step else injected.t))
+        if recovered_step
+        else None,
+        steps_lost=max(0, (last_step.step or 0) - restored) if resumption is not None and last_step else 0,
+        checkpoint_step=restored if resumption is not None else None,
         checkpoint=Path(str(restart.values["path"])).name if restart and restart.values.get("path") else None,
-        interrupted=again is not None or not recovered,
+        interrupted=resumption is not None or not recovered,
         resubmitted=resubmitted,
-        survived=new is not None,
-        world=int(new.values["world"]) if new and new.values.get("world") is not None else None,
+        survived=recovered_step is not None,
+        world=int(recovered_step.values["world"])
+        if recovered_step and recovered_step.values.get("world") is not None
+        else None,
         full_size_after_s=None if full is None else _round(full),
     )
 
@@ -196,7 +208,7 @@ class RunReport:
 def unexplained(events: Sequence[Event], windows: Sequence[tuple[float, float]]) -> int:
     """Returns to a checkpoint outside the time of every fault, each from its injection to the first new step."""
     back = [event.t for event in events if event.kind == "restore" and event.values.get("path") != "memory"]
-    return sum(not any(start < t <= end for start, end in windows) for t in back)
+    return sum(not any(start < t <= stop for start, stop in windows) for t in back)
 
 
 def compare(
@@ -223,9 +235,9 @@ def compare(
     truth = {event.step: event.loss for event in steps(list(undisturbed))}
     pairs = [(event.loss, truth[event.step]) for event in steps(list(events)) if event.step in truth]
     differences = [abs(got - want) for got, want in pairs if got is not None and want is not None]
-    last = max(steps(list(events)), key=lambda event: (event.step or 0, event.t), default=None)
-    final = last.loss if last else None
-    expected = truth.get(last.step) if last else None
+    last_step = max(steps(list(events)), key=lambda event: (event.step or 0, event.t), default=None)
+    final = last_step.loss if last_step else None
+    expected = truth.get(last_step.step) if last_step else None
     return RunReport(
         name=name,
         status=status,
@@ -295,5 +307,5 @@ def timeline(
             }
             for name, events in runs.items()
         },
-        "faults": [[at(one), one.fault, one.step, one.run] for one in injected],
+        "faults": [[at(record), record.fault, record.step, record.run] for record in injected],
     }

@@ -43,17 +43,17 @@ class Rehearsal:
     def settled(self, tail: Tail, *, after: float, size: int) -> bool:
         """A good moment for the next fault: all pods run, a new checkpoint counts, and work has been done since."""
         scene = self.scene
-        last, save = tail.last("step"), tail.last("save")
-        if last is None or save is None or save.t < after or last.step is None or save.step is None:
+        newest, save = tail.last("step"), tail.last("save")
+        if newest is None or save is None or save.t < after or newest.step is None or save.step is None:
             return False
-        into = last.step - save.step
-        wanted = self.options.spares * self.options.ranks_per_node
-        if wanted and int(last.values.get("world", 0)) == size and scene.warm_spares(tail) < wanted:
+        into = newest.step - save.step
+        spares = self.options.spares * self.options.ranks_per_node
+        if spares and int(newest.values.get("world", 0)) == size and scene.warm_spares(tail) < spares:
             return False
         nodes = [scene.watcher.nodes.get(pod.ip) for pod in scene.cluster.state.pods]
         return (
             self.options.interval * 0.4 <= into < self.options.interval * 0.9
-            and last.values.get("world") == size
+            and newest.values.get("world") == size
             and scene.replacement.complete
             and all(state == "ALIVE" for state in nodes)
         )
@@ -72,9 +72,9 @@ class Rehearsal:
             injected = self.inject(fault, run=run)
             self.injected.append(injected)
             scene.note(f"FAULT {fault.name}: {injected.target} at step {injected.step}")
-            again, survived, submitted = False, True, scene.submissions[run]
+            resubmitted, survived, submitted = False, True, scene.submissions[run]
             try:
-                again = self._until_recovered(run, job, fault, injected)
+                resubmitted = self._until_recovered(run, job, fault, injected)
             except NotRecoveredError as error:
                 scene.note(str(error))
                 survived = False
@@ -85,7 +85,7 @@ class Rehearsal:
                 scene.tails[run].events,
                 until=after,
                 observations=scene.watcher.seen,
-                resubmitted=again or scene.submissions[run] > submitted,
+                resubmitted=resubmitted or scene.submissions[run] > submitted,
                 recovered=survived,
             )
             self.reports.append(report)
@@ -254,7 +254,7 @@ def run(
         LocalError: bad input (`code` 2), or the rehearsal could not be carried through (`code` 1).
     """
     base = options or Options()
-    wanted = Options(**{**base.__dict__, "faults": tuple(faults), "job": job})
+    chosen = Options(**{**base.__dict__, "faults": tuple(faults), "job": job})
     bin_folder = rehearsal_bin(project=project)
     if not any(bin_folder.parent.glob("lib/python*/site-packages/matplotlib")):  # now, not after minutes of training
         raise LocalError(
@@ -265,12 +265,12 @@ def run(
     from hyperpod_ray_sandbox.rehearsal import job_agent
 
     with ExitStack() as open_:
-        hung = any(fault.watched for fault in faults_named(wanted.faults))
+        hung = any(fault.watched for fault in faults_named(chosen.faults))
         if hung:
-            wanted = job_agent.with_rules(wanted, Path(open_.enter_context(TemporaryDirectory(prefix="rules-"))))
+            chosen = job_agent.with_rules(chosen, Path(open_.enter_context(TemporaryDirectory(prefix="rules-"))))
         scene = Scene(
             manifest=manifest or manifest_of(environment, project=project),
-            options=wanted,
+            options=chosen,
             listener=listener or Silent(),
             project=project,
         )

@@ -60,12 +60,12 @@ def plan(*, kills: int, seed: int, interval: int, size: int) -> list[Kill]:
     dice = random.Random(seed)  # noqa: S311  # a plan, not a secret
     out = []
     for number in range(1, kills + 1):
-        kind = dice.choices(list(KINDS), weights=list(KINDS.values()))[0]
-        rank = 0 if kind == "die-before-metadata" else dice.randrange(size)
+        kill_type = dice.choices(list(KINDS), weights=list(KINDS.values()))[0]
+        rank = 0 if kill_type == "die-before-metadata" else dice.randrange(size)
         out.append(
             Kill(
                 number=number,
-                kind=kind,
+                kind=kill_type,
                 rank=rank,
                 steps=dice.randint(1, interval + interval // 2),
                 seconds=round(dice.random(), 3),
@@ -131,8 +131,8 @@ def soak(
     folder.mkdir(parents=True, exist_ok=True)
     with Show(console) as show, (folder / "soak.jsonl").open("w", encoding="utf-8") as log:
 
-        def write(kind: str, **values: Any) -> None:
-            log.write(json.dumps({"t": round(time.time(), 3), "kind": kind, **values}) + "\n")
+        def write(record_type: str, **values: Any) -> None:
+            log.write(json.dumps({"t": round(time.time(), 3), "kind": record_type, **values}) + "\n")
             log.flush()
 
         scene = Scene(manifest=manifest, options=options, listener=show, project=PROJECT)
@@ -163,7 +163,7 @@ def soak(
     times = sorted(outcome.recovery_s or 0 for outcome in outcomes) or [0.0]
     slow, median = times[-1], statistics.median(times)
     from_memory = sum(event.kind == "restore" and event.values.get("path") == "memory" for event in events)
-    good = (
+    passed = (
         verdict.status == "SUCCEEDED"
         and verdict.equal
         and not verdict.steps_different
@@ -176,7 +176,7 @@ def soak(
         "lost_checkpoints": len(lost), "steps_compared": verdict.steps_compared,
         "steps_different": verdict.steps_different,
         "status": verdict.status, "submissions": verdict.submissions, "slowest_recovery_s": slow,
-        "median_recovery_s": median, "restored_from_memory": from_memory, "spare_nodes": options.spares, "good": good,
+        "median_recovery_s": median, "restored_from_memory": from_memory, "spare_nodes": options.spares, "good": passed,
     }  # fmt: skip
     with (folder / "soak.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps({"t": round(time.time(), 3), "kind": "summary", **summary}) + "\n")
@@ -188,7 +188,7 @@ def soak(
         f"log {folder / 'soak.jsonl'}",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
-    return 0 if good else 1
+    return 0 if passed else 1
 
 
 def length(kills: int, options: Options) -> int:

@@ -21,7 +21,7 @@ RECENT = 8
 
 def row(fault: FaultReport) -> tuple[str, ...]:
     """A fault's line in the table."""
-    found = "-" if fault.detected_after_s is None else f"{fault.detected_after_s:.1f} s"
+    detected = "-" if fault.detected_after_s is None else f"{fault.detected_after_s:.1f} s"
     by = (fault.detected_by or "-").partition(":")[0]
     if not fault.survived:
         back = "never"
@@ -37,7 +37,7 @@ def row(fault: FaultReport) -> tuple[str, ...]:
     if fault.full_size_after_s is not None:
         notes.append(f"full size after {fault.full_size_after_s:.1f} s")
     checkpoint = "-" if fault.checkpoint_step is None else f"step {fault.checkpoint_step}"
-    return (fault.fault, str(fault.step), found, by, back, str(fault.steps_lost), checkpoint, ", ".join(notes))
+    return (fault.fault, str(fault.step), detected, by, back, str(fault.steps_lost), checkpoint, ", ".join(notes))
 
 
 def table(faults: list[FaultReport]) -> Table:
@@ -96,7 +96,7 @@ class Show:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exception_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.live:
             self.live.stop()
@@ -132,10 +132,12 @@ class Show:
 
     def _draw(self) -> None:
         assert self.live is not None  # noqa: S101
-        now = self.now
-        loss = "" if now["loss"] is None else f"  loss {now['loss']:.4f}"
-        head = Text(f"{now['run']}  step {now['step']} of {now['steps']}{loss}  ({now['doing']})", style="bold")
-        bar = ProgressBar(total=now["steps"], completed=now["step"], width=60)
+        current = self.now
+        loss = "" if current["loss"] is None else f"  loss {current['loss']:.4f}"
+        head = Text(
+            f"{current['run']}  step {current['step']} of {current['steps']}{loss}  ({current['doing']})", style="bold"
+        )
+        bar = ProgressBar(total=current["steps"], completed=current["step"], width=60)
         self.live.update(Group(*(Text(line) for line in self.lines[-RECENT:]), head, bar))
 
 
@@ -151,5 +153,5 @@ def summary(report: Report, *, log: Callable[[Any], None]) -> None:
     log("what a local rehearsal does not show:")
     for text in NOT_SHOWN:
         log(f"  - {text}")
-    for kind, path in report.files.items():
-        log(f"{kind}: {path}")
+    for label, path in report.files.items():
+        log(f"{label}: {path}")

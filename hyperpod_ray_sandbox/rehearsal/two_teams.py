@@ -91,13 +91,13 @@ class Story:
 
     def _admit(self, name: str) -> None:
         workload = self.workloads[name] = replace(self.workloads[name], admitted=float(len(self.happened)))
-        again = " again" if ("preempted", name) in self.happened else ""
-        self._note("admitted", name, f"{again.strip() or 'for the first time'}: a RayCluster of its own")
+        suffix = " again" if ("preempted", name) in self.happened else ""
+        self._note("admitted", name, f"{suffix.strip() or 'for the first time'}: a RayCluster of its own")
         self.running[name] = self.start(workload)
 
-    def _note(self, what: str, name: str, more: str) -> None:
-        self.happened.append((what, name))
-        self.note(f"{what:>9} {name}: {more}")
+    def _note(self, event: str, name: str, detail: str) -> None:
+        self.happened.append((event, name))
+        self.note(f"{event:>9} {name}: {detail}")
 
 
 def borrow(story: Story) -> None:
@@ -108,8 +108,8 @@ def borrow(story: Story) -> None:
 
 def play(story: Story, *, wait: Callable[[Callable[[], bool], str], None]) -> None:
     """B submits; A goes, B runs to its end, A runs to its end."""
-    first = story.running["a"]
-    wait(lambda: first.step() >= PREEMPT_AT, f"step {PREEMPT_AT} of a")
+    preempted_run = story.running["a"]
+    wait(lambda: preempted_run.step() >= PREEMPT_AT, f"step {PREEMPT_AT} of a")
     story.submit("b", nodes=NODES["b"])
     story.settle()
     story.finish("b", wait=wait)
@@ -117,13 +117,13 @@ def play(story: Story, *, wait: Callable[[Callable[[], bool], str], None]) -> No
     story.finish("a", wait=wait)
 
 
-def patient(ready: Callable[[], bool], what: str) -> None:
+def patient(ready: Callable[[], bool], subject: str) -> None:
     """Look until it is so."""
-    end = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not ready():
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise LocalError(
-                f"{what} did not come within {PATIENCE_S:g} s",
+                f"{subject} did not come within {PATIENCE_S:g} s",
                 expected="a job that trains",
                 fix="see the logs below .local/ray",
                 code=1,
@@ -159,9 +159,9 @@ class RayRun:
         _, answer = self.cluster.dashboard.request(f"/api/jobs/{self.submission}")
         self.status = str((answer or {}).get("status", ""))
         if self.status in ("FAILED", "STOPPED"):
-            said = str(answer.get("message") or "").strip().splitlines()
+            lines = str(answer.get("message") or "").strip().splitlines()
             raise LocalError(
-                f"{self.submission}: {self.status}: {said[-1:]}", expected="SUCCEEDED", fix="see its log", code=1
+                f"{self.submission}: {self.status}: {lines[-1:]}", expected="SUCCEEDED", fix="see its log", code=1
             )
         return self.status == "SUCCEEDED"
 
@@ -215,8 +215,8 @@ class Preempted:
 
 def last_checkpoints(events: Sequence[Event], *, at: float) -> tuple[int, ...]:
     """Steps of the complete checkpoints that a notice caused, and not the interval."""
-    asked = [event for event in events if event.kind == "save" and event.values.get("reason") in ("drain", "deadline")]
-    return tuple(event.step or 0 for event in asked if event.t > at)
+    saves = [event for event in events if event.kind == "save" and event.values.get("reason") in ("drain", "deadline")]
+    return tuple(event.step or 0 for event in saves if event.t > at)
 
 
 def preempted(events: Sequence[Event], *, at: float, step: int) -> Preempted:
@@ -229,12 +229,12 @@ def preempted(events: Sequence[Event], *, at: float, step: int) -> Preempted:
     """
     restore = next((event for event in events if event.kind == "restore" and event.t > at), None)
     until = restore.t if restore is not None else float("inf")
-    first = [event for event in events if event.t < until]
+    earlier = [event for event in events if event.t < until]
     return Preempted(
         step=step,
-        last_step=max((event.step or 0 for event in first if event.kind == "step"), default=0),
-        noticed=any(event.kind == "drain" and event.t > at for event in first),
-        saved=last_checkpoints(first, at=at),
+        last_step=max((event.step or 0 for event in earlier if event.kind == "step"), default=0),
+        noticed=any(event.kind == "drain" and event.t > at for event in earlier),
+        saved=last_checkpoints(earlier, at=at),
         checkpoint=(restore.step or 0) if restore is not None else 0,
     )
 
@@ -305,19 +305,21 @@ def rehearse(
             super().preempt()
 
     def start(workload: Workload) -> RayRun:
-        team, again = workload.name, bool(runs[workload.name])
-        pace = 0.0 if again or team != "a" else PACE_S
+        team, repeated = workload.name, bool(runs[workload.name])
+        pace = 0.0 if repeated or team != "a" else PACE_S
         name, nodes = f"team-{team}-{tag}", int(NODES[team])
-        made = Noticed(job(team, pace=pace), manifest=manifest, name=name, nodes=nodes, attempt=len(runs[team]) + 1)
-        runs[team].append(made)
-        return made
+        noticed_run = Noticed(
+            job(team, pace=pace), manifest=manifest, name=name, nodes=nodes, attempt=len(runs[team]) + 1
+        )
+        runs[team].append(noticed_run)
+        return noticed_run
 
     story, twin = Story(start=start, note=noted), None
     try:
         borrow(story)
         # at a low priority, while A's steps take their time
-        first = runs["a"][0].cluster
-        twin = Undisturbed(job("a", pace=0.0), bin_folder=first.bin, storage=first.folder / "twin")
+        cluster = runs["a"][0].cluster
+        twin = Undisturbed(job("a", pace=0.0), bin_folder=cluster.bin, storage=cluster.folder / "twin")
         play(story, wait=patient)
         truth = twin.events(timeout_s=PATIENCE_S)
     finally:
@@ -325,13 +327,13 @@ def rehearse(
             twin.stop()
         for run in story.running.values():
             run.end()
-    last = runs["a"][-1]
+    newest = runs["a"][-1]
     at, step = notice[0]
     report = Report(
         happened=tuple(story.happened),
-        preempted=preempted(last.tail.events, at=at, step=step),
+        preempted=preempted(newest.tail.events, at=at, step=step),
         run=compare(
-            name=last.submission, status=last.status, submissions=len(runs["a"]), events=last.tail.events,
+            name=newest.submission, status=newest.status, submissions=len(runs["a"]), events=newest.tail.events,
             undisturbed=truth, elastic=False,
         ),
         log=tuple(log),
@@ -344,12 +346,12 @@ def rehearse(
 
 def sentences(report: Report) -> list[str]:
     """What the report says, for people."""
-    one, run = report.preempted, report.run
-    saved = f"last checkpoint of step {max(one.saved)}" if one.saved else "no last checkpoint"
+    stop, run = report.preempted, report.run
+    saved = f"last checkpoint of step {max(stop.saved)}" if stop.saved else "no last checkpoint"
     equal = run.steps_compared - run.steps_different
     return [
-        f"team a: SIGTERM at step {one.step}, {saved}, last step {one.last_step}",
-        f"team a: resumed from step {one.checkpoint}, {one.last_step - one.checkpoint} steps done again",
+        f"team a: SIGTERM at step {stop.step}, {saved}, last step {stop.last_step}",
+        f"team a: resumed from step {stop.checkpoint}, {stop.last_step - stop.checkpoint} steps done again",
         f"team a: {equal} of {run.steps_compared} losses equal to the undisturbed run's",
         "survived" if report.survived else "NOT survived",
         "not shown: Kueue itself. Who is admitted decides a stand-in with Kueue's rules for preemption in one cohort.",

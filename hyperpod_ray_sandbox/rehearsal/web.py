@@ -40,7 +40,7 @@ def page(scene: Scene, *, environment: str, port: int) -> Iterator[None]:
 def view(scene: Scene, *, environment: str) -> View:
     """What the page shows of a rehearsal at this moment."""
     records = [_record(Path(scene.cluster.fsx) / name, name) for name in scene.submissions]
-    broken = any(one.resumed_t is None for record in records for one in record.interruptions)
+    broken = any(row.resumed_t is None for record in records for row in record.interruptions)
     ended = bool(records) and all(record.ended for record in records)
     headline, tone = _state(broken=broken, ended=ended, begun=any(record.steps for record in records))
     states = {pod.ip: scene.watcher.nodes.get(pod.ip, "not in Ray yet") for pod in scene.cluster.state.pods}
@@ -50,7 +50,7 @@ def view(scene: Scene, *, environment: str) -> View:
         at=now(),
         headline=headline,
         tone=tone,
-        runs=tuple(RunLine(name=one.name, state=one.state or "starting", tone=tone, record=one) for one in records),
+        runs=tuple(RunLine(name=row.name, state=row.state or "starting", tone=tone, record=row) for row in records),
         groups=tuple(_groups(scene, states)),
         nodes=tuple(
             NodeLine(id=pod.name, group=pod.group, state=states[pod.ip], fault=pod.ip,

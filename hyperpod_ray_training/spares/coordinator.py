@@ -39,7 +39,7 @@ class Coordinator:
     ) -> None:
         self.run, self.token = run, token
         self.journal = Journal(run.folder(), name=run.name, enabled=False)
-        self.table = Table(active=active, least=least, expected=active + spares, limits=limits, note=self._note)
+        self.table = Table(active=active, min_ranks=least, expected=active + spares, limits=limits, note=self._note)
         self.writers: dict[str, asyncio.StreamWriter] = {}
         self.pulses: dict[str, asyncio.StreamWriter] = {}
         self.server: asyncio.Server | None = None
@@ -106,10 +106,10 @@ class Coordinator:
                 del self.pulses[uid]
 
     def _hear(self, uid: str, message: Message) -> Out:
-        now, table, kind = time.monotonic(), self.table, message.get("type")
-        if kind == "beat":
+        now, table, message_type = time.monotonic(), self.table, message.get("type")
+        if message_type == "beat":
             return table.beat(now, uid, **{name: message[name] for name in BEAT if name in message})
-        if kind == "cold":
+        if message_type == "cold":
             table.cold(uid)
         out: dict[str, Callable[[], Out]] = {
             "warm": lambda: table.warmed(now, uid),
@@ -119,7 +119,7 @@ class Coordinator:
             "done": lambda: table.done(uid),
             "broken": lambda: table.lost(now, uid, str(message["message"])),
         }
-        return out.get(str(kind), list)()
+        return out.get(str(message_type), list)()
 
     def _send(self, out: Out) -> None:
         for uid, message in out:
@@ -151,7 +151,7 @@ class Coordinator:
             gone = {node["NodeManagerAddress"] for node in nodes if node["NodeID"] in draining and node["Alive"]}
             self._send(self.table.drain(time.monotonic(), frozenset(gone)))
 
-    def _note(self, kind: str, **fields: Any) -> None:
-        self.journal.event(kind, always=True, **fields)
+    def _note(self, event_kind: str, **fields: Any) -> None:
+        self.journal.event(event_kind, always=True, **fields)
         text = ", ".join(f"{key} {value}" for key, value in fields.items() if key != "uid")
-        log(f"coordinator: {kind}: {text}")
+        log(f"coordinator: {event_kind}: {text}")

@@ -17,14 +17,14 @@ from hyperpod_ray_training.spares.members import Limits
 from hyperpod_ray_training.spares.ray_group import KeepSurvivors, SparesConfig, supported
 
 
-def surviving(run: RunFacts, parts: Parts, *, workers: int, least: int, spares: int, on_gpu: bool) -> Parts:
+def surviving(run: RunFacts, parts: Parts, *, workers: int, min_workers: int, spares: int, on_gpu: bool) -> Parts:
     """The parts of a trainer whose workers survive a lost one; unchanged, and said, where this Ray does not allow it.
 
     Args:
         run: The run.
         parts: Of a trainer that restarts all workers.
         workers: Ranks that train; of an elastic run the most.
-        least: The fewest ranks that may train.
+        min_workers: The fewest ranks that may train.
         spares: Workers beyond those.
         on_gpu: Whether the loop trains on GPUs.
     """
@@ -36,10 +36,10 @@ def surviving(run: RunFacts, parts: Parts, *, workers: int, least: int, spares: 
     limits = Limits.of(settings)
     token = secrets.token_hex(16)
     # on this node, where Ray's controller is too: an unplaced actor may land on the very node whose loss it should see
-    here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
+    affinity = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, max_concurrency=1000)(Coordinator)
-    coordinator = actor.options(scheduling_strategy=here).remote(
-        run=run, active=workers, least=least, spares=spares, limits=limits, token=token
+    coordinator = actor.options(scheduling_strategy=affinity).remote(
+        run=run, active=workers, least=min_workers, spares=spares, limits=limits, token=token
     )
     coordinator.address.remote()  # it listens while Ray starts the workers, who ask for the address
     backend = parts.torch_config.backend or ("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
@@ -49,7 +49,9 @@ def surviving(run: RunFacts, parts: Parts, *, workers: int, least: int, spares: 
         loop=survive(parts.loop, plan),
         torch_config=SparesConfig(timeout_s=settings.process_group_timeout_s),
         callbacks=(
-            KeepSurvivors(active=least, elastic=least < workers, look_s=settings.elastic_resize_monitor_interval_s),
+            KeepSurvivors(
+                active=min_workers, elastic=min_workers < workers, look_s=settings.elastic_resize_monitor_interval_s
+            ),
         ),
         spares=spares,
         survive=True,

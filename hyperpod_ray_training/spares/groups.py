@@ -162,17 +162,17 @@ class Groups:
             with contextlib.suppress(Exception):
                 c10d._abort_process_group()
 
-    def _cut_on(self, left: threading.Event) -> None:
+    def _cut_on(self, departed: threading.Event) -> None:
         interrupt_t = time.monotonic() + _INTERRUPT_AFTER_S
-        while not left.is_set():
+        while not departed.is_set():
             with self._lock:
-                if left.is_set():  # the next generation's sockets are none of this one's
+                if departed.is_set():  # the next generation's sockets are none of this one's
                     return
                 self._shut_all()
                 if time.monotonic() >= interrupt_t:
                     interrupt_t += _INTERRUPT_EVERY_S
                     _raise_in(self._thread_id, GenerationOverError)
-            left.wait(_AGAIN_S)
+            departed.wait(_AGAIN_S)
 
     def let_go(self) -> None:
         """Forget this generation; never raises, whatever state its groups are in."""
@@ -202,9 +202,9 @@ def forget_groups() -> None:
     """Put torch's count of groups back where no group is open: its names must be those of a new process."""
     if not dist.is_initialized():
         world = c10d._world
-        for known in (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config, world.pg_to_tag,
+        for registry in (world.pg_map, world.pg_names, world.pg_group_ranks, world.pg_backend_config, world.pg_to_tag,
                       world.tags_to_pg, world.pg_coalesce_state):  # fmt: skip
-            known.clear()
+            registry.clear()
         c10d._unregister_all_process_groups()
         world.group_count = 0
 
@@ -218,14 +218,14 @@ def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:
 
 def open_sockets() -> set[int]:
     """The descriptors of this process that are sockets."""
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
+    descriptors = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
         try:
-            if str(entry.readlink()).startswith("socket:"):
-                found.add(int(entry.name))
+            if str(descriptor.readlink()).startswith("socket:"):
+                descriptors.add(int(descriptor.name))
         except OSError:
             continue
-    return found
+    return descriptors
 
 
 def _shut(handle: int) -> None:

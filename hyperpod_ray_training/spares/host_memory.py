@@ -33,8 +33,8 @@ def memory_needed(
         ranks_per_node: Ranks in one pod.
         replicas: Whether every rank's shard is also on another node (DDP, HSDP): then no copies of others are kept.
     """
-    each = round(parameters / shards * bytes_per_parameter) if state_bytes is None else state_bytes
-    return each * ranks_per_node * (_COPIES_WITH_REPLICAS if replicas else _COPIES)
+    rank_bytes = round(parameters / shards * bytes_per_parameter) if state_bytes is None else state_bytes
+    return rank_bytes * ranks_per_node * (_COPIES_WITH_REPLICAS if replicas else _COPIES)
 
 
 def check(state_bytes: int, *, nodes: Sequence[str], rank: int, replicas: bool, held: int, tell: bool) -> None:
@@ -74,12 +74,12 @@ def memory_free(root: Path = _CGROUP, meminfo: Path = Path("/proc/meminfo")) -> 
     lines = (line.split() for line in meminfo.read_text().splitlines())
     kilobytes = {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
     limit, free = kilobytes["MemTotal"] * 1024, kilobytes["MemAvailable"] * 1024
-    for most, used, cache in (
+    for allowed, used, cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
     ):
         try:
-            most_bytes, used_bytes = ((root / name).read_text().strip() for name in (most, used))
+            most_bytes, used_bytes = ((root / name).read_text().strip() for name in (allowed, used))
             stat = dict(line.split() for line in (root / used).with_name("memory.stat").read_text().splitlines())
         except (OSError, ValueError):
             continue

@@ -208,9 +208,15 @@ class Survivor:
 
     def _train_one(self, message: Message) -> tuple[Any] | None:
         global _current  # noqa: PLW0603 - `Resumable` is made deep inside the user's loop
-        member, now = self.member, self.member.now
+        member, standing = self.member, self.member.now
         begun, gen, rank, nodes = time.monotonic(), int(message["gen"]), int(message["rank"]), list(message["nodes"])
-        now.gen, now.rank, now.world, now.warm, member.move_asked = gen, rank, len(nodes), True, False
+        standing.gen, standing.rank, standing.world, standing.warm, member.move_asked = (
+            gen,
+            rank,
+            len(nodes),
+            True,
+            False,
+        )
         try:
             check_device()
             self.groups.open(
@@ -221,8 +227,8 @@ class Survivor:
                 number=gen, rank=rank, nodes=nodes, begun=begun, group_s=time.monotonic() - begun, member=member,
                 groups=self.groups, store=self.store,
             )  # fmt: skip
-            now.seq = lambda: collectives_begun(generation.quiet_groups)
-            now.stance = Stance().look
+            standing.seq = lambda: collectives_begun(generation.quiet_groups)
+            standing.stance = Stance().look
             with shown(rank=rank, world=len(nodes)):
                 result = self.loop(dict(self.config))
             member.send("done")
@@ -239,7 +245,7 @@ class Survivor:
             if member.newest_gen <= gen:
                 member.send("broke", gen=gen)
         finally:
-            now.seq, now.stance, _current = (lambda: 0), (lambda _: {}), None
+            standing.seq, standing.stance, _current = (lambda: 0), (lambda _: {}), None
             self.groups.let_go()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -248,16 +254,16 @@ class Survivor:
 
 def is_network(error: BaseException) -> bool:
     """Whether an error is what a lost peer looks like, in it or in what caused it."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, _NETWORK_ERRORS):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, _NETWORK_ERRORS):
             return True
-        text = str(seen)
+        text = str(cause)
         if MARK in text:
             return False
-        if isinstance(seen, RuntimeError) and any(word in text for word in _NETWORK):
+        if isinstance(cause, RuntimeError) and any(word in text for word in _NETWORK):
             return True
-        seen = seen.__cause__ or seen.__context__
+        cause = cause.__cause__ or cause.__context__
     return False
 
 

@@ -104,11 +104,11 @@ class Member:
 
     # ---- towards the coordinator ----
 
-    def send(self, kind: str, **fields: Any) -> None:
+    def send(self, message_type: str, **fields: Any) -> None:
         """Say something; silently lost while there is no connection, since the next hello says it all again."""
         with self._sending, contextlib.suppress(OSError):
             if self._socket is not None:
-                self._socket.sendall((json.dumps({"type": kind, **fields}) + "\n").encode())
+                self._socket.sendall((json.dumps({"type": message_type, **fields}) + "\n").encode())
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
@@ -124,13 +124,13 @@ class Member:
         connection = socket.create_connection(self.find(), timeout=10)
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        now = self.now
+        standing = self.now
         hello = {
             "type": "hello", "token": self.token, "uid": self.uid, "order": self.order, "node": self.node,
-            "port": self.port, "pid": os.getpid(), "gen": max(now.gen, self.newest_gen),
+            "port": self.port, "pid": os.getpid(), "gen": max(standing.gen, self.newest_gen),
             # a generation that has ended is none that a new coordinator could take up
-            "rank": now.rank if now.gen >= self.newest_gen else None,
-            "warm": now.warm, "world": now.world, "group": self.group,
+            "rank": standing.rank if standing.gen >= self.newest_gen else None,
+            "warm": standing.warm, "world": standing.world, "group": self.group,
         }  # fmt: skip
         connection.sendall((json.dumps(hello) + "\n").encode())
         with self._sending:
@@ -172,8 +172,8 @@ class Member:
             self._say_beat(**fields)
 
     def _say_beat(self, **fields: Any) -> None:
-        now = self.now
-        self.send("beat", step=now.step, busy=now.busy > 0, saving=now.saving, **fields)
+        standing = self.now
+        self.send("beat", step=standing.step, busy=standing.busy > 0, saving=standing.saving, **fields)
 
     # ---- from the coordinator ----
 
@@ -200,20 +200,20 @@ class Member:
         return False
 
     def _hear(self, message: Message) -> None:
-        kind = message.get("type")
-        if kind == "fence":
+        message_type = message.get("type")
+        if message_type == "fence":
             self.fence()
             return
-        if kind == "move":
+        if message_type == "move":
             self.resize_asked = bool(message.get("resize", False))
             self.move_asked = True
             return
-        if kind == "over":
+        if message_type == "over":
             self.over.set()
-        if kind == "abandon":
+        if message_type == "abandon":
             self.newest_gen = max(self.newest_gen, int(message["gen"]))
         self._put(message)
-        if kind in {"abandon", "fallback"} and self.now.gen >= 0 and self.newest_gen != self.now.gen:
+        if message_type in {"abandon", "fallback"} and self.now.gen >= 0 and self.newest_gen != self.now.gen:
             self.cut()
 
     def _put(self, message: Message) -> None:

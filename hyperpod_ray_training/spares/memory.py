@@ -56,17 +56,19 @@ class Memory:
 
     def restore(self) -> int | None:
         """Load the newest step that is whole somewhere, and return it; None where none is, or a checkpoint is newer."""
-        told: list[Any] = [None] * self.neighbour.world
-        mine = (self.store.inventory(), sorted(self.store.own), self.store.saved_step)
-        dist.all_gather_object(told, mine, group=self.neighbour.group)
-        found = newest_whole(
-            [whole for whole, _, _ in told], own=[own for _, own, _ in told], replicas=self.neighbour.replicas
+        answers: list[Any] = [None] * self.neighbour.world
+        answer = (self.store.inventory(), sorted(self.store.own), self.store.saved_step)
+        dist.all_gather_object(answers, answer, group=self.neighbour.group)
+        newest = newest_whole(
+            [inventory for inventory, _, _ in answers],
+            owned=[own_keys for _, own_keys, _ in answers],
+            replicas=self.neighbour.replicas,
         )
-        self.store.saved_step = max(saved for _, _, saved in told)
-        if found is None or found[0] < self.store.saved_step:
+        self.store.saved_step = max(saved for _, _, saved in answers)
+        if newest is None or newest[0] < self.store.saved_step:
             self.store.only(-1, set())
             return None
-        step, sources = found
+        step, sources = newest
         copy = self.neighbour.restore(step, sources)
         problem: Exception | None = None
         try:
@@ -82,8 +84,8 @@ class Memory:
         self.snapshot.state.forget()
         return None
 
-    def _on_any_rank(self, here: bool) -> bool:
-        flag = torch.tensor([int(here)])
+    def _on_any_rank(self, on_this_rank: bool) -> bool:
+        flag = torch.tensor([int(on_this_rank)])
         if self.neighbour.world > 1:
             dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.neighbour.group)
         return bool(flag)

@@ -47,13 +47,13 @@ class Source:
 
 
 def newest_whole(
-    inventories: Sequence[Inventory], *, own: Sequence[Inventory] = (), replicas: Sequence[Sequence[int]] = ()
+    inventories: Sequence[Inventory], *, owned: Sequence[Inventory] = (), replicas: Sequence[Sequence[int]] = ()
 ) -> tuple[int, list[Source]] | None:
     """The newest step of which every rank's part is somewhere, and where; None where there is none.
 
     Args:
         inventories: Of each rank, the (owner, step) pairs of which it holds the whole.
-        own: Of each rank, those of which it holds what is the owner's own.
+        owned: Of each rank, those of which it holds what is the owner's own.
         replicas: Of each rank, the ranks with the same tensors.
     """
     world = len(inventories)
@@ -62,16 +62,16 @@ def newest_whole(
         for rank in [owner, *range(world)]:
             if (owner, step) in inventories[rank]:
                 return Source(rank)
-        keeper = next((rank for rank, held in enumerate(own) if (owner, step) in held), None)
+        keeper = next((rank for rank, held in enumerate(owned) if (owner, step) in held), None)
         alike = replicas[owner] if replicas else ()
         twin = next((rank for rank in alike if (rank, step) in inventories[rank]), None)
         return None if keeper is None or twin is None else Source(keeper, twin)
 
     for step in sorted({step for held in inventories for _, step in held}, reverse=True):
         sources = [source(owner, step) for owner in range(world)]
-        found = [one for one in sources if one is not None]
-        if len(found) == world:
-            return step, found
+        complete = [origin for origin in sources if origin is not None]
+        if len(complete) == world:
+            return step, complete
     return None
 
 
@@ -84,13 +84,15 @@ def replicas_among(state: TrainingState, nodes: Sequence[str]) -> list[list[int]
     world = len(nodes)
     parameters = state.trained()
     groups = _replicated(parameters, world)
-    if parameters and {id(one) for one in parameters} <= {id(one) for one in _synchronised(state.model)}:
+    if parameters and {id(parameter) for parameter in parameters} <= {
+        id(parameter) for parameter in _synchronised(state.model)
+    }:
         groups = [list(range(world))]
-    alike = {rank: [other for other in group if other != rank] for group in groups for rank in group}
-    elsewhere = all(any(nodes[other] != nodes[rank] for other in alike.get(rank, [])) for rank in range(world))
+    alike = {rank: [peer for peer in group if peer != rank] for group in groups for rank in group}
+    elsewhere = all(any(nodes[peer] != nodes[rank] for peer in alike.get(rank, [])) for rank in range(world))
     if not elsewhere:
         return None
-    return [sorted(alike[rank], key=lambda other: nodes[other] == nodes[rank]) for rank in range(world)]
+    return [sorted(alike[rank], key=lambda peer: nodes[peer] == nodes[rank]) for rank in range(world)]
 
 
 def _synchronised(model: torch.nn.Module) -> list[torch.Tensor]:
@@ -105,13 +107,13 @@ def _synchronised(model: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def _replicated(parameters: Sequence[torch.Tensor], world: int) -> list[list[int]]:
-    if not parameters or not all(isinstance(one, DTensor) for one in parameters):
+    if not parameters or not all(isinstance(parameter, DTensor) for parameter in parameters):
         return []
-    first = parameters[0]
-    mesh, axes = first.device_mesh, range(first.device_mesh.ndim)
-    if mesh.size() != world or any(one.device_mesh != mesh for one in parameters):
+    sample = parameters[0]
+    mesh, axes = sample.device_mesh, range(sample.device_mesh.ndim)
+    if mesh.size() != world or any(parameter.device_mesh != mesh for parameter in parameters):
         return []
-    same = [axis for axis in axes if all(one.placements[axis].is_replicate() for one in parameters)]
+    same = [axis for axis in axes if all(parameter.placements[axis].is_replicate() for parameter in parameters)]
     order = [axis for axis in axes if axis not in same] + same
     apart = math.prod(mesh.size(axis) for axis in axes if axis not in same)
     return [[int(rank) for rank in row] for row in mesh.mesh.permute(order).reshape(apart, -1).tolist()]
@@ -160,9 +162,9 @@ class Neighbour:
         if self.replicas:
             buffer = own_part(buffer)
         if self._sizes is None:
-            mine = torch.tensor([buffer.numel()])
-            sizes = [torch.zeros_like(mine) for _ in range(self.world)]
-            dist.all_gather(sizes, mine, group=self.group)
+            own_size = torch.tensor([buffer.numel()])
+            sizes = [torch.zeros_like(own_size) for _ in range(self.world)]
+            dist.all_gather(sizes, own_size, group=self.group)
             self._sizes = [int(size) for size in sizes]
         received = self.store.buffer(self._sizes[self.source], pinned=False)
         works = [
@@ -218,10 +220,10 @@ class Neighbour:
         works, step, received = self._under_way
         self._under_way = None
         try:
-            whole = works[1].is_completed() and works[1].exception() is None
+            complete = works[1].is_completed() and works[1].exception() is None
         except Exception:  # a broken group's work raises when it is looked at
-            whole = False
-        if whole:
+            complete = False
+        if complete:
             self._keep(step, received)
 
     def restore(self, step: int, sources: Sequence[Source]) -> torch.Tensor:
@@ -236,9 +238,9 @@ class Neighbour:
             twin = self._hand(self.store.held.get((source.tensors, step)), source.tensors, owner)
             if part is not None and twin is not None:
                 self.store.put(owner, step, torch.cat([part, twin[len(own_part(twin)) :]]))
-        own = self.store.held[self.rank, step]
+        snapshot = self.store.held[self.rank, step]
         self.store.only(step, {self.rank, self.source})
-        return own
+        return snapshot
 
     def _hand(self, copy: torch.Tensor | None, holder: int, owner: int) -> torch.Tensor | None:
         """Hand one over; what has arrived, on its owner."""

@@ -100,10 +100,10 @@ class Progress:
 
     def limit_s(self, member: Member, limits: Limits) -> float:
         """So long this rank may stand where it stands while others wait for it."""
-        again = self.habits.fenced[member.at] if member.at else 0
-        if member.place in WORK or again > 1:  # where two others were fenced it is the script, not a machine
+        fenced_before = self.habits.fenced[member.at] if member.at else 0
+        if member.place in WORK or fenced_before > 1:  # where two others were fenced it is the script, not a machine
             return limits.patience_s
-        if member.place != LOCK or again:
+        if member.place != LOCK or fenced_before:
             return max(limits.floor_s, self.hang_limit_s(limits))
         return self.hang_limit_s(limits)
 
@@ -124,10 +124,10 @@ def _is_waited_for(member: Member, holders: Collection[Member]) -> bool:
     """
     if member.place in {COLLECTIVE, COPY}:
         return False
-    others = [other for other in holders if other is not member]
-    behind = any(other.seq > member.seq for other in others)
+    peers = [peer for peer in holders if peer is not member]
+    behind = any(peer.seq > member.seq for peer in peers)
     if member.place in {"", BACKWARD} and not behind:
         return False  # it may be one of those that wait
     return any(
-        other.place in {COLLECTIVE, BACKWARD, COPY} or (not other.place and other.seq > member.seq) for other in others
+        peer.place in {COLLECTIVE, BACKWARD, COPY} or (not peer.place and peer.seq > member.seq) for peer in peers
     )

@@ -178,14 +178,16 @@ class SurvivingWorkerGroup(WorkerGroup):
     def _poll_workers_and_collect_errors(self, timeout: float | None) -> list[WorkerStatus]:
         statuses = super()._poll_workers_and_collect_errors(timeout)
         # the ranks may have changed hands since the last poll: two workers with a report each, of different saves
-        self.reports.extend(one.training_report for one in statuses if one.training_report is not None)
+        self.reports.extend(
+            worker_status.training_report for worker_status in statuses if worker_status.training_report is not None
+        )
         report = self.reports.popleft() if self.reports else None
         statuses = judge(statuses, report)
         done = ended(statuses)
         if done and len(done) >= done[0].world:
             # nobody waits for a spare that still imports or rehearses
-            more = bool(self.reports)
-            return [WorkerStatus(running=more, return_value=done[0].value, training_report=report) for _ in statuses]
+            running = bool(self.reports)
+            return [WorkerStatus(running=running, return_value=done[0].value, training_report=report) for _ in statuses]
         if all(status.error is not None for status in statuses):
             return statuses
         if self._has_grown():
@@ -236,7 +238,11 @@ class SurvivingWorkerGroup(WorkerGroup):
         """What sends a new worker all it needs; called in a thread, while this group may end."""
         state, context = self.get_worker_group_state(), self._worker_group_context
         # Ray's collector of reports would drop those that it has, for all workers, and in this thread
-        callbacks = [one for one in self._replica_group_callbacks or [] if not isinstance(one, ReportCallbackHandler)]
+        callbacks = [
+            callback
+            for callback in self._replica_group_callbacks or []
+            if not isinstance(callback, ReportCallbackHandler)
+        ]
 
         def start(worker: Worker) -> None:
             self._init_train_context([worker], state.sync_actor)
@@ -276,17 +282,19 @@ def judge(statuses: list[WorkerStatus], report: Any = None) -> list[WorkerStatus
     statuses = list(statuses)
     for status in statuses:
         status.training_report = report
-    own = next((status.error for status in statuses if status.error is not None and not is_death(status.error)), None)
-    if own is not None:
+    script_error = next(
+        (status.error for status in statuses if status.error is not None and not is_death(status.error)), None
+    )
+    if script_error is not None:
         for status in statuses:
-            status.error = own if status.error is None else status.error
+            status.error = script_error if status.error is None else status.error
     return statuses
 
 
 def ended(statuses: list[WorkerStatus]) -> list[Ended]:
     """Of the ranks that have run the loop to its end, and whose last report Ray has, what they returned."""
-    returned = [one.return_value for one in statuses if not one.running and one.error is None]
-    return [one for one in returned if isinstance(one, Ended) and one.world]
+    returned = [status.return_value for status in statuses if not status.running and status.error is None]
+    return [status for status in returned if isinstance(status, Ended) and status.world]
 
 
 def is_death(error: Exception) -> bool:
@@ -313,9 +321,9 @@ def report_alone(checkpoint: Any, metrics: dict[str, Any]) -> None:
 
 def supported() -> str | None:
     """None where this Ray has what the module needs, else what is missing."""
-    wanted: list[tuple[Any, str]] = [
+    required: list[tuple[Any, str]] = [
         (TrainController, "worker_group_cls"), (WorkerGroup, "_poll_workers_and_collect_errors"),
         (WorkerGroup, "_init_train_context"), (WorkerGroup, "_clear_state"), (WorkerGroup, "_get_worker_runtime_env"),
     ]  # fmt: skip
-    missing = [f"{owner.__name__}.{name}" for owner, name in wanted if not hasattr(owner, name)]
+    missing = [f"{owner.__name__}.{name}" for owner, name in required if not hasattr(owner, name)]
     return f"Ray {ray.__version__} has no {', '.join(missing)}" if missing else None

@@ -61,8 +61,8 @@ class Shard:
     `ray.data.DataContext.get_current().execution_options.preserve_order` is set.
     """
 
-    def __init__(self, whole: Any, *, rank: int, world: int) -> None:
-        self.whole, self.rank, self.world = whole, rank, world
+    def __init__(self, dataset: Any, *, rank: int, world: int) -> None:
+        self.whole, self.rank, self.world = dataset, rank, world
 
     def iter_torch_batches(self, *, batch_size: int | None = 256, **options: Any) -> Iterator[Any]:
         """As `ray.data.DataIterator.iter_torch_batches`; last rows that are too few for all ranks are omitted."""
@@ -77,10 +77,10 @@ class Shard:
             raise InputError("batch_size: None in a run with spares", expected="1 or more", fix="set it")
         for batch in read(batch_size=batch_size * self.world, **options):
             rows = len(batch) if torch.is_tensor(batch) else len(next(iter(batch.values())))
-            each = rows // self.world
-            own = slice(self.rank * each, (self.rank + 1) * each)
-            if each:
-                yield batch[own] if torch.is_tensor(batch) else {name: column[own] for name, column in batch.items()}
+            rank_rows = rows // self.world
+            part = slice(self.rank * rank_rows, (self.rank + 1) * rank_rows)
+            if rank_rows:
+                yield batch[part] if torch.is_tensor(batch) else {name: column[part] for name, column in batch.items()}
 
 
 @contextlib.contextmanager

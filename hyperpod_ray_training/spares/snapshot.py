@@ -40,7 +40,7 @@ class Snapshot:
 
     def _still(self, content: Content) -> dict[str, int]:
         """Checksums of the parameters that stay as they are; those that turn out to move are noted."""
-        trained = {id(one) for one in self.state.trained()}
+        trained = {id(parameter) for parameter in self.state.trained()}
         sums = {}
         for name, tensor in self.state.named().items():
             if id(tensor) in trained or tensor.requires_grad or not isinstance(tensor, torch.nn.Parameter):
@@ -54,21 +54,21 @@ class Snapshot:
 
     def _ordered(self, content: Content, still: Iterable[str]) -> tuple[list[str], list[str]]:
         """Names of the tensors that may differ between replicas, and of the others."""
-        parameters = {name for name, one in self.state.named().items() if isinstance(one, torch.nn.Parameter)}
+        parameters = {name for name, tensor in self.state.named().items() if isinstance(tensor, torch.nn.Parameter)}
         left_out = set(still)
-        own: list[str] = []
+        own_names: list[str] = []
         rest: list[str] = []
         for name in content.tensors:
             section = name.partition(".")[0]
             buffer = section in {BUFFERS, MODEL} and name not in parameters
             if name not in left_out:
-                (own if buffer or section == GRADIENTS or name in self.changed else rest).append(name)
-        return own, rest
+                (own_names if buffer or section == GRADIENTS or name in self.changed else rest).append(name)
+        return own_names, rest
 
     def expected_bytes(self) -> int:
         """Bytes of a copy once the optimizers have made their state, before they have: two moments for Adam's kind."""
         content = self.state.content()
-        expected = bytes_of(one for name, one in content.tensors.items() if not name.startswith(f"{GRADIENTS}."))
+        expected = bytes_of(tensor for name, tensor in content.tensors.items() if not name.startswith(f"{GRADIENTS}."))
         for optimizer in self.state.optimizers.values():
             if not optimizer.optimizer.state:
                 options = optimizer.optimizer.defaults
@@ -80,26 +80,26 @@ class Snapshot:
         """Copy this moment into a buffer of the store."""
         content = self.state.content()
         still = self._still(content)
-        own, rest = self._ordered(content, still)
+        own_names, rest = self._ordered(content, still)
         meta = pickle.dumps(
             {
                 "step": step, "rng": rng.capture(self.device), "still": still, "trees": content.trees,
-                "marks": [[mark_of(name, content.tensors[name]) for name in names] for names in (own, rest)],
+                "marks": [[mark_of(name, content.tensors[name]) for name in names] for names in (own_names, rest)],
                 "shared": self.state.shared(), "own": self.state.own(), "gradients": self.state.gradients,
                 "proved": self.state.proved,
             }
         )  # fmt: skip
-        parts = [[local(content.tensors[name]) for name in names] for names in (own, rest)]
+        parts = [[local(content.tensors[name]) for name in names] for names in (own_names, rest)]
         needed = (len(meta), bytes_of(parts[0]), bytes_of(parts[1]))
         if not self.room:
             self.room = (max(_LEAST_META, 2 * needed[0]), *needed[1:])
         # the neighbour knows this copy's size from the one before: growth is announced, and counts from the next on
-        room, fits = self.room, all(size <= most for size, most in zip(needed, self.room, strict=True))
+        room, fits = self.room, all(size <= limit for size, limit in zip(needed, self.room, strict=True))
         shrunk, self.gradients = self.gradients and not self.state.gradients, self.state.gradients
-        least = (0, 0) if shrunk else room[1:]
+        minimums = (0, 0) if shrunk else room[1:]
         self.room = (
-            room[0] if needed[0] <= 0.75 * room[0] else 2 * needed[0], max(needed[1], least[0]),
-            max(needed[2], least[1]),
+            room[0] if needed[0] <= 0.75 * room[0] else 2 * needed[0], max(needed[1], minimums[0]),
+            max(needed[2], minimums[1]),
         )  # fmt: skip
         starts, next_starts = starts_of(room), starts_of(self.room)
         on_gpu = self.device.type == "cuda"
@@ -123,11 +123,11 @@ class Snapshot:
 
     def load(self, buffer: torch.Tensor) -> int:
         """Put a copy back and return its step; the random numbers last."""
-        length, room, own, _, _, alike = numbers_of(buffer)
+        length, room, own_start, _, _, alike = numbers_of(buffer)
         meta = pickle.loads(buffer[_HEAD_BYTES : _HEAD_BYTES + length].numpy().tobytes())  # noqa: S301 - a rank's
         live, content = self.state.named(), Content(trees=meta["trees"])
         at = 0
-        for marks, start in zip(meta["marks"], (_HEAD_BYTES + room, own), strict=True):
+        for marks, start in zip(meta["marks"], (_HEAD_BYTES + room, own_start), strict=True):
             at = start
             for mark in marks:
                 size = mark.dtype.itemsize * math.prod(mark.shape)
@@ -139,9 +139,9 @@ class Snapshot:
         if alike and _together(content.tensors[mark.name] for mark in meta["marks"][1]) != alike:
             raise ValueError("the tensors of a replica are not what this rank had")
         saved = {mark.name: mark for marks in meta["marks"] for mark in marks}
-        others = [name for name, value in meta["still"].items() if name not in live or checksum(live[name]) != value]
-        if others:
-            raise ValueError(f"{', '.join(others[:3])}: trained by no optimizer, and built otherwise than before")
+        rebuilt = [name for name, value in meta["still"].items() if name not in live or checksum(live[name]) != value]
+        if rebuilt:
+            raise ValueError(f"{', '.join(rebuilt[:3])}: trained by no optimizer, and built otherwise than before")
         wholes = {name: mark.whole for name, mark in saved.items()}
         wholes |= {name: tuple(live[name].shape) for name in meta["still"]}
         reason = self.state.unlike(wholes, meta["trees"], wholes)
@@ -156,7 +156,7 @@ class Snapshot:
         return int(meta["step"])
 
     def _nobody_trains(self, tensor: torch.Tensor) -> bool:
-        trained = {id(one) for one in self.state.trained()}
+        trained = {id(parameter) for parameter in self.state.trained()}
         return isinstance(tensor, torch.nn.Parameter) and not tensor.requires_grad and id(tensor) not in trained
 
 
@@ -166,18 +166,18 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 def _together(tensors: Iterable[torch.Tensor]) -> int:
     """One checksum of all, computed where they are; never 0."""
-    return zlib.crc32(repr([weighed(one) for one in tensors]).encode()) or 1
+    return zlib.crc32(repr([weighed(tensor) for tensor in tensors]).encode()) or 1
 
 
 def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
     """All of them together, the local parts of sharded ones."""
-    return sum(_bytes(one) for one in tensors)
+    return sum(_bytes(tensor) for tensor in tensors)
 
 
 def starts_of(room: tuple[int, int, int]) -> tuple[int, int, int]:
     """Where a copy's own tensors begin, where those that replicas have too, and where it ends."""
-    own = _HEAD_BYTES + room[0]
-    return own, own + room[1], own + room[1] + room[2]
+    own_start = _HEAD_BYTES + room[0]
+    return own_start, own_start + room[1], own_start + room[1] + room[2]
 
 
 def numbers_of(buffer: torch.Tensor) -> list[int]:

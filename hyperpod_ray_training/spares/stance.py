@@ -80,24 +80,24 @@ class Stance:
         self._moved = 0.0
 
     def look(self, now: float) -> dict[str, Any]:
-        """Of this moment: `still` (seconds since it last moved), `place` and `at` (the line that it stands in)."""
+        """Of this moment: `still` (seconds since it last moved), `activity` and `at` (the line that it stands in)."""
         frame = sys._current_frames().get(self.identifier)
         if frame is None:
             return {}
         stack, used, process = _stack(frame), time.clock_gettime(self._clock), time.process_time()
         idle = False
         if self._before is not None and stack == self._before[0]:
-            least = _BUSY_SHARE * (now - self._before[3])
-            idle = process - self._before[2] < least
-            moved = used - self._before[1] > least
+            threshold = _BUSY_SHARE * (now - self._before[3])
+            idle = process - self._before[2] < threshold
+            moved = used - self._before[1] > threshold
         else:
             moved = True
         self._before = stack, used, process, now
         if moved:
             self._moved = now
-        place = "moves" if moved else self._place(frame)
-        place = "process" if place == LOCK and not idle else place
-        return {"still": round(now - self._moved, 2), "place": place, "at": _line(frame)}
+        activity = "moves" if moved else self._place(frame)
+        activity = "process" if activity == LOCK and not idle else activity
+        return {"still": round(now - self._moved, 2), "place": activity, "at": _line(frame)}
 
     def _place(self, frame: FrameType) -> str:
         caller: FrameType | None = frame
@@ -110,9 +110,9 @@ class Stance:
         if caller is None:
             return "unknown"
         file = caller.f_code.co_filename
-        known = _own(caller) or _marked(caller)
-        if known is not None:
-            return COPY if known == COLLECTIVE and _copies(caller) else known
+        activity = _own(caller) or _marked(caller)
+        if activity is not None:
+            return COPY if activity == COLLECTIVE and _copies(caller) else activity
         called = self._call()
         if called not in {LOCK, "unknown"}:
             return called
@@ -125,10 +125,10 @@ class Stance:
             text = Path(f"/proc/self/task/{self.number}/syscall").read_text()
         except OSError:
             return "unknown"
-        first = text.split(maxsplit=1)[0]
-        if not first.lstrip("-").isdigit():
+        token = text.split(maxsplit=1)[0]
+        if not token.lstrip("-").isdigit():
             return "moves"  # running
-        number = int(first)
+        number = int(token)
         return next((name for name, numbers in self._calls.items() if number in numbers), "unknown")
 
 
@@ -159,7 +159,7 @@ def _is_torch(file: str) -> bool:
 
 def _marked(frame: FrameType) -> str | None:
     file = frame.f_code.co_filename.replace(os.sep, "/")
-    return next((place for place, marks in _MARKS if any(mark in file for mark in marks)), None)
+    return next((activity for activity, marks in _MARKS if any(mark in file for mark in marks)), None)
 
 
 def _stack(frame: FrameType) -> tuple[tuple[int, int], ...]:

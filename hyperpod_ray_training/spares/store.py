@@ -37,15 +37,15 @@ class Store:
     def put(self, owner: int, step: int, buffer: torch.Tensor) -> None:
         """Keep a copy; of each owner the newest `KEPT`."""
         self.held[owner, step] = buffer
-        for old in sorted(key for key in self.held if key[0] == owner)[:-KEPT]:
-            self._free.append(self.held.pop(old))
+        for expired in sorted(key for key in self.held if key[0] == owner)[:-KEPT]:
+            self._free.append(self.held.pop(expired))
         del self._free[:-2]
 
     def put_own(self, owner: int, step: int, part: torch.Tensor) -> None:
         """Keep what is another's own; of each the newest `KEPT`."""
         self.own[owner, step] = part
-        for old in sorted(key for key in self.own if key[0] == owner)[:-KEPT]:
-            self._free.append(self.own.pop(old))
+        for expired in sorted(key for key in self.own if key[0] == owner)[:-KEPT]:
+            self._free.append(self.own.pop(expired))
         del self._free[:-2]
 
     def only(self, step: int, owners: set[int]) -> None:

@@ -52,11 +52,11 @@ class Table:
         active: int,
         expected: int,
         limits: Limits,
-        least: int | None = None,
+        min_ranks: int | None = None,
         note: Callable[..., None] = lambda *_, **__: None,
     ) -> None:
         self.active, self.expected, self.limits, self.note = active, expected, limits, note
-        self.least = active if least is None else least
+        self.least = active if min_ranks is None else min_ranks
         self._group = 0
         self.size = active
         self.members: dict[str, Member] = {}
@@ -156,7 +156,7 @@ class Table:
         if uid not in self.ranks.values():
             return []
         self.over = True
-        return [(other, {"type": "over"}) for other in self.members]
+        return [(member_id, {"type": "over"}) for member_id in self.members]
 
     def lost(self, now: float, uid: str, why: str) -> Out:
         """A member is gone, or has to go: it is fenced, in case it is not."""
@@ -230,13 +230,13 @@ class Table:
                 return []
             self._rejoin_until, self.running = None, True
             return self._end(now, "a rank did not come back to a new coordinator") + self._form(now)
-        first = not self.ranks and self._forming_since is None
-        if first and not self._gathered(now):
+        initial = not self.ranks and self._forming_since is None
+        if initial and not self._gathered(now):
             return []
         out: Out = []
         free = [rank for rank in range(self.size) if rank not in self.ranks]
         # an elastic run is quicker with fewer ranks than with one that has still to import
-        spares = [member for member in self._spares() if member.warm or first or not self.elastic]
+        spares = [member for member in self._spares() if member.warm or initial or not self.elastic]
         for rank, member in zip(free, spares, strict=False):
             self.ranks[rank] = member.uid
             out.append((member.uid, {"type": "abandon", "gen": self.gen}))

@@ -56,8 +56,8 @@ def _ddp_without_reduction() -> Iterator[None]:
     """The fake backend's all-reduce returns no tensor, and DDP's reducer fails on that: give it the gradients back."""
     real = DistributedDataParallel.__init__
 
-    def init(self: Any, *given: Any, **more: Any) -> None:
-        real(self, *given, **more)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        real(self, *args, **kwargs)
         self.register_comm_hook(None, lambda _, bucket: _as_it_is(bucket))  # torch looks at names and annotations
 
     DistributedDataParallel.__init__ = init  # type: ignore[method-assign]

@@ -92,7 +92,7 @@ def review(
     account = Account({f"{NAME}-{name}": template for name, template in deployed.items()})
     target.aws = account  # type: ignore[assignment]
     folder = assembly(tmp_path / "cdk.out", head)
-    made = Reviewer(target, folder=folder, given=None, accepted=accepted)
+    made = Reviewer(target, folder=folder, assembly_folder=None, accepted=accepted)
     return made([Stack(name=name, status=state) for name in account.stacks])
 
 
@@ -171,7 +171,7 @@ def test_templates_that_refuse_themselves_are_not_sent(tmp_path: Path) -> None:
 def test_an_assembly_of_another_environment_is_bad_use(tmp_path: Path) -> None:
     target = clients.Target(load("prod"))
     with pytest.raises(OpsError, match=r"has no environment 'prod'\. Expected one of dev") as caught:
-        Reviewer(target, folder=assembly(tmp_path / "cdk.out", templates()), given=None, accepted=())
+        Reviewer(target, folder=assembly(tmp_path / "cdk.out", templates()), assembly_folder=None, accepted=())
     assert caught.value.code == BAD_USE
 
 

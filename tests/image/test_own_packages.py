@@ -61,7 +61,7 @@ def test_the_lock_has_what_the_set_lacks_with_hashes(index: Path, tmp_path: Path
     assert image_packages.pins(text) == {"tiny-lib": "1.4", "tiny-dep": "2.0"}
     assert image_packages.unsafe(text) == []
     assert text.startswith(image_packages.stamp(asked.read_text(), SET.requirements.read_text()) + "\n")
-    stage(tmp_path / "context", chosen=SET, own=tmp_path / "ours.txt")
+    stage(tmp_path / "context", chosen=SET, own_lock=tmp_path / "ours.txt")
     assert (tmp_path / "context" / OWN).read_text() == text
 
 

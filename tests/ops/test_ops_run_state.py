@@ -57,7 +57,7 @@ def write_run(
             log.event("restore", step=10, path="x", seconds=1.5, world=2)
         log.event("step", step=step, loss=loss, world=2)
         log.update(
-            now=True, state="running", last_step=step, last_step_t=clock.now, metrics={"loss": loss}, world_size=2,
+            at_once=True, state="running", last_step=step, last_step_t=clock.now, metrics={"loss": loss}, world_size=2,
             total_steps=100, attempt="abc123",
         )  # fmt: skip
         if step % 10 == 0:
@@ -69,7 +69,7 @@ def write_run(
             (checkpoint / "data").write_bytes(b"x" * 1000)
             if step != 30:  # the save of step 30 was cut off
                 (checkpoint / ".metadata").write_bytes(b"")
-            log.update(now=True, last_checkpoint_step=step, last_checkpoint_t=clock.now)
+            log.update(at_once=True, last_checkpoint_step=step, last_checkpoint_t=clock.now)
     return folder
 
 

@@ -171,7 +171,7 @@ def test_a_name_that_is_no_run_and_files_that_may_not_be_read_are_said(target: T
         runs.stop(target, "firsd", yes=True, source=source)
     wanted = pull.Wanted(best="loss")
     with pytest.raises(OpsError, match="on the shared file system, which the standing RayCluster serves"):
-        pull.run(target, "first", wanted=wanted, to=tmp_path / "best", source=Source(), form=Format.table)
+        pull.run(target, "first", selection=wanted, to=tmp_path / "best", source=Source(), form=Format.table)
     assert not list(tmp_path.glob("best*")), "nothing is half done"
 
 

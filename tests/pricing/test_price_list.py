@@ -75,7 +75,7 @@ def test_what_is_always_paid_is_chosen_by_usage_type(
     what: HourlyCharge, usage: str, others: list[str], prefix: str
 ) -> None:
     listed = [product(f"{prefix}{usage}", 0.1, "Hours"), *(product(f"{prefix}{other}", 9) for other in others)]
-    found = price_list.fixed_price(listed, what=what, as_of=DAY)
+    found = price_list.fixed_price(listed, charge=what, as_of=DAY)
     assert found is not None
     assert found.usd == 0.1
-    assert price_list.fixed_price(listed[1:], what=what, as_of=DAY) is None
+    assert price_list.fixed_price(listed[1:], charge=what, as_of=DAY) is None

@@ -40,10 +40,10 @@ def test_steps_done_twice_are_told_apart_and_no_line_crosses_a_restart() -> None
 
 @pytest.mark.parametrize("times", [[5.0], [95.0, 96.0, 97.0], [0.0, 1.0, 50.0, 99.0], [10.0, 50.0, 90.0]])
 def test_labels_neither_overlap_nor_leave_the_picture(times: list[float]) -> None:
-    got = picture.places(times, room=12, right=100)
+    got = picture.places(times, room=12, right_edge=100)
     assert all(b - a >= 12 for a, b in itertools.pairwise(got))
     assert got[-1] + 12 <= 100
-    assert picture.places([10.0, 50.0, 80.0], room=12, right=100) == [10.0, 50.0, 80.0], "moved only where it must"
+    assert picture.places([10.0, 50.0, 80.0], room=12, right_edge=100) == [10.0, 50.0, 80.0], "moved only where it must"
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="needs .venv-rehearsal (make rehearsal-env)")

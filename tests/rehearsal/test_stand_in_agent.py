@@ -130,7 +130,7 @@ class Host:
         self.agent = Agent(
             address=f"127.{number >> 16 & 63 | 128}.{number >> 8 & 255}.{number & 255 or 1}",
             find=lambda worker: self.file if worker == "ab" * 28 else None,
-            end=self.ended.append,
+            end_job=self.ended.append,
             note=self.events.append,
             port=0,
             clock=lambda: self.now,

@@ -247,9 +247,9 @@ def test_several_loaders_in_an_epoch_and_a_break() -> None:
 def test_another_number_of_ranks_goes_back_to_a_batch_that_all_have_done() -> None:
     place = Position(epoch=2, part=1, batch=10)
     other = Position()
-    other.restore(place.shared(), None, before=4, now=3)
+    other.restore(place.shared(), None, before=4, size=3)
     assert (other.epoch, other.part, other.batch) == (2, 1, 13)
-    other.restore(place.shared(), None, before=2, now=8)
+    other.restore(place.shared(), None, before=2, size=8)
     assert other.batch == 2
 
 

@@ -78,7 +78,7 @@ def test_what_torch_writes_is_read_as_torch_reads_it(tmp_path: Path, kind: str) 
             "small": torch.zeros(3).to(torch.float8_e4m3fn), "none": torch.zeros(0), "list": [torch.ones(2), "word"],
             "number": 7, "complex": torch.zeros(2, dtype=torch.complex64),
         }  # fmt: skip
-        dcp.save(state, storage_writer=writer_for(kind=kind, folder=folder, name=NAME, rank=0, hooks=hooks))
+        dcp.save(state, storage_writer=writer_for(writer_kind=kind, folder=folder, name=NAME, rank=0, hooks=hooks))
     finally:
         dist.destroy_process_group()
     theirs = FileSystemReader(folder.at(NAME)).read_metadata()

@@ -156,7 +156,7 @@ def test_the_coordinator_sits_on_the_driver_s_node_and_nowhere_else(
     monkeypatch.setattr(ray, "remote", placed)
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: here))
     parts = Parts(loop=lambda _: None, torch_config=TorchConfig())
-    made = driver.surviving(RUN, parts, workers=2, least=least, spares=spares, on_gpu=False)
+    made = driver.surviving(RUN, parts, workers=2, min_workers=least, spares=spares, on_gpu=False)
     strategy = placed.options_given["scheduling_strategy"]
     assert (strategy.node_id, strategy.soft) == (here, False)
     assert placed.options_given["max_restarts"] == placed.options_given["max_task_retries"] == -1
@@ -169,4 +169,4 @@ def test_the_coordinator_sits_on_the_driver_s_node_and_nowhere_else(
 def test_a_ray_without_the_hooks_trains_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "supported", lambda: "Ray 3 has no hook")
     parts = Parts(loop=lambda _: None, torch_config=TorchConfig())
-    assert driver.surviving(RUN, parts, workers=2, least=1, spares=0, on_gpu=False) is parts
+    assert driver.surviving(RUN, parts, workers=2, min_workers=1, spares=0, on_gpu=False) is parts

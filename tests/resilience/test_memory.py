@@ -64,11 +64,11 @@ def test_a_replica_gives_the_tensors_and_the_neighbour_the_rest() -> None:
     inventories = [[(0, 8), (0, 7)], [(1, 8), (1, 7)], [], [(3, 8), (3, 7)]]
     replicas = [[2], [3], [0], [1]]
     own = [[], [(2, 7)], [], []]
-    found = newest_whole(inventories, own=own, replicas=replicas)
+    found = newest_whole(inventories, owned=own, replicas=replicas)
     assert found == (7, [Source(0), Source(1), Source(1, 0), Source(3)])
-    assert newest_whole(inventories, own=own) is None
-    assert newest_whole([[], *inventories[1:]], own=own, replicas=replicas) is None
-    assert newest_whole(inventories, own=[[(2, 8)], [], [], []], replicas=replicas) == (
+    assert newest_whole(inventories, owned=own) is None
+    assert newest_whole([[], *inventories[1:]], owned=own, replicas=replicas) is None
+    assert newest_whole(inventories, owned=[[(2, 8)], [], [], []], replicas=replicas) == (
         8, [Source(0), Source(1), Source(0, 0), Source(3)]
     )  # fmt: skip
 

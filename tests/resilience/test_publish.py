@@ -54,12 +54,12 @@ def test_what_a_file_holds_instead_of_pauses_is_ignored(found: object) -> None:
 
 def test_a_state_has_the_moment_it_began(tmp_path: Path) -> None:
     journal = Journal(RunFolder(str(tmp_path)), name="first")
-    journal.update(now=True, state="running")
+    journal.update(at_once=True, state="running")
     began = journal.progress["state_t"]
-    journal.update(now=True, state="running", last_step=1)
+    journal.update(at_once=True, state="running", last_step=1)
     assert journal.progress["state_t"] == began
     journal.progress["state_t"] = 1.0
-    journal.update(now=True, state="saving")
+    journal.update(at_once=True, state="saving")
     assert journal.progress["state_t"] > 1.0
 
 

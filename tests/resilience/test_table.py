@@ -27,7 +27,7 @@ class World:
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.table = Table(
             active=active,
-            least=least,
+            min_ranks=least,
             expected=active + spares,
             limits=Limits(**limits),
             note=lambda kind, **fields: self.notes.append((kind, fields)),
@@ -741,7 +741,7 @@ def test_ranks_of_a_node_that_goes_away_leave_an_elastic_run_with_a_save() -> No
 
 def test_it_starts_with_those_that_ray_has_room_for() -> None:
     world = World(active=3, spares=0, least=1, warm=False)
-    fresh = Table(active=3, least=1, expected=3, limits=Limits())
+    fresh = Table(active=3, min_ranks=1, expected=3, limits=Limits())
     fields = {"uid": "a", "order": 0, "node": "n", "port": 1, "pid": 1, "warm": False, "rank": None}
     fresh.hello(0.0, **fields, group=2)
     assert not fresh.ranks
@@ -749,7 +749,7 @@ def test_it_starts_with_those_that_ray_has_room_for() -> None:
     assert (fresh.size, len(fresh.ranks)) == (2, 2)
     assert {message["type"] for _, message in out} == {"welcome", "abandon"}
     assert world.table.size == 3
-    slow = Table(active=3, least=1, expected=3, limits=Limits())
+    slow = Table(active=3, min_ranks=1, expected=3, limits=Limits())
     slow.hello(0.0, **fields, group=3)
     for t in (10.0, 29.0):
         slow.beat(t, "a")
@@ -761,7 +761,7 @@ def test_it_starts_with_those_that_ray_has_room_for() -> None:
 
 
 def test_a_new_coordinator_learns_the_size_from_those_that_train() -> None:
-    table = Table(active=3, least=1, expected=3, limits=Limits())
+    table = Table(active=3, min_ranks=1, expected=3, limits=Limits())
     fields = {"order": 0, "node": "n", "port": 1, "pid": 1, "warm": True, "gen": 4, "world": 2}
     table.hello(0.0, uid="a", rank=0, **fields)
     assert not table.running

@@ -389,7 +389,7 @@ class Answers:
         target.aws = Aws(self)  # type: ignore[assignment]
         target.__dict__["kubernetes"] = Kubernetes(self)
         with mock.patch.object(training, "training", self._training):
-            seen = with_failures(target, gather.snapshot(target), most=5)
+            seen = with_failures(target, gather.snapshot(target), limit=5)
         return replace(seen, at=NOW)
 
     def _training(self, _target: Target, *, namespace: str, cluster: str) -> Any:

@@ -22,25 +22,25 @@ def is_complete(event: dict[str, Any], _context: object) -> dict[str, bool]:
     Raises:
         RuntimeError: when a file system of a claim failed. It never becomes available.
     """
-    made = event["ResourceType"] == MADE
-    if event["RequestType"] != ("Create" if made else "Delete"):
+    creating = event["ResourceType"] == MADE
+    if event["RequestType"] != ("Create" if creating else "Delete"):
         return {"IsComplete": True}
     properties = event["ResourceProperties"]
-    found = {
+    pending = {
         file_system["FileSystemId"]: str(file_system["Lifecycle"])
         for page in boto3.client("fsx").get_paginator("describe_file_systems").paginate()
         for file_system in page["FileSystems"]
         if _made_by_claim(dict(file_system), properties["TagKey"], properties["TagValue"])
     }
     # the only trace while a deploy or a destroy waits
-    print("to be made:" if made else "still there:", ", ".join(map(" ".join, sorted(found.items()))) or "none")
-    if not made:
-        return {"IsComplete": not found}
-    if failed := [name for name, lifecycle in found.items() if lifecycle == "FAILED"]:
+    print("to be made:" if creating else "still there:", ", ".join(map(" ".join, sorted(pending.items()))) or "none")
+    if not creating:
+        return {"IsComplete": not pending}
+    if failed := [name for name, lifecycle in pending.items() if lifecycle == "FAILED"]:
         raise RuntimeError(
             f"{', '.join(failed)} failed. See FailureDetails of 'aws fsx describe-file-systems', and delete it"
         )
-    return {"IsComplete": bool(found) and set(found.values()) <= {"AVAILABLE", "UPDATING"}}
+    return {"IsComplete": bool(pending) and set(pending.values()) <= {"AVAILABLE", "UPDATING"}}
 
 
 def _made_by_claim(file_system: dict[str, Any], key: str, value: str) -> bool:

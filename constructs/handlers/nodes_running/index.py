@@ -18,18 +18,19 @@ def is_complete(event: dict[str, Any], _context: object) -> dict[str, bool]:
     """True at once on delete; on create and update, true when a node of the group and of its type runs."""
     if event["RequestType"] == "Delete":
         return {"IsComplete": True}
-    wanted = event["ResourceProperties"]
+    properties = event["ResourceProperties"]
     pages = (
         boto3.client("sagemaker")
         .get_paginator("list_cluster_nodes")
-        .paginate(ClusterName=wanted["ClusterName"], InstanceGroupNameContains=wanted["InstanceGroupName"])
+        .paginate(ClusterName=properties["ClusterName"], InstanceGroupNameContains=properties["InstanceGroupName"])
     )
     states = [
         f"{node.get('InstanceId', 'no instance yet')} {node['InstanceStatus']['Status']}"
         for page in pages
         for node in page["ClusterNodeSummaries"]
         # the filter also finds groups whose names only contain this one's
-        if node["InstanceGroupName"] == wanted["InstanceGroupName"] and node["InstanceType"] == wanted["InstanceType"]
+        if node["InstanceGroupName"] == properties["InstanceGroupName"]
+        and node["InstanceType"] == properties["InstanceType"]
     ]
     running = any(state.endswith(" Running") for state in states)
     if not running:

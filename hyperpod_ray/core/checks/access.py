@@ -22,10 +22,10 @@ def environment_variables_are_allowed(plan: Plan) -> Iterator[Finding]:
     groups = [(("ray", "env"), ray.env), (("ray", "head", "env"), ray.head.env)]
     groups += [(("ray", "workers", str(i), "env"), worker.env) for i, worker in enumerate(ray.workers)]
     for path, variables in groups:
-        place = [int(part) if part.isdigit() else part for part in path]
+        setting = [int(part) if part.isdigit() else part for part in path]
         for name, value in variables.items():
             for refusal in refusals(plan, command=[], variables={name: value}):
-                yield error(*place, name, what=refusal.what, expected=refusal.expected, fix=refusal.fix)
+                yield error(*setting, name, what=refusal.what, expected=refusal.expected, fix=refusal.fix)
 
 
 @rule("ray", "network", "region")
@@ -77,17 +77,17 @@ def secrets_are_reachable(plan: Plan) -> Iterator[Finding]:
     settings = plan.settings
     arns = settings.ray.access.secret_arns if settings.ray.access else []
     for index, arn in enumerate(arns):
-        place = ("ray", "access", "secret_arns", index)
-        if (there := arn_of(arn).region) != settings.region:
+        setting = ("ray", "access", "secret_arns", index)
+        if (region := arn_of(arn).region) != settings.region:
             yield error(
-                *place,
-                what=f"the secret is in {there}",
+                *setting,
+                what=f"the secret is in {region}",
                 expected=f"a secret in {settings.region}, the environment's Region",
                 fix=f"replicate it to {settings.region} and name the replica",
             )
         elif settings.network.closed:
             yield error(
-                *place,
+                *setting,
                 what="a closed network has no route to AWS Secrets Manager",
                 expected="a network with a route to it",
                 fix="use a Kubernetes Secret and ray.secrets, or set network.egress: nat",
@@ -99,14 +99,14 @@ def keys_are_regional(plan: Plan) -> Iterator[Finding]:
     """Pods use keys through S3 of their own region."""
     access = plan.settings.ray.access
     for index, arn in enumerate(access.kms_key_arns if access else []):
-        if arn_of(arn).partition != (ours := partition_of(plan.settings.region)):
+        if arn_of(arn).partition != (partition := partition_of(plan.settings.region)):
             yield error(
                 "ray",
                 "access",
                 "kms_key_arns",
                 index,
                 what=f"the key is in partition {arn_of(arn).partition}",
-                expected=f"a key of partition {ours}, as the Region",
+                expected=f"a key of partition {partition}, as the Region",
                 fix="name a key of the environment's Region",
             )
         elif arn_of(arn).region != plan.settings.region:
@@ -135,20 +135,20 @@ def access_says_something_once(plan: Plan) -> Iterator[Finding]:
             expected="buckets, secrets or an MLflow server",
             fix="name buckets in s3, or remove the section",
         )
-    seen: dict[tuple[str, str], int] = {}
-    for index, entry in enumerate(access.s3):
-        place = (entry.bucket, entry.prefix)
-        if place in seen:
+    indexes: dict[tuple[str, str], int] = {}
+    for index, grant in enumerate(access.s3):
+        folder = (grant.bucket, grant.prefix)
+        if folder in indexes:
             yield error(
                 "ray",
                 "access",
                 "s3",
                 index,
-                what=f"{entry.bucket}/{entry.prefix} is already s3[{seen[place]}]",
+                what=f"{grant.bucket}/{grant.prefix} is already s3[{indexes[folder]}]",
                 expected="one entry for each place",
                 fix="keep one",
             )
-        seen.setdefault(place, index)
+        indexes.setdefault(folder, index)
 
 
 @rule("ray", "hyperpod", "account", "region")
@@ -158,12 +158,12 @@ def scripts_of_nodes_stay_ours(plan: Plan) -> Iterator[Finding]:
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-eks.html
     """
     access = plan.settings.ray.access
-    for index, entry in enumerate(access.s3 if access else []):
-        if entry.mode != "write":
+    for index, grant in enumerate(access.s3 if access else []):
+        if grant.mode != "write":
             continue
-        if entry.bucket == plan.lifecycle_bucket_name:
+        if grant.bucket == plan.lifecycle_bucket_name:
             holds = "the scripts that every node runs as root"
-        elif _ASSETS.match(entry.bucket):
+        elif _ASSETS.match(grant.bucket):
             holds = "what the CDK deploys: templates, functions and scripts"
         else:
             continue
@@ -173,7 +173,7 @@ def scripts_of_nodes_stay_ours(plan: Plan) -> Iterator[Finding]:
             "s3",
             index,
             "mode",
-            what=f"'write' on {entry.bucket}, which holds {holds}",
+            what=f"'write' on {grant.bucket}, which holds {holds}",
             expected="a bucket of your own",
             fix="set mode: read, or name another bucket",
         )

@@ -29,8 +29,8 @@ def version_is_supported(plan: Plan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html
     """
-    for found in orchestrator_version(plan.settings.eks.version):
-        yield error("eks", "version", what=found.message, expected=found.expected, fix="set one of these versions")
+    for refusal in orchestrator_version(plan.settings.eks.version):
+        yield error("eks", "version", what=refusal.message, expected=refusal.expected, fix="set one of these versions")
 
 
 @rule("eks", "region")
@@ -66,16 +66,16 @@ def support_of(version: str, *, whose: str, fine_too: bool = False) -> Iterator[
         else "wait for a newer version: HyperPod supports none yet"
     )
     if phase == "ended":
-        said = f"EKS ended its support of {version} on {support.extended}: it creates no new cluster of it"
+        message = f"EKS ended its support of {version} on {support.extended}: it creates no new cluster of it"
     elif phase == "extended":
-        said = f"{version} is in extended support since {support.standard} until {support.extended}; {COSTS_MORE}"
+        message = f"{version} is in extended support since {support.standard} until {support.extended}; {COSTS_MORE}"
     else:
-        left = "1 day" if days == 1 else f"{days} days"
-        said = f"standard support of {version} ends in {left}, on {support.standard}; {COSTS_MORE}"
+        remaining = "1 day" if days == 1 else f"{days} days"
+        message = f"standard support of {version} ends in {remaining}, on {support.standard}; {COSTS_MORE}"
     yield warning(
         "eks",
         "version",
-        what=said,
+        what=message,
         expected=f"a version in standard support for more than {SUPPORT_WARNING_DAYS} days",
         fix=fix,
     )
@@ -105,7 +105,7 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
             expected="a public endpoint, or no ranges",
             fix="remove public_cidrs, or set public: true",
         )
-    wide = sum(one.num_addresses for one in ipaddress.collapse_addresses(_ranges(endpoint.public_cidrs)))
+    wide = sum(network.num_addresses for network in ipaddress.collapse_addresses(_ranges(endpoint.public_cidrs)))
     if wide >= 2**25 and len(endpoint.public_cidrs) > 1:
         yield error(
             *path,
@@ -113,22 +113,24 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
             expected=f"fewer than {2**25:,} addresses",
             fix=RANGES,
         )
-    refused = {found.index: found for found in public_cidrs(endpoint.public_cidrs)}
-    if most := refused.pop(None, None):
-        yield error(*path, what=most.message, expected=most.expected, fix="combine neighboring ranges, or remove some")
+    refused = {parsed.index: parsed for parsed in public_cidrs(endpoint.public_cidrs)}
+    if too_many := refused.pop(None, None):
+        yield error(
+            *path, what=too_many.message, expected=too_many.expected, fix="combine neighboring ranges, or remove some"
+        )
     for index, cidr in enumerate(endpoint.public_cidrs):
         try:
-            found = ipaddress.IPv4Network(cidr)
+            parsed = ipaddress.IPv4Network(cidr)
         except ValueError:
             yield error(
                 *path, index, what=refused[index].message, expected=refused[index].expected, fix="correct the range"
             )
             continue
-        if found.prefixlen == 0:
+        if parsed.prefixlen == 0:
             yield error(
                 *path, index, what="'0.0.0.0/0' is the whole internet", expected="ranges of /8 or smaller", fix=RANGES
             )
-        elif found.prefixlen < 8:
+        elif parsed.prefixlen < 8:
             yield error(
                 *path,
                 index,
@@ -136,7 +138,7 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
                 expected="ranges of /8 or smaller",
                 fix=RANGES,
             )
-        elif any(found.subnet_of(ipaddress.IPv4Network(example)) for example in EXAMPLE_RANGES):
+        elif any(parsed.subnet_of(ipaddress.IPv4Network(example)) for example in EXAMPLE_RANGES):
             yield error(
                 *path,
                 index,
@@ -151,11 +153,11 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
 def _ranges(cidrs: list[str]) -> Iterator[ipaddress.IPv4Network]:
     for cidr in cidrs:
         try:
-            found = ipaddress.IPv4Network(cidr)
+            network = ipaddress.IPv4Network(cidr)
         except ValueError:
             continue
-        if found.prefixlen >= 8:  # a wider one is an error of its own
-            yield found
+        if network.prefixlen >= 8:  # a wider one is an error of its own
+            yield network
 
 
 @rule("eks", "network")
@@ -215,15 +217,15 @@ def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
     roles += [(("eks", "ray_users", index, "role_arn"), user.role_arn) for index, user in enumerate(eks.ray_users)]
     if plan.existing_eks:
         roles.append((("eks", "existing", "kubectl_role_arn"), plan.existing_eks.kubectl_role_arn))
-    seen: dict[str, str] = {}
+    holders: dict[str, str] = {}
     for path, arn in roles:
         partition, account = arn_of(arn).partition, arn_of(arn).account
-        wanted = partition_of(settings.region)
-        if partition != wanted:
+        expected_partition = partition_of(settings.region)
+        if partition != expected_partition:
             yield error(
                 *path,
                 what=f"'{arn}' is in partition {partition}",
-                expected=f"partition {wanted}, that of {settings.region}",
+                expected=f"partition {expected_partition}, that of {settings.region}",
                 fix="name a role of that partition",
             )
         if "*" in arn or "?" in arn or arn.endswith("/"):
@@ -259,14 +261,14 @@ def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
                 expected=f"a role of the environment's account, {settings.account}",
                 fix=f"make sure that {settings.account} trusts that account, or name a role of its own",
             )
-        if arn in seen and path[1] != "existing":
+        if arn in holders and path[1] != "existing":
             yield error(
                 *path,
-                what=f"'{arn}' is already in {seen[arn]}",
+                what=f"'{arn}' is already in {holders[arn]}",
                 expected="one access entry for each role",
                 fix="keep one",
             )
-        seen.setdefault(arn, f"eks.{path[1]}")
+        holders.setdefault(arn, f"eks.{path[1]}")
 
 
 @rule("eks", "ray")
@@ -274,18 +276,22 @@ def users_get_ray_namespaces(plan: Plan) -> Iterator[Finding]:
     """A Ray user works in Ray's namespace or in one of their own, never in one of the system's."""
     for index, user in enumerate(plan.settings.eks.ray_users):
         path = ("eks", "ray_users", index, "namespaces")
-        for place, namespace in enumerate(user.namespaces):
+        for position, namespace in enumerate(user.namespaces):
             if namespace in names.SYSTEM_NAMESPACES or namespace.startswith("kube-"):
                 yield error(
                     *path,
-                    place,
+                    position,
                     what=f"'{namespace}' belongs to the cluster itself",
                     expected="a namespace of the users' own",
                     fix="name another namespace",
                 )
-            if namespace in user.namespaces[:place]:
+            if namespace in user.namespaces[:position]:
                 yield error(
-                    *path, place, what=f"'{namespace}' is named twice", expected="each namespace once", fix="keep one"
+                    *path,
+                    position,
+                    what=f"'{namespace}' is named twice",
+                    expected="each namespace once",
+                    fix="keep one",
                 )
         if plan.settings.ray.namespace not in user.namespaces:
             yield warning(

@@ -29,15 +29,15 @@ def group_names_differ(plan: CommonPlan) -> Iterator[Finding]:
     Log streams and labels derive from them.
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html
     """
-    first: dict[str, int] = {}
+    indexes: dict[str, int] = {}
     for index, group in groups(plan):
-        other = first.setdefault(group.name.casefold(), index)
-        if other != index:
+        earlier = indexes.setdefault(group.name.casefold(), index)
+        if earlier != index:
             yield error(
                 *GROUPS,
                 index,
                 "name",
-                what=f"'{group.name}' is already the name of instance_groups[{other}]",
+                what=f"'{group.name}' is already the name of instance_groups[{earlier}]",
                 expected="names that differ in more than case",
                 fix="choose another name",
             )
@@ -51,16 +51,16 @@ def type_is_known(plan: CommonPlan) -> Iterator[Finding]:
     """
     types = platform().instance_types
     for index, group in groups(plan):
-        known = plan.known(group.type)
+        has_spec = plan.known(group.type)
         path = (*GROUPS, index, "type")
-        if group.type in types and not known:
+        if group.type in types and not has_spec:
             yield error(
                 *path,
                 what=f"no specification of '{group.type}' is in the catalogue",
                 expected="a type of the catalogue",
                 fix=_give(group.type),
             )
-        elif group.type not in types and known:
+        elif group.type not in types and has_spec:
             yield warning(
                 *path,
                 what=f"'{group.type}' is not in the service's list of instance types as known here",
@@ -154,15 +154,15 @@ def specs_are_those_of_the_catalogue(plan: CommonPlan) -> Iterator[Finding]:
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypes.html
     """
     for name, spec in plan.settings.instance_types.items():
-        known = catalogue().get(name)
-        for member in _FIGURES if known else ():
-            given, listed = getattr(spec, member), getattr(known, member)
-            if given != listed:
+        published = catalogue().get(name)
+        for member in _FIGURES if published else ():
+            stated, listed = getattr(spec, member), getattr(published, member)
+            if stated != listed:
                 yield warning(
                     "instance_types",
                     name,
                     member,
-                    what=f"{given}, and {name} has {listed}",
+                    what=f"{stated}, and {name} has {listed}",
                     expected=f"{listed}",
                     fix=f"set {listed}, or remove the entry: its specification is known",
                 )
@@ -203,12 +203,12 @@ def connectivity_needs_two(plan: CommonPlan) -> Iterator[Finding]:
 def deep_health_checks_once(plan: CommonPlan) -> Iterator[Finding]:
     """Each check is named once; CloudFormation's list has unique items."""
     for index, group in _refused(plan, "deep_checks_once"):
-        first = plan.deep_health_checks(group)[0]
+        repeated = plan.deep_health_checks(group)[0]
         yield error(
             *GROUPS,
             index,
             "deep_health_checks",
-            what=f"{first} is named twice",
+            what=f"{repeated} is named twice",
             expected="each check once",
             fix="keep one",
         )
@@ -241,11 +241,11 @@ def continuous_features(plan: CommonPlan) -> Iterator[Finding]:
     Karpenter also needs node recovery. CloudFormation accepts them without, and the create fails.
     """
     fix = "set hyperpod.node_provisioning_mode: Continuous"
-    for found in refused(plan, "continuous_members"):
-        if found.member == "CapacityRequirements":
+    for refusal in refused(plan, "continuous_members"):
+        if refusal.member == "CapacityRequirements":
             yield error(
                 *GROUPS,
-                found.index or 0,
+                refusal.index or 0,
                 "capacity",
                 what="'spot' without provisioning mode Continuous",
                 expected="node_provisioning_mode Continuous",
@@ -254,7 +254,7 @@ def continuous_features(plan: CommonPlan) -> Iterator[Finding]:
         else:
             yield error(
                 *GROUPS,
-                found.index or 0,
+                refusal.index or 0,
                 "min_count",
                 what="min_count without provisioning mode Continuous",
                 expected="node_provisioning_mode Continuous",
@@ -367,11 +367,11 @@ def plan_and_key_are_ours(plan: CommonPlan) -> Iterator[Finding]:
             arn = str(getattr(group, setting))
             partition, _, region, account, _ = arn_of(arn)
             path = (*GROUPS, index, setting)
-            if partition != (ours := partition_of(settings.region)):
+            if partition != (own_partition := partition_of(settings.region)):
                 yield error(
                     *path,
                     what=f"is in partition {partition}",
-                    expected=f"partition {ours}, that of {settings.region}",
+                    expected=f"partition {own_partition}, that of {settings.region}",
                     fix=f"name one of that partition, or remove {setting}",
                 )
             if region != settings.region:
@@ -421,15 +421,15 @@ def a_training_plan_is_of_one_zone(plan: CommonPlan) -> Iterator[Finding]:
         if group.training_plan_arn is None:
             continue
         zone = plan.zone(group)
-        first, there = zones.setdefault(group.training_plan_arn, (group.name, zone))
-        if there != zone:
+        first_group, first_zone = zones.setdefault(group.training_plan_arn, (group.name, zone))
+        if first_zone != zone:
             yield warning(
                 *GROUPS,
                 index,
                 "availability_zone_id",
-                what=f"'{group.name}' is in {zone}, and '{first}' of the same training plan in {there}",
+                what=f"'{group.name}' is in {zone}, and '{first_group}' of the same training plan in {first_zone}",
                 expected="one zone for the groups of a plan, unless it has parts in several",
-                fix=f"set {there}, or name another training plan",
+                fix=f"set {first_zone}, or name another training plan",
             )
 
 
@@ -439,12 +439,12 @@ def training_plans_sell_the_types(plan: CommonPlan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ReservedCapacitySummary.html (InstanceType)
     """
-    for found in refused(plan, "plan_sells_the_type", "plan_has_one_type"):
-        path = (*GROUPS, found.index or 0, "training_plan_arn")
+    for refusal in refused(plan, "plan_sells_the_type", "plan_has_one_type"):
+        path = (*GROUPS, refusal.index or 0, "training_plan_arn")
         yield error(
             *path,
-            what=found.message,
-            expected=found.expected or "one instance type for each plan",
+            what=refusal.message,
+            expected=refusal.expected or "one instance type for each plan",
             fix="name another plan, or remove the setting",
         )
 
@@ -456,15 +456,15 @@ def ultraservers_are_whole(plan: CommonPlan) -> Iterator[Finding]:
     https://aws.amazon.com/ec2/instance-types/p6/
     """
     for index, group in groups(plan):
-        whole = rules_data.ultraservers().get(group.type)
-        if whole and group.count % whole and plan.known(group.type):
-            below, above = group.count // whole * whole, (group.count // whole + 1) * whole
+        per_server = rules_data.ultraservers().get(group.type)
+        if per_server and group.count % per_server and plan.known(group.type):
+            below, above = group.count // per_server * per_server, (group.count // per_server + 1) * per_server
             yield warning(
                 *GROUPS,
                 index,
                 "count",
                 what=f"{group.count} × {group.type}",
-                expected=f"whole UltraServers of {whole} or {2 * whole} instances",
+                expected=f"whole UltraServers of {per_server} or {2 * per_server} instances",
                 fix=f"set {below or above} or {above}",
             )
 
@@ -504,14 +504,14 @@ def threads_exist(plan: CommonPlan) -> Iterator[Finding]:
 @rule("hyperpod", "instance_types", "region", "account")
 def schedule_is_cron(plan: CommonPlan) -> Iterator[Finding]:
     """`ScheduleExpression`: six fields, narrower than EventBridge's cron."""
-    for found in refused(plan, "schedule_is_cron"):
+    for refusal in refused(plan, "schedule_is_cron"):
         yield error(
             *GROUPS,
-            found.index or 0,
+            refusal.index or 0,
             "update_schedule",
             "cron",
-            what=found.message,
-            expected=found.expected,
+            what=refusal.message,
+            expected=refusal.expected,
             fix="correct the expression, for example cron(0 6 ? * SUN *)",
         )
     for index, group in groups(plan):
@@ -530,9 +530,9 @@ def schedule_is_cron(plan: CommonPlan) -> Iterator[Finding]:
 @rule("hyperpod", "instance_types", "region", "account")
 def batches_fit(plan: CommonPlan) -> Iterator[Finding]:
     """A rolling update in percent takes 1 to 100; in instances no more than the group has."""
-    for found in refused(plan, "batches_fit"):
-        path = (*GROUPS, found.index or 0, "update_schedule", "rolling", "maximum_batch")
-        yield error(*path, what=found.message, expected=found.expected, fix="lower maximum_batch")
+    for refusal in refused(plan, "batches_fit"):
+        path = (*GROUPS, refusal.index or 0, "update_schedule", "rolling", "maximum_batch")
+        yield error(*path, what=refusal.message, expected=refusal.expected, fix="lower maximum_batch")
     for index, group in groups(plan):
         rolling = group.update_schedule.rolling if group.update_schedule else None
         if rolling is None or group.count < 2:
@@ -603,9 +603,9 @@ def system_pods_have_a_place(plan: Plan) -> Iterator[Finding]:
 
     Otherwise they take room on the nodes that train, and go with them when a GPU fails.
     """
-    known = list(known_groups(plan))
-    if len(known) == len(plan.settings.hyperpod.instance_groups) and all(
-        plan.accelerated(group) or group.count == 0 for _, group in known
+    specified = list(known_groups(plan))
+    if len(specified) == len(plan.settings.hyperpod.instance_groups) and all(
+        plan.accelerated(group) or group.count == 0 for _, group in specified
     ):
         yield error(
             *GROUPS,
@@ -630,9 +630,9 @@ def recovery_is_on(plan: CommonPlan) -> Iterator[Finding]:
 
 def _refused(plan: CommonPlan, rule_name: str, *, once: bool = False) -> Iterator[tuple[int, NodeGroup]]:
     """Groups that HyperPod refuses by one of its rules; `once`: each a single time."""
-    seen: set[int] = set()
-    for found in refused(plan, rule_name):
-        index = found.index or 0
-        if not once or index not in seen:
-            seen.add(index)
+    reported: set[int] = set()
+    for refusal in refused(plan, rule_name):
+        index = refusal.index or 0
+        if not once or index not in reported:
+            reported.add(index)
             yield index, plan.groups[index]

@@ -34,8 +34,8 @@ def _detection(plan: Plan) -> HungJobDetection | None:
 
 
 def _rules(plan: Plan) -> list[tuple[int, HangRule]]:
-    found = _detection(plan)
-    return list(enumerate(found.rules)) if found is not None else []
+    detection = _detection(plan)
+    return list(enumerate(detection.rules)) if detection is not None else []
 
 
 @rule("ray")
@@ -44,8 +44,8 @@ def hang_patterns_are_re2(plan: Plan) -> Iterator[Finding]:
 
     https://github.com/google/re2/wiki/Syntax
     """
-    for index, item in _rules(plan):
-        for name, pattern in (("log_pattern", item.log_pattern), ("stop_pattern", item.stop_pattern)):
+    for index, hang_rule in _rules(plan):
+        for name, pattern in (("log_pattern", hang_rule.log_pattern), ("stop_pattern", hang_rule.stop_pattern)):
             if pattern is not None and (why := fault_of(pattern)):
                 yield error(
                     *SECTION,
@@ -61,38 +61,38 @@ def hang_patterns_are_re2(plan: Plan) -> Iterator[Finding]:
 @rule("ray")
 def hang_rules_can_fire(plan: Plan) -> Iterator[Finding]:
     """A rule fires by `timeout_minutes`, `start_timeout_minutes` or `fault_on_match`; without them, never."""
-    for index, item in _rules(plan):
+    for index, hang_rule in _rules(plan):
         path = (*SECTION, "rules", index)
-        limits = [name for name in ("timeout_minutes", "start_timeout_minutes") if getattr(item, name) is not None]
-        if not item.fault_on_match and not limits:
+        limits = [name for name in ("timeout_minutes", "start_timeout_minutes") if getattr(hang_rule, name) is not None]
+        if not hang_rule.fault_on_match and not limits:
             yield error(
                 *path,
-                what=f"rule '{item.name}' has no time limit, and its pattern is no fault: it never fires",
+                what=f"rule '{hang_rule.name}' has no time limit, and its pattern is no fault: it never fires",
                 expected="timeout_minutes, start_timeout_minutes or fault_on_match: true",
                 fix="set timeout_minutes",
             )
-        elif item.fault_on_match and limits:
+        elif hang_rule.fault_on_match and limits:
             yield error(
                 *path,
                 limits[0],
-                what=f"rule '{item.name}' takes its pattern for a fault and for progress at once",
+                what=f"rule '{hang_rule.name}' takes its pattern for a fault and for progress at once",
                 expected="a time limit or fault_on_match: true",
                 fix="make two rules of it",
             )
-        elif item.fault_on_match and item.stop_pattern == item.log_pattern:
+        elif hang_rule.fault_on_match and hang_rule.stop_pattern == hang_rule.log_pattern:
             yield error(
                 *path,
                 "stop_pattern",
-                what=f"rule '{item.name}' ends by the line by which it fires",
+                what=f"rule '{hang_rule.name}' ends by the line by which it fires",
                 expected="another pattern than log_pattern",
                 fix="remove stop_pattern",
             )
         for name in limits:
-            if getattr(item, name) < SHORTEST_MINUTES:
+            if getattr(hang_rule, name) < SHORTEST_MINUTES:
                 yield warning(
                     *path,
                     name,
-                    what=f"{getattr(item, name):g} minutes are shorter than many saves and restores",
+                    what=f"{getattr(hang_rule, name):g} minutes are shorter than many saves and restores",
                     expected=f"{SHORTEST_MINUTES} or more, and longer than the longest pause of the job",
                     fix=f"raise {name}",
                 )
@@ -101,39 +101,39 @@ def hang_rules_can_fire(plan: Plan) -> Iterator[Finding]:
 @rule("ray")
 def hang_rules_are_on(plan: Plan) -> Iterator[Finding]:
     """Rules replace the default detection, and the service's default of `enabled` is false."""
-    found = _detection(plan)
-    if found is None:
+    detection = _detection(plan)
+    if detection is None:
         return
-    for index, item in enumerate(found.rules):
-        if "enabled" not in item.model_fields_set:
+    for index, hang_rule in enumerate(detection.rules):
+        if "enabled" not in hang_rule.model_fields_set:
             yield warning(
                 *SECTION,
                 "rules",
                 index,
-                what=f"rule '{item.name}' is off: the service's default of enabled is false",
+                what=f"rule '{hang_rule.name}' is off: the service's default of enabled is false",
                 expected="enabled: true, or enabled: false",
                 fix="add enabled: true",
             )
-    for name, times in Counter(item.name for item in found.rules).items():
+    for name, times in Counter(hang_rule.name for hang_rule in detection.rules).items():
         if times > 1:
-            last = max(index for index, item in enumerate(found.rules) if item.name == name)
+            latest = max(index for index, hang_rule in enumerate(detection.rules) if hang_rule.name == name)
             yield error(
                 *SECTION,
                 "rules",
-                last,
+                latest,
                 "name",
                 what=f"'{name}' is the name of {times} rules",
                 expected="names that differ, because events name the rule",
                 fix="choose another name",
             )
-    if found.enabled and not any(item.enabled for item in found.rules):
+    if detection.enabled and not any(hang_rule.enabled for hang_rule in detection.rules):
         yield error(
             *SECTION,
             what="replaces the default detection by nothing: no rule is enabled",
             expected="a rule with enabled: true",
             fix="add a rule; or set hung_job_detection.enabled: false, if you want no detection",
         )
-    if not found.enabled and found.rules:
+    if not detection.enabled and detection.rules:
         yield warning(
             *SECTION,
             "rules",

@@ -59,10 +59,10 @@ def image_serves_the_nodes(plan: Plan, _repository: Repository) -> Iterator[Find
         accelerator = spec.accelerator
         if built is None or (spec.architecture == built.architecture and accelerator in {"none", built.accelerator}):
             continue
-        kind = spec.architecture if accelerator == "none" else f"{spec.architecture} with {accelerator}"
+        hardware = spec.architecture if accelerator == "none" else f"{spec.architecture} with {accelerator}"
         yield error(
             *path,
-            what=f"no image set for {kind} ({group.type})",
+            what=f"no image set for {hardware} ({group.type})",
             expected=f"{built.architecture} with {built.accelerator}, as image set '{built.name}'",
             fix="build an image yourself and name it in image.uri, or choose another type",
         )
@@ -110,13 +110,13 @@ def set_is_known(plan: CommonPlan, _repository: Repository) -> Iterator[Finding]
                 expected=f"folder '{image_sets.FOLDER}', whose Dockerfile takes it",
                 fix=f"remove image.{name}, and do the same in your own Dockerfile",
             )
-    if image.set is not None and image.set not in (known := image_sets.set_names()):
+    if image.set is not None and image.set not in (available := image_sets.set_names()):
         yield error(
             "image",
             "set",
             what=f"'{image.set}' is no set of hyperpod_ray/image/versions.yaml",
-            expected=f"one of {', '.join(known)}",
-            fix=meant(image.set, known) or "correct the name",
+            expected=f"one of {', '.join(available)}",
+            fix=meant(image.set, available) or "correct the name",
         )
 
 
@@ -157,12 +157,12 @@ def own_packages_are_locked(plan: CommonPlan, repository: Repository) -> Iterato
             expected="NAME==VERSION with its hashes",
             fix=command,
         )
-    ours = image_packages.pins(set_lock)
+    set_pins = image_packages.pins(set_lock)
     for name, version in image_packages.pins(text).items():
-        if ours.get(name, version) != version:
+        if set_pins.get(name, version) != version:
             yield error(
                 *path,
-                what=f"{lock.name}: {name} {version}, and image set '{built.name}' has {ours[name]}",
+                what=f"{lock.name}: {name} {version}, and image set '{built.name}' has {set_pins[name]}",
                 expected="the version of the set",
                 fix=command,
             )

@@ -31,16 +31,16 @@ def one_index_is_named(plan: CommonPlan) -> Iterator[Finding]:
     image = plan.built_image
     if image is None:
         return
-    asked = image.index
-    if asked is not None and bool(asked.codeartifact_arn) == bool(asked.url):
+    package_index = image.index
+    if package_index is not None and bool(package_index.codeartifact_arn) == bool(package_index.url):
         yield error(
             "image",
             "index",
-            what="two addresses" if asked.url else "no address",
+            what="two addresses" if package_index.url else "no address",
             expected="codeartifact_arn or url, one of them",
-            fix="remove one" if asked.url else "name one, or remove index",
+            fix="remove one" if package_index.url else "name one, or remove index",
         )
-    elif asked is not None and asked.secret_arn and not asked.url:
+    elif package_index is not None and package_index.secret_arn and not package_index.url:
         yield error(
             "image",
             "index",
@@ -49,7 +49,7 @@ def one_index_is_named(plan: CommonPlan) -> Iterator[Finding]:
             expected="a secret with url only",
             fix="remove secret_arn",
         )
-    if image.no_index and asked is not None:
+    if image.no_index and package_index is not None:
         yield error(
             "image", "index", what="an index, and no_index is true", expected="one of the two", fix="remove one"
         )
@@ -72,7 +72,7 @@ def a_build_in_a_closed_network_reaches_its_sources(plan: CommonPlan) -> Iterato
     image, region = plan.built_image, plan.settings.region
     if image is None or not image.in_vpc or not plan.settings.network.closed or image.folder != image_sets.FOLDER:
         return
-    base, asked = base_repository(image), image.index
+    base, package_index = base_repository(image), image.index
     if base is None or base.ecr is None or base.ecr[1] != region:
         yield error(
             "image",
@@ -81,7 +81,7 @@ def a_build_in_a_closed_network_reaches_its_sources(plan: CommonPlan) -> Iterato
             expected=f"image.base in Amazon ECR in {region}",
             fix="copy the base image there, and name the copy by digest",
         )
-    if asked is None and not image.no_index:
+    if package_index is None and not image.no_index:
         yield error(
             "image",
             "in_vpc",
@@ -89,19 +89,19 @@ def a_build_in_a_closed_network_reaches_its_sources(plan: CommonPlan) -> Iterato
             expected="image.index, or image.wheels with no_index",
             fix="name a repository of CodeArtifact in index.codeartifact_arn",
         )
-    if asked is None:
+    if package_index is None:
         return
-    if asked.url and index_host(asked) in PYPI_HOSTS:
+    if package_index.url and index_host(package_index) in PYPI_HOSTS:
         yield error(
             "image",
             "index",
             "url",
-            what=f"the build has no way to {index_host(asked)}",
+            what=f"the build has no way to {index_host(package_index)}",
             expected="an index with an address inside the network",
             fix="name a repository of CodeArtifact in index.codeartifact_arn",
         )
     for name in ("codeartifact_arn", "secret_arn"):
-        arn = getattr(asked, name)
+        arn = getattr(package_index, name)
         if arn and arn_of(arn).region != region:
             yield error(
                 "image",
@@ -160,27 +160,27 @@ def wheels_are_what_the_locks_name(plan: CommonPlan, repository: Repository) -> 
     if built is None:
         return
     locked = _locked(image, built.name, repository.root)
-    found: set[tuple[str, str]] = set()
-    wrong = 0
+    usable: set[tuple[str, str]] = set()
+    unusable = 0
     for file in image_packages.distributions(folder):
-        one = image_packages.of_file(file.name)
-        what = _unusable(file, locked.get(one), built.architecture)
-        if not what:
-            found.add(one)
-        elif (wrong := wrong + 1) <= MOST:
+        release = image_packages.of_file(file.name)
+        problem = _unusable(file, locked.get(release), built.architecture)
+        if not problem:
+            usable.add(release)
+        elif (unusable := unusable + 1) <= MOST:
             yield error(
                 *path,
-                what=f"{file.name} {what}",
+                what=f"{file.name} {problem}",
                 expected=f"files that a lock of image set '{built.name}' names, for Linux on {built.architecture}",
                 fix=f"remove it, or lock it: hyperpod-ray image lock {plan.name}",
             )
-    missing = sorted(one for one in set(locked) - found if one[0] != OF_THE_BASE)
+    missing = sorted(release for release in set(locked) - usable if release[0] != OF_THE_BASE)
     if image.no_index and missing:
         names = ", ".join(f"{name} {version}" for name, version in missing[:MOST])
-        more = f" and {len(missing) - MOST} more" if len(missing) > MOST else ""
+        remainder = f" and {len(missing) - MOST} more" if len(missing) > MOST else ""
         yield error(
             *path,
-            what=f"{image.wheels} lacks {names}{more}",
+            what=f"{image.wheels} lacks {names}{remainder}",
             expected="every file that the locks name, as no_index is true",
             fix="download them with `pip download` (docs/packages-and-images.md)",
         )
@@ -191,12 +191,12 @@ def _locked(image: BuiltImage, name: str, root: FilePath) -> dict[tuple[str, str
     files = [image_sets.requirements_of(name), *image_sets.shared_requirements()]
     if image.requirements is not None:
         files.append(image_packages.lock_of(root / image.requirements))
-    made: dict[tuple[str, str], set[str]] = {}
+    digests: dict[tuple[str, str], set[str]] = {}
     for file in files:
         if file.is_file():
-            for one, hashes in image_packages.hashes(file.read_text(encoding="utf-8")).items():
-                made.setdefault(one, set()).update(hashes)
-    return made
+            for release, hashes in image_packages.hashes(file.read_text(encoding="utf-8")).items():
+                digests.setdefault(release, set()).update(hashes)
+    return digests
 
 
 def _unusable(file: FilePath, hashes: set[str] | None, architecture: str) -> str:

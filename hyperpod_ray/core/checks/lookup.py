@@ -24,13 +24,13 @@ def known_groups(plan: CommonPlan) -> Iterator[tuple[int, NodeGroup]]:
 
 def find(plan: CommonPlan, name: str) -> NodeGroup | None:
     """The group called `name`, None when there is none or its type's specification is unknown."""
-    found = next((group for _, group in groups(plan) if group.name == name), None)
-    return found if found and plan.known(found.type) else None
+    match = next((group for _, group in groups(plan) if group.name == name), None)
+    return match if match and plan.known(match.type) else None
 
 
 def place_of_group(plan: CommonPlan, name: str) -> str:
     """Path of a group in the file, as messages write it."""
-    index = next(place for place, group in groups(plan) if group.name == name)
+    index = next(position for position, group in groups(plan) if group.name == name)
     return f"{'.'.join(GROUPS)}[{index}]"
 
 

@@ -17,10 +17,10 @@ def alerts_have_their_source(plan: Plan) -> Iterator[Finding]:
 
     https://docs.ray.io/en/latest/ray-observability/reference/system-metrics.html
     """
-    seen = plan.settings.observability
-    if seen is None or metric_alerts.gpus(plan):
+    observability = plan.settings.observability
+    if observability is None or metric_alerts.gpus(plan):
         return
-    if "gpus_idle_minutes" in seen.model_fields_set and seen.gpus_idle_minutes is not None:
+    if "gpus_idle_minutes" in observability.model_fields_set and observability.gpus_idle_minutes is not None:
         yield error(
             "observability",
             "gpus_idle_minutes",
@@ -54,10 +54,10 @@ def grafana_is_in_the_region(plan: Plan) -> Iterator[Finding]:
 @rule("ray", "observability")
 def the_add_on_is_installed_by_somebody(plan: Plan) -> Iterator[Finding]:
     """The way for the add-on's collector is of no use where nothing here installs the add-on."""
-    own = plan.settings.ray.observability
-    if own is None or plan.settings.observability is not None:
+    ray_observability = plan.settings.ray.observability
+    if ray_observability is None or plan.settings.observability is not None:
         return
-    if OBSERVABILITY_NAMESPACE in own.scrape_namespaces:
+    if OBSERVABILITY_NAMESPACE in ray_observability.scrape_namespaces:
         yield warning(
             "ray",
             "observability",

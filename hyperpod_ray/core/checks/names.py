@@ -97,21 +97,21 @@ def taints_are_valid(plan: Plan) -> Iterator[Finding]:
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
     """
     for index, group in enumerate(plan.settings.hyperpod.instance_groups):
-        seen = set()
-        for place, taint in enumerate(group.taints):
-            path: Path = (*GROUPS, index, "taints", place)
+        earlier = set()
+        for position, taint in enumerate(group.taints):
+            path: Path = (*GROUPS, index, "taints", position)
             if fault := _key_fault(taint.key):
                 yield error(*path, "key", what=fault.what, expected=fault.expected, fix=fault.fix)
             if fault := _value_fault(taint.value):
                 yield error(*path, "value", what=fault.what, expected=fault.expected, fix=fault.fix)
-            if (taint.key, taint.effect) in seen:
+            if (taint.key, taint.effect) in earlier:
                 yield error(
                     *path,
                     what=f"a second taint with key '{taint.key[:80]}' and effect {taint.effect}",
                     expected="each pair once",
                     fix="keep one",
                 )
-            seen.add((taint.key, taint.effect))
+            earlier.add((taint.key, taint.effect))
 
 
 @rule("tags")
@@ -225,7 +225,7 @@ def mails_differ(plan: CommonPlan) -> Iterator[Finding]:
     """SNS makes one subscription per address."""
     mails = plan.settings.hyperpod.alarm_emails
     for index, mail in enumerate(mails):
-        if mail.casefold() in (other.casefold() for other in mails[:index]):
+        if mail.casefold() in (earlier.casefold() for earlier in mails[:index]):
             yield error(
                 "hyperpod",
                 "alarm_emails",
@@ -253,8 +253,8 @@ def bucket_names_are_valid(plan: CommonPlan) -> Iterator[Finding]:
     ]
     if isinstance(plan, Plan):
         access, tiered = plan.settings.ray.access, plan.settings.hyperpod.tiered_storage
-        own = enumerate(access.s3 if access else [])
-        named += [(("ray", "access", "s3", index, "bucket"), one.bucket) for index, one in own]
+        grants = enumerate(access.s3 if access else [])
+        named += [(("ray", "access", "s3", index, "bucket"), grant.bucket) for index, grant in grants]
         if tiered is not None and tiered.bucket is not None:
             named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
     for path, bucket in named:

@@ -35,8 +35,8 @@ def _range(cidr: str) -> ipaddress.IPv4Network | Message:
         return Message(f"'{cidr}' is no IPv4 range", expected="four numbers from 0 to 255", fix="correct it")
     except ValueError:
         return Message(f"'{cidr}' is no IPv4 range", expected="a prefix length from 0 to 32", fix="correct it")
-    what = f"'{cidr}' has bits set beyond its prefix"
-    return Message(what, expected="an address that begins the range", fix=f"did you mean '{loose}'?")
+    problem = f"'{cidr}' has bits set beyond its prefix"
+    return Message(problem, expected="an address that begins the range", fix=f"did you mean '{loose}'?")
 
 
 def _cidrs(plan: CommonPlan) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -57,20 +57,20 @@ def ranges_exist(plan: CommonPlan) -> Iterator[Finding]:
     https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
     """
     for path, cidr in _cidrs(plan):
-        found = _range(cidr)
-        if isinstance(found, Message):
-            yield error(*path, what=found.what, expected=found.expected, fix=found.fix)
-        elif path == ("network", "cidr") and not 16 <= found.prefixlen <= 20:
+        parsed = _range(cidr)
+        if isinstance(parsed, Message):
+            yield error(*path, what=parsed.what, expected=parsed.expected, fix=parsed.fix)
+        elif path == ("network", "cidr") and not 16 <= parsed.prefixlen <= 20:
             yield error(
                 *path,
-                what=f"/{found.prefixlen} for a new VPC",
+                what=f"/{parsed.prefixlen} for a new VPC",
                 expected="/16 to /20",
                 fix="choose a range of that size",
             )
-        elif not 16 <= found.prefixlen <= 28:
+        elif not 16 <= parsed.prefixlen <= 28:
             yield error(
                 *path,
-                what=f"/{found.prefixlen} is no size of a VPC or subnet",
+                what=f"/{parsed.prefixlen} is no size of a VPC or subnet",
                 expected="/16 to /28",
                 fix="correct the range",
             )
@@ -84,10 +84,10 @@ def range_is_private(plan: CommonPlan) -> Iterator[Finding]:
     https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
     """
     network = plan.new_network
-    found = _range(network.cidr) if network else None
-    if network is None or found is None or isinstance(found, Message):
+    parsed = _range(network.cidr) if network else None
+    if network is None or parsed is None or isinstance(parsed, Message):
         return
-    if not any(found.subnet_of(private) for private in PRIVATE_RANGES):
+    if not any(parsed.subnet_of(private) for private in PRIVATE_RANGES):
         yield error(
             "network",
             "cidr",
@@ -95,7 +95,7 @@ def range_is_private(plan: CommonPlan) -> Iterator[Finding]:
             expected="a range within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10",
             fix="choose a private range",
         )
-    elif found.overlaps(ipaddress.IPv4Network("172.17.0.0/16")):
+    elif parsed.overlaps(ipaddress.IPv4Network("172.17.0.0/16")):
         yield warning(
             "network",
             "cidr",
@@ -112,28 +112,28 @@ def subnets_lie_in_the_vpc(plan: CommonPlan) -> Iterator[Finding]:
     if existing is None:
         return
     vpc = _range(existing.vpc_cidr)
-    seen: dict[str, ipaddress.IPv4Network] = {}
+    subnet_ranges: dict[str, ipaddress.IPv4Network] = {}
     for zone, cidr in existing.node_subnet_cidrs.items():
-        found = _range(cidr)
-        if isinstance(found, Message):
+        parsed = _range(cidr)
+        if isinstance(parsed, Message):
             continue
         path = ("network", "existing", "node_subnet_cidrs", zone)
-        if not isinstance(vpc, Message) and not found.subnet_of(vpc):
+        if not isinstance(vpc, Message) and not parsed.subnet_of(vpc):
             yield warning(
                 *path,
                 what=f"{cidr} is outside vpc_cidr {vpc}",
                 expected="a subnet inside it, or a secondary range of the VPC",
                 fix="correct the range, or make sure that the VPC has a secondary one",
             )
-        for other, taken in seen.items():
-            if found.overlaps(taken):
+        for other_zone, taken in subnet_ranges.items():
+            if parsed.overlaps(taken):
                 yield error(
                     *path,
-                    what=f"{cidr} overlaps {taken}, the subnet of {other}",
+                    what=f"{cidr} overlaps {taken}, the subnet of {other_zone}",
                     expected="subnets that lie apart",
                     fix="correct one of the two",
                 )
-        seen[zone] = found
+        subnet_ranges[zone] = parsed
 
 
 @rule("network")
@@ -296,10 +296,10 @@ def control_plane_zones_are_accepted(plan: Plan) -> Iterator[Finding]:
     zones = network.availability_zone_ids
     existing = plan.existing_vpc
     taken = zones if existing is None else zones[: len(existing.control_plane_subnet_ids)]
-    for found in control_plane_zones(taken):
-        if found.index is not None:
-            index, zone = found.index, zones[found.index]
-            place = (
+    for refusal in control_plane_zones(taken):
+        if refusal.index is not None:
+            index, zone = refusal.index, zones[refusal.index]
+            advice = (
                 "choose another zone of the Region"
                 if existing is None
                 else "name zones that have a control-plane subnet first, and use a subnet of another zone in "
@@ -311,7 +311,7 @@ def control_plane_zones_are_accepted(plan: Plan) -> Iterator[Finding]:
                 index,
                 what=f"EKS takes no control-plane subnet in {zone}",
                 expected=f"a zone other than {', '.join(refused)}",
-                fix=place,
+                fix=advice,
             )
 
 
@@ -347,17 +347,17 @@ def zones_exist_somewhere(plan: CommonPlan) -> Iterator[Finding]:
     https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html
     """
     region = plan.settings.region
-    most = MOST_ZONES.get(region, 3)
+    zone_count = MOST_ZONES.get(region, 3)
     for index, zone in enumerate(plan.settings.network.availability_zone_ids):
         number = int(zone.rpartition("az")[2])
-        if not 1 <= number <= most:
-            found = warning if 1 <= number <= MOST_ANYWHERE else error
-            yield found(
+        if not 1 <= number <= zone_count:
+            report = warning if 1 <= number <= MOST_ANYWHERE else error
+            yield report(
                 "network",
                 "availability_zone_ids",
                 index,
                 what=f"'{zone}' is not known in {region}",
-                expected=f"az1 to az{most}",
+                expected=f"az1 to az{zone_count}",
                 fix="correct it; `aws ec2 describe-availability-zones` lists them",
             )
 
@@ -420,19 +420,23 @@ def addresses_fit(plan: Plan) -> Iterator[Finding]:
 def addresses(plan: CommonPlan) -> Iterator[Finding]:
     """Subnets that are too small for their nodes, or for one more of each group."""
     for zone, (prefix, room, path) in _rooms(plan).items():
-        there = [(index, group) for index, group in known_groups(plan) if plan.zone(group) == zone]
-        nodes = {index: plan.most_nodes(group) for index, group in there}
-        need = sum(nodes[index] * plan.addresses(group) for index, group in there)
-        spare = sum(plan.addresses(group) for index, group in there if nodes[index])
-        if not there or need + spare <= room:
+        zone_groups = [(index, group) for index, group in known_groups(plan) if plan.zone(group) == zone]
+        nodes = {index: plan.most_nodes(group) for index, group in zone_groups}
+        need = sum(nodes[index] * plan.addresses(group) for index, group in zone_groups)
+        spare = sum(plan.addresses(group) for index, group in zone_groups if nodes[index])
+        if not zone_groups or need + spare <= room:
             continue
-        index, largest = max(there, key=lambda pair: nodes[pair[0]] * plan.addresses(pair[1]))
-        each, many = plan.addresses(largest), nodes[index]
-        says = f"the nodes in {zone} take {need:,} addresses ({many} × {each} of {largest.type}"
-        says += f" and {len(there) - 1} more group{'s' if len(there) > 2 else ''})" if len(there) > 1 else ")"
+        index, largest = max(zone_groups, key=lambda pair: nodes[pair[0]] * plan.addresses(pair[1]))
+        per_node, many = plan.addresses(largest), nodes[index]
+        says = f"the nodes in {zone} take {need:,} addresses ({many} × {per_node} of {largest.type}"
+        says += (
+            f" and {len(zone_groups) - 1} more group{'s' if len(zone_groups) > 2 else ''})"
+            if len(zone_groups) > 1
+            else ")"
+        )
         has = f"the subnet there, a /{prefix}, has {room:,}"
         if need > room:
-            fewer = max(0, (room - (need - many * each)) // each)
+            fewer = max(0, (room - (need - many * per_node)) // per_node)
             fix = "lower count" if plan.existing_vpc else "lower count, widen network.cidr or lower node_subnet_prefix"
             if largest in plan.scaled_groups:
                 fix += f". Karpenter adds up to {many}, by max_replicas of its workers"
@@ -454,14 +458,14 @@ def _rooms(plan: CommonPlan) -> dict[str, tuple[int, int, tuple[str, ...]]]:
     if isinstance(network, ExistingNodeNetwork):
         rooms: dict[str, tuple[int, int, tuple[str, ...]]] = {}
         for zone, cidr in network.existing.node_subnet_cidrs.items():
-            found = _range(cidr)
-            if not isinstance(found, Message):
-                size = max(0, found.num_addresses - RESERVED_ADDRESSES)
-                rooms[zone] = (found.prefixlen, size, ("network", "existing", "node_subnet_cidrs", zone))
+            parsed = _range(cidr)
+            if not isinstance(parsed, Message):
+                size = max(0, parsed.num_addresses - RESERVED_ADDRESSES)
+                rooms[zone] = (parsed.prefixlen, size, ("network", "existing", "node_subnet_cidrs", zone))
         return rooms
     assert isinstance(network, NewNetwork)  # noqa: S101  (narrowing only)
-    found = _range(network.cidr)
-    if isinstance(found, Message) or not 16 <= found.prefixlen <= 20:
+    parsed = _range(network.cidr)
+    if isinstance(parsed, Message) or not 16 <= parsed.prefixlen <= 20:
         return {}
     prefix = plan.node_subnet_prefix
     path = ("network", "node_subnet_prefix" if network.node_subnet_prefix else "cidr")
@@ -475,11 +479,11 @@ def subnets_fit_the_vpc(plan: CommonPlan) -> Iterator[Finding]:
     A slot has one node subnet, one for the control plane and, with NAT gateways, a public one.
     """
     network = plan.new_network
-    found = _range(network.cidr) if network else None
-    if network is None or found is None or isinstance(found, Message) or not 16 <= found.prefixlen <= 20:
+    parsed = _range(network.cidr) if network else None
+    if network is None or parsed is None or isinstance(parsed, Message) or not 16 <= parsed.prefixlen <= 20:
         return
-    if plan.vpc_addresses_needed > found.num_addresses:
-        fits = next(p for p in range(17, 33) if network.zone_slots * (2 ** (32 - p) + 64) <= found.num_addresses)
+    if plan.vpc_addresses_needed > parsed.num_addresses:
+        fits = next(p for p in range(17, 33) if network.zone_slots * (2 ** (32 - p) + 64) <= parsed.num_addresses)
         yield error(
             "network",
             "node_subnet_prefix",
@@ -487,7 +491,7 @@ def subnets_fit_the_vpc(plan: CommonPlan) -> Iterator[Finding]:
                 f"{network.zone_slots} node subnets (zone_slots) of /{plan.node_subnet_prefix} and the small ones "
                 f"beside them need {plan.vpc_addresses_needed:,} addresses"
             ),
-            expected=f"at most the {found.num_addresses:,} of {network.cidr}",
+            expected=f"at most the {parsed.num_addresses:,} of {network.cidr}",
             fix=f"set node_subnet_prefix: {fits}, the largest that fits",
         )
 

@@ -89,23 +89,23 @@ def _why_not(plan: Plan, group: NodeGroup, demand: _Demand) -> Iterator[Finding]
         )
 
 
-def _demands(plan: Plan, name: str, *, most: bool) -> list[_Demand]:
+def _demands(plan: Plan, name: str, *, at_maximum: bool) -> list[_Demand]:
     """All that Ray puts on one instance group, at its configured or its largest size."""
     ray = plan.settings.ray
-    found = []
+    demands = []
     if ray.head.instance_group == name:
-        found.append(_Demand(path=("ray", "head"), who="the head", pod=_head_pod(plan), count=1))
+        demands.append(_Demand(path=("ray", "head"), who="the head", pod=_head_pod(plan), count=1))
     for index, worker in enumerate(ray.workers):
         if worker.instance_group == name:
-            count = max_replicas(worker) if most else worker.replicas
+            count = max_replicas(worker) if at_maximum else worker.replicas
             pod = plan.worker_resources(worker)
-            found.append(
+            demands.append(
                 _Demand(path=("ray", "workers", index), who=f"a worker of '{worker.name}'", pod=pod, count=count)
             )
     gcs = ray.gcs_fault_tolerance
     if gcs and gcs.driver_instance_group == name:
-        found.append(_Demand(path=("ray", "gcs_fault_tolerance"), who="the driver", pod=DRIVER, count=1))
-    return found
+        demands.append(_Demand(path=("ray", "gcs_fault_tolerance"), who="the driver", pod=DRIVER, count=1))
+    return demands
 
 
 def _loaded_groups(plan: Plan) -> list[NodeGroup]:
@@ -125,7 +125,7 @@ def pods_fit_their_node(plan: Plan) -> Iterator[Finding]:
     interface.
     """
     for group in _loaded_groups(plan):
-        for demand in _demands(plan, group.name, most=False):
+        for demand in _demands(plan, group.name, at_maximum=False):
             yield from _why_not(plan, group, demand)
 
 
@@ -138,7 +138,7 @@ def replicas_fit_the_group(plan: Plan) -> Iterator[Finding]:
     if plan.settings.hyperpod.managed_autoscaling:
         return
     for group in _loaded_groups(plan):
-        yield from _overload(plan, group, _demands(plan, group.name, most=False), setting="replicas")
+        yield from _overload(plan, group, _demands(plan, group.name, at_maximum=False), setting="replicas")
 
 
 @rule(*SECTIONS)
@@ -147,9 +147,9 @@ def max_replicas_are_reachable(plan: Plan) -> Iterator[Finding]:
     if plan.settings.hyperpod.managed_autoscaling or not plan.settings.ray.autoscaling:
         return
     for group in _loaded_groups(plan):
-        usual = list(_overload(plan, group, _demands(plan, group.name, most=False), setting="replicas"))
+        usual = list(_overload(plan, group, _demands(plan, group.name, at_maximum=False), setting="replicas"))
         if not usual:
-            yield from _overload(plan, group, _demands(plan, group.name, most=True), setting="max_replicas")
+            yield from _overload(plan, group, _demands(plan, group.name, at_maximum=True), setting="max_replicas")
 
 
 def _overload(plan: Plan, group: NodeGroup, demands: list[_Demand], *, setting: str) -> Iterator[Finding]:
@@ -159,19 +159,19 @@ def _overload(plan: Plan, group: NodeGroup, demands: list[_Demand], *, setting: 
     room = plan.allocatable(group)
     demands = [demand for demand in demands if demand.count and _per_node(demand.pod, room) > 0]
     nodes = f"'{group.name}' has {group.count} × {group.type}"
-    own = [demand for demand in demands if demand.path[1] == "workers"]
+    of_workers = [demand for demand in demands if demand.path[1] == "workers"]
     for demand in demands:
-        each = _per_node(demand.pod, room)
-        if demand.count > group.count * each:
-            at = setting if demand in own else "instance_group"
+        per_node = _per_node(demand.pod, room)
+        if demand.count > group.count * per_node:
+            at = setting if demand in of_workers else "instance_group"
             if demand.path[1] == "gcs_fault_tolerance":
                 at = "driver_instance_group"
             yield error(
                 *demand.path,
                 at,
                 what=f"{demand.count} × {demand.who.removeprefix('a ')} ({_says(demand.pod)}) "
-                f"need {-(-demand.count // each)} nodes, {nodes}, which carry {group.count * each}",
-                expected=f"at most {group.count * each}",
+                f"need {-(-demand.count // per_node)} nodes, {nodes}, which carry {group.count * per_node}",
+                expected=f"at most {group.count * per_node}",
                 fix=f"lower {at}, or raise the group's count"
                 if at == setting
                 else "raise the group's count, or choose another group",
@@ -179,14 +179,14 @@ def _overload(plan: Plan, group: NodeGroup, demands: list[_Demand], *, setting: 
             return
     if len(demands) < 2:
         return
-    last = (own or demands)[-1]
-    at = setting if last in own else "instance_group"
+    last_demand = (of_workers or demands)[-1]
+    at = setting if last_demand in of_workers else "instance_group"
     for name, unit in (*_AMOUNTS, ("pods", "pods")):
         need = sum(demand.count * (1 if name == "pods" else getattr(demand.pod, name)) for demand in demands)
         has = group.count * getattr(room, name)
         if need > has:
             yield error(
-                *last.path,
+                *last_demand.path,
                 at,
                 what=f"together {_together(demands)} ask for {need} {unit}, {nodes}, which have {has}",
                 expected=f"at most {has} {unit}",
@@ -195,7 +195,7 @@ def _overload(plan: Plan, group: NodeGroup, demands: list[_Demand], *, setting: 
             return
     if not _packs(demands, room, nodes=group.count):
         yield warning(
-            *last.path,
+            *last_demand.path,
             at,
             what=(
                 f"the pods that share '{group.name}' may not fit its {group.count} nodes: the sum fits, node by "
@@ -231,7 +231,9 @@ def _packs(demands: list[_Demand], room: Allocatable, *, nodes: int) -> bool:
     for demand in size:
         want = (*(getattr(demand.pod, name) for name, _ in _AMOUNTS), 1)
         for _ in range(demand.count):
-            fitting = [left for left in free if all(has >= need for has, need in zip(left, want, strict=True))]
+            fitting = [
+                remaining for remaining in free if all(has >= need for has, need in zip(remaining, want, strict=True))
+            ]
             if not fitting:
                 return False
             best = min(fitting)
@@ -285,9 +287,9 @@ def efa_goes_to_its_pods(plan: Plan) -> Iterator[Finding]:
             )
 
 
-def _divisor(accelerators: int, most: int) -> int:
+def _divisor(accelerators: int, limit: int) -> int:
     """The largest number of accelerators up to some number that leaves none of a node idle."""
-    return max(number for number in range(1, most + 1) if accelerators % number == 0)
+    return max(number for number in range(1, limit + 1) if accelerators % number == 0)
 
 
 def _leaves_idle(plan: Plan, index: int, accelerators: int, gpus: int) -> bool:

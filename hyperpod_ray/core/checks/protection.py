@@ -63,8 +63,8 @@ def protected_has_auth(plan: Plan) -> Iterator[Finding]:
     https://nvd.nist.gov/vuln/detail/CVE-2023-48022
     """
     if plan.settings.ray.auth == "none":
-        found = error if plan.settings.protected else warning
-        yield found(
+        report = error if plan.settings.protected else warning
+        yield report(
             "ray",
             "auth",
             what="'none' lets everyone who reaches the head run code on the cluster",

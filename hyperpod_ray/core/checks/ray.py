@@ -35,7 +35,7 @@ def _numbers(version: str) -> tuple[int, int]:
 def groups_exist(plan: Plan) -> Iterator[Finding]:
     """Head and workers are bound to instance groups by name."""
     ray = plan.settings.ray
-    there = [group.name for group in plan.settings.hyperpod.instance_groups]
+    group_names = [group.name for group in plan.settings.hyperpod.instance_groups]
     bound: list[tuple[Path, str]] = [(("ray", "head", "instance_group"), ray.head.instance_group)]
     bound += [
         (("ray", "workers", index, "instance_group"), worker.instance_group) for index, worker in enumerate(ray.workers)
@@ -45,12 +45,12 @@ def groups_exist(plan: Plan) -> Iterator[Finding]:
             (("ray", "gcs_fault_tolerance", "driver_instance_group"), ray.gcs_fault_tolerance.driver_instance_group)
         )
     for path, name in bound:
-        if name not in there:
+        if name not in group_names:
             yield error(
                 *path,
                 what=f"no instance group is called '{name}'",
-                expected=f"one of {', '.join(there[:10])}",
-                fix=meant(name, there) or "correct the name, or add the group",
+                expected=f"one of {', '.join(group_names[:10])}",
+                fix=meant(name, group_names) or "correct the name, or add the group",
             )
 
 
@@ -378,19 +378,19 @@ def workers_share_a_zone(plan: Plan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html
     """
-    first: tuple[str, str] | None = None
+    anchor: tuple[str, str] | None = None
     for index, worker, group in workers(plan):
         if plan.type_spec(group.type).efa == 0 or worker.efa == 0:
             continue
         zone = plan.zone(group)
-        first = first or (worker.name, zone)
-        if zone != first[1]:
+        anchor = anchor or (worker.name, zone)
+        if zone != anchor[1]:
             yield warning(
                 "ray",
                 "workers",
                 index,
                 "instance_group",
-                what=f"'{worker.name}' is in {zone}, '{first[0]}' in {first[1]}; EFA does not cross zones",
+                what=f"'{worker.name}' is in {zone}, '{anchor[0]}' in {anchor[1]}; EFA does not cross zones",
                 expected="workers that train together in one zone",
                 fix="name a group in the same zone",
             )
@@ -408,16 +408,16 @@ def one_architecture(plan: Plan) -> Iterator[Finding]:
         (("ray", "workers", index, "instance_group"), f"'{worker.name}'", group.type)
         for index, worker, group in workers(plan)
     ]
-    for path, who, type_name in places:
+    for path, member, type_name in places:
         architecture = plan.type_spec(type_name).architecture
-        kinds.setdefault(architecture, who)
+        kinds.setdefault(architecture, member)
         if len(kinds) > 1 and architecture != next(iter(kinds)):
-            other = next(iter(kinds))
+            first_architecture = next(iter(kinds))
             yield error(
                 *path,
-                what=f"{type_name} is {architecture}, but {kinds[other]} is on {other}",
+                what=f"{type_name} is {architecture}, but {kinds[first_architecture]} is on {first_architecture}",
                 expected="one architecture: head and workers share one image",
-                fix=f"name a group of {other}",
+                fix=f"name a group of {first_architecture}",
             )
 
 
@@ -454,11 +454,11 @@ def nodes_scale_too(plan: Plan) -> Iterator[Finding]:
 @rule("ray")
 def hosts_are_addresses(plan: Plan) -> Iterator[Finding]:
     """Addresses begin with http:// or https://, and a port is one."""
-    seen = plan.settings.ray.observability
-    if seen is None:
+    observability = plan.settings.ray.observability
+    if observability is None:
         return
     for name in ("grafana_host", "grafana_iframe_host", "prometheus_host"):
-        value = getattr(seen, name)
+        value = getattr(observability, name)
         if value is not None and (problem := _address_fault(value)):
             yield error(
                 "ray",
@@ -484,11 +484,13 @@ def _address_fault(url: str) -> str:
 @rule("ray")
 def observability_says_something(plan: Plan) -> Iterator[Finding]:
     """The section installs nothing, so that without a value it has no effect."""
-    seen = plan.settings.ray.observability
-    if seen is None:
+    observability = plan.settings.ray.observability
+    if observability is None:
         return
     path = ("ray", "observability")
-    if not seen.scrape_namespaces and not (seen.grafana_host or seen.grafana_iframe_host or seen.prometheus_host):
+    if not observability.scrape_namespaces and not (
+        observability.grafana_host or observability.grafana_iframe_host or observability.prometheus_host
+    ):
         yield error(
             *path,
             what="has no effect without a value",
@@ -498,8 +500,8 @@ def observability_says_something(plan: Plan) -> Iterator[Finding]:
                 "scrape_namespaces"
             ),
         )
-    if (seen.grafana_host is None) != (seen.prometheus_host is None) or (
-        seen.grafana_iframe_host is not None and seen.grafana_host is None
+    if (observability.grafana_host is None) != (observability.prometheus_host is None) or (
+        observability.grafana_iframe_host is not None and observability.grafana_host is None
     ):
         yield error(
             *path,

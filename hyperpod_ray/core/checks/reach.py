@@ -94,11 +94,11 @@ def destinations_are_reachable(plan: Plan) -> Iterator[Finding]:
     """A closed network has no route to a host outside it; what the host's name resolves to is not known here."""
     if not plan.settings.network.closed:
         return
-    for item in needs.destinations(plan):
-        if item.outside:
+    for target in needs.destinations(plan):
+        if target.outside:
             yield warning(
-                *item.setting,
-                what=f"{item.host}:{item.port} is reachable from a closed network only by an address inside it",
+                *target.setting,
+                what=f"{target.host}:{target.port} is reachable from a closed network only by an address inside it",
                 expected="a name that resolves to the VPC or to a network connected to it",
                 fix="make sure of the name's address, or set network.egress: nat",
             )

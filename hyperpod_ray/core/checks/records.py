@@ -39,19 +39,19 @@ def charts_are_fetched(plan: Plan, repository: Repository) -> Iterator[Finding]:
     fetch = "hyperpod-ray charts fetch" + ("" if project.owner(lock) == project.PACKAGE else f" --lock {name}")
     for chart in (content.get("charts") or {}).values():
         label = f"{chart['chart']} {chart['version']}"
-        own = "folder" in (chart.get("source") or {})
+        in_project = "folder" in (chart.get("source") or {})
         open_ = [part["chart"] for part in [chart, *(chart.get("sub_charts") or [])] if not part.get("sha256")]
         archive = (
             archives(lock, content.get("folder", "charts"), project=repository.root)
             / f"{chart['chart']}-{chart['version']}.tgz"
         )
-        if not own and open_:
-            what = f"{label}: no digest recorded for {', '.join(open_)}"
-            yield error(*path, what=what, expected="a digest for each chart", fix=f"{fetch}, then commit {name}")
+        if not in_project and open_:
+            problem = f"{label}: no digest recorded for {', '.join(open_)}"
+            yield error(*path, what=problem, expected="a digest for each chart", fix=f"{fetch}, then commit {name}")
         elif not archive.exists():
             yield error(*path, what=f"{label} was not fetched", expected="its archive", fix=fetch)
         else:
-            yield fine(*path, what=f"{label}, {'of this project' if own else 'locked'}")
+            yield fine(*path, what=f"{label}, {'of this project' if in_project else 'locked'}")
 
 
 @rule(
@@ -92,13 +92,15 @@ def cdk_cli_is_installed(plan: CommonPlan, repository: Repository) -> Iterator[F
         return
     file = root / "package.json"
     pinned = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    wanted = {**pinned.get("dependencies", {}), **pinned.get("devDependencies", {})}.get("aws-cdk", "")
+    pinned_version = {**pinned.get("dependencies", {}), **pinned.get("devDependencies", {})}.get("aws-cdk", "")
     installed = root / "node_modules" / "aws-cdk" / "package.json"
     if not installed.exists():
-        yield error(what="the cdk CLI is not installed", expected=f"version {wanted}".rstrip(), fix="npm ci")
+        yield error(what="the cdk CLI is not installed", expected=f"version {pinned_version}".rstrip(), fix="npm ci")
         return
     version = json.loads(installed.read_text(encoding="utf-8"))["version"]
-    if wanted and version != wanted:
-        yield error(what=f"cdk CLI {version} is installed", expected=f"{wanted}, as package.json has it", fix="npm ci")
+    if pinned_version and version != pinned_version:
+        yield error(
+            what=f"cdk CLI {version} is installed", expected=f"{pinned_version}, as package.json has it", fix="npm ci"
+        )
     else:
         yield fine(what=f"CLI {version}")

@@ -27,18 +27,18 @@ def names_differ_from_siblings(plan: CommonPlan, repository: Repository) -> Iter
         for name, data in repository.siblings.items()
         if (data.get("account"), data.get("region")) == (settings.account, settings.region)
     }
-    own = settings.hyperpod.cluster_name
+    cluster_name = settings.hyperpod.cluster_name
     clusters = [
         f"{name}.yaml"
         for name, data in near.items()
-        if _text(data, "hyperpod", "cluster_name").casefold() == own.casefold()
+        if _text(data, "hyperpod", "cluster_name").casefold() == cluster_name.casefold()
     ]
     where = f"of the same account and Region ({settings.account}, {settings.region})"
     if clusters:
         yield error(
             "hyperpod",
             "cluster_name",
-            what=f"'{own}' is also the cluster of {', '.join(clusters)}, {where}",
+            what=f"'{cluster_name}' is also the cluster of {', '.join(clusters)}, {where}",
             expected="a name that no other environment has",
             fix="choose another name",
         )
@@ -106,8 +106,8 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
             fix="hyperpod-ray charts fetch",
         )
         return
-    wanted = {names.DEPENDENCIES_CHART: "hyperpod_dependencies", names.OPERATOR_CHART: "kuberay_operator"}
-    for chart, setting in wanted.items():
+    chart_settings = {names.DEPENDENCIES_CHART: "hyperpod_dependencies", names.OPERATOR_CHART: "kuberay_operator"}
+    for chart, setting in chart_settings.items():
         version = getattr(helm, setting)
         if chart not in locked:
             yield error(

@@ -25,30 +25,30 @@ def one_controller(plan: SlurmPlan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ref.html
     """
-    for found in refused(plan, "slurm_roles"):
-        if found.index is None:
+    for refusal in refused(plan, "slurm_roles"):
+        if refusal.index is None:
             yield error(
                 *GROUPS,
                 what="no group is the controller",
                 expected="exactly one group with role controller",
                 fix="add {name: controller, type: ml.m5.4xlarge, count: 1, slurm: {role: controller}}",
             )
-        elif found.member == "InstanceCount":
+        elif refusal.member == "InstanceCount":
             yield error(
                 *GROUPS,
-                found.index,
+                refusal.index,
                 "count",
-                what=f"{plan.groups[found.index].count} nodes of the controller",
+                what=f"{plan.groups[refusal.index].count} nodes of the controller",
                 expected="1",
                 fix="set count: 1",
             )
         else:
             yield error(
                 *GROUPS,
-                found.index,
+                refusal.index,
                 "slurm",
                 "role",
-                what=f"'{plan.groups[found.index].name}' is a second controller",
+                what=f"'{plan.groups[refusal.index].name}' is a second controller",
                 expected="exactly one group with role controller",
                 fix="use login or compute, or remove the group",
             )
@@ -65,7 +65,7 @@ def something_runs_jobs(plan: SlurmPlan) -> Iterator[Finding]:
             fix="add a group with slurm: {role: compute, partitions: [train]}",
         )
     elif not any(group.count for group in plan.compute):
-        index = next(place for place, group in enumerate(plan.groups) if group.slurm.role == "compute")
+        index = next(position for position, group in enumerate(plan.groups) if group.slurm.role == "compute")
         yield warning(
             *GROUPS,
             index,
@@ -83,26 +83,26 @@ def partitions_have_names_of_their_own(plan: SlurmPlan) -> Iterator[Finding]:
     https://slurm.schedmd.com/slurm.conf.html#SECTION_PARTITION-CONFIGURATION (PartitionName)
     """
     for index, group in enumerate(plan.groups):
-        for place, name in enumerate(group.slurm.partitions):
+        for position, name in enumerate(group.slurm.partitions):
             if name.upper() == "DEFAULT":
                 yield error(
                     *GROUPS,
                     index,
                     "slurm",
                     "partitions",
-                    place,
+                    position,
                     what=f"'{name}' is a reserved word of slurm.conf",
                     expected="a name of your own",
                     fix="set hyperpod.instance_groups"
-                    f"[{index}].slurm.partitions[{place}]: train, or another name that no group has",
+                    f"[{index}].slurm.partitions[{position}]: train, or another name that no group has",
                 )
 
 
 @rule(*SECTIONS, orchestrator="slurm")
 def partitions_are_of_compute(plan: SlurmPlan) -> Iterator[Finding]:
     """A group of compute is in a partition; the controller and login nodes are in none."""
-    for found in refused(plan, "slurm_partitions"):
-        index = found.index or 0
+    for refusal in refused(plan, "slurm_partitions"):
+        index = refusal.index or 0
         group = plan.groups[index]
         if group.slurm.role == "compute":
             yield error(
@@ -147,19 +147,19 @@ def accounting_secret_is_of_the_region(plan: SlurmPlan) -> Iterator[Finding]:
     database = plan.settings.hyperpod.accounting_database
     if database is None:
         return
-    ours = plan.settings.region
+    own_region = plan.settings.region
     replica = "name a secret of the Region, or replicate it"
     named = [("secret_arn", database.secret_arn, "secret", replica)]
     if database.kms_key_arn is not None:
         named.append(("kms_key_arn", database.kms_key_arn, "key", "name the key of the secret in the Region"))
-    for setting, arn, kind, fix in named:
-        if (region := arn_of(arn).region) != ours:
+    for setting, arn, resource, fix in named:
+        if (region := arn_of(arn).region) != own_region:
             yield error(
                 "hyperpod",
                 "accounting_database",
                 setting,
-                what=f"a {kind} of {region}",
-                expected=f"a {kind} of {ours}",
+                what=f"a {resource} of {region}",
+                expected=f"a {resource} of {own_region}",
                 fix=fix,
             )
 
@@ -255,8 +255,10 @@ def script_exists(plan: SlurmPlan, repository: Repository) -> Iterator[Finding]:
     if script is None or repository.root is None:
         return
     path = ("hyperpod", "on_init_complete")
-    shown = plan.settings.hyperpod.on_init_complete
+    script_name = plan.settings.hyperpod.on_init_complete
     if ".." in Path(script[0]).parts:
-        yield error(*path, what=f"'{shown}' leaves the project", expected="a path inside it", fix="move the script")
+        yield error(
+            *path, what=f"'{script_name}' leaves the project", expected="a path inside it", fix="move the script"
+        )
     elif not (project.file(repository.root, script[0]) / script[1]).is_file():
-        yield error(*path, what=f"no file '{shown}'", expected="a script of the project", fix="create it")
+        yield error(*path, what=f"no file '{script_name}'", expected="a script of the project", fix="create it")

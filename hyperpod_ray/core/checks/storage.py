@@ -58,7 +58,11 @@ def efa_storage_has_efa_clients(plan: CommonPlan) -> Iterator[Finding]:
     if not plan.efa_storage:
         return
     types = sorted({group.type for group in plan.training_groups if plan.known(group.type)})
-    without = [kind for kind in types if not fsx.efa_interfaces(kind, efa=plan.type_spec(kind).efa)]
+    without = [
+        instance_type
+        for instance_type in types
+        if not fsx.efa_interfaces(instance_type, efa=plan.type_spec(instance_type).efa)
+    ]
     if without:
         yield warning(
             "storage",
@@ -100,12 +104,12 @@ def capacity_is_within_the_default_quota(plan: CommonPlan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
     """
-    new = plan.new_file_system
-    if new is not None and new.capacity_gib > DEFAULT_QUOTA_GIB:
+    file_system = plan.new_file_system
+    if file_system is not None and file_system.capacity_gib > DEFAULT_QUOTA_GIB:
         yield warning(
             "storage",
             "capacity_gib",
-            what=f"{new.capacity_gib:,} GiB",
+            what=f"{file_system.capacity_gib:,} GiB",
             expected=f"at most {DEFAULT_QUOTA_GIB:,}, the default quota of a Region",
             fix="ask for an increase, or set a smaller size",
         )
@@ -131,9 +135,13 @@ def existing_file_system_has_its_network(plan: CommonPlan) -> Iterator[Finding]:
 @rule("storage", "network", "region")
 def storage_zone_exists(plan: CommonPlan) -> Iterator[Finding]:
     """The file system stands in a zone of the network (exactly one subnet)."""
-    new, existing, zones = plan.new_file_system, plan.existing_file_system, plan.settings.network.availability_zone_ids
+    file_system, existing, zones = (
+        plan.new_file_system,
+        plan.existing_file_system,
+        plan.settings.network.availability_zone_ids,
+    )
     for path, zone in (
-        (("storage", "availability_zone_id"), new.availability_zone_id if new else None),
+        (("storage", "availability_zone_id"), file_system.availability_zone_id if file_system else None),
         (("storage", "existing", "availability_zone_id"), existing.availability_zone_id if existing else None),
     ):
         if zone is not None and zone not in zones:
@@ -159,10 +167,10 @@ def storage_is_beside_the_workers(plan: CommonPlan) -> Iterator[Finding]:
         trains = [(f"nodes '{group.name}'", group) for group in plan.training_groups]
     zone = plan.storage_zone
     path = ("storage", "existing" if plan.existing_file_system else "availability_zone_id")
-    for who, group in trains:
+    for member, group in trains:
         if plan.zone(group) != zone:
             message = (
-                f"the file system is in {zone}, the {who} in "
+                f"the file system is in {zone}, the {member} in "
                 f"{plan.zone(group)}: traffic between zones is slow and charged"
             )
             if plan.existing_file_system:
@@ -205,25 +213,25 @@ def linked_folders_lie_apart(plan: CommonPlan) -> Iterator[Finding]:
     links = plan.data_repositories
     for index, link in enumerate(links):
         path = ("storage", "data_repositories", index)
-        for number, other in enumerate(links[:index]):
-            if _overlap(link.path, other.path):
+        for number, earlier in enumerate(links[:index]):
+            if _overlap(link.path, earlier.path):
                 yield error(
                     *path,
                     "path",
-                    what=f"'{link.path}' overlaps '{other.path}' of data_repositories[{number}]",
+                    what=f"'{link.path}' overlaps '{earlier.path}' of data_repositories[{number}]",
                     expected="folders that lie apart: FSx links a folder with its content once",
                     fix="choose a folder beside it",
                 )
-            nested = link.bucket == other.bucket and link.prefix != other.prefix
-            if nested and (link.prefix.startswith(other.prefix) or other.prefix.startswith(link.prefix)):
+            nested = link.bucket == earlier.bucket and link.prefix != earlier.prefix
+            if nested and (link.prefix.startswith(earlier.prefix) or earlier.prefix.startswith(link.prefix)):
                 yield warning(
                     *path,
                     "prefix" if link.prefix else "bucket",
-                    what=f"{_place(link)} overlaps {_place(other)} of data_repositories[{number}]",
+                    what=f"{_place(link)} overlaps {_place(earlier)} of data_repositories[{number}]",
                     expected="places apart: an object in two folders changes in both on export",
                     fix="use prefixes beside each other",
                 )
-            if _place(link) == _place(other):
+            if _place(link) == _place(earlier):
                 yield error(
                     *path,
                     "prefix" if link.prefix else "bucket",
@@ -279,9 +287,9 @@ def dotted_link(index: int) -> str:
     return f"storage.data_repositories[{index}]"
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(first_path: str, second_path: str) -> bool:
     """Whether two folders are one, or one is in the other."""
-    a, b = (f"{path.rstrip('/')}/" for path in (one, other))
+    a, b = (f"{path.rstrip('/')}/" for path in (first_path, second_path))
     return a.startswith(b) or b.startswith(a)
 
 

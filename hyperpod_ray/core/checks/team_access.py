@@ -19,24 +19,24 @@ def places_are_one_teams(plan: Plan) -> Iterator[Finding]:
     """
     teams = plan.settings.teams
     for index, team in enumerate(teams):
-        for other in teams[:index]:
-            for place, mine in enumerate(access_of(plan, team).s3):
+        for other_team in teams[:index]:
+            for position, grant in enumerate(access_of(plan, team).s3):
                 theirs = next(
                     (
-                        entry
-                        for entry in places(plan, other)
-                        if meet(mine, entry) and "write" in (mine.mode, entry.mode)
+                        other_grant
+                        for other_grant in places(plan, other_team)
+                        if meet(grant, other_grant) and "write" in (grant.mode, other_grant.mode)
                     ),
                     None,
                 )
-                if theirs is not None and (team.access is not None or other.access is not None):
+                if theirs is not None and (team.access is not None or other_team.access is not None):
                     yield error(
                         "teams",
                         index,
                         "access",
-                        *(("s3", place) if team.access is not None else ()),
-                        what=f"s3://{mine.bucket}/{mine.prefix} meets s3://{theirs.bucket}/{theirs.prefix} of team "
-                        f"'{other.name}', and one of the two is written",
+                        *(("s3", position) if team.access is not None else ()),
+                        what=f"s3://{grant.bucket}/{grant.prefix} meets s3://{theirs.bucket}/{theirs.prefix} of team "
+                        f"'{other_team.name}', and one of the two is written",
                         expected="a bucket or a prefix of its own",
                         fix="give each team a prefix, and share by /fsx/shared or by an entry that both read",
                     )
@@ -49,14 +49,14 @@ def what_is_read_is_no_teams(plan: Plan) -> Iterator[Finding]:
     defaults = [team for team in plan.settings.teams if team.access is None]
     if access is None or not defaults:
         return
-    written = [entry for entry in access.s3 if entry.mode == "write"]
-    for index, entry in enumerate(access.s3):
+    written = [grant for grant in access.s3 if grant.mode == "write"]
+    for index, grant in enumerate(access.s3):
         below = next(
             (
-                other
-                for other in written
-                if entry.mode == "read"
-                and meet(entry, S3Access(bucket=other.bucket, prefix=f"{other.prefix}{TEAMS_FOLDER}/"))
+                written_grant
+                for written_grant in written
+                if grant.mode == "read"
+                and meet(grant, S3Access(bucket=written_grant.bucket, prefix=f"{written_grant.prefix}{TEAMS_FOLDER}/"))
             ),
             None,
         )
@@ -66,7 +66,7 @@ def what_is_read_is_no_teams(plan: Plan) -> Iterator[Finding]:
                 "access",
                 "s3",
                 index,
-                what=f"s3://{entry.bucket}/{entry.prefix} for reading has the teams' folders below "
+                what=f"s3://{grant.bucket}/{grant.prefix} for reading has the teams' folders below "
                 f"s3://{below.bucket}/{below.prefix}{TEAMS_FOLDER}/",
                 expected="a prefix without them",
                 fix="name a prefix of the data, or give each team its own access",

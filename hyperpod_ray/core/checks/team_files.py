@@ -17,16 +17,16 @@ def users_differ(plan: Plan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/what-is.html
     """
-    known: dict[int, str] = {}
+    owners: dict[int, str] = {}
     for index, team in enumerate(plan.settings.teams):
-        other = known.setdefault(uid(team), team.name)
-        if other != team.name:
+        owner = owners.setdefault(uid(team), team.name)
+        if owner != team.name:
             derived = "" if team.uid is not None else ", which follows from its name"
             yield error(
                 "teams",
                 index,
                 "uid",
-                what=f"{uid(team)}{derived}, is that of team '{other}' too",
+                what=f"{uid(team)}{derived}, is that of team '{owner}' too",
                 expected="a user of its own for each team",
                 fix=f"set uid: {_free(plan)}",
             )
@@ -47,9 +47,9 @@ def folders_move_to_one_team(plan: Plan) -> Iterator[Finding]:
     moved: dict[str, str] = {}
     links = [link.path.strip("/") for link in plan.data_repositories]
     for index, team in enumerate(plan.settings.teams):
-        for place, folder in enumerate(team.moves):
-            path = ("teams", index, "moves", place)
-            around = next((other for other in moved if _meet(folder, other)), None)
+        for position, folder in enumerate(team.moves):
+            path = ("teams", index, "moves", position)
+            around = next((moved_folder for moved_folder in moved if _meet(folder, moved_folder)), None)
             linked = next((link for link in links if link and _meet(folder, link)), None)
             if folder.partition("/")[0] in TAKEN:
                 yield error(
@@ -75,8 +75,8 @@ def folders_move_to_one_team(plan: Plan) -> Iterator[Finding]:
             moved.setdefault(folder, team.name)
 
 
-def _meet(folder: str, other: str) -> bool:
-    return folder == other or folder.startswith(f"{other}/") or other.startswith(f"{folder}/")
+def _meet(folder: str, moved: str) -> bool:
+    return folder == moved or folder.startswith(f"{moved}/") or moved.startswith(f"{folder}/")
 
 
 @rule("teams", "storage")

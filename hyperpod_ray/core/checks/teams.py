@@ -27,36 +27,36 @@ class Share:
     memory_gib: float
 
 
-def share(plan: Plan, entry: TeamQuota) -> Share:
+def share(plan: Plan, quota: TeamQuota) -> Share:
     """What a quota comes to; SageMaker fills what is not given in proportion to the instance."""
-    spec = plan.type_spec(entry.type)
-    if entry.instances is not None:
-        part = float(entry.instances)
+    spec = plan.type_spec(quota.type)
+    if quota.instances is not None:
+        part = float(quota.instances)
     else:
         part = max(
-            (entry.accelerators or 0) / max(1, spec.accelerators),
-            (entry.vcpus or 0) / spec.vcpus,
-            (entry.memory_gib or 0) / spec.memory_gib,
+            (quota.accelerators or 0) / max(1, spec.accelerators),
+            (quota.vcpus or 0) / spec.vcpus,
+            (quota.memory_gib or 0) / spec.memory_gib,
         )
-    cpu = float(entry.vcpus) if entry.vcpus is not None else part * spec.vcpus
-    memory = float(entry.memory_gib) if entry.memory_gib is not None else part * spec.memory_gib
+    cpu = float(quota.vcpus) if quota.vcpus is not None else part * spec.vcpus
+    memory = float(quota.memory_gib) if quota.memory_gib is not None else part * spec.memory_gib
     return Share(instances=part, cpu=cpu, memory_gib=memory)
 
 
 def quotas(plan: Plan) -> Iterator[tuple[int, Team, int, TeamQuota]]:
     """Every quota with its team, and the places of both in the file."""
     for index, team in enumerate(plan.settings.teams):
-        for place, entry in enumerate(team.quota):
-            yield index, team, place, entry
+        for position, quota in enumerate(team.quota):
+            yield index, team, position, quota
 
 
-def _says(entry: TeamQuota) -> bool:
+def _says(quota: TeamQuota) -> bool:
     """Whether it gives an amount; another rule refuses one without."""
-    return any(amount is not None for amount in (entry.instances, entry.accelerators, entry.vcpus, entry.memory_gib))
+    return any(amount is not None for amount in (quota.instances, quota.accelerators, quota.vcpus, quota.memory_gib))
 
 
-def _known(plan: Plan, entry: TeamQuota) -> bool:
-    return plan.known(entry.type) and any(group.type == entry.type for _, group in groups(plan))
+def _known(plan: Plan, quota: TeamQuota) -> bool:
+    return plan.known(quota.type) and any(group.type == quota.type for _, group in groups(plan))
 
 
 @rule("teams")
@@ -65,27 +65,27 @@ def team_names_differ(plan: Plan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateComputeQuota.html
     """
-    seen: dict[str, int] = {}
+    indexes: dict[str, int] = {}
     for index, team in enumerate(plan.settings.teams):
-        if (other := seen.setdefault(team.name, index)) != index:
+        if (earlier := indexes.setdefault(team.name, index)) != index:
             yield error(
                 "teams",
                 index,
                 "name",
-                what=f"'{team.name}' is already the name of teams[{other}]",
+                what=f"'{team.name}' is already the name of teams[{earlier}]",
                 expected="names that differ",
                 fix="choose another name",
             )
         types: dict[str, int] = {}
-        for place, entry in enumerate(team.quota):
-            if (first := types.setdefault(entry.type, place)) != place:
+        for position, quota in enumerate(team.quota):
+            if (earlier_position := types.setdefault(quota.type, position)) != position:
                 yield error(
                     "teams",
                     index,
                     "quota",
-                    place,
+                    position,
                     "type",
-                    what=f"'{entry.type}' is already in quota[{first}]",
+                    what=f"'{quota.type}' is already in quota[{earlier_position}]",
                     expected="each type once",
                     fix="make one of the two",
                 )
@@ -95,37 +95,37 @@ def team_names_differ(plan: Plan) -> Iterator[Finding]:
 def quotas_are_of_the_clusters_types(plan: Plan) -> Iterator[Finding]:
     """A quota of a type that the cluster does not have is never used: jobs that need it wait without an end."""
     types = list(dict.fromkeys(group.type for _, group in groups(plan)))
-    for index, _, place, entry in quotas(plan):
-        path = ("teams", index, "quota", place)
-        given = [name for name in ("accelerators", "vcpus", "memory_gib") if getattr(entry, name) is not None]
-        if entry.type not in types:
+    for index, _, position, quota in quotas(plan):
+        path = ("teams", index, "quota", position)
+        amounts = [name for name in ("accelerators", "vcpus", "memory_gib") if getattr(quota, name) is not None]
+        if quota.type not in types:
             yield error(
                 *path,
                 "type",
-                what=f"no instance group is of type '{entry.type}'",
+                what=f"no instance group is of type '{quota.type}'",
                 expected=f"one of {', '.join(types)}",
-                fix=meant(entry.type, types) or "name the type of a group, or add a group",
+                fix=meant(quota.type, types) or "name the type of a group, or add a group",
             )
-        elif entry.instances is not None and given:
+        elif quota.instances is not None and amounts:
             yield error(
                 *path,
                 "instances",
-                what=f"{entry.instances} beside {', '.join(given)}",
+                what=f"{quota.instances} beside {', '.join(amounts)}",
                 expected="whole instances, or parts of them",
                 fix="keep one",
             )
-        elif entry.instances is None and not given:
+        elif quota.instances is None and not amounts:
             yield error(
                 *path,
-                what=f"says no amount of {entry.type}",
+                what=f"says no amount of {quota.type}",
                 expected="instances, or accelerators, vcpus or memory_gib",
                 fix="add instances: 1",
             )
-        elif entry.accelerators and plan.known(entry.type) and not plan.type_spec(entry.type).accelerators:
+        elif quota.accelerators and plan.known(quota.type) and not plan.type_spec(quota.type).accelerators:
             yield error(
                 *path,
                 "accelerators",
-                what=f"{entry.accelerators}, and {entry.type} has none",
+                what=f"{quota.accelerators}, and {quota.type} has none",
                 expected="vcpus or instances, for a CPU type",
                 fix="use vcpus",
             )
@@ -143,22 +143,22 @@ def _part(plan: Plan, instance_type: str, pod: PodResources) -> float:
 
 def _standing(plan: Plan, instance_type: str) -> tuple[float, list[str]]:
     """Instances of a type that the standing RayCluster's workers take, and the worker groups."""
-    taken, who = 0.0, []
+    taken, holders = 0.0, []
     for _, worker, group in workers(plan):
         # what Karpenter may add is counted by what the standing workers may ask for: it is there for jobs as well
         grows = plan.settings.ray.autoscaling and group not in plan.scaled_groups
-        most = max_replicas(worker) if grows else worker.replicas
-        if group.type == instance_type and most:
+        replicas = max_replicas(worker) if grows else worker.replicas
+        if group.type == instance_type and replicas:
             # a worker that leaves no room for another takes its node
             room, pod = plan.allocatable(group), plan.worker_resources(worker)
             amounts = ((pod.gpus, room.gpus), (pod.cpu, room.cpu), (pod.memory_gib, room.memory_gib))
-            each = max(1, min(has // wants for wants, has in amounts if wants))
-            taken += most / each
-            who.append(f"{most} of '{worker.name}'")
+            per_instance = max(1, min(has // wants for wants, has in amounts if wants))
+            taken += replicas / per_instance
+            holders.append(f"{replicas} of '{worker.name}'")
     head = find(plan, plan.settings.ray.head.instance_group)
     if head is not None and head.type == instance_type:
         taken += _part(plan, instance_type, plan.head_resources)
-    return taken, who
+    return taken, holders
 
 
 @rule("teams", "hyperpod", "ray", "instance_types")
@@ -170,24 +170,24 @@ def quotas_are_there(plan: Plan) -> Iterator[Finding]:
     https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/
     """
     per_type: dict[str, list[tuple[int, Team, int, TeamQuota]]] = {}
-    for index, team, place, entry in quotas(plan):
-        if _known(plan, entry):
-            per_type.setdefault(entry.type, []).append((index, team, place, entry))
-    for kind, entries in per_type.items():
-        nodes = sum(plan.most_nodes(group) for _, group in known_groups(plan) if group.type == kind)
-        taken, who = _standing(plan, kind)
-        wanted = sum(share(plan, entry).instances for *_, entry in entries)
-        if wanted <= nodes - taken + SLACK:
+    for index, team, position, quota in quotas(plan):
+        if _known(plan, quota):
+            per_type.setdefault(quota.type, []).append((index, team, position, quota))
+    for instance_type, entries in per_type.items():
+        nodes = sum(plan.most_nodes(group) for _, group in known_groups(plan) if group.type == instance_type)
+        taken, holders = _standing(plan, instance_type)
+        total = sum(share(plan, quota).instances for *_, quota in entries)
+        if total <= nodes - taken + SLACK:
             continue
-        index, _, place, last = entries[-1]
-        told = ", ".join(f"{team.name} {amount(share(plan, entry).instances)}" for _, team, _, entry in entries)
-        path = ("teams", index, "quota", place, "instances" if last.instances is not None else "type")
+        index, _, position, last_quota = entries[-1]
+        listing = ", ".join(f"{team.name} {amount(share(plan, quota).instances)}" for _, team, _, quota in entries)
+        path = ("teams", index, "quota", position, "instances" if last_quota.instances is not None else "type")
         beside = f", of which the standing RayCluster has {amount(taken)}" if taken else ""
         words = "lower max_replicas" if plan.settings.ray.autoscaling else "set replicas: 0"
-        free = f", or {words} in ray.workers ({', '.join(who)})" if who else ", or add nodes"
+        free = f", or {words} in ray.workers ({', '.join(holders)})" if holders else ", or add nodes"
         yield error(
             *path,
-            what=f"the teams' quotas of {kind} come to {amount(wanted)} instances ({told}), and there are "
+            what=f"the teams' quotas of {instance_type} come to {amount(total)} instances ({listing}), and there are "
             f"{nodes}{beside}",
             expected=f"at most {amount(max(0.0, nodes - taken))}",
             fix=f"lower a quota{free}",
@@ -209,10 +209,10 @@ def a_job_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
     cpu, memory = pod.cpu + SUBMITTER_CPU, pod.memory_gib + SUBMITTER_GIB
     worker_types = {group.type for _, _, group in workers(plan)}
     for index, team in enumerate(plan.settings.teams):
-        mine = [entry for entry in team.quota if _known(plan, entry)]
-        if len(mine) < len(team.quota):
+        known_quotas = [quota for quota in team.quota if _known(plan, quota)]
+        if len(known_quotas) < len(team.quota):
             continue  # another rule's finding
-        heads = next((entry for entry in mine if entry.type == head.type), None)
+        heads = next((quota for quota in known_quotas if quota.type == head.type), None)
         has = share(plan, heads) if heads else Share(instances=0, cpu=0, memory_gib=0)
         if has.cpu + SLACK < cpu or has.memory_gib + SLACK < memory:
             yield error(
@@ -224,7 +224,7 @@ def a_job_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
                 expected=f"room for a head: {head.type} is the type of ray.head",
                 fix=f"add {{type: {head.type}, vcpus: {int(cpu + 1)}, memory_gib: {int(memory + 1)}}} to quota",
             )
-        if not any(entry.type in worker_types for entry in mine):
+        if not any(quota.type in worker_types for quota in known_quotas):
             yield error(
                 "teams",
                 index,
@@ -239,30 +239,32 @@ def a_job_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
 def a_worker_of_the_team_fits(plan: Plan) -> Iterator[Finding]:
     """A worker pod that is larger than what the team can have is never admitted: its jobs wait without an end."""
     for index, team in enumerate(plan.settings.teams):
-        entries = [(place, entry) for place, entry in enumerate(team.quota) if _known(plan, entry) and _says(entry)]
-        mine = {entry.type: (place, share(plan, entry)) for place, entry in entries}
-        for kind, (place, own) in mine.items():
+        entries = [
+            (row, candidate) for row, candidate in enumerate(team.quota) if _known(plan, candidate) and _says(candidate)
+        ]
+        shares = {candidate.type: (row, share(plan, candidate)) for row, candidate in entries}
+        for ec2_type, (row, own_share) in shares.items():
             pods = [
-                (worker.name, _part(plan, kind, plan.worker_resources(worker)), plan.worker_resources(worker))
+                (worker.name, _part(plan, ec2_type, plan.worker_resources(worker)), plan.worker_resources(worker))
                 for _, worker, group in workers(plan)
-                if group.type == kind
+                if group.type == ec2_type
             ]
             if not pods:
                 continue
-            name, least, pod = min(pods, key=lambda entry: entry[1])
+            name, need, pod = min(pods, key=lambda candidate: candidate[1])
             borrows = team.borrow_limit_percent / 100 if team.sharing == "lend-and-borrow" else 0.0
-            if own.instances * (1 + borrows) + SLACK >= least:
+            if own_share.instances * (1 + borrows) + SLACK >= need:
                 continue
             yield error(
                 "teams",
                 index,
                 "quota",
-                place,
-                what=f"{amount(own.instances)} instances of {kind}"
-                + (f", with what it borrows {amount(own.instances * (1 + borrows))}" if borrows else "")
-                + f", and one worker of '{name}' takes {amount(least)}",
-                expected=f"{amount(least)} or more: a queue never admits a pod that is larger",
-                fix=f"set teams[{index}].quota[{place}]: {{type: {kind}, instances: {math.ceil(least)}}}, or lower "
+                row,
+                what=f"{amount(own_share.instances)} instances of {ec2_type}"
+                + (f", with what it borrows {amount(own_share.instances * (1 + borrows))}" if borrows else "")
+                + f", and one worker of '{name}' takes {amount(need)}",
+                expected=f"{amount(need)} or more: a queue never admits a pod that is larger",
+                fix=f"set teams[{index}].quota[{row}]: {{type: {ec2_type}, instances: {math.ceil(need)}}}, or lower "
                 f"gpus of ray.workers ('{name}' has {pod.gpus} for each pod)",
             )
 
@@ -298,23 +300,23 @@ def priorities_differ(plan: Plan) -> Iterator[Finding]:
             expected="teams, whose jobs it orders",
             fix="add teams, or remove task_governance",
         )
-    seen: dict[str, int] = {}
+    indexes: dict[str, int] = {}
     weights: dict[int, str] = {}
-    for index, one in enumerate(governance.priority_classes):
+    for index, priority_class in enumerate(governance.priority_classes):
         path = ("task_governance", "priority_classes", index)
-        if (other := seen.setdefault(one.name, index)) != index:
+        if (earlier := indexes.setdefault(priority_class.name, index)) != index:
             yield error(
                 *path,
                 "name",
-                what=f"'{one.name}' is already the name of priority_classes[{other}]",
+                what=f"'{priority_class.name}' is already the name of priority_classes[{earlier}]",
                 expected="names that differ",
                 fix="choose another name",
             )
-        elif (same := weights.setdefault(one.weight, one.name)) != one.name:
+        elif (same := weights.setdefault(priority_class.weight, priority_class.name)) != priority_class.name:
             yield warning(
                 *path,
                 "weight",
-                what=f"{one.weight} is that of '{same}' too, so that neither goes first",
+                what=f"{priority_class.weight} is that of '{same}' too, so that neither goes first",
                 expected="weights that differ",
                 fix="choose another weight",
             )
@@ -378,13 +380,13 @@ def jobs_are_small_enough_for_a_queue(plan: Plan) -> Iterator[Finding]:
 
     https://github.com/kubernetes-sigs/kueue (pkg/controller/jobs/raycluster/common.go)
     """
-    most = kueue.FEWEST_POD_SETS - 2
-    if plan.settings.teams and (count := len(plan.settings.ray.workers)) > most:
+    limit = kueue.FEWEST_POD_SETS - 2
+    if plan.settings.teams and (count := len(plan.settings.ray.workers)) > limit:
         yield warning(
             "ray",
             "workers",
-            what=f"{count} groups, and older versions of Kueue take {most} beside head and submitter",
-            expected=f"at most {most} groups of workers",
+            what=f"{count} groups, and older versions of Kueue take {limit} beside head and submitter",
+            expected=f"at most {limit} groups of workers",
             fix="make one group of two, or let each job name its workers",
         )
 
@@ -395,10 +397,10 @@ def users_are_of_one_list(plan: Plan) -> Iterator[Finding]:
     spaces = {names.team_namespace(team.name): index for index, team in enumerate(plan.settings.teams)}
     admins = set(plan.settings.eks.admin_role_arns)
     for index, team in enumerate(plan.settings.teams):
-        for place, role in enumerate(team.role_arns):
-            if role in team.role_arns[:place]:
+        for position, role in enumerate(team.role_arns):
+            if role in team.role_arns[:position]:
                 yield error(
-                    "teams", index, "role_arns", place, what=f"'{role}' is named twice", expected="each role once",
+                    "teams", index, "role_arns", position, what=f"'{role}' is named twice", expected="each role once",
                     fix="keep one",
                 )  # fmt: skip
             elif role in admins:
@@ -406,20 +408,20 @@ def users_are_of_one_list(plan: Plan) -> Iterator[Finding]:
                     "teams",
                     index,
                     "role_arns",
-                    place,
+                    position,
                     what=f"'{role}' is already in eks.admin_role_arns",
                     expected="one access entry for each role",
                     fix="keep one",
                 )
     for index, user in enumerate(plan.settings.eks.ray_users):
-        for place, space in enumerate(user.namespaces):
+        for position, space in enumerate(user.namespaces):
             if space.startswith(names.TEAM_NAMESPACE_PREFIX) and space not in spaces:
                 yield error(
                     "eks",
                     "ray_users",
                     index,
                     "namespaces",
-                    place,
+                    position,
                     what=f"'{space}' is the namespace of a team that is not there",
                     expected=f"one of {', '.join(spaces)}" if spaces else "a namespace of no team",
                     fix=meant(space, spaces) or "add the team, or name another namespace",

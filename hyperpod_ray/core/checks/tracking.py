@@ -18,20 +18,20 @@ def a_tracker_is_named(plan: Plan) -> Iterator[Finding]:
 
     https://mlflow.org/docs/latest/rest-api.html
     """
-    asked, access = plan.settings.ray.tracking, plan.settings.ray.access
-    if asked is None:
+    tracking, access = plan.settings.ray.tracking, plan.settings.ray.access
+    if tracking is None:
         return
     arn = access.mlflow_arn if access else None
-    for name, value in (("mlflow", asked.mlflow), ("mlflow_app", asked.mlflow_app)):
-        if value and (other := arn or (asked.mlflow if name == "mlflow_app" else None)):
+    for name, value in (("mlflow", tracking.mlflow), ("mlflow_app", tracking.mlflow_app)):
+        if value and (rival := arn or (tracking.mlflow if name == "mlflow_app" else None)):
             yield error(
                 *SECTION,
                 name,
-                what=f"a second MLflow server beside {other}",
+                what=f"a second MLflow server beside {rival}",
                 expected="one",
                 fix=f"remove it, or {'ray.access.mlflow_arn' if arn else 'ray.tracking.mlflow'}",
             )
-    if not (asked.mlflow or asked.mlflow_app or arn or asked.wandb_project):
+    if not (tracking.mlflow or tracking.mlflow_app or arn or tracking.wandb_project):
         yield error(
             *SECTION,
             what="no tracker",
@@ -49,29 +49,29 @@ def a_new_mlflow_app_works_here(plan: Plan) -> Iterator[Finding]:
     """
     if plan.mlflow_app is None:
         return
-    place, region = (*SECTION, "mlflow_app"), plan.settings.region
+    setting, region = (*SECTION, "mlflow_app"), plan.settings.region
     if region not in mlflow.APP_REGIONS:
         yield error(
-            *place,
+            *setting,
             what=f"AWS::SageMaker::MlflowApp is not in {region}",
             expected=f"one of {', '.join(sorted(mlflow.APP_REGIONS))}",
             fix="name a server of yours in ray.tracking.mlflow, or use one of these Regions",
         )
     elif plan.settings.network.closed:
         yield error(
-            *place,
+            *setting,
             what=f"a closed network has no route to {mlflow.app_host(region)}: AWS documents an endpoint for tracking "
             "servers only",
             expected="a network with a route to it",
             fix="set network.egress: nat, or name a server inside the network in ray.tracking.mlflow",
         )
-    given = plan.settings.ray.env.get(TRACKING_VARIABLE)
-    if given is not None:
+    tracking_uri = plan.settings.ray.env.get(TRACKING_VARIABLE)
+    if tracking_uri is not None:
         yield error(
             "ray",
             "env",
             TRACKING_VARIABLE,
-            what=f"{given} beside ray.tracking.mlflow_app",
+            what=f"{tracking_uri} beside ray.tracking.mlflow_app",
             expected="one MLflow server",
             fix="remove the variable: the pods get the app's ARN",
         )
@@ -83,8 +83,8 @@ def a_tracker_is_reachable(plan: Plan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html
     """
-    asked = plan.settings.ray.tracking
-    if asked is not None and asked.wandb_project and plan.settings.network.closed:
+    tracking = plan.settings.ray.tracking
+    if tracking is not None and tracking.wandb_project and plan.settings.network.closed:
         yield error(
             *SECTION,
             "wandb_project",

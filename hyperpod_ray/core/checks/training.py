@@ -28,13 +28,13 @@ def a_gpu_reaches_the_tokens(plan: Plan) -> Iterator[Finding]:
     size = amount(training.parameters) if training.parameters else float(match.group(1)) * 1e9 if match else None
     if size is None or size <= 0:
         return
-    most = PEAK / (PER_TOKEN * size)
-    if training.tokens_per_second > most:
+    ceiling = PEAK / (PER_TOKEN * size)
+    if training.tokens_per_second > ceiling:
         yield error(
             "training",
             "tokens_per_second",
             what=f"{training.tokens_per_second:,.0f} tokens per second of one GPU with {size / 1e9:g}B parameters",
-            expected=f"at most {most:,.0f}, above the peak of any GPU",
+            expected=f"at most {ceiling:,.0f}, above the peak of any GPU",
             fix="remove it, or give what one GPU of yours does: the sum of all divided by their number",
         )
 

@@ -46,7 +46,9 @@ def _artifacts(folder: Path, form: str) -> list[dict[str, Any]]:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
-    return [entry["properties"] for entry in manifest.get("artifacts", {}).values() if entry.get("type") == form]
+    return [
+        artifact["properties"] for artifact in manifest.get("artifacts", {}).values() if artifact.get("type") == form
+    ]
 
 
 def program(top: Path) -> Path:

@@ -71,11 +71,13 @@ def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float =
             output.log("another deploy or destroy is at work on these stacks")
     except KeyboardInterrupt:
         raise interrupted(
-            _stacks(target, assembly), stops="no further stack is started", again=target.deploy_command
+            _stacks(target, assembly), stops="no further stack is started", resume=target.deploy_command
         ) from None
-    left = _unfinished(stacks, ended=ended, before={stack.name: stack.status for stack in before})
-    if ended or left:
-        raise OpsError.outcome(_why(target, left, ended, since=started), fix=_next(target, left), code=ERROR)
+    unfinished = _unfinished(stacks, ended=ended, before={stack.name: stack.status for stack in before})
+    if ended or unfinished:
+        raise OpsError.outcome(
+            _why(target, unfinished, ended, since=started), fix=_next(target, unfinished), code=ERROR
+        )
     took = duration((output.now() - started).total_seconds())
     output.log(f"'{target.name}' is deployed: {len(stacks)} stacks, {took}")
     output.log(f"next: {target.command('wait', '--for', 'healthy')}")
@@ -90,21 +92,21 @@ def _stacks(target: AnyTarget, assembly: Path) -> list[Stack]:
 
 def _wait(target: AnyTarget, assembly: Path, *, poll: float) -> list[Stack]:
     """Until no stack is in progress: another deploy or destroy ends first. Returns the stacks."""
-    said: list[str] = []
+    reported: list[str] = []
     quiet = needed = max(QUIET_LOOKS, math.ceil(QUIET_SECONDS / poll))
-    first = True
+    first_look = True
     while True:
         stacks = _stacks(target, assembly)
-        if first and 0 < sum(bool(stack.status) for stack in stacks) < len(stacks):
+        if first_look and 0 < sum(bool(stack.status) for stack in stacks) < len(stacks):
             quiet = 0  # half there: another deploy or destroy may only pause
-        first = False
+        first_look = False
         working = [f"{stack.name} is {stack.status}" for stack in stacks if busy(stack)]
         quiet = 0 if working else quiet + 1
         if quiet >= needed:
             return stacks
-        if working and working != said:
+        if working and working != reported:
             output.log(f"waiting for what is in progress: {', '.join(working)}")
-            said = working
+            reported = working
         time.sleep(poll)
 
 
@@ -161,30 +163,30 @@ def _unfinished(stacks: Sequence[Stack], *, ended: int, before: Mapping[str, str
     ]
 
 
-def _why(target: AnyTarget, left: Sequence[Stack], ended: int, *, since: datetime) -> str:
+def _why(target: AnyTarget, unfinished: Sequence[Stack], ended: int, *, since: datetime) -> str:
     """The failing resources' own messages, or else the states."""
-    for stack in left:
-        if stack.status and (found := _failures(target, stack.name, since=since)):
-            return f"{stack.name} is {stack.status}: {'; '.join(found)}"
-    states = [f"{stack.name} {stack.status or 'does not exist'}" for stack in left]
+    for stack in unfinished:
+        if stack.status and (failures := _failures(target, stack.name, since=since)):
+            return f"{stack.name} is {stack.status}: {'; '.join(failures)}"
+    states = [f"{stack.name} {stack.status or 'does not exist'}" for stack in unfinished]
     return f"cdk deploy ended with exit code {ended}; {', '.join(states) or 'all stacks are complete'}"
 
 
 def _failures(target: AnyTarget, stack: str, *, since: datetime) -> list[str]:
     """What failed in a stack since then, oldest first, without what was only cancelled with it."""
     events = target.aws.call("cloudformation", "describe_stack_events", StackName=stack)["StackEvents"]
-    found = [
+    reasons = [
         f"{event['LogicalResourceId']} ({event['ResourceType']}): {event.get('ResourceStatusReason', 'no reason')}"
         for event in events
         if event["ResourceStatus"].endswith("_FAILED")
         and event["Timestamp"] >= since
         and "cancelled" not in event.get("ResourceStatusReason", "").lower()
     ]
-    return found[::-1]
+    return reasons[::-1]
 
 
-def _next(target: AnyTarget, left: Sequence[Stack]) -> str:
-    again = target.deploy_command
-    if any(stack.status == "UPDATE_ROLLBACK_FAILED" for stack in left):
-        return f"correct the reason, then npx cdk rollback '{target.name}/*' -c env={target.name}, then {again}"
-    return f"correct the reason, then {again}"
+def _next(target: AnyTarget, unfinished: Sequence[Stack]) -> str:
+    command = target.deploy_command
+    if any(stack.status == "UPDATE_ROLLBACK_FAILED" for stack in unfinished):
+        return f"correct the reason, then npx cdk rollback '{target.name}/*' -c env={target.name}, then {command}"
+    return f"correct the reason, then {command}"

@@ -46,7 +46,7 @@ class Inventory:
     @property
     def empty(self) -> bool:
         """Nothing is left but what is meant to be kept."""
-        return not any(item.fate != "kept" for item in self.items)
+        return not any(resource.fate != "kept" for resource in self.items)
 
 
 def take(target: AnyTarget) -> Inventory:
@@ -59,10 +59,10 @@ def take(target: AnyTarget) -> Inventory:
     try:
         inside = orchestrators.of(target).workloads.inside()
     except Exception as error:
-        known = explain(error, environment=target.name)
-        if known is None:
+        explained = explain(error, environment=target.name)
+        if explained is None:
             raise
-        unseen.append(f"Kubernetes: {known.message}")
+        unseen.append(f"Kubernetes: {explained.message}")
     held = inside or Inside()
     items = [
         *(_stack_item(stack) for stack in stacks if stack.status),
@@ -77,7 +77,7 @@ def take(target: AnyTarget) -> Inventory:
         ),
         *(Item(kind="RayJob", id=job, fate="destroyed", note="deleted first") for job in held.jobs),
         *(_claim_item(target, claim) for claim in held.claims),
-        *(_file_system_item(target, item) for item in file_systems),
+        *(_file_system_item(target, file_system) for file_system in file_systems),
         *_load_balancers(held),
         *_left_by_services(target, stacks, unseen),
     ]
@@ -127,51 +127,51 @@ def _claim_item(target: AnyTarget, claim: Claim) -> Item:
     )
 
 
-def _file_system_item(target: AnyTarget, item: FileSystem) -> Item:
+def _file_system_item(target: AnyTarget, file_system: FileSystem) -> Item:
     existing = target.plan.existing_file_system
-    if existing and existing.file_system_id == item.id:
-        return Item(kind="file system", id=item.id, fate="kept", note="yours: not created by this environment")
+    if existing and existing.file_system_id == file_system.id:
+        return Item(kind="file system", id=file_system.id, fate="kept", note="yours: not created by this environment")
     if not deletes_data(target):
         return Item(
             kind="file system",
-            id=item.id,
+            id=file_system.id,
             fate="kept",
-            note=f"storage.on_destroy: retain; {item.capacity_gib} GiB still cost money",
+            note=f"storage.on_destroy: retain; {file_system.capacity_gib} GiB still cost money",
         )
-    if item.made_by_claim:
+    if file_system.made_by_claim:
         return Item(
             kind="file system",
-            id=item.id,
+            id=file_system.id,
             fate="blocks",
             note="created by a claim: deleted and waited for, before its driver goes",
         )
     return Item(
         kind="file system",
-        id=item.id,
+        id=file_system.id,
         fate="destroyed",
-        note=f"{item.capacity_gib} GiB, {item.lifecycle}; the data is lost",
+        note=f"{file_system.capacity_gib} GiB, {file_system.lifecycle}; the data is lost",
     )
 
 
 def _left_by_services(target: AnyTarget, stacks: tuple[Stack, ...], unseen: list[str]) -> list[Item]:
     """What services created on their own behalf: log groups, images, and what holds the VPC."""
-    found: list[Item] = []
+    leftovers: list[Item] = []
     for look in (_log_groups, _images, _workspaces, _mlflow_apps, _in_the_vpc):
         try:
-            found += look(target, stacks)
+            leftovers += look(target, stacks)
         except Exception as error:
-            known = explain(error, environment=target.name)
-            if known is None:
+            explained = explain(error, environment=target.name)
+            if explained is None:
                 raise
-            unseen.append(known.message)
-    return found
+            unseen.append(explained.message)
+    return leftovers
 
 
 def _log_groups(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
     """Groups that no stack owns: HyperPod's, and what EKS and CodeBuild created again after their stacks went."""
     cluster = target.plan.settings.hyperpod.cluster_name
     note = "created by the service, no stack owns it; --delete-logs deletes it"
-    found = [
+    log_groups = [
         Item(kind="log group", id=name, fate="kept", note=note)
         for name in _group_names(target, names.cluster_log_groups(cluster))
     ]
@@ -184,17 +184,17 @@ def _log_groups(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
             continue
         setting = f"{group.section}.{group.setting}"
         if group.exists:
-            found.append(Item(kind="log group", id=group.name, fate="kept", note=f"{setting}: no stack owns it"))
+            log_groups.append(Item(kind="log group", id=group.name, fate="kept", note=f"{setting}: no stack owns it"))
         elif by_eks:
-            found.append(_late_group(target, group.name, "EKS"))
+            log_groups.append(_late_group(target, group.name, "EKS"))
         else:
             note = f"kept with a protected environment; {setting} takes it up, --delete-logs deletes it"
-            found.append(Item(kind="log group", id=group.name, fate="kept", note=note))
+            log_groups.append(Item(kind="log group", id=group.name, fate="kept", note=note))
     if not _there(stacks, names.IMAGE_STACK):
         # CodeBuild calls its group like the project, which CloudFormation calls like the stack
         prefix = f"/aws/codebuild/{names.stack_name(target.name, names.IMAGE_STACK)}"
-        found += [_late_group(target, name, "CodeBuild") for name in _group_names(target, prefix)]
-    return found
+        log_groups += [_late_group(target, name, "CodeBuild") for name in _group_names(target, prefix)]
+    return log_groups
 
 
 def _late_group(target: AnyTarget, name: str, service: str) -> Item:
@@ -210,7 +210,7 @@ def _there(stacks: tuple[Stack, ...], name: str) -> bool:
 
 def _group_names(target: AnyTarget, prefix: str) -> list[str]:
     groups = target.aws.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=prefix)
-    return [str(item["logGroupName"]) for item in groups]
+    return [str(log_group["logGroupName"]) for log_group in groups]
 
 
 def _images(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
@@ -235,17 +235,17 @@ def _workspaces(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
         return []
     owned = _there(stacks, names.PLATFORM_STACK)
     # the service takes an alias for the beginning of one
-    found = target.aws.pages("amp", "list_workspaces", "workspaces", alias=target.name)
+    workspaces = target.aws.pages("amp", "list_workspaces", "workspaces", alias=target.name)
     note = "observability.on_destroy: retain" if owned else "no stack owns it: aws amp delete-workspace --workspace-id "
     return [
         Item(
             kind="Prometheus workspace",
-            id=str(item["workspaceId"]),
+            id=str(workspace["workspaceId"]),
             fate="kept",
-            note=note if owned else f"{note}{item['workspaceId']}",
+            note=note if owned else f"{note}{workspace['workspaceId']}",
         )
-        for item in found
-        if item.get("alias") == target.name
+        for workspace in workspaces
+        if workspace.get("alias") == target.name
     ]
 
 
@@ -256,16 +256,16 @@ def _mlflow_apps(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
         return []
     owned = _there(stacks, names.RAY_STACK)
     kept = "ray.tracking.mlflow_app.on_destroy: retain"
-    found = target.aws.pages("sagemaker", "list_mlflow_apps", "Summaries")
+    apps = target.aws.pages("sagemaker", "list_mlflow_apps", "Summaries")
     return [
         Item(
             kind="MLflow app",
-            id=str(item["Arn"]),
+            id=str(application["Arn"]),
             fate="kept",
-            note=kept if owned else f"no stack owns it: aws sagemaker delete-mlflow-app --arn {item['Arn']}",
+            note=kept if owned else f"no stack owns it: aws sagemaker delete-mlflow-app --arn {application['Arn']}",
         )
-        for item in found
-        if item.get("Name") == target.plan.settings.hyperpod.cluster_name
+        for application in apps
+        if application.get("Name") == target.plan.settings.hyperpod.cluster_name
     ]
 
 
@@ -280,66 +280,68 @@ def _in_the_vpc(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
     if target.plan.existing_vpc is not None:
         return []
     kept = _interfaces_that_stay(target)
-    found = []
+    leftovers = []
     for vpc in _vpcs(target):
-        here = [{"Name": "vpc-id", "Values": [vpc]}]
-        interfaces = target.aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=here)
-        found += [*_of_guardduty(target, here), *_nobodys(interfaces, stacks, kept=kept)]
+        vpc_filter = [{"Name": "vpc-id", "Values": [vpc]}]
+        interfaces = target.aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=vpc_filter)
+        leftovers += [*_of_guardduty(target, vpc_filter), *_nobodys(interfaces, stacks, kept=kept)]
         if any(interface["NetworkInterfaceId"] in kept for interface in interfaces):
             note = "with a subnet and a security group, for the file system that is kept; costs nothing by itself"
-            found.append(Item(kind="VPC", id=vpc, fate="kept", note=note))
-    return found
+            leftovers.append(Item(kind="VPC", id=vpc, fate="kept", note=note))
+    return leftovers
 
 
 def _interfaces_that_stay(target: AnyTarget) -> set[str]:
     """Network interfaces of the file systems that destroy keeps."""
     if not target.plan.network_outlives_destroy:
         return set()
-    return {interface for item in account.file_systems(target) for interface in item.interfaces}
+    return {interface for file_system in account.file_systems(target) for interface in file_system.interfaces}
 
 
-def _of_guardduty(target: AnyTarget, here: list[Json]) -> list[Item]:
-    found = []
-    for endpoint in target.aws.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=here):
+def _of_guardduty(target: AnyTarget, vpc_filter: list[Json]) -> list[Item]:
+    blockers = []
+    for endpoint in target.aws.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=vpc_filter):
         if "guardduty" in endpoint.get("ServiceName", "") and not _tag(endpoint):
             note = f"created by GuardDuty: aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {endpoint['VpcEndpointId']}"
-            found.append(Item(kind="VPC endpoint", id=endpoint["VpcEndpointId"], fate="blocks", note=note))
-    for group in target.aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=here):
+            blockers.append(Item(kind="VPC endpoint", id=endpoint["VpcEndpointId"], fate="blocks", note=note))
+    for group in target.aws.pages("ec2", "describe_security_groups", "SecurityGroups", Filters=vpc_filter):
         if "guardduty" in group["GroupName"].lower() and not _tag(group):
             note = f"created by GuardDuty: aws ec2 delete-security-group --group-id {group['GroupId']}"
-            found.append(Item(kind="security group", id=group["GroupId"], fate="blocks", note=note))
-    return found
+            blockers.append(Item(kind="security group", id=group["GroupId"], fate="blocks", note=note))
+    return blockers
 
 
 def _nobodys(interfaces: list[Json], stacks: tuple[Stack, ...], *, kept: set[str]) -> list[Item]:
     if _there(stacks, names.HYPERPOD_STACK):
         return []  # its nodes' interfaces go with it
-    found = []
+    blockers = []
     for interface in interfaces:
-        left = interface.get("Status") == "available" or "fsx" in interface.get("Description", "").lower()
-        if left and interface["NetworkInterfaceId"] not in kept:
+        orphaned = interface.get("Status") == "available" or "fsx" in interface.get("Description", "").lower()
+        if orphaned and interface["NetworkInterfaceId"] not in kept:
             note = interface.get("Description", "") or "nobody's"
-            found.append(Item(kind="network interface", id=interface["NetworkInterfaceId"], fate="blocks", note=note))
-    return found
+            blockers.append(
+                Item(kind="network interface", id=interface["NetworkInterfaceId"], fate="blocks", note=note)
+            )
+    return blockers
 
 
-def _tag(item: Json) -> str:
+def _tag(resource: Json) -> str:
     return str(
-        {tag["Key"]: tag.get("Value", "") for tag in item.get("Tags", [])}.get("aws:cloudformation:stack-name", "")
+        {tag["Key"]: tag.get("Value", "") for tag in resource.get("Tags", [])}.get("aws:cloudformation:stack-name", "")
     )
 
 
-def delete_logs(target: AnyTarget, inventory: Inventory, *, kind: str = "log group") -> list[str]:
+def delete_logs(target: AnyTarget, inventory: Inventory, *, item_kind: str = "log group") -> list[str]:
     """Delete the services' log groups; returns their names."""
     gone = []
-    for item in inventory.items:
-        if item.kind == kind:
+    for resource in inventory.items:
+        if resource.kind == item_kind:
             try:
-                target.aws.call("logs", "delete_log_group", logGroupName=item.id)
+                target.aws.call("logs", "delete_log_group", logGroupName=resource.id)
             except Exception as error:
                 if code(error) != "ResourceNotFoundException":
                     raise
-            gone.append(item.id)
+            gone.append(resource.id)
     return gone
 
 

@@ -21,19 +21,19 @@ def busy(stack: Stack) -> bool:
     return stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS"
 
 
-def interrupted(stacks: Sequence[Stack], *, stops: str, again: str, also: Sequence[str] = ()) -> OpsError:
+def interrupted(stacks: Sequence[Stack], *, stops: str, resume: str, also: Sequence[str] = ()) -> OpsError:
     """What Ctrl-C ends, and what continues without this program.
 
     Args:
         stacks: The environment's stacks as they are now.
         stops: What is not done any more.
-        again: The command that waits for the rest and continues.
+        resume: The command that waits for the rest and continues.
         also: What else continues.
     """
     working = [f"CloudFormation continues with {stack.name} ({stack.status})" for stack in stacks if busy(stack)]
     continues = ", ".join([*working, *also]) or "nothing is in progress"
     return OpsError.outcome(
-        f"interrupted: {continues}; {stops}", fix=f"to wait and continue: {again}", code=INTERRUPTED
+        f"interrupted: {continues}; {stops}", fix=f"to wait and continue: {resume}", code=INTERRUPTED
     )
 
 
@@ -61,23 +61,23 @@ class Expected:
         def end(name: str) -> tuple[float, list[str]]:
             if name not in ends:
                 ends[name] = (0.0, [])  # a circle ends here; CloudFormation has none
-                start, way = max((end(other) for other in self.after.get(name, ())), default=(0.0, []))
-                own = 0.0 if name in done else max(0.0, self.minutes.get(name, 0.0) - elapsed.get(name, 0.0))
-                ends[name] = (start + own, [*way, name] if own else way)
+                start, way = max((end(dependency) for dependency in self.after.get(name, ())), default=(0.0, []))
+                own_minutes = 0.0 if name in done else max(0.0, self.minutes.get(name, 0.0) - elapsed.get(name, 0.0))
+                ends[name] = (start + own_minutes, [*way, name] if own_minutes else way)
             return ends[name]
 
-        return max((end(name) for name in self.minutes), key=lambda one: one[0], default=(0.0, []))
+        return max((end(name) for name in self.minutes), key=lambda ending: ending[0], default=(0.0, []))
 
     def before(self, name: str) -> set[str]:
         """Every stack that this one waits for, directly or not."""
-        found: set[str] = set()
+        reached: set[str] = set()
         pending = list(self.after.get(name, ()))
         while pending:
-            one = pending.pop()
-            if one not in found:
-                found.add(one)
-                pending += self.after.get(one, ())
-        return found
+            dependency = pending.pop()
+            if dependency not in reached:
+                reached.add(dependency)
+                pending += self.after.get(dependency, ())
+        return reached
 
 
 class Watch:
@@ -103,8 +103,8 @@ class Watch:
         for line in lines or self._waiting(at):
             output.log(line)
         self._said = at
-        if left := self._left(at):
-            output.log(f"{duration(at - self._started)} elapsed, {left}")
+        if remaining := self._left(at):
+            output.log(f"{duration(at - self._started)} elapsed, {remaining}")
 
     def _changed(self, stack: Stack, at: float) -> str:
         if stack.status in ("", self._states.get(stack.name)):

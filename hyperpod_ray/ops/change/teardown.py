@@ -45,35 +45,37 @@ def run(
     poll: float = POLL_SECONDS,
 ) -> int:
     """Take the environment down. `app` is a synthesized assembly to use instead of synthesizing."""
-    found = inventory.take(target)
+    holdings = inventory.take(target)
     if form is Format.table or not dry_run:
         # what the user decides by; stdout belongs to the JSON, which says how it ended
-        show(target, found, stderr=form is Format.json)
+        show(target, holdings, stderr=form is Format.json)
     if dry_run:
         if form is Format.json:
-            _write(target, found)
+            _write(target, holdings)
         return OK
-    if found.empty and not (delete_logs and found.items):
-        output.log(f"nothing of '{target.name}' is left to take down" + (" but what is kept" if found.items else ""))
+    if holdings.empty and not (delete_logs and holdings.items):
+        output.log(f"nothing of '{target.name}' is left to take down" + (" but what is kept" if holdings.items else ""))
         if form is Format.json:
-            _write(target, found)
+            _write(target, holdings)
         return OK
-    inventory.refuse_unseen(found, environment=target.name)
+    inventory.refuse_unseen(holdings, environment=target.name)
     _confirm(target, yes=yes, word=word)
     try:
-        return _take_down(target, found, form=form, delete_logs=delete_logs, app=app, poll=poll)
+        return _take_down(target, holdings, form=form, delete_logs=delete_logs, app=app, poll=poll)
     except KeyboardInterrupt:
         raise _interrupted(target) from None
 
 
-def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs: bool, app: str, poll: float) -> int:
-    if found.kubernetes:
-        _drain(target, found, poll=poll)
+def _take_down(
+    target: AnyTarget, holdings: Inventory, *, form: Format, delete_logs: bool, app: str, poll: float
+) -> int:
+    if holdings.kubernetes:
+        _drain(target, holdings, poll=poll)
     if not _wait_for_file_systems(target, poll=poll):
         return STILL_GOING
-    blocking = [item for item in inventory.take(target).items if item.fate == "blocks"]
+    blocking = [resource for resource in inventory.take(target).items if resource.fate == "blocks"]
     if blocking:
-        named = "; ".join(f"{item.kind} {item.id}: {item.note}" for item in blocking)
+        named = "; ".join(f"{resource.kind} {resource.id}: {resource.note}" for resource in blocking)
         raise OpsError(
             f"this blocks the destroy: {named}",
             expected="nothing that CloudFormation cannot delete",
@@ -85,38 +87,39 @@ def _take_down(target: AnyTarget, found: Inventory, *, form: Format, delete_logs
 
 
 def _interrupted(target: AnyTarget) -> OpsError:
-    deleting = [item.id for item in account.file_systems(target) if item.lifecycle == "DELETING"]
+    deleting = [file_system.id for file_system in account.file_systems(target) if file_system.lifecycle == "DELETING"]
     return interrupted(
         list(account.stacks(target)),
         also=[f"FSx continues to delete {identifier}" for identifier in deleting],
         stops="nothing else is deleted",
-        again=target.command("teardown"),
+        resume=target.command("teardown"),
     )
 
 
 # --- telling and asking ----------------------------------------------------------------------------------------------
 
 
-def show(target: AnyTarget, found: Inventory, *, stderr: bool) -> None:
+def show(target: AnyTarget, holdings: Inventory, *, stderr: bool) -> None:
     """The inventory as a table."""
     from rich.text import Text
 
-    if not found.items:
+    if not holdings.items:
         return
     style = {"destroyed": "busy", "kept": "good", "blocks": "bad"}
     table = output.table("What", "Name", "Becomes", "Note")
-    for item in found.items:
-        table.add_row(item.kind, item.id, Text(item.fate, style=style[item.fate]), item.note)
+    for resource in holdings.items:
+        table.add_row(resource.kind, resource.id, Text(resource.fate, style=style[resource.fate]), resource.note)
     output.console(stderr=stderr).print(table)
-    for text in found.unseen:
+    for text in holdings.unseen:
         output.log(f"could not be looked at: {text}")
     if not inventory.deletes_data(target):
         output.log("data is kept: storage.on_destroy is retain")
 
 
-def _write(target: AnyTarget, found: Inventory) -> None:
+def _write(target: AnyTarget, holdings: Inventory) -> None:
     output.write_json(
-        "teardown", {"environment": target.name, "items": found.items, "unseen": found.unseen, "empty": found.empty}
+        "teardown",
+        {"environment": target.name, "items": holdings.items, "unseen": holdings.unseen, "empty": holdings.empty},
     )
 
 
@@ -139,18 +142,18 @@ def _confirm(target: AnyTarget, *, yes: bool, word: str) -> None:
 # --- Ray and claims --------------------------------------------------------------------------------------------------
 
 
-def _drain(target: AnyTarget, found: Inventory, *, poll: float) -> None:
+def _drain(target: AnyTarget, holdings: Inventory, *, poll: float) -> None:
     """Delete RayJobs and RayClusters, wait for their pods, then delete claims: a volume in use is not let go of."""
     workloads = orchestrators.of(target).workloads
-    workloads.delete(found.ray_clusters, found.jobs)
-    remaining = _until_none(workloads.left, what="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
+    workloads.delete(holdings.ray_clusters, holdings.jobs)
+    remaining = _until_none(workloads.left, subject="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
     if remaining:
         raise OpsError(
             f"{', '.join(remaining)} did not end within {duration(DRAIN_SECONDS)}",
             expected="the pods' end",
             fix=f"hyperpod-ray nodes {target.name}; for a lost node: hyperpod-ray nodes free {target.name} NODE",
         )
-    workloads.delete_claims(found.claims)
+    workloads.delete_claims(holdings.claims)
 
 
 def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
@@ -160,21 +163,21 @@ def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
     """
     if not inventory.deletes_data(target):
         return True
-    asked: set[str] = set()
+    requested: set[str] = set()
     workloads = orchestrators.of(target).workloads
 
     def left() -> list[str]:
-        mine = [item for item in account.file_systems(target) if item.made_by_claim]
-        orphans = mine if mine and not workloads.deletes_volumes() else []
-        for item in orphans:
-            if item.lifecycle not in ("DELETING", "CREATING") and item.id not in asked:
-                output.log(f"{item.id} has lost its claim and its driver: deleting it directly")
-                _delete_file_system(target, item.id)
-                asked.add(item.id)
-        return [f"{item.id} ({item.lifecycle})" for item in mine]
+        claimed = [file_system for file_system in account.file_systems(target) if file_system.made_by_claim]
+        orphans = claimed if claimed and not workloads.deletes_volumes() else []
+        for file_system in orphans:
+            if file_system.lifecycle not in ("DELETING", "CREATING") and file_system.id not in requested:
+                output.log(f"{file_system.id} has lost its claim and its driver: deleting it directly")
+                _delete_file_system(target, file_system.id)
+                requested.add(file_system.id)
+        return [f"{file_system.id} ({file_system.lifecycle})" for file_system in claimed]
 
     remaining = _until_none(
-        left, what="file systems of claims", seconds=FILE_SYSTEM_SECONDS, poll=poll, usual=str(FILE_SYSTEM_DELETION)
+        left, subject="file systems of claims", seconds=FILE_SYSTEM_SECONDS, poll=poll, usual=str(FILE_SYSTEM_DELETION)
     )
     if remaining:
         output.log(
@@ -192,22 +195,24 @@ def _delete_file_system(target: AnyTarget, identifier: str) -> None:
             raise
 
 
-def _until_none(left: Callable[[], list[str]], *, what: str, seconds: float, poll: float, usual: str = "") -> list[str]:
+def _until_none(
+    list_remaining: Callable[[], list[str]], *, subject: str, seconds: float, poll: float, usual: str = ""
+) -> list[str]:
     """Wait until nothing is left; tells every change. Returns what is left when the time is over."""
-    end = time.monotonic() + seconds
-    last: list[str] | None = None
+    deadline = time.monotonic() + seconds
+    previous: list[str] | None = None
     while True:
-        remaining = sorted(left())
-        if remaining != last:
+        remaining = sorted(list_remaining())
+        if remaining != previous:
             if remaining:
                 output.log(
-                    f"waiting for {what}: {', '.join(remaining)}"
-                    + (f" (usually {usual})" if usual and last is None else "")
+                    f"waiting for {subject}: {', '.join(remaining)}"
+                    + (f" (usually {usual})" if usual and previous is None else "")
                 )
-            elif last:
-                output.log(f"{what}: gone")
-            last = remaining
-        if not remaining or time.monotonic() >= end:
+            elif previous:
+                output.log(f"{subject}: gone")
+            previous = remaining
+        if not remaining or time.monotonic() >= deadline:
             return remaining
         time.sleep(poll)
 
@@ -244,9 +249,9 @@ def _destroy(target: AnyTarget, *, app: str) -> None:
             process.terminate()
             process.wait()
     if ended:
-        left = [f"{stack.name} {stack.status}" for stack in account.stacks(target) if stack.status]
+        remaining = [f"{stack.name} {stack.status}" for stack in account.stacks(target) if stack.status]
         raise OpsError(
-            f"cdk destroy ended with exit code {ended}; left: {', '.join(left) or 'no stack'}",
+            f"cdk destroy ended with exit code {ended}; left: {', '.join(remaining) or 'no stack'}",
             expected="0",
             fix=f"see the reason above, then hyperpod-ray teardown {target.name}",
             code=ERROR,
@@ -254,26 +259,26 @@ def _destroy(target: AnyTarget, *, app: str) -> None:
 
 
 def _look_again(target: AnyTarget, *, form: Format, delete_logs: bool) -> int:
-    found = inventory.take(target)
+    holdings = inventory.take(target)
     # last, because only now nobody writes to them any more
-    if late := inventory.delete_logs(target, found, kind=inventory.LATE_LOGS):
+    if late := inventory.delete_logs(target, holdings, item_kind=inventory.LATE_LOGS):
         output.log(f"deleted what a service logged after its stack went: {', '.join(late)}")
-        found = inventory.take(target)
+        holdings = inventory.take(target)
     if delete_logs:
-        for name in inventory.delete_logs(target, found):
+        for name in inventory.delete_logs(target, holdings):
             output.log(f"deleted log group {name}")
-        found = inventory.take(target)
+        holdings = inventory.take(target)
     if form is Format.json:
-        _write(target, found)
-    left = [item for item in found.items if item.fate != "kept"]
-    kept = [item for item in found.items if item.fate == "kept"]
-    for item in kept:
-        output.log(f"kept: {item.kind} {item.id} ({item.note})")
-    if left:
-        named = ", ".join(f"{item.kind} {item.id}" for item in left)
+        _write(target, holdings)
+    leftovers = [resource for resource in holdings.items if resource.fate != "kept"]
+    kept = [resource for resource in holdings.items if resource.fate == "kept"]
+    for resource in kept:
+        output.log(f"kept: {resource.kind} {resource.id} ({resource.note})")
+    if leftovers:
+        named = ", ".join(f"{resource.kind} {resource.id}" for resource in leftovers)
         raise OpsError(f"left over: {named}", expected="nothing", fix=f"hyperpod-ray teardown {target.name}")
-    for text in found.unseen:
+    for text in holdings.unseen:
         output.log(f"could not be looked at: {text}")
-    nothing = "nothing that could be seen is left" if found.unseen else "nothing is left"
+    nothing = "nothing that could be seen is left" if holdings.unseen else "nothing is left"
     output.log(f"'{target.name}' is down; {nothing}" + (" but what is kept" if kept else ""))
     return OK

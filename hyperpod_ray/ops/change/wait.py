@@ -48,10 +48,10 @@ class Goal:
     look: Callable[[Snapshot], Progress]
 
 
-def goal(target: AnyTarget, what: str) -> Goal:
-    """The goal called `what`: cluster, storage, ray, healthy or the name of an instance group."""
+def goal(target: AnyTarget, goal_name: str) -> Goal:
+    """The goal called `goal_name`: cluster, storage, ray, healthy or the name of an instance group."""
     waits = orchestrators.of(target).waits
-    if what == "cluster":
+    if goal_name == "cluster":
         return Goal(
             name="cluster",
             usual=durations.CLUSTER,
@@ -59,7 +59,7 @@ def goal(target: AnyTarget, what: str) -> Goal:
             sources=("CloudFormation", "HyperPod"),
             look=_cluster,
         )
-    if what == "storage":
+    if goal_name == "storage":
         return Goal(
             name="storage",
             usual=durations.FILE_SYSTEM,
@@ -67,7 +67,7 @@ def goal(target: AnyTarget, what: str) -> Goal:
             sources=("CloudFormation", "HyperPod", "FSx", "Kubernetes"),
             look=_storage,
         )
-    if what == "ray" and what in waits.goals:
+    if goal_name == "ray" and goal_name in waits.goals:
         return Goal(
             name="ray",
             usual=durations.RAY,
@@ -75,7 +75,7 @@ def goal(target: AnyTarget, what: str) -> Goal:
             sources=("HyperPod", "HyperPod events", "Kubernetes"),
             look=_ray,
         )
-    if what == "healthy":
+    if goal_name == "healthy":
         return Goal(
             name="healthy",
             usual=durations.REPLACEMENT,
@@ -84,65 +84,65 @@ def goal(target: AnyTarget, what: str) -> Goal:
             look=_healthy,
         )
     groups = [group.name for group in target.plan.groups]
-    if what in groups:
-        checks = target.plan.deep_health_checks(target.plan.group(what))
+    if goal_name in groups:
+        checks = target.plan.deep_health_checks(target.plan.group(goal_name))
         usual = durations.DEEP_CHECK if checks else durations.NODE
         return Goal(
-            name=f"group {what}",
+            name=f"group {goal_name}",
             usual=usual,
             then=waits.after_group,
             sources=("HyperPod", "HyperPod events", "Kubernetes", SLURM),
-            look=lambda seen: _group(seen, what),
+            look=lambda snapshot: _group(snapshot, goal_name),
         )
     raise OpsError(
-        f"target: '{what}'",
+        f"target: '{goal_name}'",
         expected=f"one of {', '.join(waits.goals)}, or a group: {', '.join(groups)}",
         fix=f"hyperpod-ray wait {target.name} --for {waits.goals[0]}",
         code=BAD_USE,
     )
 
 
-def _cluster(seen: Snapshot) -> Progress:
+def _cluster(snapshot: Snapshot) -> Progress:
     dead = next(
-        (stack for stack in seen.stacks if stack.status.endswith("_FAILED") or stack.status == "ROLLBACK_COMPLETE"),
+        (stack for stack in snapshot.stacks if stack.status.endswith("_FAILED") or stack.status == "ROLLBACK_COMPLETE"),
         None,
     )
-    if seen.cluster is None:
+    if snapshot.cluster is None:
         if dead:
             return Progress(
                 phase=f"{dead.name} {dead.status}",
                 failed=f"stack {dead.name} is {dead.status}: {dead.reason}".rstrip(": "),
             )
-        busy = next((stack for stack in seen.stacks if stack.status.endswith("_IN_PROGRESS")), None)
+        busy = next((stack for stack in snapshot.stacks if stack.status.endswith("_IN_PROGRESS")), None)
         if busy:
             return Progress(phase=f"{busy.name} {busy.status}")
         return Progress(
             phase="not there",
             failed="the cluster does not exist and no deployment is under way",
-            next=f"hyperpod-ray deploy {seen.environment}",
+            next=f"hyperpod-ray deploy {snapshot.environment}",
         )
-    status = seen.cluster.status
-    if status == "Failed" and not any(i.status == "Pending" for i in seen.instances):
-        return Progress(phase=status, failed=f"the cluster is Failed: {seen.cluster.failure}".rstrip(": "))
+    status = snapshot.cluster.status
+    if status == "Failed" and not any(i.status == "Pending" for i in snapshot.instances):
+        return Progress(phase=status, failed=f"the cluster is Failed: {snapshot.cluster.failure}".rstrip(": "))
     if status == "Deleting":
         return Progress(phase=status, failed="the cluster is being deleted")
-    return Progress(phase=_numbers(seen, status), done=status == "InService")
+    return Progress(phase=_numbers(snapshot, status), done=status == "InService")
 
 
-def _numbers(seen: Snapshot, status: str) -> str:
-    groups = seen.cluster.groups if seen.cluster else ()
+def _numbers(snapshot: Snapshot, status: str) -> str:
+    groups = snapshot.cluster.groups if snapshot.cluster else ()
     return ", ".join([status, *(f"{group.name} {group.current}/{group.target}" for group in groups)])
 
 
-def _group(seen: Snapshot, name: str) -> Progress:
-    group = seen.group(name)
+def _group(snapshot: Snapshot, name: str) -> Progress:
+    group = snapshot.group(name)
     if group is None:
         return (
-            _cluster(seen)
-            if seen.cluster is None
+            _cluster(snapshot)
+            if snapshot.cluster is None
             else Progress(phase="not there", failed=f"the cluster has no group '{name}'")
         )
-    row = counts(seen, group)
+    row = counts(snapshot, group)
     parts = [f"{row['ready']}/{row['asked']} ready"]
     parts += [
         f"{row[key]} {words}"
@@ -156,49 +156,51 @@ def _group(seen: Snapshot, name: str) -> Progress:
     return Progress(phase=", ".join(parts), done=row["ready"] >= row["asked"])
 
 
-def _storage(seen: Snapshot) -> Progress:
-    if not seen.file_systems and not seen.claims:
-        return _cluster(seen) if seen.cluster is None else Progress(phase="no file system yet")
-    parts = [f"{item.id} {item.lifecycle}" for item in seen.file_systems] + [
-        f"claim {item.namespace}/{item.name} {item.phase}" for item in seen.claims
+def _storage(snapshot: Snapshot) -> Progress:
+    if not snapshot.file_systems and not snapshot.claims:
+        return _cluster(snapshot) if snapshot.cluster is None else Progress(phase="no file system yet")
+    parts = [f"{resource.id} {resource.lifecycle}" for resource in snapshot.file_systems] + [
+        f"claim {resource.namespace}/{resource.name} {resource.phase}" for resource in snapshot.claims
     ]
-    bad = next(
+    failing = next(
         (
-            item
-            for item in seen.file_systems
-            if item.lifecycle in ("FAILED", "MISCONFIGURED", "MISCONFIGURED_UNAVAILABLE")
+            resource
+            for resource in snapshot.file_systems
+            if resource.lifecycle in ("FAILED", "MISCONFIGURED", "MISCONFIGURED_UNAVAILABLE")
         ),
         None,
     )
-    failed = f"file system {bad.id} is {bad.lifecycle}: {bad.failure}".rstrip(": ") if bad else ""
-    if any(item.lifecycle == "DELETING" for item in seen.file_systems):
+    failed = f"file system {failing.id} is {failing.lifecycle}: {failing.failure}".rstrip(": ") if failing else ""
+    if any(resource.lifecycle == "DELETING" for resource in snapshot.file_systems):
         failed = "the file system is being deleted"
-    ready = all(item.lifecycle in ("AVAILABLE", "UPDATING") for item in seen.file_systems) and all(
-        item.phase == "Bound" for item in seen.claims
+    ready = all(resource.lifecycle in ("AVAILABLE", "UPDATING") for resource in snapshot.file_systems) and all(
+        resource.phase == "Bound" for resource in snapshot.claims
     )
     return Progress(phase=", ".join(parts), done=ready, failed=failed)
 
 
-def _ray(seen: Snapshot) -> Progress:
-    for item in seen.unseen:
-        if item.source == "Kubernetes" and seen.cluster is not None:
-            return Progress(phase=f"not known: {item.why}")
-    if not seen.ray_clusters:
-        return _cluster(seen) if seen.cluster is None else Progress(phase="no RayCluster yet")
-    found = [item for item in judge(seen).findings if item.kind != "note" and not item.subject.startswith("i-")]
+def _ray(snapshot: Snapshot) -> Progress:
+    for detail in snapshot.unseen:
+        if detail.source == "Kubernetes" and snapshot.cluster is not None:
+            return Progress(phase=f"not known: {detail.why}")
+    if not snapshot.ray_clusters:
+        return _cluster(snapshot) if snapshot.cluster is None else Progress(phase="no RayCluster yet")
+    problems = [
+        detail for detail in judge(snapshot).findings if detail.kind != "note" and not detail.subject.startswith("i-")
+    ]
     parts = [
         f"{ray.name} {ray.state or 'starting'}, {ray.ready_workers}/{ray.desired_workers} workers"
-        for ray in seen.ray_clusters
+        for ray in snapshot.ray_clusters
     ]
-    done = not found and all(ray.state == "ready" for ray in seen.ray_clusters)
-    return Progress(phase="; ".join([*parts, *(item.what for item in found[:1])]), done=done)
+    done = not problems and all(ray.state == "ready" for ray in snapshot.ray_clusters)
+    return Progress(phase="; ".join([*parts, *(detail.what for detail in problems[:1])]), done=done)
 
 
-def _healthy(seen: Snapshot) -> Progress:
-    verdict = judge(seen)
-    first = verdict.findings[0] if verdict.findings else None
+def _healthy(snapshot: Snapshot) -> Progress:
+    verdict = judge(snapshot)
+    worst = verdict.findings[0] if verdict.findings else None
     return Progress(
-        phase=f"{verdict.state}: {first.what}" if first and verdict.state != "Healthy" else verdict.state,
+        phase=f"{verdict.state}: {worst.what}" if worst and verdict.state != "Healthy" else verdict.state,
         done=verdict.well,
     )
 
@@ -206,73 +208,73 @@ def _healthy(seen: Snapshot) -> Progress:
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def run(target: AnyTarget, *, what: str, timeout: float, form: Format, poll: float = POLL_SECONDS) -> int:
+def run(target: AnyTarget, *, goal_name: str, timeout: float, form: Format, poll: float = POLL_SECONDS) -> int:
     """Wait. Exit code 0: it is there, 1: it will not come, 4: `timeout` seconds (0: none) are over, 130: Ctrl-C."""
-    wanted = goal(target, what)
+    awaited = goal(target, goal_name)
     console = output.console(stderr=True)
-    shown = _Display(console, wanted)
+    display = _Display(console, awaited)
     started = time.monotonic()
-    last = Progress(phase="asking")
+    latest = Progress(phase="asking")
     code = OK
     try:
-        with shown:
+        with display:
             while True:
-                last = _ask(target, wanted)
+                latest = _ask(target, awaited)
                 elapsed = time.monotonic() - started
-                shown.update(last, elapsed)
-                if last.done or last.failed:
+                display.update(latest, elapsed)
+                if latest.done or latest.failed:
                     break
                 if timeout and elapsed >= timeout:
                     code = STILL_GOING
                     break
-                left = timeout - elapsed if timeout else poll
-                shown.sleep(min(poll, max(0.05, left)), last, started)
+                remaining = timeout - elapsed if timeout else poll
+                display.sleep(min(poll, max(0.05, remaining)), latest, started)
     except KeyboardInterrupt:
         code = INTERRUPTED
     elapsed = time.monotonic() - started
-    if last.failed:
+    if latest.failed:
         code = ERROR
-    _close(target, wanted, last, code=code, elapsed=elapsed, form=form)
+    _close(target, awaited, latest, code=code, elapsed=elapsed, form=form)
     return code
 
 
-def _ask(target: AnyTarget, wanted: Goal) -> Progress:
-    seen = gather.snapshot(target, only=wanted.sources)
-    if not seen.saw("HyperPod"):
+def _ask(target: AnyTarget, awaited: Goal) -> Progress:
+    snapshot = gather.snapshot(target, only=awaited.sources)
+    if not snapshot.saw("HyperPod"):
         # a throttle or a short outage is no reason to stop waiting; wrong credentials have raised before
-        return Progress(phase=f"not known: {seen.unseen[0].why}")
-    return wanted.look(seen)
+        return Progress(phase=f"not known: {snapshot.unseen[0].why}")
+    return awaited.look(snapshot)
 
 
-def _close(target: AnyTarget, wanted: Goal, last: Progress, *, code: int, elapsed: float, form: Format) -> None:
+def _close(target: AnyTarget, awaited: Goal, latest: Progress, *, code: int, elapsed: float, form: Format) -> None:
     if form is Format.json:
         data: dict[str, Any] = {
             "environment": target.name,
-            "goal": wanted.name,
-            "phase": last.phase,
-            "done": last.done,
-            "failed": last.failed,
+            "goal": awaited.name,
+            "phase": latest.phase,
+            "done": latest.done,
+            "failed": latest.failed,
             "elapsed_seconds": round(elapsed, 1),
         }
         output.write_json("wait", data)
     spent = duration(elapsed)
-    again = f"hyperpod-ray wait {target.name} --for {wanted.name.removeprefix('group ')}"
+    command = f"hyperpod-ray wait {target.name} --for {awaited.name.removeprefix('group ')}"
     if code == OK:
-        output.log(f"{wanted.name}: ready after {spent} ({last.phase}); next: {wanted.then}")
+        output.log(f"{awaited.name}: ready after {spent} ({latest.phase}); next: {awaited.then}")
     elif code == STILL_GOING:
-        output.log(f"{wanted.name}: not ready after {spent} ({last.phase}); it continues. Wait again: {again}")
+        output.log(f"{awaited.name}: not ready after {spent} ({latest.phase}); it continues. Wait again: {command}")
     elif code == INTERRUPTED:
-        output.log(f"stopped waiting after {spent}; the work continues in AWS. Wait again: {again}")
+        output.log(f"stopped waiting after {spent}; the work continues in AWS. Wait again: {command}")
     else:
-        raise OpsError.outcome(last.failed, fix=last.next or f"hyperpod-ray status {target.name}")
+        raise OpsError.outcome(latest.failed, fix=latest.next or f"hyperpod-ray status {target.name}")
 
 
 class _Display:
     """One updating line block on a terminal; otherwise a line whenever the phase changes."""
 
-    def __init__(self, console: Console, wanted: Goal) -> None:
+    def __init__(self, console: Console, awaited: Goal) -> None:
         self._console = console
-        self._goal = wanted
+        self._goal = awaited
         self._live: Any = None
         self._last = ""
 
@@ -299,9 +301,9 @@ class _Display:
 
     def sleep(self, seconds: float, progress: Progress, started: float) -> None:
         """Wait between two looks; on a terminal the clock keeps running."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, 1.0 if self._live else left))
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
+            time.sleep(min(remaining, 1.0 if self._live else remaining))
             if self._live:
                 self.update(progress, time.monotonic() - started)
 

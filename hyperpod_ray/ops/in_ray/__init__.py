@@ -32,7 +32,7 @@ def package() -> tuple[str, bytes]:
     """The modules as a zip file, called by its content as Ray calls them."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in [("__init__", ""), *((one, _source(one)) for one in MODULES)]:
+        for name, text in [("__init__", ""), *((module, _source(module)) for module in MODULES)]:
             info = zipfile.ZipInfo(f"{PACKAGE}/{name}.py", date_time=(1980, 1, 1, 0, 0, 0))
             info.external_attr = 0o644 << 16
             archive.writestr(info, text)

@@ -50,13 +50,13 @@ def listing(folder: Path, patterns: list[str]) -> list[dict[str, Any]]:
     noted: dict[str, int] = {}
     for note in sorted(folder.glob("checksums-*.json")):
         noted.update(checksums(note.name, note.read_bytes()))
-    found = []
+    entries = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and (not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)):
             crc = noted[name] if name in noted else crc_of(path)
-            found.append({"name": name, "bytes": path.stat().st_size, "crc32": crc})
-    return found
+            entries.append({"name": name, "bytes": path.stat().st_size, "crc32": crc})
+    return entries
 
 
 def crc_of(path: Path) -> int:
@@ -70,13 +70,13 @@ def crc_of(path: Path) -> int:
 
 def link(logs: Path, folder: Path, key: str) -> str:
     """Link the folder into the log folder; returns the name there."""
-    place = logs / LINKS
-    place.mkdir(exist_ok=True)
-    for old in place.iterdir():
+    links = logs / LINKS
+    links.mkdir(exist_ok=True)
+    for stale in links.iterdir():
         with contextlib.suppress(OSError):
-            if old.is_symlink() and time.time() - old.lstat().st_mtime > KEPT_SECONDS:
-                old.unlink()
-    (place / key).symlink_to(folder, target_is_directory=True)
+            if stale.is_symlink() and time.time() - stale.lstat().st_mtime > KEPT_SECONDS:
+                stale.unlink()
+    (links / key).symlink_to(folder, target_is_directory=True)
     return f"{LINKS}/{key}"
 
 

@@ -41,26 +41,26 @@ def run(words: list[str], folder: str) -> NoReturn:
 
 
 def _report(folder: str) -> None:
-    begun, last = time.monotonic(), ""
+    begun, previous = time.monotonic(), ""
     while True:
         time.sleep(min(MOST_S, max(EVERY_S, SHARE * (time.monotonic() - begun))))
-        last = publish(folder, last=last)
+        previous = publish(folder, previous=previous)
 
 
-def publish(folder: str, *, last: str = "") -> str:
+def publish(folder: str, *, previous: str = "") -> str:
     """Print a report where there is something new. What cannot be read is no reason to end a job."""
     with contextlib.suppress(Exception):
-        found = runs.read(folder)
-        fresh = json.dumps([found["progress"], found["checkpoints"]])
-        if found["found"] and fresh != last:
-            sys.stdout.write(f"{runs.MARK}{json.dumps([shortened(found)])}\n")
+        run_data = runs.read(folder)
+        fresh = json.dumps([run_data["progress"], run_data["checkpoints"]])
+        if run_data["found"] and fresh != previous:
+            sys.stdout.write(f"{runs.MARK}{json.dumps([shortened(run_data)])}\n")
             sys.stdout.flush()
         return fresh
-    return last
+    return previous
 
 
-def shortened(found: dict[str, Any]) -> dict[str, Any]:
+def shortened(run_data: dict[str, Any]) -> dict[str, Any]:
     """A report of some kilobytes."""
-    history = History.kept(found["history"])
+    history = History.kept(run_data["history"])
     history.shorten()
-    return {**found, "history": history.summary(), "checkpoints": found["checkpoints"][:CHECKPOINTS]}
+    return {**run_data, "history": history.summary(), "checkpoints": run_data["checkpoints"][:CHECKPOINTS]}

@@ -46,8 +46,8 @@ class Store:
         path = "/".join([self.url, *parts])
         try:
             if self.remote is not None:
-                return [str(one).rstrip("/").rsplit("/", 1)[-1] for one in self.remote.ls(path, detail=False)]
-            return [one.name for one in Path(path).iterdir()]
+                return [str(child).rstrip("/").rsplit("/", 1)[-1] for child in self.remote.ls(path, detail=False)]
+            return [child.name for child in Path(path).iterdir()]
         except OSError:
             return []
 
@@ -56,7 +56,7 @@ class Store:
         path = "/".join([self.url, *parts])
         if self.remote is not None:
             return int(self.remote.du(path))
-        return sum(one.stat().st_size for one in Path(path).rglob("*") if one.is_file())
+        return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
 
 
 def read(folder: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _read_or_blank(folder: str) -> dict[str, Any]:
 
 def _checkpoints(store: Store) -> list[dict[str, Any]]:
     """Checkpoint folders, newest first. One is complete when what is written last is there."""
-    found = []
+    checkpoints = []
     for name in store.names():
         match = CHECKPOINT.fullmatch(name)
         if not match:
@@ -107,7 +107,7 @@ def _checkpoints(store: Store) -> list[dict[str, Any]]:
         inside = set(store.names(name))
         about = mapping(store.text(name, "about.json"))
         metrics = about.get("metrics")
-        found.append(
+        checkpoints.append(
             {
                 "name": name,
                 "step": int(match[1]),
@@ -118,15 +118,15 @@ def _checkpoints(store: Store) -> list[dict[str, Any]]:
                 else {},
             }
         )
-    return sorted(found, key=lambda one: (-one["step"], one["name"]))
+    return sorted(checkpoints, key=lambda checkpoint: (-checkpoint["step"], checkpoint["name"]))
 
 
 def main(arguments: list[str]) -> int:
     """Print what was found."""
-    whole = "--all" in arguments
+    read_every = "--all" in arguments
     folders = [word for word in arguments if word != "--all"]
-    found = [one for folder in folders for one in (read_all(folder) if whole else [read(folder)])]
-    sys.stdout.write(f"{MARK}{json.dumps(found)}\n")
+    outputs = [run for folder in folders for run in (read_all(folder) if read_every else [read(folder)])]
+    sys.stdout.write(f"{MARK}{json.dumps(outputs)}\n")
     sys.stdout.flush()
     return 0
 

@@ -72,15 +72,15 @@ def _from_secrets_manager(reference: str) -> str:
 
 def main(arguments: list[str]) -> None:
     """Become the command; exits with 2 where a secret cannot be read."""
-    given = arguments[1:] if arguments[:1] == ["--"] else arguments
-    words = given or ["sh", "-c", os.environ[COMMAND_VARIABLE]]
+    command = arguments[1:] if arguments[:1] == ["--"] else arguments
+    words = command or ["sh", "-c", os.environ[COMMAND_VARIABLE]]
     try:
         load()
     except SecretError as error:
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(2) from None
     sys.stdout.flush()
-    if not given and (folder := os.environ.get(RUN_FOLDER_VARIABLE)):
+    if not command and (folder := os.environ.get(RUN_FOLDER_VARIABLE)):
         from . import reports
 
         reports.run(words, folder)

@@ -48,22 +48,24 @@ class Estimate:
 
 def of_job(plan: Plan, job: Job, *, folder: Path | None = None) -> Estimate:
     """Size, price and time of a job in an environment; `folder` has the prices file."""
-    pods = {name: most for name, (_, most) in job_checks.pods_for(plan, job).items() if most}
-    first = next((worker for worker in plan.settings.ray.workers if worker.name in pods), plan.settings.ray.workers[0])
-    kind = plan.group(first.instance_group).type
-    pod = plan.worker_resources(first)
-    each_node = max(1, plan.allocatable(plan.group(first.instance_group)).gpus // pod.gpus) if pod.gpus else 1
+    pods = {name: maximum for name, (_, maximum) in job_checks.pods_for(plan, job).items() if maximum}
+    first_worker = next(
+        (worker for worker in plan.settings.ray.workers if worker.name in pods), plan.settings.ray.workers[0]
+    )
+    instance_type = plan.group(first_worker.instance_group).type
+    pod = plan.worker_resources(first_worker)
+    each_node = max(1, plan.allocatable(plan.group(first_worker.instance_group)).gpus // pod.gpus) if pod.gpus else 1
     nodes = sum(math.ceil(count / each_node) for count in pods.values())
-    price = _price(plan, kind, folder)
+    price = _price(plan, instance_type, folder)
     workers = job.sizes[1] if job.sizes else sum(pods.values())
-    each = job.gpus_per_worker if job.gpus_per_worker is not None else 1 if pod.gpus else 0
-    gpus = workers * each if job.sizes else sum(pods.values()) * pod.gpus
+    per_worker = job.gpus_per_worker if job.gpus_per_worker is not None else 1 if pod.gpus else 0
+    gpus = workers * per_worker if job.sizes else sum(pods.values()) * pod.gpus
     seconds, unknown = _seconds(plan, job, gpus=gpus, nodes=nodes)
     return Estimate(
         workers=workers,
         gpus=gpus,
         nodes=nodes,
-        instance_type=kind,
+        instance_type=instance_type,
         usd_per_hour=price.usd * nodes if price else None,
         estimated=bool(price and price.estimate),
         seconds=seconds,
@@ -71,9 +73,9 @@ def of_job(plan: Plan, job: Job, *, folder: Path | None = None) -> Estimate:
     )
 
 
-def _price(plan: Plan, kind: str, folder: Path | None) -> Price | None:
+def _price(plan: Plan, instance_type: str, folder: Path | None) -> Price | None:
     try:
-        return price_file.recorded(folder).instance(plan.settings.region, kind)
+        return price_file.recorded(folder).instance(plan.settings.region, instance_type)
     except price_file.PriceFileError:
         return None
 
@@ -85,30 +87,32 @@ def _seconds(plan: Plan, job: Job, *, gpus: int, nodes: int) -> tuple[Range | No
     if not gpus:
         return None, "it trains on no GPU"
     try:
-        whole = cluster(plan)
-        size = replace(whole, world=gpus, nodes=max(1, nodes), spares=max(0, whole.nodes + whole.spares - nodes))
-        found = Outlook(cluster=size, job=planned_job(Wish(), section), rates=published("central")).finish_seconds
+        full = cluster(plan)
+        size = replace(full, world=gpus, nodes=max(1, nodes), spares=max(0, full.nodes + full.spares - nodes))
+        finish = Outlook(cluster=size, job=planned_job(Wish(), section), rates=published("central")).finish_seconds
     except PlanError as error:
         return None, error.what
-    if found is None:
+    if finish is None:
         return None, f"no published speed of {size.gpu}; training.tokens_per_second is not set"
-    if not math.isfinite(found.high):
+    if not math.isfinite(finish.high):
         return None, "with so many interruptions it does not end"
-    return found, ""
+    return finish, ""
 
 
-def lines(found: Estimate, *, now: datetime) -> list[str]:
+def lines(estimate: Estimate, *, now: datetime) -> list[str]:
     """The estimate in words, one fact a line."""
-    about = "~" if found.estimated else ""
-    nodes = f"{found.nodes} node{'s' if found.nodes != 1 else ''} {found.instance_type}"
-    size = f"{found.gpus} GPU{'s' if found.gpus != 1 else ''} on {nodes}" if found.gpus else nodes
+    about = "~" if estimate.estimated else ""
+    nodes = f"{estimate.nodes} node{'s' if estimate.nodes != 1 else ''} {estimate.instance_type}"
+    size = f"{estimate.gpus} GPU{'s' if estimate.gpus != 1 else ''} on {nodes}" if estimate.gpus else nodes
     price = (
-        f"{dollars(found.usd_per_hour, mark=about)} an hour" if found.usd_per_hour is not None else "price not known"
+        f"{dollars(estimate.usd_per_hour, mark=about)} an hour"
+        if estimate.usd_per_hour is not None
+        else "price not known"
     )
-    made = [f"it takes {size}: {price}"]
-    if found.seconds is None:
-        return [*made, f"when it ends is not known: {found.unknown}"]
-    low, usual, high = (duration(one) for one in found.seconds)
-    day = (now + timedelta(seconds=found.seconds.central)).strftime("%Y-%m-%d %H:%M UTC")
-    money = f", about {dollars(found.usd.central, mark=about, cents=False)}" if found.usd is not None else ""
-    return [*made, f"it ends in about {usual} ({low} to {high}), {day}{money}"]
+    sentences = [f"it takes {size}: {price}"]
+    if estimate.seconds is None:
+        return [*sentences, f"when it ends is not known: {estimate.unknown}"]
+    low, usual, high = (duration(seconds) for seconds in estimate.seconds)
+    day = (now + timedelta(seconds=estimate.seconds.central)).strftime("%Y-%m-%d %H:%M UTC")
+    money = f", about {dollars(estimate.usd.central, mark=about, cents=False)}" if estimate.usd is not None else ""
+    return [*sentences, f"it ends in about {usual} ({low} to {high}), {day}{money}"]

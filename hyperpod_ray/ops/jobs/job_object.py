@@ -63,7 +63,7 @@ def ray_job(plan: Plan, live: Json, job: Job, *, name: str, code: str = "") -> J
         runtime["working_dir"] = f"{CODE_PATH}/{CODE}"
     if job.packages:
         runtime["pip"] = {"packages": list(job.packages), "pip_check": False}
-    made: Json = {
+    rayjob: Json = {
         "entrypoint": in_ray.COMMAND,
         "backoffLimit": RETRIES if job.retries is None else job.retries,
         "submissionMode": "K8sJobMode",
@@ -77,20 +77,22 @@ def ray_job(plan: Plan, live: Json, job: Job, *, name: str, code: str = "") -> J
     if any(reference.startswith("arn:") for reference in job.secrets.values()):
         runtime["worker_process_setup_hook"] = in_ray.SETUP_HOOK
     if runtime:
-        made["runtimeEnvYAML"] = json.dumps(runtime)
+        rayjob["runtimeEnvYAML"] = json.dumps(runtime)
     if plan.settings.ray.gcs_fault_tolerance:
-        made["entrypointResources"] = json.dumps({names.DRIVER_GROUP: 1})
+        rayjob["entrypointResources"] = json.dumps({names.DRIVER_GROUP: 1})
     queue, priority = job.local_queue, job.priority_class
     if job.team and (team := team_of(plan, job.team)) is not None:
-        for template in _templates(made):
+        for template in _templates(rayjob):
             _as_team(plan, template, team)
     if queue is not None:
         # as Kueue's webhook leaves it: suspended until it is admitted
-        made |= {"suspend": True, "shutdownAfterJobFinishes": True}
-        for template in _templates(made):
+        rayjob |= {"suspend": True, "shutdownAfterJobFinishes": True}
+        for template in _templates(rayjob):
             _placed(plan, template, job)
     else:
-        made["deletionStrategy"] = {"deletionRules": _deletion_rules(scales=bool(spec.get("enableInTreeAutoscaling")))}
+        rayjob["deletionStrategy"] = {
+            "deletionRules": _deletion_rules(scales=bool(spec.get("enableInTreeAutoscaling")))
+        }
     labels = {names.PART_OF_LABEL: names.PROJECT}
     labels |= {names.QUEUE_LABEL: queue} if queue else {}
     labels |= {names.PRIORITY_LABEL: priority} if priority else {}
@@ -104,12 +106,12 @@ def ray_job(plan: Plan, live: Json, job: Job, *, name: str, code: str = "") -> J
             "labels": labels,
             "annotations": annotations,
         },
-        "spec": made,
+        "spec": rayjob,
     }
     cluster = {
         "kind": "RayCluster",
         "metadata": {"name": f"{name}-00000", "labels": {"ray.io/originated-from-crd": "RayJob"}},
-        "spec": made["rayClusterSpec"],
+        "spec": rayjob["rayClusterSpec"],
     }
     refused = [*kuberay.judge(manifest, gates=GATES), *kuberay.judge(cluster, gates=GATES)]
     if refused:
@@ -157,19 +159,26 @@ def _as_team(plan: Plan, template: Json, team: Team) -> None:
         if any(mount["name"] == names.CLAIM for mount in listed):
             container["volumeMounts"] = [
                 *(
-                    {"name": place.claim, "mountPath": place.path} | ({"readOnly": True} if place.read_only else {})
-                    for place in places
+                    {"name": volume_mount.claim, "mountPath": volume_mount.path}
+                    | ({"readOnly": True} if volume_mount.read_only else {})
+                    for volume_mount in places
                 ),
                 *(mount for mount in listed if mount["name"] != names.CLAIM),
             ]
-        own = {"HOME": "/tmp", "USER": team.name, "LOGNAME": team.name}  # noqa: S108 (of the pod alone)
+        user_env = {"HOME": "/tmp", "USER": team.name, "LOGNAME": team.name}  # noqa: S108 (of the pod alone)
         env = _rights(plan, team, container.get("env") or [])
         named = {variable["name"] for variable in env}
-        container["env"] = [*({"name": key, "value": value} for key, value in own.items() if key not in named), *env]
+        container["env"] = [
+            *({"name": key, "value": value} for key, value in user_env.items() if key not in named),
+            *env,
+        ]
     volumes = list(pod.get("volumes") or [])
     if any(volume["name"] == names.CLAIM for volume in volumes):
         pod["volumes"] = [
-            *({"name": place.claim, "persistentVolumeClaim": {"claimName": place.claim}} for place in places),
+            *(
+                {"name": volume_mount.claim, "persistentVolumeClaim": {"claimName": volume_mount.claim}}
+                for volume_mount in places
+            ),
             *(volume for volume in volumes if volume["name"] != names.CLAIM),
         ]
 
@@ -185,8 +194,8 @@ def _rights(plan: Plan, team: Team, env: list[Json]) -> list[Json]:
         elif name == names.TRACKING_VARIABLE and value.startswith("arn:") and server != value:
             kept += [{"name": name, "value": server}] if server else []
         elif name == names.TRACKERS_VARIABLE and not server and _tracks_in_aws(env):
-            others = [tracker for tracker in value.split(",") if tracker != "mlflow"]
-            kept += [{"name": name, "value": ",".join(others)}] if others else []
+            remaining = [tracker for tracker in value.split(",") if tracker != "mlflow"]
+            kept += [{"name": name, "value": ",".join(remaining)}] if remaining else []
         else:
             kept.append(variable)
     return kept
@@ -228,9 +237,9 @@ def _cluster(plan: Plan, spec: Json, job: Job, *, name: str) -> Json:
         spec.pop("autoscalerOptions", None)
     for group in spec["workerGroupSpecs"]:
         if group["groupName"] in pods:
-            least, most = pods[group["groupName"]]
-            group |= {"replicas": least if scales else most, "minReplicas": least if scales else most}
-            group["maxReplicas"] = most
+            minimum, maximum = pods[group["groupName"]]
+            group |= {"replicas": minimum if scales else maximum, "minReplicas": minimum if scales else maximum}
+            group["maxReplicas"] = maximum
     if job.sizes is not None:
         spec["workerGroupSpecs"] = [group for group in spec["workerGroupSpecs"] if group["maxReplicas"]]
     for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
@@ -248,7 +257,7 @@ def _own_mates(affinity: Json, name: str) -> None:
     rules = affinity.get("podAntiAffinity") or {}
     terms = list(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or [])
     terms += [
-        one["podAffinityTerm"] for one in rules.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+        weighted["podAffinityTerm"] for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution") or []
     ]  # fmt: skip
     for term in terms:
         labels = term["labelSelector"]["matchLabels"]
@@ -280,8 +289,8 @@ def _variables(job: Job) -> Iterator[Json]:
         yield {"name": in_ray.SECRETS_VARIABLE, "value": json.dumps(elsewhere, sort_keys=True)}
     for key, value in sorted(job.secrets.items()):
         if key not in elsewhere:
-            secret, _, item = value.partition("/")
-            yield {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": item}}}
+            secret, _, secret_key = value.partition("/")
+            yield {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": secret_key}}}
 
 
 def _deletion_rules(*, scales: bool) -> list[Json]:
@@ -316,7 +325,11 @@ def _submitter(head: Json, code: str) -> Json:
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         **{key: copy.deepcopy(head[key]) for key in like if key in head},
-        "tolerations": [copy.deepcopy(one) for one in head.get("tolerations") or [] if one.get("key") not in lost],
+        "tolerations": [
+            copy.deepcopy(toleration)
+            for toleration in head.get("tolerations") or []
+            if toleration.get("key") not in lost
+        ],
         "affinity": {"nodeAffinity": copy.deepcopy((head.get("affinity") or {}).get("nodeAffinity") or {})},
         "containers": [container],
     }
@@ -335,22 +348,22 @@ def code_of(file: JobFile) -> bytes:
     """
     job = file.job
     parts = [pack(file.local("working_dir", job.working_dir))] if job.working_dir else []
-    parts += [pack(file.local("py_modules", one), inside=True) for one in job.py_modules]
+    parts += [pack(file.local("py_modules", module), inside=True) for module in job.py_modules]
     buffer = BytesIO()
-    seen: set[str] = set()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+    archived: set[str] = set()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for _, data in [*parts, in_ray.package()]:
             with zipfile.ZipFile(BytesIO(data)) as part:
                 for info in part.infolist():
-                    if info.filename in seen:
+                    if info.filename in archived:
                         raise OpsError(
                             f"{info.filename}: in two of the job's folders",
                             expected="each file once: they become one folder",
                             fix="rename it, or remove one of py_modules",
                             code=BAD_USE,
                         )
-                    seen.add(info.filename)
-                    made.writestr(info, part.read(info))
+                    archived.add(info.filename)
+                    archive.writestr(info, part.read(info))
     data = buffer.getvalue()
     if len(data) > MOST_BYTES:
         raise OpsError(

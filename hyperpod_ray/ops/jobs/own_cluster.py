@@ -27,9 +27,9 @@ STOP_SECONDS = 180
 ENDED = ("Complete", "Failed", "ValidationFailed")
 
 
-def path(target: Target, kind: str, name: str = "", *, namespace: str = "") -> str:
+def path(target: Target, resource: str, name: str = "", *, namespace: str = "") -> str:
     """Path of objects of Ray's kinds in the API."""
-    base = f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace or target.plan.settings.ray.namespace}/{kind}"
+    base = f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace or target.plan.settings.ray.namespace}/{resource}"
     return f"{base}/{name}" if name else base
 
 
@@ -45,8 +45,8 @@ def submit(target: Target, file: JobFile, *, name: str, wait: bool) -> int:
     manifest = ray_job(plan, live, file.job, name=called, code=code)
     if (queue := file.job.local_queue) is not None:
         queues.require(target, queue, namespace=namespace, job=manifest)
-        if said := gang.warning(target):
-            output.log(f"warning: {said}")
+        if notice := gang.warning(target):
+            output.log(f"warning: {notice}")
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
     labels = {names.PART_OF_LABEL: names.PROJECT}
     body = {
@@ -58,7 +58,7 @@ def submit(target: Target, file: JobFile, *, name: str, wait: bool) -> int:
     }
     try:
         api.request("POST", maps, body=body)
-        made = api.request("POST", path(target, "rayjobs", namespace=namespace), body=manifest)
+        created = api.request("POST", path(target, "rayjobs", namespace=namespace), body=manifest)
     except Exception as error:
         if getattr(error, "status", None) == 409:
             raise OpsError(
@@ -73,7 +73,7 @@ def submit(target: Target, file: JobFile, *, name: str, wait: bool) -> int:
         "apiVersion": names.RAY_API_VERSION,
         "kind": "RayJob",
         "name": called,
-        "uid": made["metadata"]["uid"],
+        "uid": created["metadata"]["uid"],
     }
     api.patch(f"{maps}/{code}", {"metadata": {"ownerReferences": [owner]}})
     output.log(f"submitted {called}, on a RayCluster of its own: {file.job.command}")
@@ -83,8 +83,8 @@ def submit(target: Target, file: JobFile, *, name: str, wait: bool) -> int:
     try:
         return follow(target, called)
     except KeyboardInterrupt:
-        again = target.command("runs logs", called, "--follow")
-        output.log(f"stopped following; {called} continues. Follow it again: {again}")
+        command = target.command("runs logs", called, "--follow")
+        output.log(f"stopped following; {called} continues. Follow it again: {command}")
         return INTERRUPTED
 
 
@@ -111,17 +111,17 @@ def _live(target: Target) -> Json:
 
 def follow(target: Target, name: str, *, poll: float = POLL_SECONDS) -> int:
     """Say why the job waits and print its log, until it has ended. Exit code of the driver where it failed."""
-    said, log = "", pod_log.Follower()
+    reported, log = "", pod_log.Follower()
     while True:
-        item = find(target, name)
-        status = item.get("status") or {}
+        rayjob = find(target, name)
+        status = rayjob.get("status") or {}
         state = status.get("jobDeploymentStatus") or ""
-        waiting = queues.why_it_waits(target, item)
+        waiting = queues.why_it_waits(target, rayjob)
         words = f"{name} waits: {waiting}" if waiting else f"{name} {state or 'New'}"
-        if words != said:
+        if words != reported:
             output.log(words)
-            said = words
-        if fresh := log.more(target, name, namespace=item["metadata"]["namespace"]):
+            reported = words
+        if fresh := log.more(target, name, namespace=rayjob["metadata"]["namespace"]):
             output.write_text(fresh)
         if state in ENDED:
             return _ended(target, name, status)
@@ -146,22 +146,22 @@ def find(target: Target, name: str) -> Json:
 
 def listed(target: Target) -> list[Json]:
     """RayJobs of the environment with clusters of their own; none where the kind or the right is missing."""
-    found: list[Json] = []
+    rayjobs: list[Json] = []
     for namespace in ray_namespaces(target.plan):
         try:
-            found += target.kubernetes.items(path(target, "rayjobs", namespace=namespace))
+            rayjobs += target.kubernetes.items(path(target, "rayjobs", namespace=namespace))
         except Exception as error:
             if getattr(error, "status", None) not in (403, 404):
                 raise
-    return [item for item in found if "rayClusterSpec" in item["spec"]]
+    return [rayjob for rayjob in rayjobs if "rayClusterSpec" in rayjob["spec"]]
 
 
 def exit_code(status: Json) -> int | None:
     """Exit code of the driver, from the words of Ray; None where the job has not failed or Ray does not say it."""
     if status.get("jobStatus") == "SUCCEEDED":
         return 0
-    found = re.search(r"exit code (\d+)", str(status.get("message") or ""))
-    return int(found[1]) if found and status.get("jobStatus") == "FAILED" else None
+    match = re.search(r"exit code (\d+)", str(status.get("message") or ""))
+    return int(match[1]) if match and status.get("jobStatus") == "FAILED" else None
 
 
 def _ended(target: Target, name: str, status: Json) -> int:
@@ -178,17 +178,17 @@ def _ended(target: Target, name: str, status: Json) -> int:
 
 def stop(target: Target, name: str, *, limit_s: float = STOP_SECONDS) -> None:
     """Delete the RayJob, and with it its cluster; wait until both are gone."""
-    item = find(target, name)
-    cluster = str((item.get("status") or {}).get("rayClusterName") or "")
-    namespace = str(item["metadata"]["namespace"])
+    rayjob = find(target, name)
+    cluster = str((rayjob.get("status") or {}).get("rayClusterName") or "")
+    namespace = str(rayjob["metadata"]["namespace"])
     target.kubernetes.delete(path(target, "rayjobs", name, namespace=namespace))
-    end = time.monotonic() + limit_s
+    deadline = time.monotonic() + limit_s
     while True:
-        left = [one for one in listed(target) if one["metadata"]["name"] == name]
+        remaining = [candidate for candidate in listed(target) if candidate["metadata"]["name"] == name]
         clusters = target.kubernetes.items(path(target, "rayclusters", namespace=namespace))
-        if not left and not any(one["metadata"]["name"] == cluster for one in clusters):
+        if not remaining and not any(candidate["metadata"]["name"] == cluster for candidate in clusters):
             return
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise OpsError(
                 f"{name} is not gone after {limit_s:g} s",
                 expected="the operator to delete it with its RayCluster",

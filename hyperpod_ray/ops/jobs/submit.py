@@ -54,8 +54,8 @@ def _on_own_cluster(
     target: Target, file: JobFile, *, runtime_env: Path | None, name: str, address: str, wait: bool
 ) -> int:
 
-    for option, given in (("--address", address), ("--runtime-env", runtime_env)):
-        if given:
+    for option, value in (("--address", address), ("--runtime-env", runtime_env)):
+        if value:
             raise OpsError(
                 f"{option}: with a cluster of the job's own",
                 expected="the standing RayCluster, which is there before the job",
@@ -74,11 +74,11 @@ def checked(target: Target, file: JobFile) -> None:
         JobFileError: with all that is wrong.
     """
     problems = file.located([*job_checks.run(target.plan, file.job), *job_checks.folders(file)])
-    wrong = [problem for problem in problems if problem.severity == "error"]
+    errors = [problem for problem in problems if problem.severity == "error"]
     for problem in problems:
         if problem.severity != "error":
             output.log(str(problem))
-    refuse(wrong)
+    refuse(errors)
 
 
 def _given(file: Path | None) -> dict[str, Any]:
@@ -122,19 +122,19 @@ def request_of(target: Target, job: Job, *, runtime: dict[str, Any], submission_
     if planned and planned.save_every_seconds and "--save-every-steps" not in job.command:
         # seconds, because only the job knows how long its step takes
         variables.setdefault(names.SAVE_EVERY_VARIABLE, str(planned.save_every_seconds))
-    made = dict(runtime)
+    merged = dict(runtime)
     command = job.command
     if job.secrets:
         variables[in_ray.SECRETS_VARIABLE] = json.dumps(job.secrets, sort_keys=True)
-        made["worker_process_setup_hook"] = in_ray.SETUP_HOOK
+        merged["worker_process_setup_hook"] = in_ray.SETUP_HOOK
         command = in_ray.wrapped(command)
     if variables:
-        made["env_vars"] = variables
+        merged["env_vars"] = variables
     if job.packages:
-        made["pip"] = {"packages": list(job.packages), "pip_check": False}
+        merged["pip"] = {"packages": list(job.packages), "pip_check": False}
     metadata = {"environment": target.name, "command": job.command}
     metadata |= {"run": job.run_name, "run_folder": job.folder} if job.folder else {}
-    request: dict[str, Any] = {"entrypoint": command, "runtime_env": made, "metadata": metadata}
+    request: dict[str, Any] = {"entrypoint": command, "runtime_env": merged, "metadata": metadata}
     if submission_id:
         request["submission_id"] = submission_id
     if target.plan.settings.ray.gcs_fault_tolerance:
@@ -154,7 +154,7 @@ class Packages:
 def packages_of(file: JobFile) -> Packages:
     """Pack the job's folders, and what this program sends beside them."""
     job = file.job
-    modules = [pack(file.local("py_modules", one), inside=True) for one in job.py_modules]
+    modules = [pack(file.local("py_modules", module), inside=True) for module in job.py_modules]
     if job.secrets:
         modules.append(in_ray.package())
     return Packages(
@@ -166,12 +166,12 @@ def packages_of(file: JobFile) -> Packages:
 def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> None:
     """Refuse a job whose pods may not reach what its command line and environment name."""
     named = {str(key): str(value) for key, value in variables.items()} if isinstance(variables, dict) else {}
-    found = refusals(target.plan, command=entrypoint, variables=named)
-    if found:
+    refused = refusals(target.plan, command=entrypoint, variables=named)
+    if refused:
         raise OpsError(
-            "; ".join(refusal.what for refusal in found),
-            expected="; ".join(refusal.expected for refusal in found),
-            fix="; ".join(refusal.fix for refusal in found),
+            "; ".join(refusal.what for refusal in refused),
+            expected="; ".join(refusal.expected for refusal in refused),
+            fix="; ".join(refusal.fix for refusal in refused),
             code=BAD_USE,
         )
 
@@ -183,7 +183,7 @@ def submit(jobs: Jobs, request: dict[str, Any], *, packages: Packages, wait: boo
     if packages.working_dir:
         runtime["working_dir"] = upload(jobs, packages.working_dir, what="the working directory")
     if packages.py_modules:
-        modules = [upload(jobs, one, what="a Python package") for one in packages.py_modules]
+        modules = [upload(jobs, module, what="a Python package") for module in packages.py_modules]
         runtime["py_modules"] = [*(runtime.get("py_modules") or []), *modules]
     request = {**request, "runtime_env": runtime}
     job = post(jobs, request)

@@ -78,21 +78,21 @@ def bill(target: AnyTarget, *, day: date) -> Bill:
         target: The environment.
         day: Today, in UTC.
     """
-    first, after = _month(day)
-    found: dict[str, float] = {}
+    month_start, after = _month(day)
+    by_service: dict[str, float] = {}
     estimated, requests = False, 0
     groups = [{"Type": "DIMENSION", "Key": "SERVICE"}]
-    for answer in _pages(target, first, day, {"Filter": _filter(target.name), "GroupBy": groups}):
+    for answer in _pages(target, month_start, day, {"Filter": _filter(target.name), "GroupBy": groups}):
         requests += 1
         for period in answer["ResultsByTime"]:
             estimated = estimated or bool(period.get("Estimated"))
             for group in period.get("Groups", []):
-                found[group["Keys"][0]] = found.get(group["Keys"][0], 0.0) + _usd(group["Metrics"][METRIC])
-    services = [Service(name=name, usd=usd) for name, usd in found.items() if abs(usd) >= 0.005]
+                by_service[group["Keys"][0]] = by_service.get(group["Keys"][0], 0.0) + _usd(group["Metrics"][METRIC])
+    services = [Service(name=name, usd=usd) for name, usd in by_service.items() if abs(usd) >= 0.005]
     return Bill(
-        since=first,
+        since=month_start,
         until=day + timedelta(days=1),
-        services=tuple(sorted(services, key=lambda one: -one.usd)),
+        services=tuple(sorted(services, key=lambda service: -service.usd)),
         forecast=_forecast(target, day, after),
         estimated=estimated,
         requests=requests + 1,
@@ -101,23 +101,23 @@ def bill(target: AnyTarget, *, day: date) -> Bill:
 
 def by_environment(target: AnyTarget, *, day: date) -> tuple[dict[str, float], int]:
     """What each environment of the account costs this month, and how many requests that took."""
-    first, _ = _month(day)
-    found: dict[str, float] = {}
+    month_start, _ = _month(day)
+    by_name: dict[str, float] = {}
     requests = 0
-    for answer in _pages(target, first, day, {"GroupBy": [{"Type": "TAG", "Key": names.ENVIRONMENT_TAG}]}):
+    for answer in _pages(target, month_start, day, {"GroupBy": [{"Type": "TAG", "Key": names.ENVIRONMENT_TAG}]}):
         requests += 1
         for period in answer["ResultsByTime"]:
             for group in period.get("Groups", []):
                 name = str(group["Keys"][0]).partition("$")[2]  # `key$value`; an empty value: without the tag
                 if name:
-                    found[name] = found.get(name, 0.0) + _usd(group["Metrics"][METRIC])
-    return found, requests
+                    by_name[name] = by_name.get(name, 0.0) + _usd(group["Metrics"][METRIC])
+    return by_name, requests
 
 
 def _month(day: date) -> tuple[date, date]:
     """The first days of a day's month and of the next one."""
-    first = day.replace(day=1)
-    return first, (first + timedelta(days=32)).replace(day=1)
+    month_start = day.replace(day=1)
+    return month_start, (month_start + timedelta(days=32)).replace(day=1)
 
 
 def _filter(environment: str) -> Json:
@@ -128,19 +128,19 @@ def _region(target: AnyTarget) -> str:
     return REGIONS.get(target.plan.settings.region.partition("-")[0], "us-east-1")
 
 
-def _pages(target: AnyTarget, first: date, day: date, query: Json) -> Iterator[Json]:
+def _pages(target: AnyTarget, month_start: date, day: date, query: Json) -> Iterator[Json]:
     # the end is exclusive: tomorrow, so that today is in it and the span is never empty
-    period = {"Start": first.isoformat(), "End": (day + timedelta(days=1)).isoformat()}
-    more: dict[str, Any] = {}
+    period = {"Start": month_start.isoformat(), "End": (day + timedelta(days=1)).isoformat()}
+    page_token: dict[str, Any] = {}
     for _ in range(PAGES):
         answer = target.aws.call(
             "ce", "get_cost_and_usage", region=_region(target),
-            TimePeriod=period, Granularity="MONTHLY", Metrics=[METRIC], **query, **more,
+            TimePeriod=period, Granularity="MONTHLY", Metrics=[METRIC], **query, **page_token,
         )  # fmt: skip
         yield answer
         if not answer.get("NextPageToken"):
             return
-        more = {"NextPageToken": answer["NextPageToken"]}
+        page_token = {"NextPageToken": answer["NextPageToken"]}
 
 
 def _forecast(target: AnyTarget, day: date, after: date) -> Forecast | None:
@@ -157,7 +157,7 @@ def _forecast(target: AnyTarget, day: date, after: date) -> Forecast | None:
             return None
         raise
     results = answer.get("ForecastResultsByTime") or [{}]
-    low, high = (results[0].get(f"PredictionInterval{end}Bound") for end in ("Lower", "Upper"))
+    low, high = (results[0].get(f"PredictionInterval{bound}Bound") for bound in ("Lower", "Upper"))
     return Forecast(
         usd=_usd(answer["Total"]), low=float(low) if low is not None else None,
         high=float(high) if high is not None else None,

@@ -51,40 +51,42 @@ def run(
             code=BAD_USE,
         )
     try:
-        known = price_file.recorded(target.folder)
-        asked = Prices() if offline else _online(target)
+        recorded = price_file.recorded(target.folder)
+        current = Prices() if offline else _online(target)
         if update:
-            return _update(target, asked, known, form=form)
+            return _update(target, current, recorded, form=form)
     except PriceFileError as error:
         raise OpsError.of(error, fix="correct the file, or delete it", code=BAD_USE) from error
     today = output.now().date()
     spent: dict[str, Any] = {}
     if so_far:
-        spent["so_far"] = spending.so_far(target, asked.over(known), form=form)
+        spent["so_far"] = spending.so_far(target, current.over(recorded), form=form)
     if actual:
         spent["actual"] = spending.actual(target, form=form, day=today)
     if spent and form is not Format.json:
         return OK
-    found = prices.cost(target.plan, asked.over(known), day=today)
+    estimate = prices.cost(target.plan, current.over(recorded), day=today)
     if form is Format.json:
         data: dict[str, Any] = {
             "environment": target.name,
             "region": target.plan.settings.region,
             "currency": "USD",
             "hours_per_month": prices.HOURS_PER_MONTH,
-            "lines": [{**output.plain(line), "as_of": str(line.as_of) if line.as_of else None} for line in found.lines],
-            "usd_per_hour": round(found.usd_per_hour, 4),
-            "usd_per_month": round(found.usd_per_month, 2),
-            "most_usd_per_hour": None if found.unbounded else round(found.most_usd_per_hour, 4),
+            "lines": [
+                {**output.plain(line), "as_of": str(line.as_of) if line.as_of else None} for line in estimate.lines
+            ],
+            "usd_per_hour": round(estimate.usd_per_hour, 4),
+            "usd_per_month": round(estimate.usd_per_month, 2),
+            "most_usd_per_hour": None if estimate.unbounded else round(estimate.most_usd_per_hour, 4),
             "budget_usd_per_month": budget.usd_per_month if (budget := target.plan.settings.budget) else None,
-            "complete": not found.unknown,
-            "estimated": [line.name for line in found.estimated],
-            "not_counted": found.not_counted,
+            "complete": not estimate.unknown,
+            "estimated": [line.name for line in estimate.estimated],
+            "not_counted": estimate.not_counted,
             **spent,
         }
         output.write_json("cost", data)
     else:
-        _show(target, found, form)
+        _show(target, estimate, form)
     return OK
 
 
@@ -100,42 +102,46 @@ def _online(target: AnyTarget) -> Prices:
 
         def products(query: dict[str, Any]) -> list[str]:
             return [
-                item for page in client.get_paginator("get_products").paginate(**query) for item in page["PriceList"]
+                product
+                for page in client.get_paginator("get_products").paginate(**query)
+                for product in page["PriceList"]
             ]
 
         today = output.now().date()
-        for kind in sorted({group.type for group in target.plan.groups}):
+        for instance_type in sorted({group.type for group in target.plan.groups}):
             price = price_list.instance_price(
-                products(price_list.instance_query(region, kind)), instance_type=kind, as_of=today
+                products(price_list.instance_query(region, instance_type)), instance_type=instance_type, as_of=today
             )
             if price:
-                instances[kind] = price
+                instances[instance_type] = price
         if target.plan.new_file_system is not None:
             throughput = target.plan.new_file_system.throughput_mbs_per_tib
-            found = price_list.storage_price(
+            storage_price = price_list.storage_price(
                 products(price_list.storage_query(region)), throughput_mbs_per_tib=throughput, as_of=today
             )
-            if found:
-                storage[throughput] = found
-        for what, _ in prices.always_paid(target.plan, day=today):
-            hourly = price_list.fixed_price(products(price_list.fixed_query(region, what)), what=what, as_of=today)
+            if storage_price:
+                storage[throughput] = storage_price
+        for charge, _ in prices.always_paid(target.plan, day=today):
+            hourly = price_list.fixed_price(
+                products(price_list.fixed_query(region, charge)), charge=charge, as_of=today
+            )
             if hourly:
-                fixed[what] = hourly
+                fixed[charge] = hourly
     except Exception as error:
-        known = explain(error, environment=target.name)
-        if known is None:
+        explained = explain(error, environment=target.name)
+        if explained is None:
             raise
-        output.log(f"the Pricing API could not be asked ({known.message}); prices are those of the dated file")
+        output.log(f"the Pricing API could not be asked ({explained.message}); prices are those of the dated file")
     return Prices(instances={region: instances}, storage={region: storage}, fixed={region: fixed})
 
 
-def _update(target: AnyTarget, asked: Prices, known: Prices, *, form: Format) -> int:
+def _update(target: AnyTarget, current: Prices, recorded: Prices, *, form: Format) -> int:
     """Write what the Pricing API answered into the price file, and say what is new."""
-    changes = list(_changes(asked, known))
+    changes = list(_changes(current, recorded))
     if not changes:
         output.log("the Pricing API gave no price; nothing is written")
         return ERROR
-    path = price_file.write(asked, folder=target.folder)
+    path = price_file.write(current, folder=target.folder)
     if form is Format.json:
         output.write_json("cost-update", {"environment": target.name, "file": str(path), "prices": changes})
         return OK
@@ -146,10 +152,10 @@ def _update(target: AnyTarget, asked: Prices, known: Prices, *, form: Format) ->
     return OK
 
 
-def _changes(asked: Prices, known: Prices) -> Iterator[dict[str, Any]]:
+def _changes(current: Prices, recorded: Prices) -> Iterator[dict[str, Any]]:
     """Each price that was asked for, with the one that was on file for exactly that."""
-    on_file = {(section, region, key): price for section, region, key, price in known.entries()}
-    for section, region, key, price in asked.entries():
+    on_file = {(section, region, key): price for section, region, key, price in recorded.entries()}
+    for section, region, key, price in current.entries():
         before = on_file.get((section, region, key))
         yield {
             "region": region,
@@ -160,9 +166,9 @@ def _changes(asked: Prices, known: Prices) -> Iterator[dict[str, Any]]:
         }
 
 
-def _show(target: AnyTarget, found: Cost, form: Format) -> None:
+def _show(target: AnyTarget, cost: Cost, form: Format) -> None:
     table = output.table("Group", "What", ">$ per hour", ">$ per month", "Price of")
-    for line in found.lines:
+    for line in cost.lines:
         mark = "~" if line.estimate else ""
         amounts = (
             _ranged(value, line, mark=mark, hours=hours)
@@ -170,31 +176,31 @@ def _show(target: AnyTarget, found: Cost, form: Format) -> None:
         )
         table.add_row(line.name, line.what, *amounts, _origin(line))
     table.add_section()
-    some = len(found.unknown) < len(found.lines)
-    sums = (found.usd_per_hour, found.usd_per_month) if some else (None, None)
-    mark = "~" if found.estimated else ""
-    grows = found.unbounded or found.most_usd_per_hour > found.usd_per_hour
-    name = "known sum" if found.unknown else "sum"
+    some = len(cost.unknown) < len(cost.lines)
+    sums = (cost.usd_per_hour, cost.usd_per_month) if some else (None, None)
+    mark = "~" if cost.estimated else ""
+    grows = cost.unbounded or cost.most_usd_per_hour > cost.usd_per_hour
+    name = "known sum" if cost.unknown else "sum"
     table.add_row(
         f"{name}, without autoscaling" if grows else name, "", *(dollars(v, mark=mark, sign="") for v in sums), ""
     )
-    if grows and not found.unbounded:
-        most = (found.most_usd_per_hour, found.most_usd_per_hour * prices.HOURS_PER_MONTH)
-        table.add_row(f"{name}, at most", "", *(dollars(v, mark=mark, sign="") for v in most), "")
+    if grows and not cost.unbounded:
+        highest = (cost.most_usd_per_hour, cost.most_usd_per_hour * prices.HOURS_PER_MONTH)
+        table.add_row(f"{name}, at most", "", *(dollars(v, mark=mark, sign="") for v in highest), "")
     output.console(form).print(table)
     settings = target.plan.settings
     output.log(
         f"on-demand in {settings.region}, {prices.HOURS_PER_MONTH} hours a month; "
-        f"not counted: {', '.join(found.not_counted)}"
+        f"not counted: {', '.join(cost.not_counted)}"
     )
-    for finding in budget_findings(target.plan, found):
+    for finding in budget_findings(target.plan, cost):
         output.log(f"{finding.what}. Fix: {finding.fix}")
-    for line in found.estimated:
+    for line in cost.estimated:
         output.log(f"~ {line.name}: an estimate, {line.estimate} ({line.source})")
-    unknown = [line.name for line in found.unknown if line.usd_per_unit is None]
+    unknown = [line.name for line in cost.unknown if line.usd_per_unit is None]
     if unknown:
         output.log(f"no price is known for {', '.join(unknown)}: the sum leaves it out")
-    if unknown or found.estimated:
+    if unknown or cost.estimated:
         output.log(
             f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"
         )

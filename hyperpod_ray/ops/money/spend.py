@@ -82,22 +82,22 @@ class Spend:
     @property
     def unknown(self) -> tuple[str, ...]:
         """What has no known price: the sums leave it out."""
-        return tuple(item.name for item in self.items if item.usd_per_hour is None)
+        return tuple(charge.name for charge in self.items if charge.usd_per_hour is None)
 
     @property
     def usd_per_hour(self) -> float:
         """Of what is there now and has a price."""
-        return sum(item.usd_per_hour or 0.0 for item in self.items)
+        return sum(charge.usd_per_hour or 0.0 for charge in self.items)
 
     @property
     def usd(self) -> float:
         """Since the beginning of the month, of what has a price."""
-        return sum(item.usd or 0.0 for item in self.items)
+        return sum(charge.usd or 0.0 for charge in self.items)
 
     @property
     def estimate(self) -> bool:
         """Whether a price in the sums is an estimate."""
-        return any(item.estimate and item.usd_per_hour is not None for item in self.items)
+        return any(charge.estimate and charge.usd_per_hour is not None for charge in self.items)
 
     @property
     def usd_per_useful_gpu_hour(self) -> float | None:
@@ -111,32 +111,32 @@ class Spend:
             return f"{self.gpus} GPUs are there; what runs on them is not known"
         if self.training_gpus is None:
             return f"{self.busy_gpus} of {self.gpus} GPUs have work; whether they train is not known"
-        least = "at least " if self.unjudged else ""
-        more = f"; {', '.join(self.unjudged)} published no steps" if self.unjudged else ""
-        return f"{least}{self.training_gpus} of {self.gpus} GPUs train{more}"
+        prefix = "at least " if self.unjudged else ""
+        remainder = f"; {', '.join(self.unjudged)} published no steps" if self.unjudged else ""
+        return f"{prefix}{self.training_gpus} of {self.gpus} GPUs train{remainder}"
 
 
-def spend(plan: CommonPlan, seen: Snapshot, known: Prices) -> Spend:
+def spend(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Spend:
     """What the environment's parts that a snapshot shows cost since the beginning of the month.
 
     Args:
         plan: The environment.
-        seen: What is there.
-        known: Prices; one that is missing stays unknown.
+        snapshot: What is there.
+        rates: Prices; one that is missing stays unknown.
     """
-    month = seen.at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    there = [one for one in seen.instances if one.status not in PAID_FOR]
-    gpus = sum(_gpus(plan, one) for one in there)
-    work = orchestrators.named(seen.orchestrator).work(seen)
-    idle = tuple(_idle(plan, seen, known, work))
-    busy = sum(_gpus(plan, one) for one in there if names.node_name(one.id) in work.busy)
-    training = _training(seen) if work.trains_known else None
-    unjudged = tuple(job.id for job in verdict_training.unjudged(seen))
+    month = snapshot.at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    billed = [part for part in snapshot.instances if part.status not in PAID_FOR]
+    gpus = sum(_gpus(plan, part) for part in billed)
+    work = orchestrators.named(snapshot.orchestrator).work(snapshot)
+    idle = tuple(_idle(plan, snapshot, rates, work))
+    busy = sum(_gpus(plan, part) for part in billed if names.node_name(part.id) in work.busy)
+    training = _training(snapshot) if work.trains_known else None
+    unjudged = tuple(job.id for job in verdict_training.unjudged(snapshot))
     return Spend(
         since=month,
-        at=seen.at,
-        items=(*_nodes(plan, seen, known, there, month), *_volumes(plan, seen, known, there, month),
-               *_storage(plan, seen, known, month), *_fixed(plan, seen, known, month)),
+        at=snapshot.at,
+        items=(*_nodes(plan, snapshot, rates, billed, month), *_volumes(plan, snapshot, rates, billed, month),
+               *_storage(plan, snapshot, rates, month), *_fixed(plan, snapshot, rates, month)),
         idle=idle,
         gpus=gpus,
         busy_gpus=busy if work.known else None,
@@ -144,43 +144,43 @@ def spend(plan: CommonPlan, seen: Snapshot, known: Prices) -> Spend:
         useful_gpus=None if training is None or unjudged
         else sum(min(run.world_size or 0, gpus) * (run.goodput or 0.0) for run in training),
         unjudged=unjudged,
-        incomplete=tuple(one for one in ("HyperPod", "FSx", "Kubernetes", "Slurm") if not seen.saw(one)),
+        incomplete=tuple(part for part in ("HyperPod", "FSx", "Kubernetes", "Slurm") if not snapshot.saw(part)),
     )  # fmt: skip
 
 
-def run_usd_per_hour(plan: CommonPlan, known: Prices, *, ranks: int) -> float | None:
+def run_usd_per_hour(plan: CommonPlan, rates: Prices, *, ranks: int) -> float | None:
     """What the nodes of a run cost an hour: ranks take whole nodes of the workers' first group; None where unknown."""
     for name in plan.ray_groups:
         group = plan.group(name)
-        each = plan.type_spec(group.type).accelerators or 1
-        price = known.instance(plan.settings.region, group.type)
+        per_node = plan.type_spec(group.type).accelerators or 1
+        price = rates.instance(plan.settings.region, group.type)
         if price is None or group.training_plan_arn:
             return None
-        return -(-ranks // each) * price.usd
+        return -(-ranks // per_node) * price.usd
     return None
 
 
-def run_usd(plan: CommonPlan, known: Prices, record: Record) -> float | None:
+def run_usd(plan: CommonPlan, rates: Prices, record: Record) -> float | None:
     """What a run's nodes have cost in the time in which it had workers on them, by how many there were."""
-    hourly = {ranks: run_usd_per_hour(plan, known, ranks=ranks) for ranks in record.held}
+    hourly = {ranks: run_usd_per_hour(plan, rates, ranks=ranks) for ranks in record.held}
     if record.partial or not hourly or None in hourly.values():
         return None
     return sum((hourly[ranks] or 0.0) * seconds / 3600 for ranks, seconds in record.held.items())
 
 
-def run_usd_per_useful_gpu_hour(plan: CommonPlan, known: Prices, run: Run) -> float | None:
+def run_usd_per_useful_gpu_hour(plan: CommonPlan, rates: Prices, run: Run) -> float | None:
     """A run's dollars by the GPU-hours of it that were useful; None for one whose ranks are on CPUs."""
     if run.record is None or run.device == "cpu" or not run.record.useful_rank_seconds:
         return None
-    usd = run_usd(plan, known, run.record)
+    usd = run_usd(plan, rates, run.record)
     return None if usd is None else usd * 3600 / run.record.useful_rank_seconds
 
 
-def _training(seen: Snapshot) -> list[Run]:
+def _training(snapshot: Snapshot) -> list[Run]:
     """Runs on GPUs whose job runs, and that have begun."""
-    going = {(job.cluster, job.id) for job in seen.jobs if job.state == "RUNNING"}
+    going = {(job.cluster, job.id) for job in snapshot.jobs if job.state == "RUNNING"}
     return [
-        run for run in seen.runs
+        run for run in snapshot.runs
         if (run.cluster, run.job) in going and run.device != "cpu" and run.state not in ("starting", *FINISHED)
     ]  # fmt: skip
 
@@ -193,84 +193,92 @@ def _hours(since: datetime | None, month: datetime, at: datetime) -> float:
     return max(0.0, (at - max(since or month, month)).total_seconds() / 3600)
 
 
-def _nodes(plan: CommonPlan, seen: Snapshot, known: Prices, there: list[Instance], month: datetime) -> Iterator[Item]:
+def _nodes(
+    plan: CommonPlan, snapshot: Snapshot, rates: Prices, billed: list[Instance], month: datetime
+) -> Iterator[Item]:
     prepaid = {group.name for group in plan.groups if group.training_plan_arn}
-    for group in dict.fromkeys(instance.group for instance in there):
-        mine = [instance for instance in there if instance.group == group]
+    for group in dict.fromkeys(instance.group for instance in billed):
+        members = [instance for instance in billed if instance.group == group]
         if group in prepaid:
             continue
-        for kind in dict.fromkeys(instance.type for instance in mine):
-            pieces = [instance for instance in mine if instance.type == kind]
-            price = known.instance(plan.settings.region, kind)
-            hours = sum(_hours(instance.launched, month, seen.at) for instance in pieces)
+        for instance_type in dict.fromkeys(instance.type for instance in members):
+            pieces = [instance for instance in members if instance.type == instance_type]
+            price = rates.instance(plan.settings.region, instance_type)
+            hours = sum(_hours(instance.launched, month, snapshot.at) for instance in pieces)
             yield Item(
-                name=group, what=f"{len(pieces)} × {kind}", hours=hours,
+                name=group, what=f"{len(pieces)} × {instance_type}", hours=hours,
                 usd_per_hour=price.usd * len(pieces) if price else None,
                 usd=price.usd * hours if price else None, estimate=bool(price and price.estimate),
             )  # fmt: skip
 
 
-def _volumes(plan: CommonPlan, seen: Snapshot, known: Prices, there: list[Instance], month: datetime) -> Iterator[Item]:
+def _volumes(
+    plan: CommonPlan, snapshot: Snapshot, rates: Prices, billed: list[Instance], month: datetime
+) -> Iterator[Item]:
     sizes = {group.name: group.data_volume_gib or 0 for group in plan.groups}
-    gigabytes = sum(sizes.get(instance.group, 0) for instance in there)
+    gigabytes = sum(sizes.get(instance.group, 0) for instance in billed)
     if not gigabytes:
         return
-    price = known.node_volume(plan.settings.region)
-    each = price.usd / HOURS_PER_MONTH if price else None
-    hours = sum(sizes.get(one.group, 0) * _hours(one.launched, month, seen.at) for one in there)
+    price = rates.node_volume(plan.settings.region)
+    hourly = price.usd / HOURS_PER_MONTH if price else None
+    hours = sum(sizes.get(node.group, 0) * _hours(node.launched, month, snapshot.at) for node in billed)
     yield Item(
         name="volumes of nodes", what=f"{gigabytes} GiB of EBS", hours=hours / gigabytes,
-        usd_per_hour=None if each is None else each * gigabytes, usd=None if each is None else each * hours,
+        usd_per_hour=None if hourly is None else hourly * gigabytes, usd=None if hourly is None else hourly * hours,
         estimate=bool(price and price.estimate),
     )  # fmt: skip
 
 
-def _storage(plan: CommonPlan, seen: Snapshot, known: Prices, month: datetime) -> Iterator[Item]:
-    new = plan.new_file_system
-    if new is None:  # somebody pays for it already
+def _storage(plan: CommonPlan, snapshot: Snapshot, rates: Prices, month: datetime) -> Iterator[Item]:
+    spec = plan.new_file_system
+    if spec is None:  # somebody pays for it already
         return
-    price = known.file_system(plan.settings.region, new.throughput_mbs_per_tib)
-    for one in seen.file_systems:
-        hours = _hours(one.created, month, seen.at)
-        hourly = price.usd * one.capacity_gib / HOURS_PER_MONTH if price else None
+    price = rates.file_system(plan.settings.region, spec.throughput_mbs_per_tib)
+    for lustre in snapshot.file_systems:
+        hours = _hours(lustre.created, month, snapshot.at)
+        hourly = price.usd * lustre.capacity_gib / HOURS_PER_MONTH if price else None
         yield Item(
-            name=one.id, what=f"{one.capacity_gib} GiB, {new.throughput_mbs_per_tib} MB/s per TiB", hours=hours,
+            name=lustre.id, what=f"{lustre.capacity_gib} GiB, {spec.throughput_mbs_per_tib} MB/s per TiB", hours=hours,
             usd_per_hour=hourly, usd=None if hourly is None else hourly * hours,
             estimate=bool(price and price.estimate),
         )  # fmt: skip
 
 
-def _fixed(plan: CommonPlan, seen: Snapshot, known: Prices, month: datetime) -> Iterator[Item]:
-    if seen.cluster is None:
+def _fixed(plan: CommonPlan, snapshot: Snapshot, rates: Prices, month: datetime) -> Iterator[Item]:
+    if snapshot.cluster is None:
         return
-    hours = _hours(seen.cluster.created, month, seen.at)
-    for what, count in prices.always_paid(plan, day=seen.at.date()):
-        name, one = prices.FIXED[what]
-        price = known.hourly(plan.settings.region, what)
+    hours = _hours(snapshot.cluster.created, month, snapshot.at)
+    for charge, count in prices.always_paid(plan, day=snapshot.at.date()):
+        name, unit = prices.FIXED[charge]
+        price = rates.hourly(plan.settings.region, charge)
         hourly = price.usd * count if price else None
         yield Item(
-            name=name, what=f"{count} × {one}", hours=hours, usd_per_hour=hourly,
+            name=name, what=f"{count} × {unit}", hours=hours, usd_per_hour=hourly,
             usd=None if hourly is None else hourly * hours, estimate=bool(price and price.estimate),
         )  # fmt: skip
 
 
-def _idle(plan: CommonPlan, seen: Snapshot, known: Prices, work: Work) -> Iterator[Idle]:
+def _idle(plan: CommonPlan, snapshot: Snapshot, rates: Prices, work: Work) -> Iterator[Idle]:
     """Ready accelerated nodes without work; nothing where Kubernetes or Slurm did not say what runs where."""
-    yield from _without_work(plan, seen, known, work)
+    yield from _without_work(plan, snapshot, rates, work)
     if not work.trains_known:
         return
-    for cluster in dict.fromkeys((pod.namespace, pod.cluster) for pod in seen.pods):
-        jobs = [job for job in seen.jobs if (job.namespace, job.cluster) == cluster]
+    for cluster in dict.fromkeys((pod.namespace, pod.cluster) for pod in snapshot.pods):
+        jobs = [job for job in snapshot.jobs if (job.namespace, job.cluster) == cluster]
         if any(job.state in ("RUNNING", "PENDING") for job in jobs):
             continue
-        pods = [pod for pod in seen.pods if (pod.namespace, pod.cluster) == cluster and pod.node in work.busy]
+        pods = [pod for pod in snapshot.pods if (pod.namespace, pod.cluster) == cluster and pod.node in work.busy]
         workers = {pod.node: pod.ready_since or pod.created for pod in pods if pod.role == "worker"}
         since = max([*filter(None, workers.values()), *filter(None, (job.ended for job in jobs))], default=None)
         for group in plan.groups:
-            free = [one for one in seen.instances if one.group == group.name and names.node_name(one.id) in workers]
+            free = [
+                instance
+                for instance in snapshot.instances
+                if instance.group == group.name and names.node_name(instance.id) in workers
+            ]
             if free and plan.accelerated(group):
                 why = f"no job on RayCluster {cluster[0]}/{cluster[1]}, whose workers are on"
-                yield _idle_nodes(plan, seen, known, free, why=why, since=since)
+                yield _idle_nodes(plan, snapshot, rates, free, why=why, since=since)
 
 
 def _without_work(plan: CommonPlan, seen: Snapshot, known: Prices, work: Work) -> Iterator[Idle]:
@@ -297,14 +305,14 @@ def _without_work(plan: CommonPlan, seen: Snapshot, known: Prices, work: Work) -
 
 
 def _idle_nodes(
-    plan: CommonPlan, seen: Snapshot, known: Prices, free: list[Instance], *, why: str, since: datetime | None
+    plan: CommonPlan, snapshot: Snapshot, rates: Prices, free: list[Instance], *, why: str, since: datetime | None
 ) -> Idle:
     group = plan.group(free[0].group)
-    price = known.instance(plan.settings.region, group.type)
+    price = rates.instance(plan.settings.region, group.type)
     hourly = price.usd * len(free) if price and not group.training_plan_arn else None
-    hours = None if since is None else max(0.0, (seen.at - since).total_seconds() / 3600)
+    hours = None if since is None else max(0.0, (snapshot.at - since).total_seconds() / 3600)
     return Idle(
-        group=group.name, nodes=tuple(one.id for one in free), usd_per_hour=hourly, why=why, since=since,
+        group=group.name, nodes=tuple(instance.id for instance in free), usd_per_hour=hourly, why=why, since=since,
         gpus=len(free) * plan.type_spec(group.type).accelerators,
         usd=None if hourly is None or hours is None else hourly * hours,
     )  # fmt: skip

@@ -40,8 +40,8 @@ def with_activity(jobs: Jobs, job: Job) -> Job:
     for node in _list(_json(jobs, "/nodes?view=summary"), "data", "summary"):
         if (node.get("raylet") or {}).get("nodeId") in nodes:
             used += [number(gpu.get("utilizationGpu")) for gpu in node.get("gpus") or []]
-    known = [percent for percent in used if percent is not None]
-    return replace(job, actors=dict(sorted(states.items())), gpu_percent=round(mean(known), 1) if known else None)
+    percents = [percent for percent in used if percent is not None]
+    return replace(job, actors=dict(sorted(states.items())), gpu_percent=round(mean(percents), 1) if percents else None)
 
 
 def _json(jobs: Jobs, path: str) -> Any:
@@ -53,8 +53,8 @@ def _json(jobs: Jobs, path: str) -> Any:
         return None
 
 
-def _list(found: Any, *keys: str) -> list[Mapping[str, Any]]:
+def _list(answer: Any, *keys: str) -> list[Mapping[str, Any]]:
     """The objects of a list inside an answer."""
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+        answer = answer.get(key) if isinstance(answer, dict) else None
+    return [member for member in answer if isinstance(member, dict)] if isinstance(answer, list) else []

@@ -44,7 +44,9 @@ class Expected:
     def types(self, plan: Plan) -> tuple[str, ...]:
         """Instance types of the environment that it serves; none where it serves all."""
         types = sorted({group.type for group in plan.settings.hyperpod.instance_groups if plan.known(group.type)})
-        return tuple(kind for kind in types if self.serves and self.serves(plan.type_spec(kind)))
+        return tuple(
+            instance_type for instance_type in types if self.serves and self.serves(plan.type_spec(instance_type))
+        )
 
 
 PLUGINS: tuple[tuple[str, str, str, Callable[[InstanceTypeSpec], bool]], ...] = (
@@ -119,7 +121,11 @@ PATHS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
 def expected(plan: Plan) -> list[Expected]:
     """What an environment deploys."""
     absent = () if plan.settings.hyperpod.node_guard is not None else (names.GUARD,)
-    return [item for item in EXPECTED if item.stem not in absent and (item.serves is None or item.types(plan))]
+    return [
+        workload
+        for workload in EXPECTED
+        if workload.stem not in absent and (workload.serves is None or workload.types(plan))
+    ]
 
 
 def listing(kubernetes: Kubernetes, namespace: str, kind: str) -> list[Json]:
@@ -127,30 +133,30 @@ def listing(kubernetes: Kubernetes, namespace: str, kind: str) -> list[Json]:
     return kubernetes.items(f"/apis/apps/v1/namespaces/{namespace}/{PATHS[kind]}")
 
 
-def found(item: Expected, listed: Sequence[Json], *, plan: Plan) -> tuple[Controller, str]:
+def found(workload: Expected, listed: Sequence[Json], *, plan: Plan) -> tuple[Controller, str]:
     """How much of a workload runs, from the objects of its kind in its namespace; and the selector of its pods."""
-    there = [obj for obj in listed if _is(item, obj["metadata"]["name"])]
-    made = Controller(
-        name=item.name,
-        purpose=item.purpose,
-        namespace=item.namespace,
-        kind=item.kind,
-        workload=item.stem,
-        present=bool(there),
-        recovers=item.recovers,
-        types=item.types(plan),
+    matching = [obj for obj in listed if _is(workload, obj["metadata"]["name"])]
+    controller = Controller(
+        name=workload.name,
+        purpose=workload.purpose,
+        namespace=workload.namespace,
+        kind=workload.kind,
+        workload=workload.stem,
+        present=bool(matching),
+        recovers=workload.recovers,
+        types=workload.types(plan),
     )
-    if not there:
-        return made, ""
-    (obj, *_) = sorted(there, key=lambda obj: len(obj["metadata"]["name"]))
+    if not matching:
+        return controller, ""
+    (obj, *_) = sorted(matching, key=lambda obj: len(obj["metadata"]["name"]))
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    if item.kind == "DaemonSet":
-        wanted, ready = status.get("desiredNumberScheduled") or 0, status.get("numberReady") or 0
+    if workload.kind == "DaemonSet":
+        desired, ready = status.get("desiredNumberScheduled") or 0, status.get("numberReady") or 0
     else:
-        wanted, ready = spec.get("replicas", 1), status.get("readyReplicas") or 0
+        desired, ready = spec.get("replicas", 1), status.get("readyReplicas") or 0
     labels = (spec.get("selector") or {}).get("matchLabels") or {}
     selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-    return replace(made, workload=obj["metadata"]["name"], wanted=int(wanted or 0), ready=int(ready)), selector
+    return replace(controller, workload=obj["metadata"]["name"], wanted=int(desired or 0), ready=int(ready)), selector
 
 
 def with_pods(controller: Controller, pods: Sequence[Pod]) -> Controller:
@@ -158,14 +164,14 @@ def with_pods(controller: Controller, pods: Sequence[Pod]) -> Controller:
     unready = [pod for pod in pods if not pod.ready and not pod.deleting_since]
     if not unready:
         return controller
-    first = min(unready, key=lambda pod: (pod.ready_since is None, pod.ready_since, pod.name))
+    earliest = min(unready, key=lambda pod: (pod.ready_since is None, pod.ready_since, pod.name))
     return replace(
         controller,
-        since=first.ready_since or first.created,
-        why=": ".join(filter(None, [first.reason, first.message])),
+        since=earliest.ready_since or earliest.created,
+        why=": ".join(filter(None, [earliest.reason, earliest.message])),
         nodes=tuple(sorted({pod.node for pod in unready if pod.node})),
     )
 
 
-def _is(item: Expected, name: str) -> bool:
-    return name == item.stem or name.endswith(f"-{item.stem}")
+def _is(workload: Expected, name: str) -> bool:
+    return name == workload.stem or name.endswith(f"-{workload.stem}")

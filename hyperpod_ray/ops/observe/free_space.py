@@ -20,7 +20,7 @@ def with_free_space(target: AnyTarget, listed: tuple[FileSystem, ...]) -> tuple[
     FSx publishes one value a minute and server; their sum is the file system's, over one minute and no longer span.
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/fs-metrics.html
     """
-    ready = [item for item in listed if item.lifecycle in ("AVAILABLE", "UPDATING")]
+    ready = [file_system for file_system in listed if file_system.lifecycle in ("AVAILABLE", "UPDATING")]
     if not ready:
         return listed
     queries = [
@@ -30,31 +30,33 @@ def with_free_space(target: AnyTarget, listed: tuple[FileSystem, ...]) -> tuple[
                 "Metric": {
                     "Namespace": "AWS/FSx",
                     "MetricName": "FreeDataStorageCapacity",
-                    "Dimensions": [{"Name": "FileSystemId", "Value": item.id}],
+                    "Dimensions": [{"Name": "FileSystemId", "Value": file_system.id}],
                 },
                 "Period": 60,
                 "Stat": "Sum",
             },
         }
-        for number, item in enumerate(ready)
+        for number, file_system in enumerate(ready)
     ]
-    end = now()
+    until = now()
     answer = target.aws.call(
         "cloudwatch",
         "get_metric_data",
         MetricDataQueries=queries,
-        StartTime=end - SPAN,
-        EndTime=end,
+        StartTime=until - SPAN,
+        EndTime=until,
         ScanBy="TimestampDescending",
     )
     by_id = {result["Id"]: result for result in answer["MetricDataResults"]}
     free: dict[str, tuple[float, datetime]] = {}
-    for number, item in enumerate(ready):
+    for number, file_system in enumerate(ready):
         result = by_id.get(f"free{number}") or {}
         if result.get("Values"):
             at, value = max(zip(result["Timestamps"], result["Values"], strict=True))
-            free[item.id] = (value / GIB, at)
+            free[file_system.id] = (value / GIB, at)
     return tuple(
-        replace(item, free_gib=round(free[item.id][0], 1), free_at=free[item.id][1]) if item.id in free else item
-        for item in listed
+        replace(file_system, free_gib=round(free[file_system.id][0], 1), free_at=free[file_system.id][1])
+        if file_system.id in free
+        else file_system
+        for file_system in listed
     )

@@ -35,12 +35,12 @@ def warning(target: Target) -> str:
         target: The environment, with its Kubernetes API.
     """
     try:
-        found = target.kubernetes.request("GET", PATH)
+        config_map = target.kubernetes.request("GET", PATH)
     except Exception as error:
         if getattr(error, "status", None) in (403, 404):
             return ""
         raise
-    limit = start_timeout(str((found.get("data") or {}).get(FILE) or ""))
+    limit = start_timeout(str((config_map.get("data") or {}).get(FILE) or ""))
     if limit is None or seconds(limit) >= START_MINUTES * 60:
         return ""
     return (

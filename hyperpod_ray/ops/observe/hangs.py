@@ -33,7 +33,7 @@ def hangs(target: Target, cluster: Cluster) -> tuple[Hang, ...]:
         if absent(error):
             return ()
         raise
-    listed = sorted((hang(event) for event in events), key=lambda item: item.at, reverse=True)
+    listed = sorted((hang(event) for event in events), key=lambda reported: reported.at, reverse=True)
     return tuple(listed[:LISTED])
 
 
@@ -43,11 +43,11 @@ def hang(event: Json) -> Hang:
     group, _, instance = rest.rpartition("/")
     text = event["message"].strip()
     with contextlib.suppress(ValueError):
-        found = json.loads(text)
-        if isinstance(found, dict):
-            said = {key.lower().replace("_", "").replace("-", ""): value for key, value in found.items()}
-            job = str(said.get("jobid") or said.get("job") or "")
-            text = str(said.get("message") or said.get("description") or said.get("reason") or text)
+        parsed = json.loads(text)
+        if isinstance(parsed, dict):
+            fields = {key.lower().replace("_", "").replace("-", ""): value for key, value in parsed.items()}
+            job = str(fields.get("jobid") or fields.get("job") or "")
+            text = str(fields.get("message") or fields.get("description") or fields.get("reason") or text)
             return Hang(at=_of_log(event), instance=instance, group=group, job=job, text=text[:300])
     return Hang(at=_of_log(event), instance=instance, group=group, text=text[:300])
 

@@ -24,9 +24,9 @@ def expanded(text: str) -> tuple[str, ...]:
 
 def _numbers(ranges: str) -> list[str]:
     """`01-03,7` as numbers with their zeros."""
-    found = []
-    for one in ranges.split(","):
-        first, dash, last = one.partition("-")
-        width = len(first)
-        found += [str(number).zfill(width) for number in range(int(first), int(last) + 1)] if dash else [one]
-    return found
+    numbers = []
+    for part in ranges.split(","):
+        low, dash, high = part.partition("-")
+        width = len(low)
+        numbers += [str(number).zfill(width) for number in range(int(low), int(high) + 1)] if dash else [part]
+    return numbers

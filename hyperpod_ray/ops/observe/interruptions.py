@@ -40,30 +40,30 @@ class Interruptions:
         )
 
 
-def interruptions(plan: CommonPlan, seen: Snapshot, *, now: datetime, listed: int) -> Interruptions | None:
+def interruptions(plan: CommonPlan, snapshot: Snapshot, *, now: datetime, listed: int) -> Interruptions | None:
     """The comparison; None without a section `training`, without a cluster, or where its events were not seen.
 
     Args:
         plan: The environment.
-        seen: What was seen.
+        snapshot: What was seen.
         now: The time.
         listed: Most events that were listed: with so many, the record begins with the oldest.
     """
-    if plan.training is None or seen.cluster is None or seen.cluster.created is None:
+    if plan.training is None or snapshot.cluster is None or snapshot.cluster.created is None:
         return None
-    if not seen.saw("HyperPod events"):
+    if not snapshot.saw("HyperPod events"):
         return None
     try:
         part = cluster(plan)
     except PlanError:
         return None
     groups = {group.name for group in plan.training_groups}
-    since = seen.cluster.created
-    if len(seen.events) >= min(listed, LISTED):
-        since = max(since, min(event.time for event in seen.events))
+    since = snapshot.cluster.created
+    if len(snapshot.events) >= min(listed, LISTED):
+        since = max(since, min(event.time for event in snapshot.events))
     lost = {
         event.instance
-        for event in seen.events
+        for event in snapshot.events
         if event.level == "Error" and event.instance and event.group in groups and event.time >= since
     }
     eights = part.nodes * part.per_node / failures().gpus_per_node

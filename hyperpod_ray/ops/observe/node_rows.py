@@ -58,21 +58,21 @@ def ready(node: Node) -> str:
     return f"{text}, cordoned" if node.cordoned else text
 
 
-def replacements(seen: Snapshot) -> dict[str, int]:
+def replacements(snapshot: Snapshot) -> dict[str, int]:
     """How many instances of the same group left within the events that the service still lists, before this one came.
 
     HyperPod does not count; its events say which instances were there. An instance that is gone counts for the next one
     launched in its group after it was last heard of.
     """
-    present = {instance.id for instance in seen.instances}
+    present = {instance.id for instance in snapshot.instances}
     last_heard: dict[str, ClusterEvent] = {}
-    for event in sorted(seen.events, key=lambda event: event.time):
+    for event in sorted(snapshot.events, key=lambda event: event.time):
         if event.instance and event.instance not in present:
             last_heard[event.instance] = event
     counted: dict[str, int] = {}
     for event in last_heard.values():
         heirs = sorted(
-            (i for i in seen.instances if i.group == event.group and i.launched and i.id not in counted),
+            (i for i in snapshot.instances if i.group == event.group and i.launched and i.id not in counted),
             key=lambda i: i.launched or event.time,
             reverse=True,
         )

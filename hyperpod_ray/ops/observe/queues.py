@@ -39,8 +39,8 @@ def require(target: Target, queue: str, *, namespace: str, job: Json | None = No
     """Refuse a queue that does not exist, or never admits a RayJob: a job in it waits without an end."""
     where = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{namespace}/localqueues"
     try:
-        listed = {item["metadata"]["name"]: item for item in target.kubernetes.items(where)}
-        there = list(listed)
+        listed = {obj["metadata"]["name"]: obj for obj in target.kubernetes.items(where)}
+        queues = list(listed)
     except Exception as error:
         if getattr(error, "status", None) == 404:
             raise OpsError(
@@ -53,10 +53,10 @@ def require(target: Target, queue: str, *, namespace: str, job: Json | None = No
             output.log(f"whether queue '{queue}' exists is not yours to see")
             return
         raise
-    if queue not in there:
+    if queue not in queues:
         raise OpsError(
             f"queue: no LocalQueue '{queue}' in namespace {namespace}",
-            expected=f"one of {', '.join(there)}" if there else "a LocalQueue; there is none",
+            expected=f"one of {', '.join(queues)}" if queues else "a LocalQueue; there is none",
             fix="correct queue, or ask for a LocalQueue in this namespace",
             code=BAD_USE,
         )
@@ -75,16 +75,16 @@ def _covers(queue: Json, job: Json) -> None:
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
     for template in [*(group["template"] for group in groups), job["spec"]["submitterPodTemplate"]]:
         pod = template["spec"]
-        kind = (pod.get("nodeSelector") or {}).get(names.INSTANCE_TYPE_LABEL)
-        flavor = flavors.get(kind)
-        if kind is None or flavor is None:
+        instance_type = (pod.get("nodeSelector") or {}).get(names.INSTANCE_TYPE_LABEL)
+        flavor = flavors.get(instance_type)
+        if instance_type is None or flavor is None:
             continue
-        asked = {resource for container in pod["containers"] for resource in container["resources"]["requests"]}
-        if missing := sorted(asked - set(flavor.get("resources") or asked)):
+        requested = {resource for container in pod["containers"] for resource in container["resources"]["requests"]}
+        if missing := sorted(requested - set(flavor.get("resources") or requested)):
             raise OpsError(
-                f"queue '{name}' has no quota of {', '.join(missing)} of {kind}, which the job's pods request",
+                f"queue '{name}' has no quota of {', '.join(missing)} of {instance_type}, which the job's pods request",
                 expected="a quota of each resource: Kueue never admits the job",
-                fix=f"ask an administrator for a quota of {kind} with {', '.join(missing)}",
+                fix=f"ask an administrator for a quota of {instance_type} with {', '.join(missing)}",
                 code=BAD_USE,
             )
         placed = {names.TOPOLOGY_PREFERRED, names.TOPOLOGY_REQUIRED} & set(
@@ -92,7 +92,7 @@ def _covers(queue: Json, job: Json) -> None:
         )
         if placed and not flavor.get("topology"):
             raise OpsError(
-                f"topology: {kind} has no Topology in queue '{name}'",
+                f"topology: {instance_type} has no Topology in queue '{name}'",
                 expected="a flavor with a Topology: Kueue never admits a job that asks for one, preferred or required",
                 fix="remove --topology, or ask an administrator for a Topology of the flavor",
                 code=BAD_USE,
@@ -111,29 +111,29 @@ class Waiting:
         return f"{self.what}; {self.holders}" if self.holders else self.what
 
 
-def why_it_waits(target: Target, item: Json) -> Waiting | None:
+def why_it_waits(target: Target, ray_job: Json) -> Waiting | None:
     """What a RayJob waits for; None where it does not."""
-    status = item.get("status") or {}
+    status = ray_job.get("status") or {}
     state, cluster = status.get("jobDeploymentStatus") or "", status.get("rayClusterName") or ""
-    queue = (item["metadata"].get("labels") or {}).get(names.QUEUE_LABEL)
-    if queue and (item["spec"].get("suspend") or state == "Suspended"):
-        return _in_queue(target, item, queue)
+    queue = (ray_job["metadata"].get("labels") or {}).get(names.QUEUE_LABEL)
+    if queue and (ray_job["spec"].get("suspend") or state == "Suspended"):
+        return _in_queue(target, ray_job, queue)
     if state not in ("", "New", "Initializing", "Waiting"):
         return None
-    pods = ray_pods.pods(target, item["metadata"]["namespace"])
-    own = [pod for pod in pods if pod.cluster == cluster]
-    pending = [pod for pod in own if pod.phase == "Pending" and not pod.node]
+    pods = ray_pods.pods(target, ray_job["metadata"]["namespace"])
+    peers = [pod for pod in pods if pod.cluster == cluster]
+    pending = [pod for pod in peers if pod.phase == "Pending" and not pod.node]
     if pending:
-        first = pending[0]
-        said = re.sub(r"\s+", " ", first.message or first.reason or "not scheduled yet").strip()
-        what = f"{len(pending)} of {len(own)} pods find no node (group {first.instance_group or '?'}): {said[:200]}"
-        return Waiting(what=what, holders=_holders(pods, first.instance_group, cluster))
-    broken = next((pod for pod in own if not pod.ready and pod.reason), None)
+        stuck = pending[0]
+        reason = re.sub(r"\s+", " ", stuck.message or stuck.reason or "not scheduled yet").strip()
+        text = f"{len(pending)} of {len(peers)} pods find no node (group {stuck.instance_group or '?'}): {reason[:200]}"
+        return Waiting(what=text, holders=_holders(pods, stuck.instance_group, cluster))
+    broken = next((pod for pod in peers if not pod.ready and pod.reason), None)
     if broken is not None:
         return Waiting(what=f"pod {broken.name} does not run: {broken.reason} {broken.message[:160]}".rstrip())
-    if own and not all(pod.ready for pod in own):
-        return Waiting(what=f"{sum(pod.ready for pod in own)} of {len(own)} pods are ready")
-    return Waiting(what=str(status.get("reason") or "") or "its RayCluster has no pods yet") if not own else None
+    if peers and not all(pod.ready for pod in peers):
+        return Waiting(what=f"{sum(pod.ready for pod in peers)} of {len(peers)} pods are ready")
+    return Waiting(what=str(status.get("reason") or "") or "its RayCluster has no pods yet") if not peers else None
 
 
 def _holders(pods: list[Pod], group: str, cluster: str) -> str:
@@ -146,33 +146,33 @@ def _holders(pods: list[Pod], group: str, cluster: str) -> str:
     return f"of the pods on these nodes, {held}" if held else ""
 
 
-def _in_queue(target: Target, item: Json, queue: str) -> Waiting:
+def _in_queue(target: Target, ray_job: Json, queue: str) -> Waiting:
     """What Kueue says of the job's Workload; only that it waits, where nothing is to be seen."""
-    workload = _workload(target, item)
+    workload = _workload(target, ray_job)
     plain = Waiting(what=f"queue '{queue}' has not admitted it")
     if workload is None:
         return plain
-    conditions = {one["type"]: one for one in (workload.get("status") or {}).get("conditions") or []}
+    conditions = {condition["type"]: condition for condition in (workload.get("status") or {}).get("conditions") or []}
     reserved, evicted = conditions.get("QuotaReserved") or {}, conditions.get("Evicted") or {}
-    said = ""
+    eviction = ""
     if evicted.get("status") == "True" or (evicted and reserved.get("status") != "True"):
-        said = EVICTED.get(str(evicted.get("reason")), str(evicted.get("message") or ""))
+        eviction = EVICTED.get(str(evicted.get("reason")), str(evicted.get("message") or ""))
     why = _needs(str(reserved.get("message") or "")) if reserved.get("status") != "True" else ""
     if reserved.get("status") == "True" and (conditions.get("Admitted") or {}).get("status") != "True":
         why = "it has its quota, and waits for a check of the queue"
-    what = ": ".join(part for part in (f"queue '{queue}'", why or "has not admitted it") if part)
-    return Waiting(what=f"{what}; {said}" if said else what)
+    text = ": ".join(part for part in (f"queue '{queue}'", why or "has not admitted it") if part)
+    return Waiting(what=f"{text}; {eviction}" if eviction else text)
 
 
 def _needs(message: str) -> str:
     """Kueue's message as one sentence: what is short, of which type, by how much."""
     never: list[str] = []
     short: list[str] = []
-    for said in POD_SET.split(message):
-        uncovered = [match["resource"] for match in UNCOVERED.finditer(said)]
+    for sentence in POD_SET.split(message):
+        uncovered = [match["resource"] for match in UNCOVERED.finditer(sentence)]
         never += [f"its queue has no quota of {resource}" for resource in uncovered]
-        waits = {match["flavor"].strip() for match in CAPACITY.finditer(said)}
-        large = list(NEVER.finditer(said))
+        waits = {match["flavor"].strip() for match in CAPACITY.finditer(sentence)}
+        large = list(NEVER.finditer(sentence))
         if large and not waits - {match["flavor"] for match in large}:
             # a pod set takes all its resources of one flavor: with one of them too large it waits in vain
             never += [
@@ -182,7 +182,7 @@ def _needs(message: str) -> str:
             ]
         short += [
             f"{match['more'].strip()} more {match['resource']} of {match['flavor'].strip()}"
-            for match in CAPACITY.finditer(said)
+            for match in CAPACITY.finditer(sentence)
         ]
     if never:
         return f"it is never admitted: {' and '.join(dict.fromkeys(never))}"
@@ -196,19 +196,19 @@ def _sum(before: str, asks: str) -> str:
     return asks if before in ("0", "") else f"{before} + {asks}"
 
 
-def _workload(target: Target, item: Json) -> Json | None:
+def _workload(target: Target, ray_job: Json) -> Json | None:
     """Kueue's Workload of a RayJob; None where there is none or it may not be seen."""
-    metadata = item["metadata"]
+    metadata = ray_job["metadata"]
     if "namespace" not in metadata:
         return None
     where = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{metadata['namespace']}/workloads"
     try:
-        found = target.kubernetes.items(where)
+        workloads = target.kubernetes.items(where)
     except Exception as error:
         if getattr(error, "status", None) in (403, 404):
             return None
         raise
-    for workload in found:
+    for workload in workloads:
         for owner in workload["metadata"].get("ownerReferences") or []:
             if owner.get("uid") == metadata.get("uid"):
                 return dict(workload)

@@ -53,14 +53,14 @@ def look(
 def controller_of(target: SlurmTarget, instances: Sequence[Instance]) -> Instance | None:
     """The controller's node where it runs."""
     group = target.plan.controller.name
-    return next((item for item in instances if item.group == group and item.status == "Running"), None)
+    return next((instance for instance in instances if instance.group == group and instance.status == "Running"), None)
 
 
 def session(target: SlurmTarget, cluster: Cluster, node: Instance, command: str) -> list[str]:
     """The command line that runs a command on a node and prints what it says."""
-    place = session_target(cluster.arn, group=node.group, instance=node.id)
+    ssm_target = session_target(cluster.arn, group=node.group, instance=node.id)
     return [
-        "aws", "ssm", "start-session", "--region", target.plan.settings.region, "--target", place,
+        "aws", "ssm", "start-session", "--region", target.plan.settings.region, "--target", ssm_target,
         "--document-name", "AWS-StartNonInteractiveCommand", "--parameters", json.dumps({"command": [command]}),
     ]  # fmt: skip
 
@@ -94,7 +94,7 @@ def answer(
     command: Sequence[str],
     *,
     seconds: float = SECONDS,
-    what: str = "Slurm to answer",
+    expectation: str = "Slurm to answer",
     fix: str = CONTROLLER_FIX,
 ) -> str:
     """What a command on a node prints, `DONE` included.
@@ -102,7 +102,7 @@ def answer(
     Args:
         command: Of `session`.
         seconds: How long it may take.
-        what: What is expected of the node, for messages.
+        expectation: What is expected of the node, for messages.
         fix: What to do where the command failed.
 
     Raises:
@@ -118,11 +118,11 @@ def answer(
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        raise OpsError(f"no answer within {seconds:g} s", expected=what, fix=fix) from None
+        raise OpsError(f"no answer within {seconds:g} s", expected=expectation, fix=fix) from None
     if DONE not in ended.stdout.split():
         raise OpsError(
             said_last(ended.stdout, ended.stderr) or f"exit code {ended.returncode}",
-            expected=f"{what} over Session Manager",
+            expected=f"{expectation} over Session Manager",
             fix=fix,
         )
     return ended.stdout
@@ -131,22 +131,22 @@ def answer(
 def said_last(printed: str, errors: str) -> str:
     """The last line that is not Session Manager's own; empty where there is none."""
     lines = [line.strip() for line in (printed + "\n" + errors).splitlines()]
-    own = [line for line in lines if line and not line.startswith((*SESSION, MARK))]
-    return own[-1][:200] if own else ""
+    output_lines = [line for line in lines if line and not line.startswith((*SESSION, MARK))]
+    return output_lines[-1][:200] if output_lines else ""
 
 
 def parsed(text: str) -> Slurm:
     """The answers of `COMMAND`; what Session Manager prints around them is skipped."""
-    first, _, second = text.partition(DONE)[0].partition(MARK)
+    node_text, _, second = text.partition(DONE)[0].partition(MARK)
     nodes: dict[str, SlurmNode] = {}
-    for name, address, state, partition, reason in _rows(first, NODES):
+    for name, address, state, partition, reason in _rows(node_text, NODES):
         before = nodes.get(name)
-        known = before.partitions if before else ()
+        partitions = before.partitions if before else ()
         nodes[name] = SlurmNode(
             name=name,
             address=address,
             state=state,
-            partitions=(*known, partition.rstrip("*")),
+            partitions=(*partitions, partition.rstrip("*")),
             reason="" if reason == "none" else reason,
         )
     jobs = [
@@ -162,6 +162,6 @@ def parsed(text: str) -> Slurm:
 
 def _rows(text: str, columns: str) -> list[list[str]]:
     """Lines with those columns; the last column may hold the separator."""
-    most = columns.count("|")
-    found = (line.strip().split("|", most) for line in text.splitlines())
-    return [[cell.strip() for cell in row] for row in found if len(row) == most + 1]
+    separators = columns.count("|")
+    rows = (line.strip().split("|", separators) for line in text.splitlines())
+    return [[cell.strip() for cell in row] for row in rows if len(row) == separators + 1]

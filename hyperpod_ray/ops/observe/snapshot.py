@@ -395,8 +395,8 @@ class Slurm:
     def of(self, instance: Instance) -> SlurmNode | None:
         """The node that an instance is, by name or address; None where Slurm has none."""
         address = instance.host.removeprefix("ip-").replace("-", ".")
-        wanted = {instance.host, address} - {""}
-        return next((node for node in self.nodes if {node.name, node.address} & wanted), None)
+        addresses = {instance.host, address} - {""}
+        return next((node for node in self.nodes if {node.name, node.address} & addresses), None)
 
     def on(self, node: str) -> tuple[SlurmJob, ...]:
         """Jobs that have a node."""
@@ -440,7 +440,7 @@ class Snapshot:
 
     def saw(self, source: str) -> bool:
         """Whether a source answered."""
-        return all(item.source != source for item in self.unseen)
+        return all(missing.source != source for missing in self.unseen)
 
     @property
     def saw_nodes(self) -> bool:
@@ -451,7 +451,7 @@ class Snapshot:
         """Whether a node is ready, as far as may be seen: without a view of nodes, none counts as lost."""
         if not self.saw_nodes:
             return True
-        return any(item.name == node and item.ready for item in self.nodes)
+        return any(listed.name == node and listed.ready for listed in self.nodes)
 
     def group(self, name: str) -> Group | None:
         """The instance group of that name, where HyperPod knows it."""

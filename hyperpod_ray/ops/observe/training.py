@@ -55,21 +55,21 @@ def gathered(target: Target, *, noted: Callable[[], AbstractContextManager[None]
         noted: Notes a failure inside as something that was not seen.
     """
     ray = target.plan.settings.ray
-    wanted = [(ray.namespace, ray.cluster_name)]
+    clusters = [(ray.namespace, ray.cluster_name)]
     with contextlib.suppress(Exception):  # source Kubernetes says what may not be seen
-        wanted += [
+        clusters += [
             (job.namespace, job.cluster)
             for job in kube.ray_jobs(target, ray.namespace)
             if job.cluster and job.deployment_status in ("Running", "Initializing")
         ]
     jobs: list[Job] = []
     runs: list[Run] = []
-    for namespace, cluster in dict.fromkeys(wanted):
+    for namespace, cluster in dict.fromkeys(clusters):
         if not _head_is_ready(target, namespace, cluster):
             continue
         with noted():
-            found, published = training(target, namespace=namespace, cluster=cluster)
-            jobs, runs = jobs + found, runs + published
+            cluster_jobs, published = training(target, namespace=namespace, cluster=cluster)
+            jobs, runs = jobs + cluster_jobs, runs + published
     jobs.sort(key=lambda job: job.started or datetime.max.replace(tzinfo=UTC), reverse=True)
     return {"jobs": tuple(jobs), "runs": tuple(runs)}
 
@@ -87,49 +87,53 @@ def training(target: Target, *, namespace: str, cluster: str) -> tuple[list[Job]
         try:
             return read(jobs, namespace=namespace, cluster=cluster)
         except OSError as error:
-            what = f"the dashboard of RayCluster '{cluster}'"
-            raise connect.unanswered(forward, error, what=what, environment=target.name) from None
+            dashboard = f"the dashboard of RayCluster '{cluster}'"
+            raise connect.unanswered(forward, error, endpoint=dashboard, environment=target.name) from None
 
 
 def read(jobs: Jobs, *, namespace: str, cluster: str) -> tuple[list[Job], list[Run]]:
     """The same, of a Jobs API that is reachable."""
-    answered = [item for item in jobs.json("GET", "/api/jobs/") if item.get("submission_id") and not is_ours(item)]
-    answered.sort(key=lambda item: item.get("start_time") or math.inf, reverse=True)
-    going = [item for item in answered if item.get("status") not in ENDED_JOB]
-    listed = answered[:LISTED] + [item for item in going if item not in answered[:LISTED]]
-    looked_at = going + [item for item in listed if item not in going][:LOOKED_AT]
-    found: list[Job] = []
+    answered = [
+        submission
+        for submission in jobs.json("GET", "/api/jobs/")
+        if submission.get("submission_id") and not is_ours(submission)
+    ]
+    answered.sort(key=lambda submission: submission.get("start_time") or math.inf, reverse=True)
+    going = [submission for submission in answered if submission.get("status") not in ENDED_JOB]
+    listed = answered[:LISTED] + [submission for submission in going if submission not in answered[:LISTED]]
+    looked_at = going + [submission for submission in listed if submission not in going][:LOOKED_AT]
+    listed_jobs: list[Job] = []
     runs: list[Run] = []
-    for item in listed:
-        job = _job(item, namespace=namespace, cluster=cluster)
-        run = _run_of(jobs, item, job) if item in looked_at else None
+    for submission in listed:
+        job = _job(submission, namespace=namespace, cluster=cluster)
+        run = _run_of(jobs, submission, job) if submission in looked_at else None
         if run is not None:
             runs.append(run)
             job = replace(job, run=run.name)
         elif job.state == "RUNNING":
             job = with_activity(jobs, job)
-        found.append(job)
-    return found, runs
+        listed_jobs.append(job)
+    return listed_jobs, runs
 
 
-def _job(item: Json, *, namespace: str, cluster: str) -> Job:
+def _job(submission: Json, *, namespace: str, cluster: str) -> Job:
     return Job(
-        id=str(item["submission_id"]),
-        ray_id=str(item.get("job_id") or ""),
-        state=str(item.get("status") or ""),
+        id=str(submission["submission_id"]),
+        ray_id=str(submission.get("job_id") or ""),
+        state=str(submission.get("status") or ""),
         cluster=cluster,
         namespace=namespace,
-        command=str(item.get("entrypoint") or ""),
-        started=_milliseconds(item.get("start_time")),
-        ended=_milliseconds(item.get("end_time")),
-        message=first_line(item.get("message")),
-        exit_code=item.get("driver_exit_code"),
+        command=str(submission.get("entrypoint") or ""),
+        started=_milliseconds(submission.get("start_time")),
+        ended=_milliseconds(submission.get("end_time")),
+        message=first_line(submission.get("message")),
+        exit_code=submission.get("driver_exit_code"),
     )
 
 
-def _run_of(jobs: Jobs, item: Json, job: Job) -> Run | None:
+def _run_of(jobs: Jobs, submission: Json, job: Job) -> Run | None:
     """What a job publishes; None where it publishes nothing, or the node of its driver is gone."""
-    node = str(item.get("driver_node_id") or "")
+    node = str(submission.get("driver_node_id") or "")
     if not node:
         return None
     progress = _file(jobs, node, f"{names.PUBLISHED_RUNS}{job.id}/progress.json")
@@ -177,10 +181,10 @@ def run_of(progress: bytes, newest: Callable[[int], bytes | None], *, job: Job, 
 def _history(kept: object, newest: Callable[[int], bytes | None]) -> tuple[History, bool]:
     """What a run's events add up to, and whether its first ones are missing."""
     lines: list[bytes] = []
-    for most in EVENTS:
-        lines = (newest(most) or b"").removesuffix(b"\n").split(b"\n")
+    for limit in EVENTS:
+        lines = (newest(limit) or b"").removesuffix(b"\n").split(b"\n")
         history = History.kept(kept)
-        if len(lines) < most:  # all that there is
+        if len(lines) < limit:  # all that there is
             if not history.take_newest(lines) and lines != [b""]:
                 history = History()  # another file than the one that was added up
                 history.take_newest(lines)

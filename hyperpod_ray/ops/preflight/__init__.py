@@ -50,12 +50,12 @@ def refuse_unrecorded(target: AnyTarget) -> None:
     evidence = Evidence(repository=Repository.around(target.name))
     # digests come first
     rules = sorted(_concerning(target, deployment_rules()), key=lambda rule: rule.check is not images_have_digests)
-    found = [finding for rule in rules for finding in rule(target.plan, evidence) if finding.severity == "error"]
-    if found:
+    errors = [finding for rule in rules for finding in rule(target.plan, evidence) if finding.severity == "error"]
+    if errors:
         raise OpsError(
-            f"{target.name} cannot be deployed yet: {'; '.join(dict.fromkeys(one.what for one in found))}",
+            f"{target.name} cannot be deployed yet: {'; '.join(dict.fromkeys(error.what for error in errors))}",
             expected="recorded digests, fetched charts and the cdk CLI",
-            fix=", and ".join(dict.fromkeys(one.fix for one in found)),
+            fix=", and ".join(dict.fromkeys(error.fix for error in errors)),
             code=CONDITION_FALSE,
         )
 
@@ -80,22 +80,22 @@ def run(target: AnyTarget, *, offline: bool, form: Format) -> int:
 
 def _offline(target: AnyTarget) -> list[Check]:
     evidence = Evidence(repository=Repository.around(target.name))
-    found = _run(target, "environment file", lambda: files.environment_file(target))
+    checks = _run(target, "environment file", lambda: files.environment_file(target))
     for rule in _concerning(target, deployment_rules()):
-        found += _run(target, rule.title, partial(_outcomes, target, rule, evidence))
-    return found
+        checks += _run(target, rule.title, partial(_outcomes, target, rule, evidence))
+    return checks
 
 
 def _online(target: AnyTarget) -> list[Check]:
-    first = _run(target, "account", lambda: credentials(target))
+    account_checks = _run(target, "account", lambda: credentials(target))
     rules = _concerning(target, account_rules())
-    if any(check.result == "failed" for check in first):
-        what = "the account cannot be asked"
-        return [*first, *(Check(check=rule.title, result="skipped", what=what) for rule in rules)]
+    if any(check.result == "failed" for check in account_checks):
+        reason = "the account cannot be asked"
+        return [*account_checks, *(Check(check=rule.title, result="skipped", what=reason) for rule in rules)]
     evidence = Evidence(account=target.aws)
     with ThreadPoolExecutor(max_workers=6) as pool:
         parts = pool.map(lambda rule: _run(target, rule.title, partial(_outcomes, target, rule, evidence)), rules)
-        return [*first, *(check for part in parts for check in part)]
+        return [*account_checks, *(check for part in parts for check in part)]
 
 
 def credentials(target: AnyTarget) -> list[Outcome]:
@@ -146,11 +146,11 @@ def _run(target: AnyTarget, name: str, check: Callable[[], list[Outcome]]) -> li
     try:
         return [outcome.named(name) for outcome in check()]
     except Exception as error:
-        known = explain(error, environment=target.name)
-        if known is None:
+        failure = explain(error, environment=target.name)
+        if failure is None:
             raise
         result: Result = "failed" if code(error) in BLOCKED else "unknown"
-        return [Check(check=name, result=result, what=known.what, expected=known.expected, fix=known.fix)]
+        return [Check(check=name, result=result, what=failure.what, expected=failure.expected, fix=failure.fix)]
 
 
 def _priced(target: AnyTarget, check: Check) -> Check:
@@ -162,10 +162,10 @@ def _priced(target: AnyTarget, check: Check) -> Check:
     except price_file.PriceFileError:  # `cost` says what is wrong with it
         return check
     region = target.plan.settings.region
-    usual, more = prices.hourly(region, "eks_cluster"), prices.hourly(region, "eks_extended_support")
-    if usual is None or more is None:
+    usual, extra = prices.hourly(region, "eks_cluster"), prices.hourly(region, "eks_extended_support")
+    if usual is None or extra is None:
         return check
-    priced = f"the control plane then costs {usual.usd + more.usd:.2f} $ an hour in place of {usual.usd:.2f}"
+    priced = f"the control plane then costs {usual.usd + extra.usd:.2f} $ an hour in place of {usual.usd:.2f}"
     return replace(check, what=check.what.replace(COSTS_MORE, priced))
 
 
@@ -174,8 +174,8 @@ def _show(target: AnyTarget, checks: list[Check], *, offline: bool, form: Format
 
     table = output.table("Check", "Result", "What", "Fix")
     for check in checks:
-        what = f"{check.what}. Expected {check.expected}" if check.expected else check.what
-        table.add_row(check.check, Text(check.result, style=STYLE[check.result]), what, check.fix)
+        text = f"{check.what}. Expected {check.expected}" if check.expected else check.what
+        table.add_row(check.check, Text(check.result, style=STYLE[check.result]), text, check.fix)
     output.console(form).print(table)
     counted = {result: sum(1 for check in checks if check.result == result) for result in STYLE}
     summary = ", ".join(f"{number} {result}" for result, number in counted.items() if number)

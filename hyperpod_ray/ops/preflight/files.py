@@ -9,8 +9,8 @@ from hyperpod_ray.ops.reach.clients import AnyTarget
 def environment_file(target: AnyTarget) -> list[Outcome]:
     """The file has been read without errors by now; what remains are its warnings."""
     warnings = [
-        warning(f"line {item.line}, {item.path}: {item.what}", expected=item.expected, fix=item.fix)
-        for item in target.file.warnings
+        warning(f"line {problem.line}, {problem.path}: {problem.what}", expected=problem.expected, fix=problem.fix)
+        for problem in target.file.warnings
     ]
     groups = target.plan.groups
     return warnings or [ok(f"{sum(group.count for group in groups)} nodes in {len(groups)} groups")]

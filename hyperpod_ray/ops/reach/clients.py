@@ -156,22 +156,22 @@ class Aws:
 
     def pages(self, service: str, operation: str, key: str, *, limit: int = 0, **arguments: Any) -> list[Json]:
         """All items of a listing; with `limit`, not many more than that."""
-        found: list[Json] = []
+        collected: list[Json] = []
         for page in self.client(service).get_paginator(operation).paginate(**arguments):
-            found += page.get(key, [])
-            if limit and len(found) >= limit:
-                return found[:limit]
-        return found
+            collected += page.get(key, [])
+            if limit and len(collected) >= limit:
+                return collected[:limit]
+        return collected
 
     def require_account(self) -> str:
         """Who is calling; refuses an account that is not the environment's, before anything else is asked of AWS."""
-        wanted = self._plan.settings.account
+        account = self._plan.settings.account
         with guarded(self._plan.name):
             identity = self.call("sts", "get_caller_identity")
-        if identity["Account"] != wanted:
+        if identity["Account"] != account:
             raise OpsError(
                 f"the credentials belong to account {identity['Account']}",
-                expected=f"{wanted}, the account of environment '{self._plan.name}'",
+                expected=f"{account}, the account of environment '{self._plan.name}'",
                 fix="export AWS_PROFILE=… of that account; `aws sts get-caller-identity` shows who you are",
             )
         return str(identity["Arn"])
@@ -282,16 +282,16 @@ class Kubernetes:
 
     def items(self, path: str, *, labels: str = "", fields: str = "") -> list[Json]:
         """Objects of a listing, a few hundred at a time."""
-        found: list[Json] = []
+        objects: list[Json] = []
         query: Json = {"limit": 500}
         query |= {"labelSelector": labels} if labels else {}
         query |= {"fieldSelector": fields} if fields else {}
         while True:
             page = self.request("GET", path, query=query)
-            found += page.get("items") or []
+            objects += page.get("items") or []
             token = (page.get("metadata") or {}).get("continue")
             if not token:
-                return found
+                return objects
             query = {**query, "continue": token}
 
     def delete(self, path: str, *, propagation: str = "Foreground") -> bool:

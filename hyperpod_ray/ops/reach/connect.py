@@ -33,12 +33,12 @@ def run(target: Target, *, port: int, grafana: bool, grafana_port: int = GRAFANA
     target.aws.require_account()
     with contextlib.ExitStack() as stack:
         forward = stack.enter_context(dashboard(target, port=port))
-        require_answer(forward, what="Ray's dashboard", environment=target.name)
+        require_answer(forward, endpoint="Ray's dashboard", environment=target.name)
         forwards = {"dashboard": forward}
         outside = _grafana_outside(target) if grafana else ""
         if grafana and not outside:
             forwards["Grafana"] = stack.enter_context(_grafana(target, port=grafana_port))
-            require_answer(forwards["Grafana"], what="Grafana", environment=target.name)
+            require_answer(forwards["Grafana"], endpoint="Grafana", environment=target.name)
         output.write_line(f"dashboard and Jobs API  http://{LOOPBACK}:{forward.port}")
         if grafana:
             where = outside or f"http://{LOOPBACK}:{forwards['Grafana'].port}"
@@ -61,37 +61,37 @@ def run(target: Target, *, port: int, grafana: bool, grafana_port: int = GRAFANA
 
 def watch(forwards: dict[str, Forward]) -> Never:
     """Say what happens to the connections, each thing once until something else happens."""
-    said: dict[str, str] = {}
+    reported: dict[str, str] = {}
     while True:
         time.sleep(LOOK_SECONDS)
         for name, forward in forwards.items():
             failure, forward.failure = forward.failure, ""
-            if failure and failure != said.get(name):
+            if failure and failure != reported.get(name):
                 output.log(f"{name}: a connection failed: {failure}")
-                said[name] = failure
+                reported[name] = failure
             if forward.ended or failure:
                 forward.ended = False
                 if news := _news(forward):
                     output.log(f"{name}: {news}")
-                    said.pop(name, None)
+                    reported.pop(name, None)
 
 
 def _news(forward: Forward) -> str:
     try:
         return forward.news()
     except Exception as error:
-        known = explain(error)
-        return f"the pod cannot be looked at: {known.message if known else error}"
+        failure = explain(error)
+        return f"the pod cannot be looked at: {failure.message if failure else error}"
 
 
-def require_answer(forward: Forward, *, what: str, environment: str) -> None:
+def require_answer(forward: Forward, *, endpoint: str, environment: str) -> None:
     """Raise an `OpsError` where nothing speaks HTTP at the other end; any answer will do."""
     connection = http.client.HTTPConnection(LOOPBACK, forward.port, timeout=ANSWER_SECONDS)
     try:
         connection.request("GET", "/api/version")
         connection.getresponse().read()
     except (OSError, http.client.HTTPException) as error:
-        raise unanswered(forward, error, what=what, environment=environment) from None
+        raise unanswered(forward, error, endpoint=endpoint, environment=environment) from None
     finally:
         connection.close()
 
@@ -102,16 +102,16 @@ class NotYoursError(OpsError):
     status = 403
 
 
-def unanswered(forward: Forward, error: Exception, *, what: str, environment: str) -> OpsError:
+def unanswered(forward: Forward, error: Exception, *, endpoint: str, environment: str) -> OpsError:
     """Why nothing answers at the other end of a forward, and the next command."""
     why = forward.failure or str(error) or type(error).__name__
-    said, expected = f"{what} does not answer: {why}", "an answer through the port-forward"
+    problem, expected = f"{endpoint} does not answer: {why}", "an answer through the port-forward"
     if "answers 403" in why:
         ask = "ask for get and create on pods/portforward: eks.ray_users or eks.admin_role_arns of the environment"
-        return NotYoursError(said, expected=expected, fix=ask)
+        return NotYoursError(problem, expected=expected, fix=ask)
     if "connection refused" in why:
-        return OpsError(said, expected=expected, fix=f"kubectl -n {forward.namespace} logs {forward.pod} --tail 50")
-    return OpsError(said, expected=expected, fix=f"hyperpod-ray status {environment}")
+        return OpsError(problem, expected=expected, fix=f"kubectl -n {forward.namespace} logs {forward.pod} --tail 50")
+    return OpsError(problem, expected=expected, fix=f"hyperpod-ray status {environment}")
 
 
 def dashboard(target: Target, *, port: int, namespace: str = "", cluster: str = "") -> Forward:
@@ -133,10 +133,10 @@ def _head(target: Target, *, namespace: str, cluster: str) -> str:
     heads = [pod for pod in pods if pod.role == "head" and pod.cluster == cluster and not pod.deleting_since]
     ready = [pod for pod in heads if pod.ready]
     if not ready:
-        what = f"the head of RayCluster '{cluster}' " + (
+        problem = f"the head of RayCluster '{cluster}' " + (
             f"is {heads[0].reason or heads[0].phase}" if heads else "does not exist"
         )
-        raise OpsError(what, expected="a head pod that is ready", fix=f"hyperpod-ray wait {target.name} --for ray")
+        raise OpsError(problem, expected="a head pod that is ready", fix=f"hyperpod-ray wait {target.name} --for ray")
     return ready[0].name
 
 
@@ -250,22 +250,26 @@ def _is_ready(pod: Json) -> bool:
 def _port_behind(target: Target, service: Json, port: int) -> int:
     """The port on which pods listen for a port of the service; a named one is looked up in a pod."""
     name = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
-    entries = {entry["port"]: entry for entry in service["spec"].get("ports") or []}
+    entries = {service_port["port"]: service_port for service_port in service["spec"].get("ports") or []}
     if port not in entries:
         raise OpsError(
             f"service {name} has no port {port}",
-            expected=f"one of {', '.join(str(known) for known in entries) or 'none'}",
+            expected=f"one of {', '.join(str(listed_port) for listed_port in entries) or 'none'}",
             fix="correct ray.observability.grafana_host in the environment's file",
         )
-    wanted = entries[port].get("targetPort", port)
-    if isinstance(wanted, int):
-        return wanted
+    target_port = entries[port].get("targetPort", port)
+    if isinstance(target_port, int):
+        return target_port
     containers = _pod_behind(target, service)["spec"]["containers"]
-    listed = {known.get("name"): known["containerPort"] for box in containers for known in box.get("ports") or []}
-    if wanted not in listed:
+    listed = {
+        listed_port.get("name"): listed_port["containerPort"]
+        for box in containers
+        for listed_port in box.get("ports") or []
+    }
+    if target_port not in listed:
         raise OpsError(
-            f"service {name} leads to port '{wanted}'",
+            f"service {name} leads to port '{target_port}'",
             expected="a port that a container of its pods names",
             fix=f"kubectl -n {service['metadata']['namespace']} describe service {service['metadata']['name']}",
         )
-    return int(listed[wanted])
+    return int(listed[target_port])

@@ -296,9 +296,9 @@ def _watch(selector: selectors.BaseSelector, side: socket.socket, *, read: bool,
 
 def _reason(error: BaseException | None) -> str:
     """One line about a failed connection; the API server's own words where it has said some."""
-    known = explain(error) if error else None
-    if known is not None:
-        return known.message
+    failure = explain(error) if error else None
+    if failure is not None:
+        return failure.message
     status, body = getattr(error, "status_code", None), getattr(error, "resp_body", None)
     if status:
         text = body.decode(errors="replace") if isinstance(body, bytes) else str(body or "")
@@ -315,7 +315,7 @@ def _end(side: socket.socket) -> None:
 
 def port_taken(port: int, error: OSError, *, fix: str = "") -> OpsError:
     """Why a local port cannot be listened on, with who uses it where that can be seen."""
-    user = f"; {who} uses it" if (who := holder(port)) else ""
+    user = f"; {program} uses it" if (program := holder(port)) else ""
     return OpsError(
         f"port {port} on {LOOPBACK} cannot be used ({error.strerror}){user}",
         expected="a free port",
@@ -336,9 +336,9 @@ def holder(port: int) -> str:
     return "a process of another user"
 
 
-def _points_to(link: Path, wanted: set[str]) -> bool:
+def _points_to(link: Path, targets: set[str]) -> bool:
     try:
-        return str(link.readlink()) in wanted
+        return str(link.readlink()) in targets
     except OSError:  # closed in between
         return False
 

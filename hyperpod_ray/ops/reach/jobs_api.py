@@ -76,11 +76,11 @@ class Jobs:
         """The head's time of the newest answer."""
 
     def call(
-        self, method: str, path: str, *, body: bytes | None = None, kind: str = "application/json"
+        self, method: str, path: str, *, body: bytes | None = None, content_type: str = "application/json"
     ) -> tuple[int, bytes]:
         """Status and body. OSError where nothing answers."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        headers = {"Content-Type": kind} if body is not None else {}
+        headers = {"Content-Type": content_type} if body is not None else {}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
@@ -102,8 +102,8 @@ class Jobs:
             connection.request("GET", path, headers=headers)
             answer = connection.getresponse()
             if answer.status != 200:
-                said = answer.read(300).decode(errors="replace").strip().splitlines()
-                raise ConnectionError(f"{answer.status} {said[-1] if said else answer.reason}")
+                lines = answer.read(300).decode(errors="replace").strip().splitlines()
+                raise ConnectionError(f"{answer.status} {lines[-1] if lines else answer.reason}")
             yield iter(lambda: answer.read(size), b"")
         except http.client.HTTPException as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
@@ -136,11 +136,11 @@ class Jobs:
         try:
             while True:
                 try:
-                    kind, data = stream.recv_data()
+                    opcode, data = stream.recv_data()
                 except websocket.WebSocketTimeoutException:
                     self.json("GET", f"/api/jobs/{job}")  # a job that says nothing, or a head that is gone
                     continue
-                if kind == websocket.ABNF.OPCODE_CLOSE:
+                if opcode == websocket.ABNF.OPCODE_CLOSE:
                     return
                 yield data.decode(errors="replace")
         except websocket.WebSocketException as error:
@@ -194,7 +194,7 @@ def _date(text: str | None) -> datetime | None:
 
 def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS) -> int:
     """Print the log as it grows, until the job has ended."""
-    printer, left = _Printer(), TRIES
+    printer, tries = _Printer(), TRIES
     away_since: float | None = None
     while True:
         lost = printer.lost(jobs, job)
@@ -212,9 +212,9 @@ def follow(jobs: Jobs, job: str, *, environment: str, poll: float = POLL_SECONDS
             time.sleep(poll)
             continue
         if info["status"] in ENDED:
-            if not lost or not left:
+            if not lost or not tries:
                 return _ended(job, info, environment)
-            left -= 1
+            tries -= 1
         time.sleep(poll)
 
 
@@ -250,15 +250,15 @@ def _ended(job: str, info: dict[str, Any], environment: str) -> int:
     return int(code) if isinstance(code, int) and 0 < code < 256 else ERROR
 
 
-def is_ours(item: Mapping[str, Any]) -> bool:
+def is_ours(job: Mapping[str, Any]) -> bool:
     """Whether this program submitted a job for itself.
 
     Ray can write the end of a job after its deletion: an entry without metadata, which only the ID tells.
     """
-    unlabelled = not item.get("metadata") and re.fullmatch(
-        rf"{READ_PREFIX}[0-9a-f]{{12}}", str(item.get("submission_id") or "")
+    unlabelled = not job.get("metadata") and re.fullmatch(
+        rf"{READ_PREFIX}[0-9a-f]{{12}}", str(job.get("submission_id") or "")
     )
-    return OURS in (item.get("metadata") or {}) or bool(unlabelled)
+    return OURS in (job.get("metadata") or {}) or bool(unlabelled)
 
 
 def require_dashboard(jobs: Jobs, *, environment: str) -> None:
@@ -280,7 +280,7 @@ def upload(jobs: Jobs, package: Package, *, what: str) -> str:
     if jobs.call("GET", path)[0] != 200:
         if what:
             output.log(f"uploading {what}, {max(1, len(data) >> 10)} KiB")
-        status, raw = jobs.call("PUT", path, body=data, kind="application/octet-stream")
+        status, raw = jobs.call("PUT", path, body=data, content_type="application/octet-stream")
         if status >= 400:
             raise OpsError(
                 f"the upload was refused: {status} {raw[:200].decode(errors='replace')}",

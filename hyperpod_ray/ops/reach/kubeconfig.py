@@ -37,8 +37,8 @@ CORRECT = f"correct it, or {UNSET}"
 class KubeconfigError(OpsError):
     """The files of KUBECONFIG cannot be used."""
 
-    def __init__(self, what: str, *, expected: str, fix: str) -> None:
-        super().__init__(f"KUBECONFIG cannot be used: {what}", expected=expected, fix=fix)
+    def __init__(self, problem: str, *, expected: str, fix: str) -> None:
+        super().__init__(f"KUBECONFIG cannot be used: {problem}", expected=expected, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class Kubeconfig:
                 continue  # as kubectl does
             except (OSError, ValueError, yaml.YAMLError) as error:
                 raise KubeconfigError(
-                    f"{path} cannot be read ({shortened(str(error), most=120)})", expected="YAML", fix=CORRECT
+                    f"{path} cannot be read ({shortened(str(error), limit=120)})", expected="YAML", fix=CORRECT
                 ) from None
             if content is None:
                 continue
@@ -126,9 +126,9 @@ class Kubeconfig:
             read += 1
             current = current or str(content.get("current-context") or "")
             for section, entries in self._entries.items():
-                for entry in content.get(section) or []:
-                    if isinstance(entry, dict) and isinstance(entry.get("name"), str):
-                        entries.setdefault(entry["name"], (entry, path.resolve().parent))
+                for member in content.get(section) or []:
+                    if isinstance(member, dict) and isinstance(member.get("name"), str):
+                        entries.setdefault(member["name"], (member, path.resolve().parent))
         if not read:
             raise KubeconfigError(f"no file at {files}", expected="a kubeconfig", fix=CORRECT)
         if not current:
@@ -136,8 +136,8 @@ class Kubeconfig:
         return current
 
     def _entry(self, section: str, member: str, name: str) -> tuple[Json, Path]:
-        entry, folder = self._entries[section].get(name, ({member: ""}, Path()))
-        content = {} if entry.get(member) is None else entry[member]
+        stored, folder = self._entries[section].get(name, ({member: ""}, Path()))
+        content = {} if stored.get(member) is None else stored[member]
         if not isinstance(content, dict):
             names = ", ".join(sorted(self._entries[section])) or "none"
             raise KubeconfigError(f"no {member} '{name}'", expected=f"a name of `{section}`: {names}", fix=CORRECT)

@@ -34,8 +34,8 @@ def report_of(target: Target, name: str, *, namespace: str) -> Json | None:
         for line in reversed(text.splitlines()):
             if line.startswith(reader.MARK):
                 with contextlib.suppress(ValueError):  # one that is being written
-                    (found,) = json.loads(line.removeprefix(reader.MARK))
-                    return dict(found)
+                    (report,) = json.loads(line.removeprefix(reader.MARK))
+                    return dict(report)
         if lines is not None and text.count("\n") < lines:
             return None  # that was the whole log
     return None
@@ -62,15 +62,15 @@ class Follower:
             return ""
         if pod != self.pod:
             self.pod, self.at, self.seen = pod, "", 0
-        fresh, known = [], self.seen
+        fresh, to_skip = [], self.seen
         for line in _lines(_read(target, pod, namespace=namespace, since=self.at)):
             stamped = STAMPED.fullmatch(line)
             if stamped is None or stamped[1] < self.at:
                 continue
             if stamped[1] > self.at:
-                self.at, self.seen, known = stamped[1], 0, 0
-            if known:
-                known -= 1
+                self.at, self.seen, to_skip = stamped[1], 0, 0
+            if to_skip:
+                to_skip -= 1
                 continue
             self.seen += 1
             fresh.append(stamped[2])

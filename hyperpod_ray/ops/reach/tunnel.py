@@ -133,7 +133,7 @@ def require_plugin() -> str:
     version = tuple(int(part) for part in text.split(".")) if _VERSION.fullmatch(text) else ()
     if version < LEAST_PLUGIN:
         raise LaptopError(
-            f"'{PLUGIN}' is {shortened(text, most=40) or 'of no known version'}",
+            f"'{PLUGIN}' is {shortened(text, limit=40) or 'of no known version'}",
             expected=f"{'.'.join(map(str, LEAST_PLUGIN))} or newer, which takes the token from its environment",
             fix=f"update it ({INSTALL})",
         )
@@ -279,21 +279,21 @@ class Tunnel:
             text=True,
             start_new_session=True,  # a Ctrl-C is ours: it ends the session first
         )
-        said: list[str] = []
+        printed: list[str] = []
         timer = threading.Timer(OPEN_SECONDS, self._process.kill)
         timer.start()
         try:
             assert self._process.stdout is not None  # noqa: S101
             for line in self._process.stdout:
-                if found := _OPENED.match(line):
-                    self.port = int(found[1])
+                if match := _OPENED.match(line):
+                    self.port = int(match[1])
                     return
-                said += [line.strip()] if line.strip() else []
+                printed += [line.strip()] if line.strip() else []
         finally:
             timer.cancel()
         self._end()
         raise OpsError(
-            f"{PLUGIN} opened no port: {shortened(' '.join(said[-3:])) or 'it ended without a word'}",
+            f"{PLUGIN} opened no port: {shortened(' '.join(printed[-3:])) or 'it ended without a word'}",
             expected="a session that forwards a port",
             fix="run the command again; --tunnel never uses a VPN instead",
         )
@@ -336,9 +336,9 @@ class Tunnel:
                 if self._closing.is_set():
                     return
                 self._end()
-                said = self._again() if early < ATTEMPTS else "its sessions end at once; no other is started"
+                outcome = self._again() if early < ATTEMPTS else "its sessions end at once; no other is started"
             if not self._closing.is_set():
-                output.log(f"tunnel: {said}")
+                output.log(f"tunnel: {outcome}")
 
     def _again(self) -> str:
         """Another session; what is said of it."""

@@ -29,26 +29,26 @@ def run(
     poll: float = FOLLOW_SECONDS,
 ) -> int:
     """Print log lines, oldest first; with `follow`, continue until interrupted."""
-    begin, end = moment(since), moment(until) if until else None
-    if end and end <= begin:
+    begin, finish = moment(since), moment(until) if until else None
+    if finish and finish <= begin:
         raise OpsError(
             f"--until: {until}",
             expected=f"a time after --since {since}",
             fix="exchange the two, or remove one",
             code=BAD_USE,
         )
-    if follow and end:
+    if follow and finish:
         raise OpsError(
             "--follow with --until: both given", expected="one: --follow has no end", fix="remove --until", code=BAD_USE
         )
     reader = orchestrators.of(target).logs.reader(kind, node=node)
-    found = reader.read(begin, end)
+    lines = reader.read(begin, finish)
     if form is Format.json and not follow:
-        output.write_json("logs", {"environment": target.name, "log_group": reader.group, "lines": found})
+        output.write_json("logs", {"environment": target.name, "log_group": reader.group, "lines": lines})
         return OK
-    for line in found:
+    for line in lines:
         _print(line, form)
-    if not found:
+    if not lines:
         output.log(f"no {kind} lines since {output.stamp(begin)} in {reader.group}")
     while follow:
         time.sleep(poll)
@@ -64,7 +64,7 @@ def moment(text: str) -> datetime:
         unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
         return output.now() - timedelta(**{unit: int(match[1])})
     try:
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         raise OpsError(
             f"time: '{text}'",
@@ -72,7 +72,7 @@ def moment(text: str) -> datetime:
             fix="correct --since or --until",
             code=BAD_USE,
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def _print(line: dict[str, Any], form: Format) -> None:

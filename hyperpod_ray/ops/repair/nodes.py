@@ -23,20 +23,20 @@ BATCH = 25
 
 def listing(target: AnyTarget, *, form: Format, group: str = "") -> int:
     """List nodes with health, fault, age and how often each place was replaced."""
-    seen = orchestrators.of(target).nodes.look()
-    groups = [known.name for known in seen.cluster.groups] if seen.cluster else []
-    rows = [row for row in _rows(target, seen) if not group or row.group == group]
+    snapshot = orchestrators.of(target).nodes.look()
+    groups = [known.name for known in snapshot.cluster.groups] if snapshot.cluster else []
+    rows = [row for row in _rows(target, snapshot) if not group or row.group == group]
     if group and group not in groups:
         raise unknown_group(target, groups, group)
     if form is Format.json:
-        output.write_json("nodes", {"environment": target.name, "nodes": rows, "unseen": seen.unseen})
+        output.write_json("nodes", {"environment": target.name, "nodes": rows, "unseen": snapshot.unseen})
         return OK
     console = output.console(form)
     # the type is known by its group; what is worth the room on a narrow screen is the whole id
     wide = console.width >= WIDE
     console.print(_orchestrator(target).table(rows, wide=wide))
-    for item in seen.unseen:
-        output.log(f"{item.source} could not be asked: {item.why}")
+    for listed in snapshot.unseen:
+        output.log(f"{listed.source} could not be asked: {listed.why}")
     return OK
 
 
@@ -56,9 +56,9 @@ def show(target: AnyTarget, node: str, *, form: Format) -> int:
     nodes = orchestrators.of(target).nodes
     instance = nodes.find(node)
     details = nodes.details(instance)
-    seen = nodes.look()
-    row = next(row for row in _rows(target, seen) if row.id == instance.id)
-    past = _described(nodes, [event for event in seen.events if event.instance == instance.id][:10])
+    snapshot = nodes.look()
+    row = next(row for row in _rows(target, snapshot) if row.id == instance.id)
+    past = _described(nodes, [event for event in snapshot.events if event.instance == instance.id][:10])
     session = nodes.session(instance)
     if form is Format.json:
         output.write_json(
@@ -78,7 +78,7 @@ def show(target: AnyTarget, node: str, *, form: Format) -> int:
         ("node", row.id), ("group", row.group), ("type", row.type), ("HyperPod", row.status),
         ("Kubernetes", row.kubernetes),
         ("Slurm", " ".join(filter(None, [row.slurm, *(f"in {name}" for name in row.partitions)]))),
-        ("name", row.name), ("reason", row.reason), ("jobs", "; ".join(_jobs(seen, row))),
+        ("name", row.name), ("reason", row.reason), ("jobs", "; ".join(_jobs(snapshot, row))),
         ("health", row.health), ("fault", row.fault),
         ("launched", f"{output.clock(row.launched)} ({output.age(row.launched)})"),
         ("address", details.get("PrivatePrimaryIp", "")),
@@ -90,8 +90,8 @@ def show(target: AnyTarget, node: str, *, form: Format) -> int:
             table.add_row(label, str(value))
     console = output.console(form)
     console.print(table)
-    for item in seen.unseen:
-        output.log(f"{item.source} could not be asked: {item.why}")
+    for missing in snapshot.unseen:
+        output.log(f"{missing.source} could not be asked: {missing.why}")
     _print_events(past, form)
     return OK
 
@@ -110,17 +110,17 @@ def _described(nodes: Nodes, listed: list[ClusterEvent]) -> list[ClusterEvent]:
 def events(target: AnyTarget, *, node: str = "", group: str = "", limit: int = 50, form: Format = Format.table) -> int:
     """Events of the cluster, a group or a node, newest first, with the failure message."""
     nodes = orchestrators.of(target).nodes
-    found = _described(nodes, nodes.events(node=node, group=group, limit=limit))
+    listed = _described(nodes, nodes.events(node=node, group=group, limit=limit))
     if form is Format.json:
-        output.write_json("events", {"environment": target.name, "events": found})
+        output.write_json("events", {"environment": target.name, "events": listed})
     else:
-        _print_events(found, form)
+        _print_events(listed, form)
     return OK
 
 
-def _print_events(found: list[ClusterEvent], form: Format) -> None:
+def _print_events(listed: list[ClusterEvent], form: Format) -> None:
     table = output.table("=When (UTC)", "Level", "=Where", "What")
-    for event in found:
+    for event in listed:
         text = event.description + (f": {event.failure}" if event.failure else "")
         table.add_row(
             event.time.astimezone(output.now().tzinfo).strftime("%m-%d %H:%M:%S"),

@@ -29,24 +29,24 @@ STYLE = {"RUNNING": "busy", "PENDING": "note", "SUCCEEDED": "good", "FAILED": "b
 
 def listing(target: AnyTarget, *, form: Format, source: Source, state: str = "", progress: bool = True) -> int:
     """Show the runs, newest first, with what each says of its progress."""
-    found, states = seen(target, source, state=state, progress=progress)
+    runs, states = seen(target, source, state=state, progress=progress)
     if form is Format.json:
-        listed = [{**as_data(run), "progress": as_progress(states.get(run.folder))} for run in found]
+        listed = [{**as_data(run), "progress": as_progress(states.get(run.folder))} for run in runs]
         output.write_json("runs", {"environment": target.name, "runs": listed})
         return OK
-    if not found:
+    if not runs:
         output.log("no runs" + (f" with state {state}" if state else ""))
         output.log(f"next: {orchestrators.of(target).jobs.example()}")
         return OK
     from rich.text import Text
 
     table = output.table("=run", "name", "state", "step", ">steps/s", ">loss", "started", ">for", "command")
-    for run in found:
+    for run in runs:
         took = "" if run.seconds is None else duration(run.seconds)
-        there = states.get(run.folder)
+        training_state = states.get(run.folder)
         table.add_row(
             run.id, run.name, Text(run.state, style=STYLE.get(run.state, "note")),
-            *((f"waits: {run.waits}", "", "") if run.waits else _progress(there)),
+            *((f"waits: {run.waits}", "", "") if run.waits else _progress(training_state)),
             output.clock(run.started), took, run.command,
         )  # fmt: skip
     output.console(form).print(table)
@@ -79,11 +79,11 @@ def seen(
 def show(target: AnyTarget, name: str, *, form: Format, source: Source) -> int:
     """Show one run: its state and progress, its checkpoints, and the end of its log."""
     (run,), states = seen(target, source, names=[name])
-    there = states.get(run.folder)
+    training_state = states.get(run.folder)
     log = None if source.here else orchestrators.of(target).runs.tail(run, source, lines=TAIL_LINES)
     lines = log or []
     if form is Format.json:
-        data = {"environment": target.name, **as_data(run), "progress": as_progress(there), "log_tail": lines}
+        data = {"environment": target.name, **as_data(run), "progress": as_progress(training_state), "log_tail": lines}
         output.write_json("run", data)
         return OK
     console = output.console(form)
@@ -101,7 +101,7 @@ def show(target: AnyTarget, name: str, *, form: Format, source: Source) -> int:
         "variables": ", ".join(run.variables),
         "message": run.message,
         "folder": run.folder,
-        **(_in_words(there) if there else {}),
+        **(_in_words(training_state) if training_state else {}),
     }
     for key, value in rows.items():
         if value:
@@ -118,14 +118,14 @@ def show(target: AnyTarget, name: str, *, form: Format, source: Source) -> int:
 
 def compare(target: AnyTarget, names: Sequence[str], *, form: Format, source: Source) -> int:
     """Show runs beside each other: progress, loss at the last step that all of them reached, rate, recoveries."""
-    found, states = _with_states(target, names, source=source)
+    compared, states = _with_states(target, names, source=source)
     common = min(state.curve[-1][1] for state in states) if all(state.curve for state in states) else None
-    columns = [_figures(run, state, common=common) for run, state in zip(found, states, strict=True)]
+    columns = [_figures(run, state, common=common) for run, state in zip(compared, states, strict=True)]
     if form is Format.json:
-        runs = [{"id": run.id, **column} for run, column in zip(found, columns, strict=True)]
+        runs = [{"id": run.id, **column} for run, column in zip(compared, columns, strict=True)]
         output.write_json("comparison", {"environment": target.name, "common_step": common, "runs": runs})
         return OK
-    table = output.table("", *(f"={run.name or run.id}" for run in found))
+    table = output.table("", *(f"={run.name or run.id}" for run in compared))
     for key, words in FIGURES.items():
         cells = [_shown(key, column[key]) for column in columns]
         if any(cells):
@@ -136,16 +136,16 @@ def compare(target: AnyTarget, names: Sequence[str], *, form: Format, source: So
 
 def best(target: AnyTarget, names: Sequence[str], *, metric: str, mode: Mode, form: Format, source: Source) -> int:
     """Show the complete checkpoint with the best value of a metric, of all runs or of some. Exit code 3: none."""
-    found, states = seen(target, source, names=names)
-    there = [state for run in found if (state := states.get(run.folder))]
-    ranked = [(state, one) for state in there if (one := state.best(metric, mode))]
+    runs, states = seen(target, source, names=names)
+    published = [state for run in runs if (state := states.get(run.folder))]
+    ranked = [(state, checkpoint) for state in published if (checkpoint := state.best(metric, mode))]
     sign = 1 if mode == "min" else -1
     if not ranked:
-        known = sorted({key for state in there for one in state.checkpoints for key in one.metrics})
+        metrics = sorted({key for state in published for checkpoint in state.checkpoints for key in checkpoint.metrics})
         raise OpsError(
             f"no complete checkpoint has the metric '{metric}'",
-            expected=f"one of {', '.join(known)}" if known else "a checkpoint that reports metrics",
-            fix=meant(metric, known) or "wait for the first checkpoint, or give --metric",
+            expected=f"one of {', '.join(metrics)}" if metrics else "a checkpoint that reports metrics",
+            fix=meant(metric, metrics) or "wait for the first checkpoint, or give --metric",
             code=CONDITION_FALSE,
         )
     state, top = min(ranked, key=lambda pair: sign * pair[1].metrics[metric])
@@ -165,11 +165,11 @@ def best(target: AnyTarget, names: Sequence[str], *, metric: str, mode: Mode, fo
 
 def plot(target: AnyTarget, names: Sequence[str], *, out: Path | None, source: Source, width: int | None = None) -> int:
     """Draw the loss of runs over their steps: into an SVG file, or in the terminal."""
-    found, states = _with_states(target, names, source=source)
+    runs, states = _with_states(target, names, source=source)
     drawn = [state for state in states if run_plot.points(state)]
     if not drawn:
         raise OpsError(
-            f"no step with a loss in {', '.join(run.name or run.id for run in found)}",
+            f"no step with a loss in {', '.join(run.name or run.id for run in runs)}",
             expected="steps that report the metric loss",
             fix="call finished(step, loss=…) in the training loop",
             code=CONDITION_FALSE,
@@ -184,16 +184,16 @@ def plot(target: AnyTarget, names: Sequence[str], *, out: Path | None, source: S
 
 def _with_states(target: AnyTarget, names: Sequence[str], *, source: Source) -> tuple[list[Run], list[State]]:
     """Runs and their states; refuses a run that says nothing of itself."""
-    found, states = seen(target, source, names=names)
-    silent = [run.name or run.id for run in found if run.folder not in states]
+    runs, states = seen(target, source, names=names)
+    silent = [run.name or run.id for run in runs if run.folder not in states]
     if silent:
         raise OpsError(
-            f"{', '.join(silent)}: nothing in {next(run.folder for run in found if run.folder not in states) or '?'}",
+            f"{', '.join(silent)}: nothing in {next(run.folder for run in runs if run.folder not in states) or '?'}",
             expected="progress.json and events.jsonl, which the training library writes",
             fix="name the run in the job (--name), and train with hyperpod_ray_training.Run",
             code=CONDITION_FALSE,
         )
-    return found, [states[run.folder] for run in found]
+    return runs, [states[run.folder] for run in runs]
 
 
 FIGURES = {
@@ -231,7 +231,7 @@ def _figures(run: Run, state: State, *, common: int | None) -> dict[str, Any]:
         "goodput": training.goodput,
         "recoveries": training.recoveries,
         "faults": training.faults,
-        "checkpoints": sum(one.complete for one in state.checkpoints),
+        "checkpoints": sum(checkpoint.complete for checkpoint in state.checkpoints),
         "last_checkpoint": state.last.name if state.last else None,
         "started": output.plain(run.started),
         "seconds": None if run.seconds is None else round(run.seconds, 1),
@@ -247,11 +247,11 @@ def _shown(key: str, value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _progress(there: State | None) -> tuple[str, str, str]:
+def _progress(state: State | None) -> tuple[str, str, str]:
     """Step, rate and loss as cells."""
-    if there is None:
+    if state is None:
         return "", "", ""
-    run = there.training
+    run = state.training
     total = f" of {run.steps_total}" if run.steps_total else ""
     rate = run.steps_per_second
     return (
@@ -261,45 +261,47 @@ def _progress(there: State | None) -> tuple[str, str, str]:
     )
 
 
-def _in_words(there: State) -> dict[str, str]:
+def _in_words(state: State) -> dict[str, str]:
     """Rows of `show` about a run's own state."""
-    run, last = there.training, there.last
-    step, rate, _ = _progress(there)
-    left = there.seconds_left
+    run, newest = state.training, state.last
+    step, rate, _ = _progress(state)
+    seconds_left = state.seconds_left
     age = run.checkpoint_age_seconds
-    lowest = there.best("loss", "min")
+    lowest = state.best("loss", "min")
     return {
         "training": run.state + (f", {run.world_size} ranks" if run.world_size else ""),
-        "step": step + (f", {rate} steps/s" if rate else "") + (f", {duration(left)} left" if left else ""),
+        "step": step
+        + (f", {rate} steps/s" if rate else "")
+        + (f", {duration(seconds_left)} left" if seconds_left else ""),
         "metrics": ", ".join(f"{key} {value:.4g}" for key, value in sorted(run.metrics.items())),
-        "newest checkpoint": f"{last.path}" + (f", {duration(age)} old" if age is not None else "")
-        if last
+        "newest checkpoint": f"{newest.path}" + (f", {duration(age)} old" if age is not None else "")
+        if newest
         else "none is complete",
         "best checkpoint": f"{lowest.path}, loss {lowest.metrics['loss']:.4g}" if lowest else "",
         "recoveries": str(run.recoveries) if run.recoveries else "",
         "goodput": "" if run.goodput is None else f"{100 * run.goodput:.1f} %",
         "its time": ", ".join(f"{share} {duration(spent)}" for share, spent in run.spent_seconds.items() if spent >= 1),
         "lost by": ", ".join(
-            f"{cause} {duration(seconds)} in {count}" for cause, (count, seconds) in there.record.by_cause.items()
+            f"{cause} {duration(seconds)} in {count}" for cause, (count, seconds) in state.record.by_cause.items()
         ),
         "last error": run.last_error,
     }
 
 
-def as_progress(there: State | None) -> dict[str, Any] | None:
+def as_progress(state: State | None) -> dict[str, Any] | None:
     """A run's own state for JSON; None where it says nothing."""
-    if there is None:
+    if state is None:
         return None
-    run = there.training
+    run = state.training
     data: dict[str, Any] = output.plain(
         {
             "state": run.state, "step": run.step, "steps_total": run.steps_total,
-            "steps_per_second": run.steps_per_second, "seconds_left": there.seconds_left, "loss": run.loss,
+            "steps_per_second": run.steps_per_second, "seconds_left": state.seconds_left, "loss": run.loss,
             "metrics": run.metrics, "world_size": run.world_size, "recoveries": run.recoveries,
             "began": run.began, "goodput": run.goodput, "spent_seconds": run.spent_seconds,
-            "lost_by_cause": {cause: round(spent, 3) for cause, (_, spent) in there.record.by_cause.items()},
+            "lost_by_cause": {cause: round(spent, 3) for cause, (_, spent) in state.record.by_cause.items()},
             "step_age_seconds": run.step_age_seconds, "checkpoint_age_seconds": run.checkpoint_age_seconds,
-            "last_error": run.last_error, "checkpoints": list(there.checkpoints), "curve": list(there.curve),
+            "last_error": run.last_error, "checkpoints": list(state.checkpoints), "curve": list(state.curve),
         }
     )  # fmt: skip
     return data

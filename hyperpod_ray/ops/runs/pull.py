@@ -52,23 +52,23 @@ class Wanted:
     """Patterns of files below the run's folder, in place of a checkpoint."""
 
 
-def run(target: AnyTarget, name: str, *, wanted: Wanted, to: Path, source: Source, form: Format) -> int:
+def run(target: AnyTarget, name: str, *, selection: Wanted, to: Path, source: Source, form: Format) -> int:
     """Find it, compare space, copy, verify, name it."""
     require_free_name(to)
-    (found,), states = runs.seen(target, source, names=[name])
-    state = states.get(found.folder)
+    (pulled_run,), states = runs.seen(target, source, names=[name])
+    state = states.get(pulled_run.folder)
     if state is None:
         raise OpsError(
-            f"{found.name or found.id}: nothing in {found.folder or '?'}",
+            f"{pulled_run.name or pulled_run.id}: nothing in {pulled_run.folder or '?'}",
             expected="a run folder, which the training library writes",
             fix="name the run in the job (--name), and train with hyperpod_ray_training.Run",
             code=CONDITION_FALSE,
         )
-    folder = found.folder if wanted.files else _checkpoint(state, wanted)
-    with _opened(target, folder, patterns=wanted.files, source=source) as (files, read):
+    folder = pulled_run.folder if selection.files else _checkpoint(state, selection)
+    with _opened(target, folder, patterns=selection.files, source=source) as (files, read):
         if not files:
             raise OpsError(
-                f"{folder}: no file" + (f" fits {', '.join(wanted.files)}" if wanted.files else ""),
+                f"{folder}: no file" + (f" fits {', '.join(selection.files)}" if selection.files else ""),
                 expected="files of the run",
                 fix="correct --file, or pull again: training deletes old checkpoints",
                 code=CONDITION_FALSE,
@@ -99,27 +99,29 @@ def require_free_name(to: Path) -> None:
         )
 
 
-def _checkpoint(state: State, wanted: Wanted) -> str:
+def _checkpoint(state: State, selection: Wanted) -> str:
     """The folder of the checkpoint that is meant."""
-    complete = [one for one in state.checkpoints if one.complete]
+    complete = [checkpoint for checkpoint in state.checkpoints if checkpoint.complete]
     name = state.training.name
-    if wanted.step is not None:
-        for one in complete:
-            if one.step == wanted.step:
-                return one.path
+    if selection.step is not None:
+        for checkpoint in complete:
+            if checkpoint.step == selection.step:
+                return checkpoint.path
         raise OpsError(
-            f"{name} has no complete checkpoint of step {wanted.step}",
-            expected=f"one of {', '.join(str(one.step) for one in complete)}" if complete else "a checkpoint",
+            f"{name} has no complete checkpoint of step {selection.step}",
+            expected=f"one of {', '.join(str(checkpoint.step) for checkpoint in complete)}"
+            if complete
+            else "a checkpoint",
             fix="correct --step, or wait: training deletes old checkpoints and writes new ones",
             code=CONDITION_FALSE,
         )
-    if wanted.best:
-        best = state.best(wanted.best, wanted.mode)
+    if selection.best:
+        best = state.best(selection.best, selection.mode)
         if best is None:
-            known = sorted({key for one in complete for key in one.metrics})
+            metrics = sorted({key for checkpoint in complete for key in checkpoint.metrics})
             raise OpsError(
-                f"{name} has no complete checkpoint with the metric '{wanted.best}'",
-                expected=f"one of {', '.join(known)}" if known else "a checkpoint that reports metrics",
+                f"{name} has no complete checkpoint with the metric '{selection.best}'",
+                expected=f"one of {', '.join(metrics)}" if metrics else "a checkpoint that reports metrics",
                 fix="correct --best, or take --last",
                 code=CONDITION_FALSE,
             )
@@ -140,10 +142,10 @@ def _checkpoint(state: State, wanted: Wanted) -> str:
 @contextlib.contextmanager
 def _opened(target: AnyTarget, folder: str, *, patterns: Sequence[str], source: Source) -> Iterator[Opened]:
     if source.here:
-        place = Path(folder)
+        directory = Path(folder)
         with undamaged(folder):
-            listed = reader.listing(place, list(patterns))
-        yield files_of(listed), lambda name: _local(place / name)
+            listed = reader.listing(directory, list(patterns))
+        yield files_of(listed), lambda name: _local(directory / name)
     elif folder.startswith("s3://"):
         yield _in_s3(target, folder, patterns=patterns)
     elif "://" in folder:
@@ -174,7 +176,7 @@ def _in_s3(target: AnyTarget, folder: str, *, patterns: Sequence[str]) -> Opened
     prefix = f"{prefix.strip('/')}/"
     s3 = target.aws.client("s3")
     listed = target.aws.pages("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)
-    sizes = {item["Key"].removeprefix(prefix): int(item["Size"]) for item in listed if not item["Key"].endswith("/")}
+    sizes = {obj["Key"].removeprefix(prefix): int(obj["Size"]) for obj in listed if not obj["Key"].endswith("/")}
     noted: dict[str, int] = {}
     for name in sorted(fnmatch.filter(sizes, "checksums-*.json")):
         content = s3.get_object(Bucket=bucket, Key=prefix + name)["Body"].read()
@@ -189,7 +191,9 @@ def _in_s3(target: AnyTarget, folder: str, *, patterns: Sequence[str]) -> Opened
         except (BotoCoreError, ClientError) as error:
             raise ConnectionError(str(error)) from error
 
-    names = [name for name in sorted(sizes) if not patterns or any(fnmatch.fnmatch(name, one) for one in patterns)]
+    names = [
+        name for name in sorted(sizes) if not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    ]
     return files_of([{"name": name, "bytes": sizes[name], "crc32": noted.get(name)} for name in names]), read
 
 
@@ -203,19 +207,19 @@ def _copy(
     partial = to.with_name(f"{to.name}.partial")
     about = {"source": of, "files": [asdict(file) for file in files]}
     _begin(partial, about)
-    left = [file for file in files if not _is_there(partial / file.name, file)]
-    needed, free = sum(file.bytes for file in left), shutil.disk_usage(partial).free
+    remaining = [file for file in files if not _is_there(partial / file.name, file)]
+    needed, free = sum(file.bytes for file in remaining), shutil.disk_usage(partial).free
     if needed * ROOM > free:
         raise OpsError(
             f"{partial.parent}: {free / 2**30:,.2f} GiB are free",
-            expected=f"{needed * ROOM / 2**30:,.2f} GiB, for {len(left)} files",
+            expected=f"{needed * ROOM / 2**30:,.2f} GiB, for {len(remaining)} files",
             fix="free space, or name a folder on another disk; the same command continues",
             code=CONDITION_FALSE,
         )
-    if len(left) < len(files):
-        output.log(f"{len(files) - len(left)} of {len(files)} files are in {partial} already")
+    if len(remaining) < len(files):
+        output.log(f"{len(files) - len(remaining)} of {len(files)} files are in {partial} already")
     progress = _Progress(needed)
-    for file in left:
+    for file in remaining:
         _fetch(file, read, partial / file.name, progress=progress)
     (partial / ABOUT).unlink()
     partial.rename(to)
@@ -251,13 +255,13 @@ def _fetch(file: File, read: Callable[[str], Any], path: Path, *, progress: _Pro
     """One file, verified, in a few tries. It gets its name last."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
-    for left in reversed(range(TRIES)):
+    for tries_left in reversed(range(TRIES)):
         try:
             _receive(file, read, part, progress=progress)
             part.replace(path)
             return
         except OSError as error:
-            if not left:
+            if not tries_left:
                 raise OpsError(
                     f"{file.name} did not arrive in {TRIES} tries: {error}",
                     expected="all of it",
@@ -277,14 +281,14 @@ def _receive(file: File, read: Callable[[str], Any], part: Path, *, progress: _P
                     stream.write(chunk)
                     size, value = size + len(chunk), zlib.crc32(chunk, value)
                     progress.at(begun + size)
-    wrong = ""
+    problem = ""
     if size != file.bytes:
-        wrong = f"{size} bytes of {file.bytes}"
+        problem = f"{size} bytes of {file.bytes}"
     elif file.crc32 is not None and value != file.crc32:
-        wrong = f"CRC-32 {value:08x}, {file.crc32:08x} noted"
-    if wrong:
+        problem = f"CRC-32 {value:08x}, {file.crc32:08x} noted"
+    if problem:
         progress.done = begun
-        raise OSError(wrong)
+        raise OSError(problem)
 
 
 class _Progress:
@@ -300,5 +304,7 @@ class _Progress:
         if now - self.said > SAY_SECONDS:
             self.said = now
             rate = done / (now - self.begun)
-            left = duration((self.total - done) / rate) if rate else "?"
-            output.log(f"{done / 2**30:,.2f} of {self.total / 2**30:,.2f} GiB, {rate / 2**20:,.0f} MiB/s, {left} left")
+            remaining = duration((self.total - done) / rate) if rate else "?"
+            output.log(
+                f"{done / 2**30:,.2f} of {self.total / 2**30:,.2f} GiB, {rate / 2**20:,.0f} MiB/s, {remaining} left"
+            )

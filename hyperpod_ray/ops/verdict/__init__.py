@@ -38,29 +38,31 @@ RULES: tuple[tuple[str, Callable[[Snapshot], Iterable[Finding]]], ...] = (
 """What is judged of an environment that has a source; empty: of every one."""
 
 
-def judge(seen: Snapshot) -> Verdict:
+def judge(snapshot: Snapshot) -> Verdict:
     """The verdict on a snapshot."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if (
-        seen.saw("CloudFormation")
-        and seen.stacks
-        and not any(stack.status for stack in seen.stacks)
-        and seen.cluster is None
+        snapshot.saw("CloudFormation")
+        and snapshot.stacks
+        and not any(stack.status for stack in snapshot.stacks)
+        and snapshot.cluster is None
     ):
-        return Verdict(state="Action required", findings=(stacks.not_deployed(seen),))
+        return Verdict(state="Action required", findings=(stacks.not_deployed(snapshot),))
     for source, rule in RULES:
-        if source in ("", *seen.sources):
-            found += rule(seen)
-    found = [replace(item, recovery="pods") if carries(seen, item.subject) else item for item in found]
-    found = [controllers.without_recovery(seen, item) for item in found]
+        if source in ("", *snapshot.sources):
+            findings += rule(snapshot)
+    findings = [
+        replace(reported, recovery="pods") if carries(snapshot, reported.subject) else reported for reported in findings
+    ]
+    findings = [controllers.without_recovery(snapshot, reported) for reported in findings]
     order = {"action-required": 0, "recovering": 1, "note": 2}
-    found.sort(key=lambda finding: order[finding.kind])
+    findings.sort(key=lambda finding: order[finding.kind])
     # what this machine cannot ask is no fault of the cluster, and no sign of its health either
-    blind = any(item.laptop for item in seen.unseen)
-    state: State = "Steps unknown" if training.unjudged(seen) or blind else "Healthy"
-    if any(finding.kind == "recovering" for finding in found):
+    blind = any(reported.laptop for reported in snapshot.unseen)
+    state: State = "Steps unknown" if training.unjudged(snapshot) or blind else "Healthy"
+    if any(finding.kind == "recovering" for finding in findings):
         state = "Recovering"
-    if any(finding.kind == "action-required" for finding in found):
+    if any(finding.kind == "action-required" for finding in findings):
         state = "Action required"
-    hidden = tuple(item.source for item in seen.unseen if item.refused or item.laptop)
-    return Verdict(state=state, findings=tuple(found), without=hidden)
+    hidden = tuple(reported.source for reported in snapshot.unseen if reported.refused or reported.laptop)
+    return Verdict(state=state, findings=tuple(findings), without=hidden)

@@ -21,63 +21,63 @@ from hyperpod_ray.ops.verdict.finding import (
 )
 
 
-def cluster(seen: Snapshot) -> Iterator[Finding]:
+def cluster(snapshot: Snapshot) -> Iterator[Finding]:
     """What the cluster says of itself."""
-    cluster = seen.cluster
+    cluster = snapshot.cluster
     if cluster is None:
-        made = {stack.name: stack.status for stack in seen.stacks}.get(
-            names.stack_name(seen.environment, names.HYPERPOD_STACK), ""
+        stack_status = {stack.name: stack.status for stack in snapshot.stacks}.get(
+            names.stack_name(snapshot.environment, names.HYPERPOD_STACK), ""
         )
-        if seen.saw("HyperPod") and made.endswith("_COMPLETE") and made not in DEAD_STACK:
+        if snapshot.saw("HyperPod") and stack_status.endswith("_COMPLETE") and stack_status not in DEAD_STACK:
             yield Finding(
                 kind="action-required",
                 what="the HyperPod cluster is gone although its stack is there",
-                next=deploy(seen),
+                next=deploy(snapshot),
             )
         return
-    started = last_event(seen.events, resource="Cluster")
+    started = last_event(snapshot.events, resource="Cluster")
     if cluster.status in ("Creating", "Updating", "SystemUpdating", "RollingBack"):
         usual = {"SystemUpdating": durations.SOFTWARE}.get(cluster.status, durations.CLUSTER)
         since = cluster.created if cluster.status == "Creating" else started.time if started else None
         yield under_way(
-            seen,
+            snapshot,
             f"the cluster is {cluster.status}",
             since=since,
             usual=usual,
-            next_=command(seen, "nodes"),
+            next_=command(snapshot, "nodes"),
             subject=cluster.name,
         )
     elif cluster.status == "Deleting":
         yield Finding(
             kind="action-required",
             what="the cluster is being deleted",
-            next=command(seen, "teardown"),
+            next=command(snapshot, "teardown"),
             subject=cluster.name,
         )
     elif cluster.status == "Failed":
-        yield _failed(seen)
+        yield _failed(snapshot)
 
 
-def _failed(seen: Snapshot) -> Finding:
+def _failed(snapshot: Snapshot) -> Finding:
     """`Failed` is the outcome of the last operation; running nodes keep running, and another update repairs it."""
-    cluster = seen.cluster
+    cluster = snapshot.cluster
     assert cluster is not None  # noqa: S101
-    running = sum(1 for instance in seen.instances if instance.status == "Running")
+    running = sum(1 for instance in snapshot.instances if instance.status == "Running")
     coming = [
         instance
-        for instance in seen.instances
+        for instance in snapshot.instances
         if instance.status in ("Pending", "DeepHealthCheckInProgress", "SystemUpdating")
     ]
-    why = cluster.failure or next((event.failure for event in seen.events if event.failure), "")
+    why = cluster.failure or next((event.failure for event in snapshot.events if event.failure), "")
     if coming:
         many = f"{len(coming)} {'nodes are' if len(coming) > 1 else 'node is'}"
         since = min((instance.launched for instance in coming if instance.launched), default=None)
         return under_way(
-            seen,
+            snapshot,
             f"the cluster says Failed, but {many} still being brought up",
             since=since,
             usual=usual_of(coming[0]),
-            next_=command(seen, "nodes"),
+            next_=command(snapshot, "nodes"),
             subject=cluster.name,
             why=why,
         )
@@ -86,50 +86,52 @@ def _failed(seen: Snapshot) -> Finding:
         kind="action-required",
         what=f"the last change of the cluster failed{unaffected}",
         why=why,
-        next=deploy(seen),
+        next=deploy(snapshot),
         subject=cluster.name,
     )
 
 
-def groups(seen: Snapshot) -> Iterator[Finding]:
+def groups(snapshot: Snapshot) -> Iterator[Finding]:
     """Nodes that were asked for and are not there: with Continuous provisioning InService does not exclude that."""
-    cluster = seen.cluster
+    cluster = snapshot.cluster
     if cluster is None or cluster.status in ("Deleting", "Creating"):
         return
     for group in cluster.groups:
-        there = [
+        present = [
             instance
-            for instance in seen.instances
+            for instance in snapshot.instances
             if instance.group == group.name and instance.status != "ShuttingDown"
         ]
-        missing = group.target - len(there)
+        missing = group.target - len(present)
         if missing > 0:
-            yield _missing(seen, group, missing)
+            yield _missing(snapshot, group, missing)
 
 
-def _missing(seen: Snapshot, group: Group, missing: int) -> Finding:
-    status = seen.cluster.status if seen.cluster else ""
+def _missing(snapshot: Snapshot, group: Group, missing: int) -> Finding:
+    status = snapshot.cluster.status if snapshot.cluster else ""
     many = f"{missing} of {group.target} {group.type} of group '{group.name}'"
-    what = f"{many} are missing although the cluster is {status}"
+    summary = f"{many} are missing although the cluster is {status}"
     leaving = [
-        instance for instance in seen.instances if instance.group == group.name and instance.status == "ShuttingDown"
+        instance
+        for instance in snapshot.instances
+        if instance.group == group.name and instance.status == "ShuttingDown"
     ]
-    refused = _refused(seen, group)
-    newest = max((event.time for event in seen.events if event.group == group.name), default=None)
+    refused = _refused(snapshot, group)
+    newest = max((event.time for event in snapshot.events if event.group == group.name), default=None)
     if refused and not leaving:
         return Finding(
             kind="action-required",
-            what=what,
+            what=summary,
             why=refused.failure or refused.description,
             since=refused.time,
-            next=f"{command(seen, 'preflight')}; it compares quota, zone and training plan; the service keeps trying",
+            next=f"{command(snapshot, 'preflight')}; it compares quota, zone and training plan; the service keeps trying",
             subject=group.name,
         )
-    if leaving or (newest and seen.at - newest < QUIET):
+    if leaving or (newest and snapshot.at - newest < QUIET):
         usual = durations.REPLACEMENT
         return Finding(
             kind="recovering",
-            what=what,
+            what=summary,
             why="replacements are on the way",
             since=newest,
             expected_by=usual.by(newest),
@@ -137,33 +139,33 @@ def _missing(seen: Snapshot, group: Group, missing: int) -> Finding:
         )
     return Finding(
         kind="action-required",
-        what=what,
+        what=summary,
         why="nothing has happened on them for half an hour",
         since=newest,
-        next=f"hyperpod-ray nodes events {seen.environment} --group {group.name}",
+        next=f"hyperpod-ray nodes events {snapshot.environment} --group {group.name}",
         subject=group.name,
     )
 
 
-def _refused(seen: Snapshot, group: Group) -> ClusterEvent | None:
+def _refused(snapshot: Snapshot, group: Group) -> ClusterEvent | None:
     """The newest error since which the group got no node: of the group, or of an instance that was never created.
 
     A lack of capacity is an event of the instance, as AWS documents it, although there is no such instance.
     """
     launched = max(
-        (instance.launched for instance in seen.instances if instance.group == group.name and instance.launched),
+        (instance.launched for instance in snapshot.instances if instance.group == group.name and instance.launched),
         default=None,
     )
-    there = {instance.id for instance in seen.instances}
-    found = [
+    present = {instance.id for instance in snapshot.instances}
+    errors = [
         event
-        for event in seen.events
+        for event in snapshot.events
         if event.group == group.name
         and event.level == "Error"
         and (launched is None or event.time > launched)
-        and (not event.instance or (event.instance not in there and _not_created(event)))
+        and (not event.instance or (event.instance not in present and _not_created(event)))
     ]
-    return max(found, key=lambda event: event.time, default=None)
+    return max(errors, key=lambda event: event.time, default=None)
 
 
 def _not_created(event: ClusterEvent) -> bool:

@@ -66,20 +66,20 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding.kind == "recovering")
 
 
-def command(seen: Snapshot, text: str) -> str:
+def command(snapshot: Snapshot, text: str) -> str:
     """A command of `ops` on this environment: `status`, `logs --node …`."""
     verb, _, rest = text.partition(" ")
-    return " ".join(filter(None, ["hyperpod-ray", verb, seen.environment, rest]))
+    return " ".join(filter(None, ["hyperpod-ray", verb, snapshot.environment, rest]))
 
 
-def nodes_command(seen: Snapshot, verb: str, node: str) -> str:
+def nodes_command(snapshot: Snapshot, verb: str, node: str) -> str:
     """A command of `ops nodes` on one node."""
-    return " ".join(["hyperpod-ray", "nodes", verb, seen.environment, node])
+    return " ".join(["hyperpod-ray", "nodes", verb, snapshot.environment, node])
 
 
-def deploy(seen: Snapshot) -> str:
+def deploy(snapshot: Snapshot) -> str:
     """The command that creates or repairs the environment."""
-    return f"hyperpod-ray deploy {seen.environment}"
+    return f"hyperpod-ray deploy {snapshot.environment}"
 
 
 def usual_of(instance: Instance) -> Usual:
@@ -92,8 +92,8 @@ def usual_of(instance: Instance) -> Usual:
 
 
 def under_way(
-    seen: Snapshot,
-    what: str,
+    snapshot: Snapshot,
+    summary: str,
     *,
     since: datetime | None,
     usual: Usual,
@@ -103,10 +103,10 @@ def under_way(
     recovery: Literal["", "pods"] = "",
 ) -> Finding:
     """Something that takes its time: Recovering, until it takes far longer than usual."""
-    if usual.overdue(since, seen.at):
+    if usual.overdue(since, snapshot.at):
         return Finding(
             kind="action-required",
-            what=f"{what}, far longer than the usual {usual}",
+            what=f"{summary}, far longer than the usual {usual}",
             why=why,
             since=since,
             next=next_,
@@ -114,7 +114,7 @@ def under_way(
         )
     return Finding(
         kind="recovering",
-        what=what,
+        what=summary,
         why=why,
         since=since,
         expected_by=usual.by(since),
@@ -137,48 +137,51 @@ def last_event(
     return max(matching, key=lambda event: event.time, default=None)
 
 
-def last_heard(seen: Snapshot, instance: Instance) -> datetime | None:
+def last_heard(snapshot: Snapshot, instance: Instance) -> datetime | None:
     """When the newest event of an instance was."""
-    event = last_event(seen.events, instance=instance.id)
+    event = last_event(snapshot.events, instance=instance.id)
     return event.time if event else None
 
 
-def fault_of(seen: Snapshot, instance: Instance) -> str:
+def fault_of(snapshot: Snapshot, instance: Instance) -> str:
     """The fault that Kubernetes tells of an instance."""
-    return next((node.fault for node in seen.nodes if node.name == names.node_name(instance.id)), "")
+    return next((node.fault for node in snapshot.nodes if node.name == names.node_name(instance.id)), "")
 
 
-def carries(seen: Snapshot, subject: str) -> bool:
+def carries(snapshot: Snapshot, subject: str) -> bool:
     """Whether a finding's subject is a node with one of Ray's pods on it."""
     return bool(subject) and any(
-        pod.role and names.instance_id(pod.node) == names.instance_id(subject) for pod in seen.pods
+        pod.role and names.instance_id(pod.node) == names.instance_id(subject) for pod in snapshot.pods
     )
 
 
-def training(seen: Snapshot, instance: Instance) -> str:
+def training(snapshot: Snapshot, instance: Instance) -> str:
     """What a node's trouble means for training: which of Ray's pods are on it, or that every one runs elsewhere."""
-    here = sorted(
-        (pod for pod in seen.pods if pod.role and pod.node == names.node_name(instance.id)), key=lambda pod: pod.name
+    on_node = sorted(
+        (pod for pod in snapshot.pods if pod.role and pod.node == names.node_name(instance.id)),
+        key=lambda pod: pod.name,
     )
-    if heads := [pod.name for pod in here if pod.role == "head"]:
-        others = [pod.name for pod in here if pod.role != "head"]
-        return f"; Ray's head is on it: {heads[0]}" + (f", and {', '.join(others)}" if others else "")
-    if here:
-        return f"; Ray's {'pod is' if len(here) == 1 else 'pods are'} on it: {', '.join(pod.name for pod in here)}"
-    return "; Ray has all its workers without it" if seen.ray_clusters and _complete(seen) else ""
+    if heads := [pod.name for pod in on_node if pod.role == "head"]:
+        workers = [pod.name for pod in on_node if pod.role != "head"]
+        return f"; Ray's head is on it: {heads[0]}" + (f", and {', '.join(workers)}" if workers else "")
+    if on_node:
+        return (
+            f"; Ray's {'pod is' if len(on_node) == 1 else 'pods are'} on it: {', '.join(pod.name for pod in on_node)}"
+        )
+    return "; Ray has all its workers without it" if snapshot.ray_clusters and _complete(snapshot) else ""
 
 
-def _complete(seen: Snapshot) -> bool:
+def _complete(snapshot: Snapshot) -> bool:
     """Whether every RayCluster has its head and all its workers on nodes that are ready."""
-    for ray in seen.ray_clusters:
+    for ray in snapshot.ray_clusters:
         running = [
             pod
-            for pod in seen.pods
+            for pod in snapshot.pods
             if pod.cluster == ray.name
             and pod.namespace == ray.namespace
             and pod.ready
             and not pod.deleting_since
-            and seen.answers(pod.node)
+            and snapshot.answers(pod.node)
         ]
         workers = [pod for pod in running if pod.role == "worker"]
         if len(workers) < ray.desired_workers or not any(pod.role == "head" for pod in running):

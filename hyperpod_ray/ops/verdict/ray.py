@@ -26,21 +26,28 @@ from hyperpod_ray.ops.verdict.finding import (
 )
 
 
-def ray_clusters(seen: Snapshot) -> Iterator[Finding]:
+def ray_clusters(snapshot: Snapshot) -> Iterator[Finding]:
     """What RayClusters say of themselves, and what their pods say."""
-    if not seen.saw("Kubernetes") or not seen.saw(part_of("ray_clusters", seen.namespace)):
+    if not snapshot.saw("Kubernetes") or not snapshot.saw(part_of("ray_clusters", snapshot.namespace)):
         return
-    mine = [ray for ray in seen.ray_clusters if (ray.namespace, ray.name) == (seen.namespace, seen.ray_cluster)]
-    deployed = {stack.name: stack.status for stack in seen.stacks}.get(
-        names.stack_name(seen.environment, names.RAY_STACK), ""
+    own_clusters = [
+        ray for ray in snapshot.ray_clusters if (ray.namespace, ray.name) == (snapshot.namespace, snapshot.ray_cluster)
+    ]
+    deployed = {stack.name: stack.status for stack in snapshot.stacks}.get(
+        names.stack_name(snapshot.environment, names.RAY_STACK), ""
     )
-    if not mine and seen.cluster is not None and deployed.endswith("_COMPLETE") and deployed not in DEAD_STACK:
+    if (
+        not own_clusters
+        and snapshot.cluster is not None
+        and deployed.endswith("_COMPLETE")
+        and deployed not in DEAD_STACK
+    ):
         yield Finding(
             kind="action-required",
-            what=f"RayCluster '{seen.ray_cluster}' is gone although its stack is there",
-            next=deploy(seen),
+            what=f"RayCluster '{snapshot.ray_cluster}' is gone although its stack is there",
+            next=deploy(snapshot),
         )
-    for ray in seen.ray_clusters:
+    for ray in snapshot.ray_clusters:
         if ray.suspended:
             yield Finding(
                 kind="action-required",
@@ -57,52 +64,52 @@ def ray_clusters(seen: Snapshot) -> Iterator[Finding]:
                 next=f"kubectl -n {ray.namespace} describe raycluster {ray.name}",
                 subject=ray.name,
             )
-        yield from _really_ready(seen, ray)
+        yield from _really_ready(snapshot, ray)
 
 
-def _really_ready(seen: Snapshot, ray: RayCluster) -> Iterator[Finding]:
+def _really_ready(snapshot: Snapshot, ray: RayCluster) -> Iterator[Finding]:
     """What the pods say against what the RayCluster says: `ready` is no proof of health."""
-    if not seen.saw(part_of("pods", ray.namespace)):
+    if not snapshot.saw(part_of("pods", ray.namespace)):
         return
-    pods = [pod for pod in seen.pods if (pod.namespace, pod.cluster) == (ray.namespace, ray.name)]
-    good = [pod for pod in pods if pod.ready and pod.deleting_since is None and seen.answers(pod.node)]
-    heads, workers = ([pod for pod in good if pod.role == role] for role in ("head", "worker"))
+    pods = [pod for pod in snapshot.pods if (pod.namespace, pod.cluster) == (ray.namespace, ray.name)]
+    healthy = [pod for pod in pods if pod.ready and pod.deleting_since is None and snapshot.answers(pod.node)]
+    heads, workers = ([pod for pod in healthy if pod.role == role] for role in ("head", "worker"))
     short = ray.desired_workers - len(workers)
-    said = f"says {ray.state}" if ray.state else "says nothing yet"
+    report = f"says {ray.state}" if ray.state else "says nothing yet"
     if not heads:
-        yield _without_head(seen, ray, pods, said)
+        yield _without_head(snapshot, ray, pods, report)
     elif short > 0:
         lost = [
             pod
             for pod in pods
             if pod.role == "worker"
-            and pod not in good
-            and (pod.deleting_since or (pod.node and not seen.answers(pod.node)))
+            and pod not in healthy
+            and (pod.deleting_since or (pod.node and not snapshot.answers(pod.node)))
         ]
         if lost:
             where = ", ".join(sorted({names.instance_id(pod.node) for pod in lost if pod.node}))
             why = f"{', '.join(pod.name for pod in lost)} on {where}"
         else:
             why = ""
-        what = f"RayCluster '{ray.name}' {said}, but only {len(workers)} of {ray.desired_workers} workers run"
-        since = min(filter(None, (_out_since(seen, pod) for pod in pods if pod not in good)), default=ray.since)
-        stuck = [pod for pod in lost if pod.deleting_since and seen.at - pod.deleting_since > UNREACHABLE_GRACE]
+        summary = f"RayCluster '{ray.name}' {report}, but only {len(workers)} of {ray.desired_workers} workers run"
+        since = min(filter(None, (_out_since(snapshot, pod) for pod in pods if pod not in healthy)), default=ray.since)
+        stuck = [pod for pod in lost if pod.deleting_since and snapshot.at - pod.deleting_since > UNREACHABLE_GRACE]
         if stuck:
             yield Finding(
                 kind="action-required",
-                what=what,
+                what=summary,
                 why=f"{stuck[0].name} has been Terminating on {names.instance_id(stuck[0].node)} "
                 "and will not be replaced until its node is removed",
                 since=stuck[0].deleting_since,
-                next=nodes_command(seen, "free", names.instance_id(stuck[0].node)),
+                next=nodes_command(snapshot, "free", names.instance_id(stuck[0].node)),
                 subject=ray.name,
             )
         else:
             yield under_way(
-                seen,
-                what,
+                snapshot,
+                summary,
                 since=since,
-                usual=_pod_usual(seen),
+                usual=_pod_usual(snapshot),
                 next_=f"kubectl -n {ray.namespace} get pods",
                 subject=ray.name,
                 why=why,
@@ -110,21 +117,21 @@ def _really_ready(seen: Snapshot, ray: RayCluster) -> Iterator[Finding]:
             )
 
 
-def _out_since(seen: Snapshot, pod: Pod) -> datetime | None:
+def _out_since(snapshot: Snapshot, pod: Pod) -> datetime | None:
     """Since when a pod is of no use: its deletion, its node's silence, or its creation."""
-    silent = next((node.since for node in seen.nodes if node.name == pod.node and not node.ready), None)
+    silent = next((node.since for node in snapshot.nodes if node.name == pod.node and not node.ready), None)
     return pod.deleting_since or silent or pod.created
 
 
-def _without_head(seen: Snapshot, ray: RayCluster, pods: list[Pod], said: str) -> Finding:
+def _without_head(snapshot: Snapshot, ray: RayCluster, pods: list[Pod], report: str) -> Finding:
     head = next((pod for pod in pods if pod.role == "head"), None)
-    what = f"RayCluster '{ray.name}' {said}, but its head does not run"
-    since = _out_since(seen, head) if head else ray.since
+    summary = f"RayCluster '{ray.name}' {report}, but its head does not run"
+    since = _out_since(snapshot, head) if head else ray.since
     return under_way(
-        seen,
-        what,
+        snapshot,
+        summary,
         since=since,
-        usual=_pod_usual(seen),
+        usual=_pod_usual(snapshot),
         next_=f"kubectl -n {ray.namespace} describe pod {head.name}"
         if head
         else f"kubectl -n {ray.namespace} describe raycluster {ray.name}",
@@ -133,11 +140,11 @@ def _without_head(seen: Snapshot, ray: RayCluster, pods: list[Pod], said: str) -
     )
 
 
-def _pod_usual(seen: Snapshot) -> Usual:
+def _pod_usual(snapshot: Snapshot) -> Usual:
     """Pods wait for nodes that are on their way, and those take longer than an image."""
     coming = [
         instance
-        for instance in seen.instances
+        for instance in snapshot.instances
         if instance.status in ("Pending", "DeepHealthCheckInProgress", "Failure", "ShuttingDown", "SystemUpdating")
     ]
     return max((usual_of(instance) for instance in coming), key=lambda usual: usual.most, default=durations.RAY)
@@ -154,9 +161,9 @@ CRASHES = (
 )
 
 
-def pods(seen: Snapshot) -> Iterator[Finding]:
+def pods(snapshot: Snapshot) -> Iterator[Finding]:
     """Pods that do not run, and why."""
-    for pod in seen.pods:
+    for pod in snapshot.pods:
         if pod.deleting_since or pod.ready:
             continue
         describe = f"kubectl -n {pod.namespace} describe pod {pod.name}"
@@ -166,7 +173,7 @@ def pods(seen: Snapshot) -> Iterator[Finding]:
                 what=f"pod {pod.name} cannot get its image ({pod.reason})",
                 why=pod.message,
                 since=pod.created,
-                next=command(seen, "preflight"),
+                next=command(snapshot, "preflight"),
                 subject=pod.name,
             )
         elif pod.reason in CRASHES:
@@ -180,18 +187,18 @@ def pods(seen: Snapshot) -> Iterator[Finding]:
                 subject=pod.name,
             )
         elif pod.reason in ("Unschedulable", "SchedulingGated"):
-            yield _pending(seen, pod, describe)
+            yield _pending(snapshot, pod, describe)
 
 
-def _pending(seen: Snapshot, pod: Pod, describe: str) -> Finding:
+def _pending(snapshot: Snapshot, pod: Pod, describe: str) -> Finding:
     """A pod without a node: it waits for one that comes, or there is none for it."""
     coming = [
         instance
-        for instance in seen.instances
+        for instance in snapshot.instances
         if instance.status not in ("Running", "NotFound")
         and (not pod.instance_group or instance.group == pod.instance_group)
     ]
-    group = seen.group(pod.instance_group)
+    group = snapshot.group(pod.instance_group)
     on = f" in group '{pod.instance_group}'" if pod.instance_group else ""
     if coming or (group is not None and group.current < group.target):
         usual = usual_of(coming[0]) if coming else durations.REPLACEMENT

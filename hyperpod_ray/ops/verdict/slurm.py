@@ -12,29 +12,29 @@ REBOOTED = "Node unexpectedly rebooted"
 """slurmctld's reason for a node that came back with another boot time: it takes no job until somebody says so."""
 
 
-def controller(seen: Snapshot) -> Iterator[Finding]:
+def controller(snapshot: Snapshot) -> Iterator[Finding]:
     """A controller that did not answer: jobs that run keep running, and none starts."""
-    for item in seen.unseen:
-        if item.source == "Slurm":
+    for missing in snapshot.unseen:
+        if missing.source == "Slurm":
             yield Finding(
                 kind="note",
                 what="Slurm was not asked: nodes and jobs are HyperPod's view alone",
-                why=item.why,
-                next=item.next,
+                why=missing.why,
+                next=missing.next,
             )
 
 
-def nodes(seen: Snapshot) -> Iterator[Finding]:
+def nodes(snapshot: Snapshot) -> Iterator[Finding]:
     """Nodes on which no job can run."""
-    for node in seen.slurm.nodes if seen.slurm else ():
+    for node in snapshot.slurm.nodes if snapshot.slurm else ():
         if node.lost:
-            yield _lost(seen, node)
+            yield _lost(snapshot, node)
         elif node.silent:
             yield Finding(
                 kind="recovering",
                 what=f"node {node.name} does not answer the Slurm controller ({node.state})",
                 why="after SlurmdTimeout it counts as down, and its jobs are requeued or resumed",
-                next=command(seen, "status"),
+                next=command(snapshot, "status"),
                 subject=node.name,
             )
         elif node.reserved:
@@ -60,31 +60,31 @@ def resume(node: SlurmNode) -> str:
     return f"sudo scontrol update nodename={node.name} state=resume"
 
 
-def _lost(seen: Snapshot, node: SlurmNode) -> Finding:
-    what = f"node {node.name} is {node.state} in Slurm"
+def _lost(snapshot: Snapshot, node: SlurmNode) -> Finding:
+    summary = f"node {node.name} is {node.state} in Slurm"
     if node.repaired:
         usual = durations.REPLACEMENT if node.reason.startswith(REPLACE) else durations.REBOOT
-        jobs = ", ".join(job.id for job in (seen.slurm.on(node.name) if seen.slurm else ()))
-        first = f" after its jobs end ({jobs})" if jobs else ""
+        jobs = ", ".join(job.id for job in (snapshot.slurm.on(node.name) if snapshot.slurm else ()))
+        after_jobs = f" after its jobs end ({jobs})" if jobs else ""
         return Finding(
             kind="recovering",
-            what=f"{what}: HyperPod was asked to repair it{first}, usually {usual}",
+            what=f"{summary}: HyperPod was asked to repair it{after_jobs}, usually {usual}",
             why=node.reason,
-            next=command(seen, "nodes"),
+            next=command(snapshot, "nodes"),
             subject=node.name,
         )
     if node.reason.startswith(REBOOTED):
         return Finding(
             kind="action-required",
-            what=f"{what}: it restarted, and Slurm waits for your word",
+            what=f"{summary}: it restarted, and Slurm waits for your word",
             why=node.reason,
             next=f"on the controller, when the node is well: {resume(node)}",
             subject=node.name,
         )
     return Finding(
         kind="action-required",
-        what=what,
+        what=summary,
         why=node.reason,
-        next=nodes_command(seen, "replace", f"{node.name} --when now") + ", which ends the jobs on it",
+        next=nodes_command(snapshot, "replace", f"{node.name} --when now") + ", which ends the jobs on it",
         subject=node.name,
     )

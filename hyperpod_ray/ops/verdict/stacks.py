@@ -13,44 +13,46 @@ from hyperpod_ray.ops.verdict.finding import (
 )
 
 
-def not_deployed(seen: Snapshot) -> Finding:
+def not_deployed(snapshot: Snapshot) -> Finding:
     """There is nothing."""
     return Finding(
         kind="action-required",
         what="not deployed: there is no stack and no cluster",
-        next=f"{command(seen, 'preflight')}, then {deploy(seen)}",
+        next=f"{command(snapshot, 'preflight')}, then {deploy(snapshot)}",
     )
 
 
-def unseen(seen: Snapshot) -> Iterator[Finding]:
+def unseen(snapshot: Snapshot) -> Iterator[Finding]:
     """Sources that did not answer."""
-    creating = seen.cluster is None and any(stack.status.endswith("_IN_PROGRESS") for stack in seen.stacks)
-    for item in seen.unseen:
-        if item.source == "Kubernetes" and creating:
+    creating = snapshot.cluster is None and any(stack.status.endswith("_IN_PROGRESS") for stack in snapshot.stacks)
+    for missing in snapshot.unseen:
+        if missing.source == "Kubernetes" and creating:
             continue  # said by the stacks
-        if item.refused and item.source != "Kubernetes":
-            yield Finding(kind="note", what=f"{item.source}: not yours to see", why=item.why, subject=item.source)
+        if missing.refused and missing.source != "Kubernetes":
+            yield Finding(
+                kind="note", what=f"{missing.source}: not yours to see", why=missing.why, subject=missing.source
+            )
             continue
         yield Finding(
-            kind="note" if item.laptop else "action-required",
-            what=f"{item.source} could not be asked{' from this machine' if item.laptop else ''}",
-            why=item.why,
-            next=item.next,
-            subject=item.source,
+            kind="note" if missing.laptop else "action-required",
+            what=f"{missing.source} could not be asked{' from this machine' if missing.laptop else ''}",
+            why=missing.why,
+            next=missing.next,
+            subject=missing.source,
         )
 
 
-def stacks(seen: Snapshot) -> Iterator[Finding]:
+def stacks(snapshot: Snapshot) -> Iterator[Finding]:
     """Stacks that are missing, under way or broken."""
-    missing = [stack.name for stack in seen.stacks if not stack.status]
-    for stack in seen.stacks:
+    missing = [stack.name for stack in snapshot.stacks if not stack.status]
+    for stack in snapshot.stacks:
         if stack.status in DEAD_STACK:
-            yield _dead_stack(seen, stack)
+            yield _dead_stack(snapshot, stack)
         elif stack.status == "DELETE_IN_PROGRESS":
             yield Finding(
                 kind="action-required",
                 what=f"stack {stack.name} is being deleted",
-                next=command(seen, "teardown"),
+                next=command(snapshot, "teardown"),
                 subject=stack.name,
             )
         elif stack.status == "UPDATE_ROLLBACK_COMPLETE":
@@ -58,19 +60,19 @@ def stacks(seen: Snapshot) -> Iterator[Finding]:
                 kind="note",
                 what=f"the last change of stack {stack.name} failed and was rolled back",
                 why=_cause(stack),
-                next=f"correct the cause, then {deploy(seen)}",
+                next=f"correct the cause, then {deploy(snapshot)}",
                 subject=stack.name,
             )
         elif stack.status.endswith("_IN_PROGRESS"):
             yield Finding(
                 kind="recovering", what=f"a deployment is under way: {stack.name} is {stack.status}", subject=stack.name
             )
-    busy = any(stack.status.endswith("_IN_PROGRESS") or stack.status in DEAD_STACK for stack in seen.stacks)
+    busy = any(stack.status.endswith("_IN_PROGRESS") or stack.status in DEAD_STACK for stack in snapshot.stacks)
     if missing and not busy:
         yield Finding(
             kind="action-required",
             what="incomplete: " + ", ".join(missing) + (" is" if len(missing) == 1 else " are") + " missing",
-            next=deploy(seen),
+            next=deploy(snapshot),
         )
 
 
@@ -79,12 +81,12 @@ def _cause(stack: Stack) -> str:
     return f"{stack.failed_resource}: {stack.failed_reason}" if stack.failed_resource else stack.reason
 
 
-def _dead_stack(seen: Snapshot, stack: Stack) -> Finding:
+def _dead_stack(snapshot: Snapshot, stack: Stack) -> Finding:
     next_ = {
         "UPDATE_ROLLBACK_FAILED": f"aws cloudformation continue-update-rollback --stack-name {stack.name}, "
-        f"then {deploy(seen)}",
-        "DELETE_FAILED": command(seen, "teardown"),
-    }.get(stack.status, f"correct the cause, then {deploy(seen)}")
+        f"then {deploy(snapshot)}",
+        "DELETE_FAILED": command(snapshot, "teardown"),
+    }.get(stack.status, f"correct the cause, then {deploy(snapshot)}")
     return Finding(
         kind="action-required",
         what=f"stack {stack.name} is {stack.status}",

@@ -19,29 +19,33 @@ NEARLY_FULL = 0.1
 """Share of free space below which the next checkpoints fill the file system."""
 
 
-def free_space(seen: Snapshot) -> Iterator[Finding]:
+def free_space(snapshot: Snapshot) -> Iterator[Finding]:
     """File systems that are nearly full: a run that cannot save ends."""
-    for item in seen.file_systems:
-        if item.free_gib is None or not item.capacity_gib or item.free_gib >= NEARLY_FULL * item.capacity_gib:
+    for file_system in snapshot.file_systems:
+        if (
+            file_system.free_gib is None
+            or not file_system.capacity_gib
+            or file_system.free_gib >= NEARLY_FULL * file_system.capacity_gib
+        ):
             continue
         yield Finding(
             kind="action-required",
-            what=f"file system {item.id} is nearly full: {item.free_gib:,.0f} of {item.capacity_gib:,} GiB are free",
+            what=f"file system {file_system.id} is nearly full: {file_system.free_gib:,.0f} of {file_system.capacity_gib:,} GiB are free",
             why="a run whose checkpoints cannot be written ends"
-            + (f"; measured {output.clock(item.free_at)}" if item.free_at else ""),
-            next=f"delete old runs under {names.MOUNT_PATH}, or raise storage.capacity_gib and {deploy(seen)}",
-            subject=item.id,
+            + (f"; measured {output.clock(file_system.free_at)}" if file_system.free_at else ""),
+            next=f"delete old runs under {names.MOUNT_PATH}, or raise storage.capacity_gib and {deploy(snapshot)}",
+            subject=file_system.id,
         )
 
 
-def storage(seen: Snapshot) -> Iterator[Finding]:
+def storage(snapshot: Snapshot) -> Iterator[Finding]:
     """The shared file system and the claim that mounts it."""
-    for file_system in seen.file_systems:
-        what = f"file system {file_system.id} is {file_system.lifecycle}"
+    for file_system in snapshot.file_systems:
+        summary = f"file system {file_system.id} is {file_system.lifecycle}"
         if file_system.lifecycle == "CREATING":
             yield under_way(
-                seen,
-                what,
+                snapshot,
+                summary,
                 since=file_system.created,
                 usual=durations.FILE_SYSTEM,
                 next_="aws fsx describe-file-systems",
@@ -50,29 +54,30 @@ def storage(seen: Snapshot) -> Iterator[Finding]:
         elif file_system.lifecycle == "DELETING":
             yield Finding(
                 kind="action-required",
-                what=f"{what}: the data goes with it",
-                next=command(seen, "teardown"),
+                what=f"{summary}: the data goes with it",
+                next=command(snapshot, "teardown"),
                 subject=file_system.id,
             )
         elif file_system.lifecycle not in ("AVAILABLE", "UPDATING"):
             yield Finding(
                 kind="action-required",
-                what=what,
+                what=summary,
                 why=file_system.failure,
                 next=f"aws fsx describe-file-systems --file-system-ids {file_system.id}",
                 subject=file_system.id,
             )
     claim = next(
-        (claim for claim in seen.claims if claim.namespace == seen.namespace and claim.name == names.CLAIM), None
+        (claim for claim in snapshot.claims if claim.namespace == snapshot.namespace and claim.name == names.CLAIM),
+        None,
     )
-    if seen.cluster is None or not seen.saw("FSx"):
+    if snapshot.cluster is None or not snapshot.saw("FSx"):
         return
-    made = {stack.name: stack.status for stack in seen.stacks}
-    if not seen.file_systems and (
-        seen.storage_mode == "existing"
-        or made.get(names.stack_name(seen.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
+    statuses = {stack.name: stack.status for stack in snapshot.stacks}
+    if not snapshot.file_systems and (
+        snapshot.storage_mode == "existing"
+        or statuses.get(names.stack_name(snapshot.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
     ):
-        yield Finding(kind="action-required", what="the shared file system is gone", next=deploy(seen))
+        yield Finding(kind="action-required", what="the shared file system is gone", next=deploy(snapshot))
     if claim is None:
         return
     if claim.phase == "Lost":
@@ -82,15 +87,16 @@ def storage(seen: Snapshot) -> Iterator[Finding]:
             next=f"kubectl -n {claim.namespace} describe pvc {claim.name}",
             subject=claim.name,
         )
-    elif claim.phase == "Pending" and not any(item.lifecycle == "CREATING" for item in seen.file_systems):
+    elif claim.phase == "Pending" and not any(candidate.lifecycle == "CREATING" for candidate in snapshot.file_systems):
         yield under_way(
-            seen,
+            snapshot,
             f"claim {claim.namespace}/{claim.name} waits for its volume",
             since=claim.created,
             usual=durations.FILE_SYSTEM,
             next_=f"kubectl -n {claim.namespace} describe pvc {claim.name}",
             subject=claim.name,
             why=next(
-                (event.message for event in seen.warnings if event.object == f"PersistentVolumeClaim/{claim.name}"), ""
+                (event.message for event in snapshot.warnings if event.object == f"PersistentVolumeClaim/{claim.name}"),
+                "",
             ),
         )

@@ -54,29 +54,29 @@ DOES = {
 }
 
 
-def jobs(seen: Snapshot) -> Iterator[Finding]:
+def jobs(snapshot: Snapshot) -> Iterator[Finding]:
     """Jobs that failed or wait, and runs that stand still."""
-    published = {(run.cluster, run.job): run for run in seen.runs}
-    of_rayjobs = {job.job_id for job in seen.ray_jobs}
-    for job in seen.jobs:
+    published = {(run.cluster, run.job): run for run in snapshot.runs}
+    of_rayjobs = {job.job_id for job in snapshot.ray_jobs}
+    for job in snapshot.jobs:
         run = published.get((job.cluster, job.id))
         if job.state == "RUNNING" and run is not None:
-            yield from _run(seen, job, run)
+            yield from _run(snapshot, job, run)
         elif job.state == "RUNNING":
-            yield _unknown(seen, job)
+            yield _unknown(snapshot, job)
         elif job.state == "PENDING":
-            yield _pending(seen, job)
-        elif job.state == "FAILED" and job.id not in of_rayjobs and not _superseded(seen, job):
-            yield from _failed(seen, job, run)
+            yield _pending(snapshot, job)
+        elif job.state == "FAILED" and job.id not in of_rayjobs and not _superseded(snapshot, job):
+            yield from _failed(snapshot, job, run)
 
 
-def unjudged(seen: Snapshot) -> list[Job]:
+def unjudged(snapshot: Snapshot) -> list[Job]:
     """Jobs that run and of whose training nothing is known."""
-    known = {(run.cluster, run.job) for run in seen.runs}
-    return [job for job in seen.jobs if job.state == "RUNNING" and (job.cluster, job.id) not in known]
+    published = {(run.cluster, run.job) for run in snapshot.runs}
+    return [job for job in snapshot.jobs if job.state == "RUNNING" and (job.cluster, job.id) not in published]
 
 
-def _unknown(seen: Snapshot, job: Job) -> Finding:
+def _unknown(snapshot: Snapshot, job: Job) -> Finding:
     """A job that does not use the training library: what Ray measures of it, which shows no hang."""
     waiting = sum(count for state, count in job.actors.items() if state not in ("ALIVE", "DEAD"))
     measured = [
@@ -89,38 +89,38 @@ def _unknown(seen: Snapshot, job: Job) -> Finding:
         what=f"job {job.id} runs and publishes no steps: whether it trains is not known",
         why=", ".join(filter(None, measured)),
         since=job.started,
-        next=f"{_logs(seen, job)} --follow",
+        next=f"{_logs(snapshot, job)} --follow",
         subject=job.id,
     )
 
 
-def _logs(seen: Snapshot, job: Job) -> str:
-    return f"hyperpod-ray runs logs {seen.environment} {job.id}"
+def _logs(snapshot: Snapshot, job: Job) -> str:
+    return f"hyperpod-ray runs logs {snapshot.environment} {job.id}"
 
 
-def _show(seen: Snapshot, job: Job) -> str:
-    return f"hyperpod-ray runs show {seen.environment} {job.id}"
+def _show(snapshot: Snapshot, job: Job) -> str:
+    return f"hyperpod-ray runs show {snapshot.environment} {job.id}"
 
 
-def _stop(seen: Snapshot, job: Job) -> str:
-    return f"hyperpod-ray runs stop {seen.environment} {job.id}"
+def _stop(snapshot: Snapshot, job: Job) -> str:
+    return f"hyperpod-ray runs stop {snapshot.environment} {job.id}"
 
 
-def _superseded(seen: Snapshot, job: Job) -> bool:
+def _superseded(snapshot: Snapshot, job: Job) -> bool:
     """Whether the same was submitted again later: that job speaks for it."""
     return any(
-        other.started is not None
+        candidate.started is not None
         and job.started is not None
-        and other.started > job.started
-        and other.cluster == job.cluster
-        and (other.command == job.command or (bool(job.run) and other.run == job.run))
-        for other in seen.jobs
+        and candidate.started > job.started
+        and candidate.cluster == job.cluster
+        and (candidate.command == job.command or (bool(job.run) and candidate.run == job.run))
+        for candidate in snapshot.jobs
     )
 
 
-def _failed(seen: Snapshot, job: Job, run: Run | None) -> Iterator[Finding]:
+def _failed(snapshot: Snapshot, job: Job, run: Run | None) -> Iterator[Finding]:
     ended = job.ended or job.started
-    if ended is not None and seen.at - ended > REMEMBERED:
+    if ended is not None and snapshot.at - ended > REMEMBERED:
         return
     code = f" with exit code {job.exit_code}" if job.exit_code else ""
     where = f" (run '{run.name}' at step {run.step})" if run and run.step is not None else ""
@@ -129,20 +129,20 @@ def _failed(seen: Snapshot, job: Job, run: Run | None) -> Iterator[Finding]:
         what=f"job {job.id} failed{code}{where}",
         why=(run.last_error if run else "") or job.message,
         since=ended,
-        next=f"{_logs(seen, job)}; then submit the same command again, which resumes a run",
+        next=f"{_logs(snapshot, job)}; then submit the same command again, which resumes a run",
         subject=run.name if run else job.id,
     )
 
 
-def _pending(seen: Snapshot, job: Job) -> Finding:
+def _pending(snapshot: Snapshot, job: Job) -> Finding:
     usual = durations.RAY
-    if usual.overdue(job.started, seen.at):
+    if usual.overdue(job.started, snapshot.at):
         return Finding(
             kind="action-required",
             what=f"job {job.id} has not started, far longer than the usual {usual}",
             why=job.message,
             since=job.started,
-            next=_show(seen, job),
+            next=_show(snapshot, job),
             subject=job.id,
         )
     return Finding(
@@ -159,25 +159,25 @@ def _pending(seen: Snapshot, job: Job) -> Finding:
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 
-def _run(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
+def _run(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
     if run.state in ("done", "failed"):
         return  # its driver ends in a moment, and the job's state then says how
     if run.state in LIMITS:
-        yield _standing(seen, job, run, max(filter(None, (run.state_since, run.started)), default=job.started))
+        yield _standing(snapshot, job, run, max(filter(None, (run.state_since, run.started)), default=job.started))
         return
     began = run.started or job.started
     if run.last_step_at is None or (began is not None and run.last_step_at < began):
-        yield _without_steps(seen, job, run, began)
+        yield _without_steps(snapshot, job, run, began)
         return
     # a save or a pause that has just ended is no step, and the next one is due from then on
     marks = (run.last_step_at, run.state_since, run.last_part_at)
     age = (run.at - max(mark for mark in marks if mark)).total_seconds()
     if age > patience(run):
-        yield _hangs(seen, job, run, age if parted(run) else run.step_age_seconds or age)
+        yield _hangs(snapshot, job, run, age if parted(run) else run.step_age_seconds or age)
         return
-    yield from _past_efa(seen, run)
-    yield from _slow(seen, job, run)
-    yield from _late_checkpoint(seen, job, run)
+    yield from _past_efa(snapshot, run)
+    yield from _slow(snapshot, job, run)
+    yield from _late_checkpoint(snapshot, job, run)
 
 
 def patience(run: Run) -> float:
@@ -203,38 +203,38 @@ def parted(run: Run) -> bool:
     return bool(run.last_part_at and run.part_seconds and run.longest_part_pause_seconds)
 
 
-def _hangs(seen: Snapshot, job: Job, run: Run, age: float) -> Finding:
+def _hangs(snapshot: Snapshot, job: Job, run: Run, age: float) -> Finding:
     mark, usually = ("part of a step", run.part_seconds) if parted(run) else ("step", run.step_seconds)
     usual = f"usually one in {span(usually)}" if usually else "its first steps"
     saved = ""
     if run.last_checkpoint_step is not None and run.step is not None:
-        old = duration(run.checkpoint_age_seconds or 0.0)
-        saved = f"; its checkpoint of step {run.last_checkpoint_step} is {old} old"
+        checkpoint_age = duration(run.checkpoint_age_seconds or 0.0)
+        saved = f"; its checkpoint of step {run.last_checkpoint_step} is {checkpoint_age} old"
     return Finding(
         kind="action-required",
         what=f"run '{run.name}' hangs: no {mark} for {span(age)} after step {run.step}, {usual}{saved}",
-        why=_said_by_hyperpod(seen, job, run) or run.last_error,
+        why=_said_by_hyperpod(snapshot, job, run) or run.last_error,
         since=run.at - timedelta(seconds=age),
-        next=f"{_logs(seen, job)}; then {_stop(seen, job)}, and submit the same command again",
+        next=f"{_logs(snapshot, job)}; then {_stop(snapshot, job)}, and submit the same command again",
         subject=run.name,
     )
 
 
-def _standing(seen: Snapshot, job: Job, run: Run, began: datetime | None) -> Finding:
-    what = f"run '{run.name}' {DOES[run.state]}" + (f" at step {run.step}" if run.step is not None else "")
+def _standing(snapshot: Snapshot, job: Job, run: Run, began: datetime | None) -> Finding:
+    summary = f"run '{run.name}' {DOES[run.state]}" + (f" at step {run.step}" if run.step is not None else "")
     limit = LIMITS[run.state]
     if began is not None and run.at - began > limit:
         return Finding(
             kind="action-required",
-            what=f"{what}, for {duration((run.at - began).total_seconds())}",
+            what=f"{summary}, for {duration((run.at - began).total_seconds())}",
             why=run.last_error,
             since=began,
-            next=_logs(seen, job),
+            next=_logs(snapshot, job),
             subject=run.name,
         )
     return Finding(
         kind="note" if run.state in ("saving", "paused") else "recovering",
-        what=what,
+        what=summary,
         why=run.last_error,
         since=began,
         expected_by=began + limit if began and run.state not in ("saving", "paused") else None,
@@ -243,27 +243,27 @@ def _standing(seen: Snapshot, job: Job, run: Run, began: datetime | None) -> Fin
     )
 
 
-def _without_steps(seen: Snapshot, job: Job, run: Run, began: datetime | None) -> Finding:
-    what = f"run '{run.name}' has finished no step since it started"
+def _without_steps(snapshot: Snapshot, job: Job, run: Run, began: datetime | None) -> Finding:
+    summary = f"run '{run.name}' has finished no step since it started"
     if began is not None and run.at - began > FIRST_STEP:
         return Finding(
             kind="action-required",
-            what=f"{what} {duration((run.at - began).total_seconds())} ago",
-            why=_said_by_hyperpod(seen, job, run) or run.last_error,
+            what=f"{summary} {duration((run.at - began).total_seconds())} ago",
+            why=_said_by_hyperpod(snapshot, job, run) or run.last_error,
             since=began,
-            next=_logs(seen, job),
+            next=_logs(snapshot, job),
             subject=run.name,
         )
     return Finding(
         kind="recovering",
-        what=what,
+        what=summary,
         since=began,
         expected_by=began + FIRST_STEP if began else None,
         subject=run.name,
     )
 
 
-def _past_efa(seen: Snapshot, run: Run) -> Iterator[Finding]:
+def _past_efa(snapshot: Snapshot, run: Run) -> Iterator[Finding]:
     """Nodes with EFA whose ranks talk over TCP: the same price, a fraction of the bandwidth, and no error anywhere."""
     if run.misses_efa:
         yield Finding(
@@ -271,23 +271,23 @@ def _past_efa(seen: Snapshot, run: Run) -> Iterator[Finding]:
             what=f"run '{run.name}' trains over {run.transport}, though its nodes have EFA",
             why="NCCL found no plugin for EFA in the image: libfabric and aws-ofi-nccl, which image.uri must have too",
             since=run.started,
-            next=deploy(seen),
+            next=deploy(snapshot),
             subject=run.name,
         )
 
 
-def _slow(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
+def _slow(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
     if run.step_seconds and run.best_step_seconds and run.step_seconds > SLOW * run.best_step_seconds:
         yield Finding(
             kind="note",
             what=f"run '{run.name}' is slow: a step takes {span(run.step_seconds)}, and took "
             f"{span(run.best_step_seconds)} with as many ranks",
-            next=_show(seen, job),
+            next=_show(snapshot, job),
             subject=run.name,
         )
 
 
-def _late_checkpoint(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
+def _late_checkpoint(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
     """Checkpoints that have stopped: the next fault then costs all steps since the last one."""
     saves = [event.at for event in run.events if event.kind == "save"]
     gaps = [(after - before).total_seconds() for before, after in itertools.pairwise(saves)]
@@ -301,7 +301,7 @@ def _late_checkpoint(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
             what=f"run '{run.name}' has saved no checkpoint for {duration(age)}, usually one in {duration(usual)}",
             why=run.last_error,
             since=run.last_checkpoint_at,
-            next=_logs(seen, job),
+            next=_logs(snapshot, job),
             subject=run.name,
         )
 
@@ -309,14 +309,14 @@ def _late_checkpoint(seen: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
 # --- RayJobs ---------------------------------------------------------------------------------------------------------
 
 
-def ray_jobs(seen: Snapshot) -> Iterator[Finding]:
+def ray_jobs(snapshot: Snapshot) -> Iterator[Finding]:
     """RayJobs that failed, wait too long, or that the operator refuses."""
-    for job in seen.ray_jobs:
+    for job in snapshot.ray_jobs:
         describe = f"kubectl -n {job.namespace} describe rayjob {job.name}"
         why = job.message or job.reason
         if job.deployment_status in ("Failed", "ValidationFailed") or job.status == "FAILED":
             ended = job.ended or job.created
-            if ended is not None and seen.at - ended > REMEMBERED and job.deployment_status != "ValidationFailed":
+            if ended is not None and snapshot.at - ended > REMEMBERED and job.deployment_status != "ValidationFailed":
                 continue
             refused = job.deployment_status == "ValidationFailed"
             yield Finding(
@@ -328,20 +328,20 @@ def ray_jobs(seen: Snapshot) -> Iterator[Finding]:
                 subject=job.name,
             )
         elif job.deployment_status in ("", "Initializing", "Waiting", "Retrying") and not job.suspended:
-            yield _waiting(seen, job, describe)
+            yield _waiting(snapshot, job, describe)
         elif job.suspended or job.deployment_status in ("Suspended", "Suspending"):
             yield Finding(
                 kind="note", what=f"RayJob '{job.name}' is suspended: its queue has not admitted it", subject=job.name
             )
 
 
-def _waiting(seen: Snapshot, job: RayJob, describe: str) -> Finding:
+def _waiting(snapshot: Snapshot, job: RayJob, describe: str) -> Finding:
     usual = durations.RAY
-    what = f"RayJob '{job.name}' is {job.deployment_status or 'not looked at by the operator'}"
-    if usual.overdue(job.created, seen.at):
+    summary = f"RayJob '{job.name}' is {job.deployment_status or 'not looked at by the operator'}"
+    if usual.overdue(job.created, snapshot.at):
         return Finding(
             kind="action-required",
-            what=f"{what}, far longer than the usual {usual}",
+            what=f"{summary}, far longer than the usual {usual}",
             why=job.message or job.reason,
             since=job.created,
             next=describe,
@@ -349,7 +349,7 @@ def _waiting(seen: Snapshot, job: RayJob, describe: str) -> Finding:
         )
     return Finding(
         kind="recovering",
-        what=what,
+        what=summary,
         why=job.message or job.reason,
         since=job.created,
         expected_by=usual.by(job.created),
@@ -361,40 +361,42 @@ def _waiting(seen: Snapshot, job: RayJob, describe: str) -> Finding:
 # --- hung jobs, found by HyperPod ------------------------------------------------------------------------------------
 
 
-def hangs(seen: Snapshot) -> Iterator[Finding]:
+def hangs(snapshot: Snapshot) -> Iterator[Finding]:
     """Hangs that HyperPod's agent reports and that no later step has ended; each node once, the newest."""
-    said: set[str] = set()
-    for hang in seen.hangs:
-        if hang.instance in said or _over(seen, hang):
+    reported: set[str] = set()
+    for hang in snapshot.hangs:
+        if hang.instance in reported or _over(snapshot, hang):
             continue
-        said.add(hang.instance)
-        job = next((job for job in seen.jobs if hang.job and job.named(hang.job)), None) or next(
-            (job for job in seen.jobs if job.state == "RUNNING"), None
+        reported.add(hang.instance)
+        job = next((job for job in snapshot.jobs if hang.job and job.named(hang.job)), None) or next(
+            (job for job in snapshot.jobs if job.state == "RUNNING"), None
         )
         yield Finding(
             kind="action-required",
             what=f"HyperPod reports a hung job on node {hang.instance} of group '{hang.group}'",
             why=hang.text,
             since=hang.at,
-            next=_logs(seen, job) if job else command(seen, f"logs --node {hang.instance}"),
+            next=_logs(snapshot, job) if job else command(snapshot, f"logs --node {hang.instance}"),
             subject=hang.instance,
         )
 
 
-def _over(seen: Snapshot, hang: Hang) -> bool:
+def _over(snapshot: Snapshot, hang: Hang) -> bool:
     """Whether training continued after a hang, or has ended."""
-    if not seen.saw("Ray jobs"):
+    if not snapshot.saw("Ray jobs"):
         return False
-    going = [job for job in seen.jobs if job.state == "RUNNING" and job.named(hang.job)]
+    going = [job for job in snapshot.jobs if job.state == "RUNNING" and job.named(hang.job)]
     if not any(job.started is None or job.started <= hang.at for job in going):
         return True  # what hung has ended
     ids = {job.id for job in going}
-    runs = [run for run in seen.runs if run.job in ids]
+    runs = [run for run in snapshot.runs if run.job in ids]
     return bool(runs) and all(run.last_step_at is not None and run.last_step_at > hang.at for run in runs)
 
 
-def _said_by_hyperpod(seen: Snapshot, job: Job, run: Run) -> str:
+def _said_by_hyperpod(snapshot: Snapshot, job: Job, run: Run) -> str:
     """What HyperPod's agent says of the same hang."""
     since = run.last_step_at
-    found = next((hang for hang in seen.hangs if job.named(hang.job) and (since is None or hang.at > since)), None)
-    return f"HyperPod on node {found.instance}: {found.text}" if found else ""
+    reported = next(
+        (hang for hang in snapshot.hangs if job.named(hang.job) and (since is None or hang.at > since)), None
+    )
+    return f"HyperPod on node {reported.instance}: {reported.text}" if reported else ""

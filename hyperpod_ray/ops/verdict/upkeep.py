@@ -14,27 +14,27 @@ PLAN_ENDS = timedelta(days=1)
 PLAN_NOTED = timedelta(days=14)
 
 
-def training_plans(seen: Snapshot) -> Iterator[Finding]:
+def training_plans(snapshot: Snapshot) -> Iterator[Finding]:
     """Training plans that end soon, have ended, or have not begun."""
-    for plan in seen.training_plans:
+    for plan in snapshot.training_plans:
         groups = " and ".join(f"'{group}'" for group in plan.groups)
-        what = f"training plan '{plan.name}' of {'group' if len(plan.groups) == 1 else 'groups'} {groups}"
+        summary = f"training plan '{plan.name}' of {'group' if len(plan.groups) == 1 else 'groups'} {groups}"
         ends = f"aws sagemaker describe-training-plan --training-plan-name {plan.name}"
         extend = f"aws sagemaker search-training-plan-offerings --training-plan-arn {plan.arn}"
         if plan.status in ("Expired", "Failed"):
             yield Finding(
                 kind="action-required",
-                what=f"{what} is {plan.status}: HyperPod has taken its nodes",
+                what=f"{summary} is {plan.status}: HyperPod has taken its nodes",
                 since=plan.end,
                 next=f"{extend}, or another plan in the environment file",
                 subject=plan.name,
             )
-        elif plan.end is not None and plan.end - seen.at < PLAN_NOTED:
-            left = plan.end - seen.at
-            soon = left < PLAN_ENDS
+        elif plan.end is not None and plan.end - snapshot.at < PLAN_NOTED:
+            remaining = plan.end - snapshot.at
+            soon = remaining < PLAN_ENDS
             yield Finding(
                 kind="action-required" if soon else "note",
-                what=f"{what} ends in {duration(left.total_seconds())}; HyperPod then takes its nodes",
+                what=f"{summary} ends in {duration(remaining.total_seconds())}; HyperPod then takes its nodes",
                 why="the run's last checkpoint stays",
                 expected_by=plan.end,
                 next=extend,
@@ -43,7 +43,7 @@ def training_plans(seen: Snapshot) -> Iterator[Finding]:
         elif plan.status in ("Pending", "Scheduled"):
             yield Finding(
                 kind="note",
-                what=f"{what} is {plan.status}: its nodes come when it begins",
+                what=f"{summary} is {plan.status}: its nodes come when it begins",
                 expected_by=plan.start,
                 next=ends,
                 subject=plan.name,
@@ -57,9 +57,9 @@ SAYS = {
 }
 
 
-def images(seen: Snapshot) -> Iterator[Finding]:
+def images(snapshot: Snapshot) -> Iterator[Finding]:
     """Groups whose nodes run an older AMI than HyperPod has for them."""
-    cluster = seen.cluster
+    cluster = snapshot.cluster
     if cluster is None:
         return
     for group in cluster.groups:
@@ -67,21 +67,21 @@ def images(seen: Snapshot) -> Iterator[Finding]:
             yield Finding(
                 kind="action-required",
                 what=f"the last software update of group '{group.name}' failed",
-                next=f"hyperpod-ray nodes events {seen.environment} --group {group.name}",
+                next=f"hyperpod-ray nodes events {snapshot.environment} --group {group.name}",
                 subject=group.name,
             )
         elif group.image_status in SAYS:
-            yield _older(seen, group)
+            yield _older(snapshot, group)
 
 
-def _older(seen: Snapshot, group: Group) -> Finding:
-    assert seen.cluster is not None  # noqa: S101
+def _older(snapshot: Snapshot, group: Group) -> Finding:
+    assert snapshot.cluster is not None  # noqa: S101
     runs = f" ({group.image_release}" + (f", newest {group.image_available})" if group.image_available else ")")
     return Finding(
         kind="note" if group.image_status == "UpdateAvailable" else "action-required",
         what=f"group '{group.name}' {SAYS[group.image_status]}{runs if group.image_release else ''}",
         why="an update replaces the root volume of each node: training resumes from its last checkpoint",
-        next=f"{update_command(seen.cluster.name, group.name)}, then {command(seen, 'wait')} --for {group.name}",
+        next=f"{update_command(snapshot.cluster.name, group.name)}, then {command(snapshot, 'wait')} --for {group.name}",
         subject=group.name,
     )
 

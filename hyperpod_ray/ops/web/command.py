@@ -20,7 +20,7 @@ def run(target: AnyTarget, *, port: int, every: float, events: int = LAST_EVENTS
         prices, why = None, f"The price file cannot be used: {error}"
 
     def take(target: AnyTarget) -> View:
-        seen = with_failures(target, gather.snapshot(target), most=events)
+        seen = with_failures(target, gather.snapshot(target), limit=events)
         return environment.view(target.plan, seen, judge(seen), prices=prices, why_no_prices=why)
 
     return serve.run(
@@ -28,5 +28,5 @@ def run(target: AnyTarget, *, port: int, every: float, events: int = LAST_EVENTS
         environment=target.name,
         port=port,
         every=every,
-        again=target.command("status", "--web", "--port", "0"),
+        restart_command=target.command("status", "--web", "--port", "0"),
     )

@@ -28,7 +28,7 @@ GOOD = {"InService", "AVAILABLE", "Bound", "ready", "CREATE_COMPLETE", "UPDATE_C
 
 
 def view(
-    plan: CommonPlan, seen: Snapshot, verdict: Verdict, *, prices: Prices | None = None, why_no_prices: str = ""
+    plan: CommonPlan, snapshot: Snapshot, verdict: Verdict, *, prices: Prices | None = None, why_no_prices: str = ""
 ) -> View:
     """What the page shows of a snapshot.
 
@@ -36,29 +36,30 @@ def view(
         prices: Known prices. None: no section of cost, for the reason in `why_no_prices`.
     """
     return View(
-        environment=seen.environment,
-        subject=_subject(plan, seen),
-        at=seen.at,
+        environment=snapshot.environment,
+        subject=_subject(plan, snapshot),
+        at=snapshot.at,
         headline=verdict.state,
         tone=TONES[verdict.state],
         findings=verdict.findings,
-        runs=tuple(_runs(plan, seen, prices)),
-        groups=tuple(_groups(seen)),
-        nodes=tuple(_node(seen, row) for row in orchestrators.named(seen.orchestrator).rows(seen)),
-        events=tuple(_events(seen)),
-        facts=tuple(_facts(seen)),
-        spend=None if prices is None or seen.cluster is None else spend(plan, seen, prices),
-        spend_note=why_no_prices or ("" if seen.cluster else "No HyperPod cluster was seen: nothing can be counted."),
-        not_shown=tuple(dict.fromkeys(f"{item.source}: {item.why}" for item in seen.unseen)),
+        runs=tuple(_runs(plan, snapshot, prices)),
+        groups=tuple(_groups(snapshot)),
+        nodes=tuple(_node(snapshot, row) for row in orchestrators.named(snapshot.orchestrator).rows(snapshot)),
+        events=tuple(_events(snapshot)),
+        facts=tuple(_facts(snapshot)),
+        spend=None if prices is None or snapshot.cluster is None else spend(plan, snapshot, prices),
+        spend_note=why_no_prices
+        or ("" if snapshot.cluster else "No HyperPod cluster was seen: nothing can be counted."),
+        not_shown=tuple(dict.fromkeys(f"{missing.source}: {missing.why}" for missing in snapshot.unseen)),
     )
 
 
-def _runs(plan: CommonPlan, seen: Snapshot, prices: Prices | None) -> Iterator[RunLine]:
+def _runs(plan: CommonPlan, snapshot: Snapshot, prices: Prices | None) -> Iterator[RunLine]:
     """Runs with what they publish about themselves, then jobs that publish none; what has ended last and not all."""
-    jobs = {job.id: job for job in seen.jobs}
+    jobs = {job.id: job for job in snapshot.jobs}
     published = set()
     lines = []
-    for run in seen.runs:
+    for run in snapshot.runs:
         job = jobs.get(run.job)
         published.add(run.job)
         written = run.record or Record(name=run.name, state=run.state)
@@ -72,14 +73,14 @@ def _runs(plan: CommonPlan, seen: Snapshot, prices: Prices | None) -> Iterator[R
                 if prices and run.world_size else None,
             )
         )  # fmt: skip
-    for one in seen.jobs:
-        if one.id not in published:
+    for unpublished in snapshot.jobs:
+        if unpublished.id not in published:
             lines.append(
                 RunLine(
-                    name=one.id, state=one.state, started=one.started, ended=one.ended,
-                    command=one.command, message=one.message, why_no_record=NO_RECORD,
+                    name=unpublished.id, state=unpublished.state, started=unpublished.started, ended=unpublished.ended,
+                    command=unpublished.command, message=unpublished.message, why_no_record=NO_RECORD,
                     # that it runs does not say that it trains
-                    tone="none" if one.state == "RUNNING" else _job_tone(one.state),
+                    tone="none" if unpublished.state == "RUNNING" else _job_tone(unpublished.state),
                 )
             )  # fmt: skip
     live = [line for line in lines if line.state not in ENDED]
@@ -93,28 +94,28 @@ def _job_tone(state: str) -> Tone:
     return "good" if state in ("RUNNING", "running", "SUCCEEDED", "done") else "none" if state == "STOPPED" else "busy"
 
 
-def _subject(plan: CommonPlan, seen: Snapshot) -> str:
+def _subject(plan: CommonPlan, snapshot: Snapshot) -> str:
     where = f"account {plan.settings.account}, {plan.settings.region}"
-    if seen.cluster is None:
+    if snapshot.cluster is None:
         return where
-    cluster = seen.cluster
+    cluster = snapshot.cluster
     return f"HyperPod cluster {cluster.name} {cluster.status}, node recovery {cluster.node_recovery}, {where}"
 
 
-def _groups(seen: Snapshot) -> list[GroupLine]:
-    found = []
-    for group in seen.cluster.groups if seen.cluster else ():
-        row = counts(seen, group)
-        found.append(
+def _groups(snapshot: Snapshot) -> list[GroupLine]:
+    lines = []
+    for group in snapshot.cluster.groups if snapshot.cluster else ():
+        row = counts(snapshot, group)
+        lines.append(
             GroupLine(
                 name=group.name, type=group.type, asked=row["asked"], ready=row["ready"],
                 checking=row["deep_health_check"], recovering=row["recovering"], missing=row["missing"],
             )
         )  # fmt: skip
-    return found
+    return lines
 
 
-def _node(seen: Snapshot, row: Row) -> NodeLine:
+def _node(snapshot: Snapshot, row: Row) -> NodeLine:
     health = row.health if row.health != "Schedulable" else ""
     slurm = f"{row.slurm} in Slurm" if row.slurm not in ("", "?") else row.slurm
     state = ", ".join(filter(None, [row.status, row.kubernetes, health, slurm]))
@@ -126,7 +127,7 @@ def _node(seen: Snapshot, row: Row) -> NodeLine:
         fault=row.fault or row.reason,
         pods=row.pods or tuple(f"job {job}" for job in row.jobs),
         launched=row.launched,
-        history=tuple(_happening(event) for event in seen.events if event.instance == row.id)[:HISTORY],
+        history=tuple(_happening(event) for event in snapshot.events if event.instance == row.id)[:HISTORY],
     )
 
 
@@ -161,48 +162,48 @@ def _happening(event: ClusterEvent) -> Happening:
     return Happening(time=event.time, where=event.instance or event.group or "cluster", what=text, level=event.level)
 
 
-def _events(seen: Snapshot) -> list[Happening]:
+def _events(snapshot: Snapshot) -> list[Happening]:
     """HyperPod's events and Kubernetes' warnings, newest first."""
-    found = [_happening(event) for event in seen.events]
-    found += [
+    happenings = [_happening(event) for event in snapshot.events]
+    happenings += [
         Happening(
-            time=item.time, where=item.object, level="Warning",
-            what=f"{item.reason}: {item.message}" + (f" (× {item.count})" if item.count > 1 else ""),
+            time=warning.time, where=warning.object, level="Warning",
+            what=f"{warning.reason}: {warning.message}" + (f" (× {warning.count})" if warning.count > 1 else ""),
         )
-        for item in seen.warnings
+        for warning in snapshot.warnings
     ]  # fmt: skip
-    return sorted(found, key=lambda one: one.time.timestamp() if one.time else 0.0, reverse=True)
+    return sorted(happenings, key=lambda happening: happening.time.timestamp() if happening.time else 0.0, reverse=True)
 
 
-def _facts(seen: Snapshot) -> list[Fact]:
-    found = []
-    for ray in seen.ray_clusters:
-        whole = ray.ready_workers >= ray.desired_workers
-        found.append(
+def _facts(snapshot: Snapshot) -> list[Fact]:
+    facts = []
+    for ray in snapshot.ray_clusters:
+        complete = ray.ready_workers >= ray.desired_workers
+        facts.append(
             Fact(
                 kind="RayCluster", name=f"{ray.namespace}/{ray.name}", state=ray.state or "no state yet",
-                tone="good" if whole and ray.state == "ready" else "busy",
+                tone="good" if complete and ray.state == "ready" else "busy",
                 detail=f"{ray.ready_workers} of {ray.desired_workers} workers",
             )
         )  # fmt: skip
-    for one in seen.controllers:
-        state = f"{one.ready} of {one.wanted} ready" if one.present else "does not exist"
-        found.append(
-            Fact(kind="controller", name=one.name, state=state, detail=one.purpose,
-                 tone="good" if one.present and one.ready >= one.wanted else "bad")
+    for controller in snapshot.controllers:
+        state = f"{controller.ready} of {controller.wanted} ready" if controller.present else "does not exist"
+        facts.append(
+            Fact(kind="controller", name=controller.name, state=state, detail=controller.purpose,
+                 tone="good" if controller.present and controller.ready >= controller.wanted else "bad")
         )  # fmt: skip
-    for system in seen.file_systems:
-        found.append(
+    for system in snapshot.file_systems:
+        facts.append(
             Fact(kind="file system", name=system.id, state=system.lifecycle, tone=_tone(system.lifecycle),
                  detail=", ".join(filter(None, [f"{system.capacity_gib} GiB", _free(system), system.failure])))
         )  # fmt: skip
-    for claim in seen.claims:
+    for claim in snapshot.claims:
         state = "Terminating" if claim.deleting_since else claim.phase
-        found.append(Fact(kind="claim", name=f"{claim.namespace}/{claim.name}", state=state, tone=_tone(state)))
-    for stack in seen.stacks:
+        facts.append(Fact(kind="claim", name=f"{claim.namespace}/{claim.name}", state=state, tone=_tone(state)))
+    for stack in snapshot.stacks:
         state = stack.status or "does not exist"
-        found.append(Fact(kind="stack", name=stack.name, state=state, tone=_tone(state), detail=stack.reason))
-    return found
+        facts.append(Fact(kind="stack", name=stack.name, state=state, tone=_tone(state), detail=stack.reason))
+    return facts
 
 
 def _free(system: FileSystem) -> str:

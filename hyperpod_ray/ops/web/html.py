@@ -45,8 +45,8 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     On a narrow screen each row becomes a list of names and values. The roles keep it a table for screen readers.
     """
     head = "".join(
-        f'<th scope="col" role="columnheader"{NUMBER if one.startswith(">") else ""}>{escape(one.lstrip(">"))}</th>'
-        for one in heads
+        f'<th scope="col" role="columnheader"{NUMBER if title.startswith(">") else ""}>{escape(title.lstrip(">"))}</th>'
+        for title in heads
     )
     body = "".join(
         '<tr role="row">' + "".join(
@@ -63,7 +63,7 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     )
 
 
-def figures(shown: Iterable[tuple[str, str]]) -> str:
+def figures(pairs: Iterable[tuple[str, str]]) -> str:
     """Names and values, as a row that wraps."""
-    cells = "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in shown)
+    cells = "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in pairs)
     return f'<dl class="figures">{cells}</dl>'

@@ -126,25 +126,30 @@ def _first(latest: Latest[View]) -> str:
 def _findings(view: View) -> str:
     if not view.findings:
         return '<p class="note">No findings.</p>' if view.tone == "good" else ""
-    return "".join(_finding(one) for one in view.findings)
+    return "".join(_finding(finding) for finding in view.findings)
 
 
-def _finding(one: Finding) -> str:
-    tone, kind = KINDS[one.kind]
+def _finding(finding: Finding) -> str:
+    tone, label = KINDS[finding.kind]
     times = []
-    if one.since:
-        times.append(f"since {when(one.since)}")
-    if one.expected_by:
-        times.append(f"expected by {when(one.expected_by, ago=False)}")
+    if finding.since:
+        times.append(f"since {when(finding.since)}")
+    if finding.expected_by:
+        times.append(f"expected by {when(finding.expected_by, ago=False)}")
     rows = [
-        ("Why", escape(one.why)),
+        ("Why", escape(finding.why)),
         ("When", ", ".join(times)),
-        ("Next", command(one.next) if one.next.startswith(("hyperpod-ray", "kubectl", "aws")) else escape(one.next)),
+        (
+            "Next",
+            command(finding.next)
+            if finding.next.startswith(("hyperpod-ray", "kubectl", "aws"))
+            else escape(finding.next),
+        ),
     ]
     listed = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows if text)
     return (
         f'<article class="finding {tone}"><p class="what"><span class="state {tone}"><span aria-hidden="true">'
-        f"{SIGNS[tone]}</span> {kind}:</span> {escape(one.what)}</p><dl>{listed}</dl></article>"
+        f"{SIGNS[tone]}</span> {label}:</span> {escape(finding.what)}</p><dl>{listed}</dl></article>"
     )
 
 
@@ -162,13 +167,13 @@ def _nodes(groups: Sequence[GroupLine], nodes: Sequence[NodeLine]) -> str:
                 g.checking, g.recovering, g.missing))) for g in groups),
         ))  # fmt: skip
     troubled = [node for node in nodes if node.tone != "good"]
-    good = [node for node in nodes if node.tone == "good"]
+    ready = [node for node in nodes if node.tone == "good"]
     if troubled:
         parts.append(_node_table("Nodes to look at", troubled))
-    if good:
-        all_ = f"{len(good)} node{'' if len(good) == 1 else 's'} ready for work"
-        shut = "" if len(good) <= 8 else f'<details data-key="good-nodes"><summary>{all_}</summary>'
-        parts.append(f"{shut}{_node_table(all_[:1].upper() + all_[1:], good)}{'</details>' if shut else ''}")
+    if ready:
+        all_ = f"{len(ready)} node{'' if len(ready) == 1 else 's'} ready for work"
+        shut = "" if len(ready) <= 8 else f'<details data-key="good-nodes"><summary>{all_}</summary>'
+        parts.append(f"{shut}{_node_table(all_[:1].upper() + all_[1:], ready)}{'</details>' if shut else ''}")
     return "".join(parts)
 
 
@@ -190,7 +195,7 @@ def _node_table(caption: str, nodes: Sequence[NodeLine]) -> str:
 def _history(node: NodeLine) -> str:
     if not node.history:
         return "–"
-    lines = "".join(f"<li>{when(one.time)} {escape(one.what)}</li>" for one in node.history)
+    lines = "".join(f"<li>{when(event.time)} {escape(event.what)}</li>" for event in node.history)
     count = len(node.history)
     return (
         f'<details data-key="history-{escape(node.id)}"><summary>{count} event{"" if count == 1 else "s"}'
@@ -207,32 +212,32 @@ def _cost(view: View) -> str:
     if spend is None:
         return note
     mark = "~" if spend.estimate else ""
-    shown = [
+    pairs = [
         ("so far", f"<strong>{mark}{dollars(spend.usd)}</strong>"),
         ("now", f"{mark}{dollars(spend.usd_per_hour)} an hour"),
         ("GPUs", escape(spend.at_work)),
     ]
     useful = spend.usd_per_useful_gpu_hour
     if useful is not None:
-        shown.append(("a useful GPU-hour", f"{mark}{dollars(useful)}"))
+        pairs.append(("a useful GPU-hour", f"{mark}{dollars(useful)}"))
     idle = "".join(
-        f'<p class="idle">{state("busy", "Idle")}: {one.gpus} GPUs in group {escape(one.group)}, '
-        f"{dollars(one.usd_per_hour)} an hour"
-        + (f", {dollars(one.usd)} since {when(one.since)}" if one.since else "")
-        + f": {escape(one.why)} {len(one.nodes)} node{'' if len(one.nodes) == 1 else 's'}. "
+        f'<p class="idle">{state("busy", "Idle")}: {line.gpus} GPUs in group {escape(line.group)}, '
+        f"{dollars(line.usd_per_hour)} an hour"
+        + (f", {dollars(line.usd)} since {when(line.since)}" if line.since else "")
+        + f": {escape(line.why)} {len(line.nodes)} node{'' if len(line.nodes) == 1 else 's'}. "
         "A spare node is idle on purpose.</p>"
-        for one in spend.idle
+        for line in spend.idle
     )
     rows = (
-        (escape(one.name), escape(one.what), dollars(one.usd_per_hour, mark="~" if one.estimate else ""),
-         f"{one.hours:,.1f}", dollars(one.usd, mark="~" if one.estimate else ""))
-        for one in spend.items
+        (escape(line.name), escape(line.what), dollars(line.usd_per_hour, mark="~" if line.estimate else ""),
+         f"{line.hours:,.1f}", dollars(line.usd, mark="~" if line.estimate else ""))
+        for line in spend.items
     )  # fmt: skip
     lines = table("What is there now", ("Name", "What", ">$ per hour", ">Hours", ">$ this month"), rows)
     unknown = f" No price is known of {', '.join(spend.unknown)}." if spend.unknown else ""
     missing = f" Not seen: {', '.join(spend.incomplete)}." if spend.incomplete else ""
     return (
-        f'{figures(shown)}{idle}<details data-key="cost"><summary>What it is made of</summary>{lines}'
+        f'{figures(pairs)}{idle}<details data-key="cost"><summary>What it is made of</summary>{lines}'
         "</details>"
         f'<p class="note">List prices times the hours since {spend.since:%Y-%m-%d} of what is there now: not a bill. '
         f"Nodes that are gone are not in it.{escape(unknown + missing)} Billed: "
@@ -248,14 +253,14 @@ def _events(events: Sequence[Happening]) -> str:
         return ""
     tones: dict[str, Tone] = {"Error": "bad", "Warning": "busy", "Warn": "busy"}
     rows = (
-        (when(one.time), state(tones.get(one.level, "none"), one.level), f"<code>{escape(one.where)}</code>",
-         escape(one.what))
-        for one in events[:EVENTS]
+        (when(event.time), state(tones.get(event.level, "none"), event.level), f"<code>{escape(event.where)}</code>",
+         escape(event.what))
+        for event in events[:EVENTS]
     )  # fmt: skip
-    more = f'<p class="note">{len(events) - EVENTS} older ones are not shown.</p>' if len(events) > EVENTS else ""
+    rest = f'<p class="note">{len(events) - EVENTS} older ones are not shown.</p>' if len(events) > EVENTS else ""
     return (
         table("HyperPod's events and Kubernetes' warnings, newest first", ("When", "Level", "Where", "What"), rows)
-        + more
+        + rest
     )
 
 
@@ -263,8 +268,8 @@ def _facts(facts: Sequence[Fact]) -> str:
     if not facts:
         return ""
     rows = (
-        (escape(one.kind), f"<code>{escape(one.name)}</code>", state(one.tone, one.state), escape(one.detail))
-        for one in facts
+        (escape(fact.kind), f"<code>{escape(fact.name)}</code>", state(fact.tone, fact.state), escape(fact.detail))
+        for fact in facts
     )
     return table("Controllers, Ray, storage and stacks", ("Kind", "Name", "State", "Detail"), rows)
 

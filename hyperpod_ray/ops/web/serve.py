@@ -46,11 +46,11 @@ def paths(watch: Watch[View], *, environment: str, every: float) -> Mapping[str,
     }
 
 
-def _text(text: str, kind: str) -> Answer:
-    return Answer(text.encode(), f"{kind}; charset=utf-8", HTTPStatus.OK)
+def _text(text: str, content_type: str) -> Answer:
+    return Answer(text.encode(), f"{content_type}; charset=utf-8", HTTPStatus.OK)
 
 
-def run(take: Callable[[], View], *, environment: str, port: int, every: float, again: str) -> int:
+def run(take: Callable[[], View], *, environment: str, port: int, every: float, restart_command: str) -> int:
     """Serve until Ctrl-C; prints the address.
 
     Args:
@@ -58,14 +58,17 @@ def run(take: Callable[[], View], *, environment: str, port: int, every: float, 
         environment: Its name.
         port: Port on 127.0.0.1; 0 takes any.
         every: Seconds between two looks.
-        again: The command to run where the port is taken.
+        restart_command: The command to run where the port is taken.
 
     Raises:
         OpsError: The port cannot be used.
     """
     watch = Watch(take, every=every, environment=environment)
     try:
-        with Server(paths(watch, environment=environment, every=every), port=port, busy=again) as server, watch:
+        with (
+            Server(paths(watch, environment=environment, every=every), port=port, busy=restart_command) as server,
+            watch,
+        ):
             output.write_line(server.url)
             output.log("only this machine can reach it, and only with this address; Ctrl-C ends it")
             _report(watch)
@@ -81,14 +84,14 @@ def run(take: Callable[[], View], *, environment: str, port: int, every: float, 
 
 def _report(watch: Watch[View]) -> Never:
     """Say on the terminal what fails, once until it changes."""
-    said = ""
+    reported = ""
     while True:
         time.sleep(TURN_SECONDS)
         failure = watch.failure
         words = f"{failure.message}. Next: {failure.fix}" if failure else ""
-        if words != said:
+        if words != reported:
             output.log(words or "the environment answers again")
-            said = words
+            reported = words
 
 
 class Looks:

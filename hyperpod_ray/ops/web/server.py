@@ -126,20 +126,20 @@ class Server:
         self._admit(headers)
         if method not in ("GET", "HEAD"):
             raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "this page is read-only")
-        first, slash, rest = urlsplit(path).path.removeprefix("/").partition("/")
-        found = self._paths.get(rest) if slash else None
-        if not secrets.compare_digest(first.encode(), self._key.encode()) or found is None:
+        key, slash, rest = urlsplit(path).path.removeprefix("/").partition("/")
+        page = self._paths.get(rest) if slash else None
+        if not secrets.compare_digest(key.encode(), self._key.encode()) or page is None:
             raise Refusal(HTTPStatus.NOT_FOUND, "not here: open the address that the command printed")
-        return found()
+        return page()
 
     def _admit(self, headers: list[tuple[str, str]]) -> None:
         """Refuse what another page, or a name that leads here, sent."""
         sent: dict[str, list[str]] = {}
         for name, value in headers:
             sent.setdefault(name.lower(), []).append(value.strip().lower())
-        own = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
+        own_hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
         hosts = sent.get("host", [])
-        if len(hosts) != 1 or hosts[0] not in own:
+        if len(hosts) != 1 or hosts[0] not in own_hosts:
             raise Refusal(HTTPStatus.FORBIDDEN, f"this server answers as {LOOPBACK}:{self.port} only")
         if any(origin != f"http://{hosts[0]}" for origin in sent.get("origin", [])):
             raise Refusal(HTTPStatus.FORBIDDEN, "this server answers no other page")

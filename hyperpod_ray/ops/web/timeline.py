@@ -40,15 +40,17 @@ class Axis:
     def ticks(self) -> list[tuple[float, str]]:
         """Times to label, and their labels."""
         span = self.last - self.first
-        most = max(2, (self.width - LEFT) // 110)
-        step = next((one for one in TICKS if span / one <= most), DAY * max(1, math.ceil(span / DAY / most)))
+        limit = max(2, (self.width - LEFT) // 110)
+        step = next(
+            (candidate for candidate in TICKS if span / candidate <= limit), DAY * max(1, math.ceil(span / DAY / limit))
+        )
         base = self.seconds_from or 0.0
         at = base + math.ceil((self.first - base) / step) * step
-        found = []
+        labels = []
         while at <= self.last:
-            found.append((at, f"{at - base:g} s" if self.seconds_from is not None else _clock(at, step=step)))
+            labels.append((at, f"{at - base:g} s" if self.seconds_from is not None else _clock(at, step=step)))
             at += step
-        return found
+        return labels
 
 
 def _clock(t: float, *, step: float) -> str:
@@ -64,11 +66,11 @@ def axis_of(records: Sequence[Record], *, width: int, now: float, relative: bool
     times += [save.t for record in records for save in record.saves]
     if len(times) < 2:
         return None
-    first, last = min(times), max(times)
+    earliest, latest = min(times), max(times)
     if not all(record.ended for record in records):
-        last = max(last, now)
-    last = max(last, first + 1.0)
-    return Axis(first=first, last=last, width=width, seconds_from=first if relative else None)
+        latest = max(latest, now)
+    latest = max(latest, earliest + 1.0)
+    return Axis(first=earliest, last=latest, width=width, seconds_from=earliest if relative else None)
 
 
 def draw(record: Record, *, now: float, node_signs: Sequence[Sign] = (), relative: bool = False) -> str:
@@ -108,21 +110,23 @@ def _svg(record: Record, axis: Axis, *, name: str, node_signs: Sequence[Sign]) -
     values_top = MARKS + GAP
     rates_top = values_top + VALUES + GAP
     bottom = rates_top + RATES
-    right = axis.width - RIGHT
-    for item in record.interruptions:
-        start, end = axis.x(item.stopped_t), axis.x(item.resumed_t if item.resumed_t is not None else axis.last)
-        kind = "gap" if item.resumed_t is not None else "gap open"
-        out.add("rect", class_=kind, x=start, y=MARKS - 8, width=max(1.0, end - start), height=bottom - MARKS + 8)
+    right_edge = axis.width - RIGHT
+    for gap in record.interruptions:
+        start, x_end = axis.x(gap.stopped_t), axis.x(gap.resumed_t if gap.resumed_t is not None else axis.last)
+        css_class = "gap" if gap.resumed_t is not None else "gap open"
+        out.add(
+            "rect", class_=css_class, x=start, y=MARKS - 8, width=max(1.0, x_end - start), height=bottom - MARKS + 8
+        )
     for t, text in axis.ticks():
         x = axis.x(t)
         out.add("line", class_="grid", x1=x, x2=x, y1=MARKS, y2=bottom)
-        anchor = "end" if x > right - 20 else "start" if x < LEFT + 12 else "middle"
+        anchor = "end" if x > right_edge - 20 else "start" if x < LEFT + 12 else "middle"
         out.add("text", escape(text), class_="tick", x=x, y=bottom + 16, text_anchor=anchor)
     _marks(out, record, axis, node_signs)
     runs = segments(record.steps)
     _lane(
         out, [[(s.t, s.value) for s in run if s.value is not None] for run in runs], axis,
-        top=values_top, height=VALUES, label=record.metric, class_="value", again=again(record.steps),
+        top=values_top, height=VALUES, label=record.metric, class_="value", repeats=again(record.steps),
     )  # fmt: skip
     _lane(
         out, [rates(record, axis)], axis, top=rates_top, height=RATES, label="steps/s", class_="rate", zero=True
@@ -147,22 +151,22 @@ def _marks(out: _Drawing, record: Record, axis: Axis, node_signs: Sequence[Sign]
     line = MARKS - 6
     out.add("line", class_="base", x1=LEFT, x2=axis.width - RIGHT, y1=line, y2=line)
     out.add("text", "saves", class_="tick", x=LEFT - 8, y=line + 4, text_anchor="end")
-    seen = -10.0
+    previous_x = -10.0
     for save in record.saves:
         x = axis.x(save.t)
-        if x - seen >= 3:  # closer ones are one mark
+        if x - previous_x >= 3:  # closer ones are one mark
             out.add("rect", class_="save", x=x - 3, y=line - 3, width=6, height=6)
-            seen = x
+            previous_x = x
     for sign in node_signs:
         if axis.first <= sign.t <= axis.last:
             x = axis.x(sign.t)
             mark = f"<title>{escape(sign.text)}</title>"
             out.add("path", mark, class_="node", d=f"M{x - 5:.1f} {line - 6}h10l-5 9z")
     for text, x, x_end, open_ in _numbers(record, axis):
-        kind = "number open" if open_ else "number"
+        css_class = "number open" if open_ else "number"
         half = 8 + 3.5 * (len(text) - 1)
         middle = min(max(x, LEFT + half), axis.width - RIGHT - half)
-        out.add("rect", class_=kind, x=middle - half, y=4, width=2 * half, height=17, rx=8)
+        out.add("rect", class_=css_class, x=middle - half, y=4, width=2 * half, height=17, rx=8)
         out.add("text", escape(text), class_="inside", x=middle, y=16.5, text_anchor="middle")
         out.add("path", class_="back", d=f"M{x_end - 4:.1f} {line + 6}l4 -8 4 8z") if not open_ else None
 
@@ -170,20 +174,20 @@ def _marks(out: _Drawing, record: Record, axis: Axis, node_signs: Sequence[Sign]
 def _numbers(record: Record, axis: Axis) -> list[tuple[str, float, float, bool]]:
     """Numbers of interruptions, neighbours too close to each other as one (`3–5`); where they begin and end."""
     groups: list[list[int]] = []
-    for index, item in enumerate(record.interruptions):
-        x = axis.x(item.stopped_t)
+    for index, interruption in enumerate(record.interruptions):
+        x = axis.x(interruption.stopped_t)
         if groups and x - axis.x(record.interruptions[groups[-1][0]].stopped_t) < 34:
             groups[-1].append(index)
         else:
             groups.append([index])
-    found = []
+    numbers = []
     for group in groups:
-        first, last = record.interruptions[group[0]], record.interruptions[group[-1]]
+        earliest, latest = record.interruptions[group[0]], record.interruptions[group[-1]]
         number = group[0] + record.first_number
         text = str(number) if len(group) == 1 else f"{number}–{group[-1] + record.first_number}"
-        end = axis.x(last.resumed_t) if last.resumed_t is not None else axis.last
-        found.append((text, axis.x(first.stopped_t), end, last.resumed_t is None))
-    return found
+        x_end = axis.x(latest.resumed_t) if latest.resumed_t is not None else axis.last
+        numbers.append((text, axis.x(earliest.stopped_t), x_end, latest.resumed_t is None))
+    return numbers
 
 
 def segments(steps: Sequence[Step]) -> list[list[Step]]:
@@ -198,12 +202,12 @@ def segments(steps: Sequence[Step]) -> list[list[Step]]:
 
 def again(steps: Sequence[Step]) -> list[tuple[float, float]]:
     """Time and value of each step that was done before."""
-    highest, found = -1, []
+    highest, repeated = -1, []
     for step in steps:
         if step.step <= highest and step.value is not None:
-            found.append((step.t, step.value))
+            repeated.append((step.t, step.value))
         highest = max(highest, step.step)
-    return found
+    return repeated
 
 
 def rates(record: Record, axis: Axis) -> list[tuple[float, float | None]]:
@@ -219,10 +223,10 @@ def rates(record: Record, axis: Axis) -> list[tuple[float, float | None]]:
     for before, after in record.advances():
         # a step counts for the parts that it lies in, by share
         length = max(after.t - before.t, 1e-9)
-        first, last = (min(count - 1, max(0, int((t - axis.first) / width))) for t in (before.t, after.t))
-        for part in range(first, last + 1):
-            begin, end = axis.first + part * width, axis.first + (part + 1) * width
-            share = max(0.0, min(end, after.t) - max(begin, before.t)) / length
+        first_part, last_part = (min(count - 1, max(0, int((t - axis.first) / width))) for t in (before.t, after.t))
+        for part in range(first_part, last_part + 1):
+            begin, part_end = axis.first + part * width, axis.first + (part + 1) * width
+            share = max(0.0, min(part_end, after.t) - max(begin, before.t)) / length
             done[part] += share * (after.step - before.step)
     return [(axis.first + (index + 0.5) * width, value / width) for index, value in enumerate(done)]
 
@@ -230,11 +234,11 @@ def rates(record: Record, axis: Axis) -> list[tuple[float, float | None]]:
 Point = tuple[float, float | None]
 
 
-def thinned(points: Sequence[tuple[float, float]], *, most: int = POINTS) -> list[tuple[float, float]]:
-    """At most about `most` points; of each part the lowest and the highest, so that a spike stays."""
-    if len(points) <= most:
+def thinned(points: Sequence[tuple[float, float]], *, limit: int = POINTS) -> list[tuple[float, float]]:
+    """At most about `limit` points; of each part the lowest and the highest, so that a spike stays."""
+    if len(points) <= limit:
         return list(points)
-    size = math.ceil(len(points) * 2 / most)
+    size = math.ceil(len(points) * 2 / limit)
     out: list[tuple[float, float]] = []
     for begin in range(0, len(points), size):
         part = points[begin : begin + size]
@@ -253,7 +257,7 @@ def _lane(
     label: str,
     class_: str,
     zero: bool = False,
-    again: Sequence[tuple[float, float]] = (),
+    repeats: Sequence[tuple[float, float]] = (),
 ) -> None:
     values = [value for line in lines for _, value in line if value is not None]
     out.add("text", escape(label), class_="label", x=LEFT, y=top - 3, text_anchor="start")
@@ -278,7 +282,7 @@ def _lane(
         elif points:
             path = " ".join(f"{axis.x(t):.1f},{y(value):.1f}" for t, value in points)
             out.add("polyline", class_=class_, points=path)
-    for t, value in thinned(again, most=POINTS // 2):
+    for t, value in thinned(repeats, limit=POINTS // 2):
         out.add("circle", class_="again", cx=axis.x(t), cy=y(value), r=2)
 
 

@@ -18,11 +18,11 @@ FAR_SECONDS = 400 * 86400
 def runs(view: View) -> str:
     """All runs."""
     signs = [
-        Sign(t=one.time.timestamp(), kind="node", text=f"{one.where}: {one.what}")
-        for one in view.events
-        if one.level == "Error" and one.time
+        Sign(t=listed.time.timestamp(), kind="node", text=f"{listed.where}: {listed.what}")
+        for listed in view.events
+        if listed.level == "Error" and listed.time
     ]
-    return "".join(_run(one, view, signs) for one in view.runs)
+    return "".join(_run(listed, view, signs) for listed in view.runs)
 
 
 def _run(run: RunLine, view: View, signs: Sequence[Sign]) -> str:
@@ -43,8 +43,8 @@ def _run(run: RunLine, view: View, signs: Sequence[Sign]) -> str:
             table(
                 "Faults and recoveries",
                 (">No.", "Stopped", "What", ">No step for", ">Steps again", "Continued from"),
-                (_interruption(number, one, begin=begin, relative=view.relative)
-                 for number, one in enumerate(record.interruptions, record.first_number)),
+                (_interruption(number, interruption, begin=begin, relative=view.relative)
+                 for number, interruption in enumerate(record.interruptions, record.first_number)),
             )
         )  # fmt: skip
     return "".join([*parts, "</article>"])
@@ -52,63 +52,63 @@ def _run(run: RunLine, view: View, signs: Sequence[Sign]) -> str:
 
 def _figures(run: RunLine, record: Record | None, *, now: float) -> str:
     """What one looks for first: how far, how fast, since when, what it costs."""
-    shown = _of_job(run) if record is None else _of_record(record, now=now)
+    pairs = _of_job(run) if record is None else _of_record(record, now=now)
     if run.usd is not None:
         hourly = f" (~{dollars(run.usd_per_hour)} an hour)" if run.usd_per_hour is not None else ""
-        shown.append(("cost so far", f"~{dollars(run.usd)}{hourly}"))
-    return figures(shown)
+        pairs.append(("cost so far", f"~{dollars(run.usd)}{hourly}"))
+    return figures(pairs)
 
 
 def _of_job(run: RunLine) -> list[tuple[str, str]]:
     """What the Jobs API says."""
-    shown = [("started", when(run.started)), ("ended", when(run.ended, ago=False))]
-    shown.append(("command", f"<code>{escape(run.command)}</code>" if run.command else ""))
-    return [(name, text) for name, text in shown if text]
+    pairs = [("started", when(run.started)), ("ended", when(run.ended, ago=False))]
+    pairs.append(("command", f"<code>{escape(run.command)}</code>" if run.command else ""))
+    return [(name, text) for name, text in pairs if text]
 
 
 def _of_record(record: Record, *, now: float) -> list[tuple[str, str]]:
     """What the run wrote about itself."""
     live = not record.ended
-    shown = []
+    pairs = []
     if record.step is not None:
         of = (
             f" of {record.total_steps:,} ({100 * record.step / record.total_steps:.0f} %)" if record.total_steps else ""
         )
-        shown.append(("step", f"{record.step:,}{of}"))
+        pairs.append(("step", f"{record.step:,}{of}"))
     if record.step_t is not None:
-        shown.append(("last step", when(moment(record.step_t), ago=live)))
+        pairs.append(("last step", when(moment(record.step_t), ago=live)))
     if record.value is not None:
-        shown.append((escape(record.metric), f"{record.value:.4g}"))
+        pairs.append((escape(record.metric), f"{record.value:.4g}"))
     rate, usual = record.recent_rate, record.usual_rate
     if rate is not None and usual is not None:
-        shown.append(("steps per second", f"{rate:.3g} (usual {usual:.3g})"))
+        pairs.append(("steps per second", f"{rate:.3g} (usual {usual:.3g})"))
     if record.checkpoint_step is not None:
         at = f", {when(moment(record.checkpoint_t), ago=live)}" if record.checkpoint_t else ""
-        shown.append(("last checkpoint", f"step {record.checkpoint_step:,}{at}"))
+        pairs.append(("last checkpoint", f"step {record.checkpoint_step:,}{at}"))
     if record.world:
-        shown.append(("workers", f"{record.world:,}"))
+        pairs.append(("workers", f"{record.world:,}"))
     if record.goodput is not None:
-        shown.append(("goodput", f"{100 * record.goodput:.1f} %"))
+        pairs.append(("goodput", f"{100 * record.goodput:.1f} %"))
         lost = [f"{share} {duration(spent)}" for share, spent in record.seconds.items() if spent >= 1]
-        shown.append(("its time", escape(", ".join(lost))))
+        pairs.append(("its time", escape(", ".join(lost))))
     if record.partial:
-        shown.append(
+        pairs.append(
             ("since the beginning", "its first events were not read: hyperpod-ray runs show reads all of them")
         )
     ends = record.ends(now=now)
     if ends is not None and ends < now + FAR_SECONDS:
-        shown.append(("ends at this rate", when(moment(ends), ago=False)))
-    return shown + _troubles(record)
+        pairs.append(("ends at this rate", when(moment(ends), ago=False)))
+    return pairs + _troubles(record)
 
 
 def _troubles(record: Record) -> list[tuple[str, str]]:
-    shown = []
+    pairs = []
     if record.not_finite is not None:
         words = f"{record.metric} is not a number from step {record.not_finite:,}"
-        shown.append(("warning", state("bad", words)))
+        pairs.append(("warning", state("bad", words)))
     if record.error and not record.ended:
-        shown.append(("last error", escape(record.error[:300])))
-    return shown
+        pairs.append(("last error", escape(record.error[:300])))
+    return pairs
 
 
 def _legend(record: Record, *, nodes: bool) -> str:
@@ -137,13 +137,20 @@ def _legend(record: Record, *, nodes: bool) -> str:
     ) + "</figcaption>"  # fmt: skip
 
 
-def _interruption(number: int, one: Interruption, *, begin: float, relative: bool) -> tuple[str, ...]:
-    stopped = f"{one.stopped_t - begin:.1f} s" if relative else when(moment(one.stopped_t))
-    if one.resumed_t is None:
+def _interruption(number: int, interruption: Interruption, *, begin: float, relative: bool) -> tuple[str, ...]:
+    stopped = f"{interruption.stopped_t - begin:.1f} s" if relative else when(moment(interruption.stopped_t))
+    if interruption.resumed_t is None:
         lasted, source = state("bad", "until now"), ""
     else:
-        lasted = escape(span(one.seconds or 0.0))
-        source = f"step {one.resumed_step:,}" if one.resumed_step is not None else ""
-        source += {"memory": " in memory of the others", "checkpoint": " of a checkpoint"}.get(one.source, "")
-    again = "" if one.resumed_t is None else f"{one.again:,}"
-    return str(number), f"{stopped}, step {one.stopped_step:,}", escape(one.cause), lasted, again, source
+        lasted = escape(span(interruption.seconds or 0.0))
+        source = f"step {interruption.resumed_step:,}" if interruption.resumed_step is not None else ""
+        source += {"memory": " in memory of the others", "checkpoint": " of a checkpoint"}.get(interruption.source, "")
+    repeated = "" if interruption.resumed_t is None else f"{interruption.again:,}"
+    return (
+        str(number),
+        f"{stopped}, step {interruption.stopped_step:,}",
+        escape(interruption.cause),
+        lasted,
+        repeated,
+        source,
+    )

@@ -31,20 +31,20 @@ def find(changes: Changes, findings: Findings) -> None:
             _add(findings, change, "budget-off", "budget", list(_budget(change)))
 
 
-def _add(findings: Findings, change: ResourceChange, name: str, what: str, less: list[str]) -> None:
+def _add(findings: Findings, change: ResourceChange, name: str, guard: str, less: list[str]) -> None:
     if not less:
         return
     findings.add(
         Row(
             code=name,
-            what=f"{what} {change.title}",
+            what=f"{guard} {change.title}",
             change="; ".join(less),
             consequence=_SAYS[name],
             where=change.title,
             **severity.of_class(name),
         )
     )
-    findings.remark(Remark(direction="switched off", what=f"{what} {change.title}", detail="; ".join(less)))
+    findings.remark(Remark(direction="switched off", what=f"{guard} {change.title}", detail="; ".join(less)))
 
 
 _SAYS = {
@@ -55,21 +55,21 @@ _SAYS = {
 
 
 def _alerts(change: ResourceChange) -> Iterator[str]:
-    before, now = (_rules(get("Data")) for get in (change.before, change.now))
-    if before is None or now is None:
-        if before != now:
+    before, after = (_rules(get("Data")) for get in (change.before, change.now))
+    if before is None or after is None:
+        if before != after:
             yield "rules that cannot be read"
         return
     for name, rule in before.items():
-        if name not in now:
+        if name not in after:
             yield f"alert {name} removed"
             continue
-        for words, old, new in (
-            ("after", _seconds(rule.get("for")), _seconds(now[name].get("for"))),
-            ("looks back", _window(rule), _window(now[name])),
+        for words, seconds_before, seconds_after in (
+            ("after", _seconds(rule.get("for")), _seconds(after[name].get("for"))),
+            ("looks back", _window(rule), _window(after[name])),
         ):
-            if new > old:
-                yield f"alert {name} {words} {_time(old)} → {_time(new)}"
+            if seconds_after > seconds_before:
+                yield f"alert {name} {words} {_time(seconds_before)} → {_time(seconds_after)}"
 
 
 def _rules(text: Any) -> dict[str, dict[str, Any]] | None:
@@ -100,16 +100,16 @@ def _alarm(change: ResourceChange, changes: Changes) -> Iterator[str]:
     fewer = len(change.before("AlarmActions") or []) - len(change.now("AlarmActions") or [])
     if fewer > 0:
         yield f"{fewer} of its actions removed"
-    old, new = (_patience(get) for get in (change.before, change.now))
-    if new > old:
-        yield f"after {_time(old)} → {_time(new)}"
+    patience_before, patience_after = (_patience(get) for get in (change.before, change.now))
+    if patience_after > patience_before:
+        yield f"after {_time(patience_before)} → {_time(patience_after)}"
     if _missing(change.now) and not _missing(change.before):
         yield f"missing data counts as {change.now('TreatMissingData')}"
-    before, now = change.before("Threshold"), change.now("Threshold")
-    if isinstance(before, int | float) and isinstance(now, int | float) and not _resized(changes):
+    before, after = change.before("Threshold"), change.now("Threshold")
+    if isinstance(before, int | float) and isinstance(after, int | float) and not _resized(changes):
         greater = str(change.now("ComparisonOperator")).startswith("GreaterThan")
-        if (now > before) if greater else (now < before):
-            yield f"threshold {before:g} → {now:g}"
+        if (after > before) if greater else (after < before):
+            yield f"threshold {before:g} → {after:g}"
 
 
 def _patience(get: Any) -> int:
@@ -135,12 +135,14 @@ def _resized(changes: Changes) -> bool:
 
 
 def _budget(change: ResourceChange) -> Iterator[str]:
-    before, now = (get("Budget", "BudgetLimit", "Amount") for get in (change.before, change.now))
-    if isinstance(before, int | float) and isinstance(now, int | float) and now > before:
-        yield f"{before:,.0f} → {now:,.0f} $ per month"
-    old, new = (_notices(get("NotificationsWithSubscribers")) for get in (change.before, change.now))
-    for basis, thresholds in old.items():
-        later = new.get(basis)
+    before, after = (get("Budget", "BudgetLimit", "Amount") for get in (change.before, change.now))
+    if isinstance(before, int | float) and isinstance(after, int | float) and after > before:
+        yield f"{before:,.0f} → {after:,.0f} $ per month"
+    notices_before, notices_after = (
+        _notices(get("NotificationsWithSubscribers")) for get in (change.before, change.now)
+    )
+    for basis, thresholds in notices_before.items():
+        later = notices_after.get(basis)
         if not later:
             yield f"no mail {basis}"
         elif len(later) < len(thresholds) or min(later) > min(thresholds):
@@ -150,9 +152,9 @@ def _budget(change: ResourceChange) -> Iterator[str]:
 def _notices(listed: Any) -> dict[str, set[float]]:
     """Percent of the budget at which a mail goes to somebody, of what is spent and of the forecast."""
     notices: dict[str, set[float]] = {}
-    for entry in listed or []:
-        notice = entry.get("Notification") or {}
-        if entry.get("Subscribers"):
+    for notification in listed or []:
+        notice = notification.get("Notification") or {}
+        if notification.get("Subscribers"):
             basis = "of the forecast" if notice.get("NotificationType") == "FORECASTED" else "of what is spent"
             notices.setdefault(basis, set()).add(float(notice.get("Threshold") or 0))
     return notices

@@ -54,10 +54,10 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
         )
 
 
-def _version(before: str, now: str, common: dict[str, Any]) -> Row:
-    old, new = _minor(before), _minor(now)
-    step = new - old if old is not None and new is not None else None
-    changed = f"Kubernetes {before} → {now}"
+def _version(before: str, after: str, common: dict[str, Any]) -> Row:
+    minor_before, minor_after = _minor(before), _minor(after)
+    step = minor_after - minor_before if minor_before is not None and minor_after is not None else None
+    changed = f"Kubernetes {before} → {after}"
     if step == 1:
         return Row(
             effect=Effect.SAFE,
@@ -95,10 +95,10 @@ def _version(before: str, now: str, common: dict[str, Any]) -> Row:
 
 def _addon(change: ResourceChange, changes: Changes, findings: Findings) -> None:
     name = str(change.now("AddonName"))
-    before, now = _texts(change, changes)
+    before, after = _texts(change, changes)
     pointers = ", ".join(sorted({pointer[0] for pointer in change.changed} - {"ConfigurationValues"}))
-    modes = [_policy_mode(text) for text in (before, now)]
-    if name == names.OBSERVABILITY_ADDON and _logs(before) and not _logs(now):
+    modes = [_policy_mode(text) for text in (before, after)]
+    if name == names.OBSERVABILITY_ADDON and _logs(before) and not _logs(after):
         findings.add(
             Row(
                 code="container-logs-off",
@@ -111,13 +111,13 @@ def _addon(change: ResourceChange, changes: Changes, findings: Findings) -> None
         )
     if modes[0] != modes[1]:
         findings.add(_policy_modes(change, *modes))
-    known = name in _ADD_ONS
+    documented = name in _ADD_ONS
     findings.add(
         Row(
-            effect=Effect.SAFE if known else Effect.INTERRUPTS,
+            effect=Effect.SAFE if documented else Effect.INTERRUPTS,
             code="add-on",
             what=f"EKS add-on {name}",
-            change="; ".join(part for part in (pointers, *_configuration(before, now)) if part),
+            change="; ".join(part for part in (pointers, *_configuration(before, after)) if part),
             consequence=_ADD_ONS.get(name, "Its pods are rolled; what that interrupts is not known here."),
             where=change.title,
         )
@@ -129,13 +129,13 @@ def _policy_mode(configuration: Any) -> str:
     return str(at(_parsed(configuration) or {}, ("env", "NETWORK_POLICY_ENFORCING_MODE")) or "standard")
 
 
-def _policy_modes(change: ResourceChange, before: str, now: str) -> Row:
-    strict = now == "strict"
+def _policy_modes(change: ResourceChange, before: str, after: str) -> Row:
+    strict = after == "strict"
     return Row(
         effect=Effect.INTERRUPTS if strict else Effect.WEAKENS,
         code="network-policy-mode",
         what="network policies of the VPC CNI",
-        change=f"NETWORK_POLICY_ENFORCING_MODE {before} → {now}",
+        change=f"NETWORK_POLICY_ENFORCING_MODE {before} → {after}",
         consequence="aws-node is rolled. A pod that starts from then on sends and receives nothing until its policies "
         "are loaded, and nothing at all in a namespace without a NetworkPolicy: add one to each of yours first. "
         "AWS does not say what happens to pods that run: deploy between runs, then restart them."
@@ -163,12 +163,12 @@ def _logs(configuration: str) -> bool:
     return bool(at(_parsed(configuration) or {}, ("logging", "enabled")))
 
 
-def _configuration(before: str, now: str) -> list[str]:
+def _configuration(before: str, after: str) -> list[str]:
     """Entries of an add-on's configuration that differ."""
-    old, new = _parsed(before), _parsed(now)
+    tree_before, tree_after = _parsed(before), _parsed(after)
     return [
-        f"{'.'.join(pointer) or 'configuration'} {_short(at(old, pointer))} → {_short(at(new, pointer))}"
-        for pointer in differing(old, new)
+        f"{'.'.join(pointer) or 'configuration'} {_short(at(tree_before, pointer))} → {_short(at(tree_after, pointer))}"
+        for pointer in differing(tree_before, tree_after)
     ]
 
 

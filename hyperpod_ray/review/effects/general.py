@@ -43,8 +43,8 @@ def find(changes: Changes, findings: Findings) -> None:
 def names(changes: Iterable[ResourceChange]) -> str:
     """Construct paths of some resources, the first few of many."""
     titles = sorted({change.title for change in changes})
-    more = f" and {len(titles) - _NAMED_IN_LIST} more" if len(titles) > _NAMED_IN_LIST else ""
-    return ", ".join(titles[:_NAMED_IN_LIST]) + more
+    rest = f" and {len(titles) - _NAMED_IN_LIST} more" if len(titles) > _NAMED_IN_LIST else ""
+    return ", ".join(titles[:_NAMED_IN_LIST]) + rest
 
 
 def number(count: int, word: str) -> str:
@@ -89,7 +89,7 @@ def _lost(change: ResourceChange, effect: Effect) -> tuple[tuple[str, int], ...]
 
 
 def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Row:
-    old = "The old one stays in the account, unmanaged and paid for." if change.kept else "The old one is deleted."
+    fate = "The old one stays in the account, unmanaged and paid for." if change.kept else "The old one is deleted."
     lost = inventory(change.base) if change.type == "AWS::SageMaker::Cluster" else holds(change.type)
     with_it = f" With it {'goes out of use' if change.kept else 'goes'}: {lost}." if lost else ""
     perhaps = "May be replaced (the schema calls the property conditional): " if change.perhaps else ""
@@ -98,7 +98,7 @@ def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Ro
         code="replaced",
         what=f"{change.type} {change.title}",
         change=_because(change, changes),
-        consequence=f"{perhaps}A new one is created, then everything moves to it. {old}{with_it}",
+        consequence=f"{perhaps}A new one is created, then everything moves to it. {fate}{with_it}",
         unavailable=f"{change.title} and what uses it" if effect is not Effect.SAFE else "",
         source=facts()["create_only"].get(change.type, {}).get("source", ""),
         where=change.title,
@@ -109,9 +109,9 @@ def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Ro
 def _because(change: ResourceChange, changes: Changes) -> str:
     parts = []
     for pointer in change.because:
-        before, now = change.before(*pointer), change.now(*pointer)
+        before, after = change.before(*pointer), change.now(*pointer)
         stack = changes.head.stacks[change.key.stack]
-        was, is_now = changes.base_reader.text(before, stack), changes.head_reader.text(now, stack)
+        was, is_now = changes.base_reader.text(before, stack), changes.head_reader.text(after, stack)
         name = ".".join(pointer)
         parts.append(
             f"{name} {_short(was)} → {_short(is_now)}" if was != is_now else f"{name} refers to what is replaced"
@@ -166,7 +166,7 @@ def _refused_as_exclusive(change: ResourceChange, effect: Effect, name: str) -> 
 
 
 def _removed(changes: Changes, findings: Findings) -> None:
-    others: dict[Effect, list[ResourceChange]] = {}
+    by_effect: dict[Effect, list[ResourceChange]] = {}
     for change in changes.of_kind(Kind.REMOVED):
         if change.type in {MANIFEST_TYPE, RELEASE_TYPE}:
             continue  # reported by their objects
@@ -205,8 +205,8 @@ def _removed(changes: Changes, findings: Findings) -> None:
                 )
             )
         else:
-            others.setdefault(effect, []).append(change)
-    for effect, group in others.items():
+            by_effect.setdefault(effect, []).append(change)
+    for effect, group in by_effect.items():
         findings.add(
             Row(
                 effect=effect,
@@ -221,13 +221,13 @@ def _removed(changes: Changes, findings: Findings) -> None:
 def _twin(change: ResourceChange, changes: Changes) -> ResourceChange | None:
     """An added resource of the same type and the same custom name: the construct's id was changed."""
     region = changes.base.stacks[change.key.stack].region
-    for other in changes.of_kind(Kind.ADDED):
-        if other.type != change.type:
+    for added in changes.of_kind(Kind.ADDED):
+        if added.type != change.type:
             continue
         for identifiers in schemas.rules(change.type, region).identifiers:
-            values = [(change.before(*pointer), other.now(*pointer)) for pointer in identifiers]
-            if all(before is not None and before == now for before, now in values):
-                return other
+            values = [(change.before(*pointer), added.now(*pointer)) for pointer in identifiers]
+            if all(before is not None and before == after for before, after in values):
+                return added
     return None
 
 
@@ -259,11 +259,11 @@ def _tags(changes: Changes, findings: Findings) -> None:
         return
     differences: dict[str, None] = {}
     for change in retagged:
-        place = next((pointer[0] for pointer in change.changed), "Tags")
-        before, now = _tag_map(change.before(place)), _tag_map(change.now(place))
-        for key in {**before, **now}:
-            if before.get(key) != now.get(key):
-                differences[f"{key} {before.get(key, 'none')} → {now.get(key, 'none')}"] = None
+        tags_property = next((pointer[0] for pointer in change.changed), "Tags")
+        before, after = _tag_map(change.before(tags_property)), _tag_map(change.now(tags_property))
+        for key in {**before, **after}:
+            if before.get(key) != after.get(key):
+                differences[f"{key} {before.get(key, 'none')} → {after.get(key, 'none')}"] = None
     findings.add(
         Row(
             effect=Effect.SAFE,
@@ -290,14 +290,14 @@ def _in_place(changes: Changes, findings: Findings) -> None:
     ]
     if group:
         parts = sorted({f"{change.title} ({', '.join(sorted({p[0] for p in change.changed}))})" for change in group})
-        more = f" and {len(parts) - _NAMED_IN_LIST} more" if len(parts) > _NAMED_IN_LIST else ""
+        rest = f" and {len(parts) - _NAMED_IN_LIST} more" if len(parts) > _NAMED_IN_LIST else ""
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="in-place",
                 what=number(len(group), "resource"),
                 change="properties that the registry schema lets change",
-                consequence=f"Updated in place: {', '.join(parts[:_NAMED_IN_LIST])}{more}.",
+                consequence=f"Updated in place: {', '.join(parts[:_NAMED_IN_LIST])}{rest}.",
             )
         )
 
@@ -305,20 +305,20 @@ def _in_place(changes: Changes, findings: Findings) -> None:
 def _lowered(changes: Changes, findings: Findings) -> None:
     """Settings whose lowering deletes something; those that only guard less are remarks."""
     for change in changes.of_kind(Kind.CHANGED, Kind.REPLACED):
-        for one in severity.settings(change):
-            if one.better or one.code or one.effect <= Effect.WEAKENS:
+        for setting in severity.settings(change):
+            if setting.better or setting.code or setting.effect <= Effect.WEAKENS:
                 continue
             helper = change.type == "AWS::Logs::LogGroup" and severity.of_helpers(change, changes)
             findings.add(
                 Row(
-                    effect=Effect.SAFE if helper else one.effect,
+                    effect=Effect.SAFE if helper else setting.effect,
                     code="setting-lowered",
-                    what=f"{one.what} of {change.title}",
-                    change=f"{one.property.rpartition('.')[2]} {_or_all(one.before)} → {_or_all(one.now)}",
-                    consequence=f"{one.loses}.",
-                    source=source(one.source) if one.source else "",
+                    what=f"{setting.what} of {change.title}",
+                    change=f"{setting.property.rpartition('.')[2]} {_or_all(setting.before)} → {_or_all(setting.now)}",
+                    consequence=f"{setting.loses}.",
+                    source=source(setting.source) if setting.source else "",
                     where=change.title,
-                    lost=((one.lost, 1),) if one.lost and not helper else (),
+                    lost=((setting.lost, 1),) if setting.lost and not helper else (),
                 )
             )
 
@@ -439,13 +439,13 @@ def _stacks(changes: Changes, findings: Findings) -> None:
 def _policies(changes: Changes, findings: Findings) -> None:
     """Protection against deletion that goes or comes: of resources that hold data, and of stacks."""
     for change in changes.of_kind(Kind.CHANGED, Kind.REPLACED):
-        before, now = (change.base or {}).get("DeletionPolicy"), (change.head or {}).get("DeletionPolicy")
-        if before == now or not holds(change.type):
+        before, after = (change.base or {}).get("DeletionPolicy"), (change.head or {}).get("DeletionPolicy")
+        if before == after or not holds(change.type):
             continue
-        protected = now in {"Retain", "RetainExceptOnCreate", "Snapshot"}
+        protected = after in {"Retain", "RetainExceptOnCreate", "Snapshot"}
         if protected == (before in {"Retain", "RetainExceptOnCreate", "Snapshot"}):
             continue
-        detail = f"DeletionPolicy {before or 'Delete'} → {now or 'Delete'}: "
+        detail = f"DeletionPolicy {before or 'Delete'} → {after or 'Delete'}: "
         detail += f"'cdk destroy' {'keeps' if protected else 'deletes'} {holds(change.type)}"
         findings.remark(
             Remark(
@@ -455,8 +455,8 @@ def _policies(changes: Changes, findings: Findings) -> None:
             )
         )
     for key, stack in changes.head.stacks.items():
-        old = changes.base.stacks.get(key)
-        if old is not None and old.protected != stack.protected:
+        stack_before = changes.base.stacks.get(key)
+        if stack_before is not None and stack_before.protected != stack.protected:
             findings.remark(
                 Remark(
                     direction="switched on" if stack.protected else "switched off",

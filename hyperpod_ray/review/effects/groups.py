@@ -34,9 +34,9 @@ def scaled(resource: dict[str, Any] | None) -> dict[str, Group]:
     return {name: group for name, group in groups(resource).items() if not count(group)}
 
 
-def storage(group: Group, kind: str) -> list[Any]:
+def storage(group: Group, config_name: str) -> list[Any]:
     """Entries of a kind in its `InstanceStorageConfigs`: `EbsVolumeConfig`, `FsxLustreConfig`, `FsxOpenZfsConfig`."""
-    return [one[kind] for one in group.get("InstanceStorageConfigs") or [] if kind in one]
+    return [config[config_name] for config in group.get("InstanceStorageConfigs") or [] if config_name in config]
 
 
 def nodes(number: int, group: Group) -> str:

@@ -21,23 +21,24 @@ _TIMES = ("timeout_minutes", "start_timeout_minutes", "metric_evaluation_data_po
 Rules = dict[str, Any]
 
 
-def find(before: KubernetesObject | None, now: KubernetesObject | None, findings: Findings) -> None:
+def find(before: KubernetesObject | None, after: KubernetesObject | None, findings: Findings) -> None:
     """The row of rules that come, go or change."""
-    item = now or before
-    assert item is not None  # noqa: S101  (one of the two is there)
-    old, new = _rules(before), _rules(now)
-    less = weaker(old, new)
+    k8s_object = after or before
+    assert k8s_object is not None  # noqa: S101  (one of the two is there)
+    rules_before, rules_after = _rules(before), _rules(after)
+    less = weaker(rules_before, rules_after)
     row: dict[str, Any] = {
-        "what": str(item.id),
-        "change": "; ".join(less) or ("new" if before is None else "left the manifests" if now is None else "changed"),
-        "where": item.where,
+        "what": str(k8s_object.id),
+        "change": "; ".join(less)
+        or ("new" if before is None else "left the manifests" if after is None else "changed"),
+        "where": k8s_object.where,
     }
     if not less:
         findings.add(
             Row(
                 effect=Effect.SAFE,
-                code="object-added" if before is None else "configmap-deleted" if now is None else "object-changed",
-                consequence=_DEFAULT_AGAIN if now is None else _LATER_RUNS,
+                code="object-added" if before is None else "configmap-deleted" if after is None else "object-changed",
+                consequence=_DEFAULT_AGAIN if after is None else _LATER_RUNS,
                 source=source("hung-jobs"),
                 **row,
             )
@@ -55,38 +56,38 @@ def find(before: KubernetesObject | None, now: KubernetesObject | None, findings
     findings.remark(Remark(direction="switched off", what="hung job detection", detail="; ".join(less)))
 
 
-def weaker(old: Rules, new: Rules) -> list[str]:
+def weaker(rules_before: Rules, rules_after: Rules) -> list[str]:
     """What the new rules no longer find, find later, or no longer act on; empty when they find at least as much."""
-    if old["enabled"] and not new["enabled"]:
+    if rules_before["enabled"] and not rules_after["enabled"]:
         return ["detection switched off"]
-    if not new["enabled"]:
+    if not rules_after["enabled"]:
         return []
     less = []
-    if old["action"] == "cancel" and new["action"] != "cancel":
-        less.append(f"action cancel → {new['action']}")
-    before, now = _active(old), _active(new)
-    if new["rules"] is not None and not now and (before or old["rules"] is None):
+    if rules_before["action"] == "cancel" and rules_after["action"] != "cancel":
+        less.append(f"action cancel → {rules_after['action']}")
+    before, after = _active(rules_before), _active(rules_after)
+    if rules_after["rules"] is not None and not after and (before or rules_before["rules"] is None):
         return [*less, "no rule is enabled"]
-    if new["rules"] is None:
+    if rules_after["rules"] is None:
         return less  # the service's default detection takes their place
     for name, rule in before.items():
-        if name not in now:
-            less.append(f"rule {name} {'removed' if name not in _all(new) else 'disabled'}")
+        if name not in after:
+            less.append(f"rule {name} {'removed' if name not in _all(rules_after) else 'disabled'}")
             continue
-        less += [f"rule {name}: {words}" for words in _later(rule, now[name])]
+        less += [f"rule {name}: {words}" for words in _later(rule, after[name])]
     return less
 
 
-def _later(old: Rules, new: Rules) -> list[str]:
+def _later(rule_before: Rules, rule_after: Rules) -> list[str]:
     words = []
     for key in _TIMES:
-        had, has = old.get(key), new.get(key)
+        had, has = rule_before.get(key), rule_after.get(key)
         if had is not None and (has is None or has > had):
             words.append(f"{key} {had:g} → {'none' if has is None else f'{has:g}'}")
-    if old.get("fault_on_match") and not new.get("fault_on_match"):
+    if rule_before.get("fault_on_match") and not rule_after.get("fault_on_match"):
         words.append("a match is no fault any more")
-    if new.get("stop_pattern") and not old.get("stop_pattern"):
-        words.append(f"ends at {new['stop_pattern']!r}")
+    if rule_after.get("stop_pattern") and not rule_before.get("stop_pattern"):
+        words.append(f"ends at {rule_after['stop_pattern']!r}")
     return words
 
 
@@ -98,9 +99,9 @@ def _active(rules: Rules) -> dict[str, Rules]:
     return {name: rule for name, rule in _all(rules).items() if rule.get("enabled")}
 
 
-def _rules(item: KubernetesObject | None) -> Rules:
+def _rules(k8s_object: KubernetesObject | None) -> Rules:
     try:
-        text = (item.data.get("data") or {})[names.HANG_RULES_FILE] if item else "{}"
+        text = (k8s_object.data.get("data") or {})[names.HANG_RULES_FILE] if k8s_object else "{}"
         parsed = json.loads(text)
     except (KeyError, ValueError):
         parsed = {}

@@ -42,14 +42,14 @@ def find(changes: Changes, findings: Findings) -> None:
 
 def _cluster(change: ResourceChange, findings: Findings) -> None:
     if change.differs("NodeRecovery"):
-        before, now = change.before("NodeRecovery") or "Automatic", change.now("NodeRecovery") or "Automatic"
-        off = now == "None"
+        before, after = change.before("NodeRecovery") or "Automatic", change.now("NodeRecovery") or "Automatic"
+        off = after == "None"
         findings.add(
             Row(
                 effect=Effect.WEAKENS if off else Effect.SAFE,
                 code="node-recovery-off" if off else "node-recovery-on",
                 what=f"HyperPod cluster {change.now('ClusterName')}",
-                change=f"NodeRecovery {before} → {now}",
+                change=f"NodeRecovery {before} → {after}",
                 consequence="Nothing happens now. After the deploy, HyperPod no longer reboots or replaces a "
                 "faulty node: a fault stops "
                 "training until you act."
@@ -63,7 +63,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
             Remark(
                 direction="switched off" if off else "switched on",
                 what="node recovery",
-                detail=f"NodeRecovery {before} → {now} of {change.now('ClusterName')}",
+                detail=f"NodeRecovery {before} → {after} of {change.now('ClusterName')}",
             )
         )
     if change.differs("NodeProvisioningMode"):
@@ -97,7 +97,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                     where=change.title,
                 )
             )
-    known = {
+    documented = {
         "InstanceGroups",
         "NodeRecovery",
         "NodeProvisioningMode",
@@ -107,7 +107,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
         "AutoScaling",
         *_CLUSTER_SETTINGS,
     }
-    for name in sorted({pointer[0] for pointer in change.changed} - known):
+    for name in sorted({pointer[0] for pointer in change.changed} - documented):
         findings.add(
             Row(
                 effect=Effect.INTERRUPTS,
@@ -125,8 +125,8 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
 def _autoscaling(change: ResourceChange, findings: Findings) -> None:
     if not change.differs("AutoScaling"):
         return
-    before, now = (side is not None and side.get("Mode") == "Enable" for side in _sides(change, "AutoScaling"))
-    off = before and not now
+    before, after = (side is not None and side.get("Mode") == "Enable" for side in _sides(change, "AutoScaling"))
+    off = before and not after
     common: dict[str, Any] = {
         "what": f"HyperPod cluster {change.now('ClusterName')}",
         "change": f"AutoScaling {_value(change.before('AutoScaling'))} → {_value(change.now('AutoScaling'))}",
@@ -141,7 +141,7 @@ def _autoscaling(change: ResourceChange, findings: Findings) -> None:
             **severity.of_class("autoscaling-off"),
             **common,
         )
-        _switched_off(row, what="autoscaling", was=change.before("AutoScaling"), findings=findings)
+        _switched_off(row, setting="autoscaling", was=change.before("AutoScaling"), findings=findings)
         return
     findings.add(
         Row(
@@ -193,19 +193,19 @@ _CLUSTER_SETTINGS = {
 
 
 def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> None:
-    before, now = groups(change.base), groups(change.head)
+    before, after = groups(change.base), groups(change.head)
     autoscaled = scaled(change.base)
-    gone = {name: group for name, group in before.items() if name not in now}
-    new = {name: group for name, group in now.items() if name not in before}
+    gone = {name: group for name, group in before.items() if name not in after}
+    added = {name: group for name, group in after.items() if name not in before}
     for name, group in list(gone.items()):
-        renamed = next((other for other, twin in new.items() if _same_but_name(group, twin)), None)
+        renamed = next((candidate for candidate, twin in added.items() if _same_but_name(group, twin)), None)
         if renamed is not None:
             findings.add(
                 _autoscaled(name, group, f"renamed to {renamed}", change, code="group-renamed")
                 if name in autoscaled
-                else _renamed(name, renamed, group, new[renamed], change)
+                else _renamed(name, renamed, group, added[renamed], change)
             )
-            del gone[name], new[renamed]
+            del gone[name], added[renamed]
     for name, group in gone.items():
         if name in autoscaled:
             findings.add(_autoscaled(name, group, "removed", change, code="group-removed"))
@@ -223,7 +223,7 @@ def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> Non
                 lost=_lost(group, count(group)),
             )
         )
-    for name, group in new.items():
+    for name, group in added.items():
         findings.add(
             Row(
                 effect=Effect.SAFE,
@@ -236,8 +236,8 @@ def _groups(change: ResourceChange, changes: Changes, findings: Findings) -> Non
             )
         )
     for name in before:
-        if name in now and before[name] != now[name]:
-            _group(name, before[name], now[name], change, changes, findings)
+        if name in after and before[name] != after[name]:
+            _group(name, before[name], after[name], change, changes, findings)
     _replaced_networks(change, changes, findings)
 
 
@@ -260,16 +260,16 @@ def _lost(group: Group, number: int) -> tuple[tuple[str, int], ...]:
     return ((f"{instance_type(group)} node", number),) if number else ()
 
 
-def _same_but_name(one: Group, other: Group) -> bool:
-    return instance_type(one) == instance_type(other)
+def _same_but_name(group: Group, twin: Group) -> bool:
+    return instance_type(group) == instance_type(twin)
 
 
-def _renamed(old: str, new: str, group: Group, twin: Group, change: ResourceChange) -> Row:
+def _renamed(old_name: str, new_name: str, group: Group, twin: Group, change: ResourceChange) -> Row:
     return Row(
         effect=Effect.LOSES_NODES if count(group) else Effect.SAFE,
         code="group-renamed",
-        what=f"group {old}",
-        change=f"renamed to {new}",
+        what=f"group {old_name}",
+        change=f"renamed to {new_name}",
         consequence=f"HyperPod has no rename: {nodes(count(group), group)} deleted, {nodes(count(twin), twin)} "
         f"created; {_REST}. "
         "The order is the service's: the new ones may find no capacity while the old ones run.",
@@ -281,37 +281,37 @@ def _renamed(old: str, new: str, group: Group, twin: Group, change: ResourceChan
 
 
 def _group(  # noqa: PLR0917
-    name: str, before: Group, now: Group, change: ResourceChange, changes: Changes, findings: Findings
+    name: str, before: Group, after: Group, change: ResourceChange, changes: Changes, findings: Findings
 ) -> None:
     common: dict[str, Any] = {"what": f"group {name}", "where": change.title}
     system = _runs_system(name, changes)
     autoscaled = name in scaled(change.base)
-    if autoscaled and instance_type(before) != instance_type(now):
-        words = f"type {instance_type(before)} → {instance_type(now)}"
+    if autoscaled and instance_type(before) != instance_type(after):
+        words = f"type {instance_type(before)} → {instance_type(after)}"
         findings.add(_autoscaled(name, before, words, change, code="group-type"))
-    elif autoscaled and count(now):
-        words = f"count {count(before)} → {count(now)}"
+    elif autoscaled and count(after):
+        words = f"count {count(before)} → {count(after)}"
         findings.add(_autoscaled(name, before, words, change, code="group-fixed"))
-    elif instance_type(before) != instance_type(now):
+    elif instance_type(before) != instance_type(after):
         findings.add(
             Row(
                 effect=Effect.LOSES_NODES if count(before) else Effect.SAFE,
                 code="group-type",
-                change=f"type {instance_type(before)} → {instance_type(now)}",
-                consequence=f"{nodes(count(before), before)} deleted, {nodes(count(now), now)} created; {_REST}.",
+                change=f"type {instance_type(before)} → {instance_type(after)}",
+                consequence=f"{nodes(count(before), before)} deleted, {nodes(count(after), after)} created; {_REST}.",
                 unavailable=f"{nodes(count(before), before)}, until the new ones are created and checked",
                 source=source("update-cluster"),
                 lost=_lost(before, count(before)),
                 **common,
             )
         )
-    elif count(now) < count(before):
-        fewer = count(before) - count(now)
+    elif count(after) < count(before):
+        fewer = count(before) - count(after)
         findings.add(
             Row(
                 effect=Effect.LOSES_NODES,
                 code="count-down",
-                change=f"count {count(before)} → {count(now)}",
+                change=f"count {count(before)} → {count(after)}",
                 consequence=f"{nodes(fewer, before)} deleted; which ones the service chooses, busy or not. To choose: "
                 f"BatchDeleteClusterNodes first, then lower the count. {_REST[0].upper()}{_REST[1:]}.",
                 unavailable=f"{nodes(fewer, before)}, for good",
@@ -320,38 +320,41 @@ def _group(  # noqa: PLR0917
                 **common,
             )
         )
-    elif count(now) > count(before):
+    elif count(after) > count(before):
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="count-up",
-                change=f"count {count(before)} → {count(now)}",
-                consequence=f"{nodes(count(now) - count(before), now)} created beside those that run, if quota, "
+                change=f"count {count(before)} → {count(after)}",
+                consequence=f"{nodes(count(after) - count(before), after)} created beside those that run, if quota, "
                 "subnet and zone have room.",
                 **common,
             )
         )
-    _deep_checks(name, before, now, change, findings)
-    _kubernetes_config(before, now, system, changes, findings, common)
-    _schedule(before, now, findings, common)
-    _patches(before, now, findings, common)
-    for key in sorted({*before, *now} - _ROW_OF_ITS_OWN):
-        if before.get(key) != now.get(key) and not (
-            (key == "InstanceRequirements" and instance_type(before) != instance_type(now))
-            or (key == "InstanceStorageConfigs" and _mounts_alone(before, now))
+    _deep_checks(name, before, after, change, findings)
+    _kubernetes_config(before, after, system, changes, findings, common)
+    _schedule(before, after, findings, common)
+    _patches(before, after, findings, common)
+    for key in sorted({*before, *after} - _ROW_OF_ITS_OWN):
+        if before.get(key) != after.get(key) and not (
+            (key == "InstanceRequirements" and instance_type(before) != instance_type(after))
+            or (key == "InstanceStorageConfigs" and _mounts_alone(before, after))
         ):
-            findings.add(_property(key, before, now, common))
+            findings.add(_property(key, before, after, common))
 
 
-def _mounts_alone(before: Group, now: Group) -> bool:
+def _mounts_alone(before: Group, after: Group) -> bool:
     """Whether a group of Slurm mounts another file system, and its volumes stay: `effects.slurm` reports that."""
-    same = all(storage(before, kind) == storage(now, kind) for kind in ("EbsVolumeConfig", "FsxOpenZfsConfig"))
-    return same and "SlurmConfig" in before and "SlurmConfig" in now
+    same = all(
+        storage(before, config_name) == storage(after, config_name)
+        for config_name in ("EbsVolumeConfig", "FsxOpenZfsConfig")
+    )
+    return same and "SlurmConfig" in before and "SlurmConfig" in after
 
 
-def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Row:
+def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> Row:
     table = facts()["instance_group"]
-    changed = f"{key} {_value(before.get(key))} → {_value(now.get(key))}"
+    changed = f"{key} {_value(before.get(key))} → {_value(after.get(key))}"
     if key in table["immutable"]:
         return Row(
             effect=Effect.REJECTED,
@@ -364,18 +367,18 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             **common,
         )
     if key in table["software"]:
-        size, unit, wait = batch(now)
-        batches = math.ceil(count(now) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
+        size, unit, wait = batch(after)
+        batches = math.ceil(count(after) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
         return Row(
             effect=Effect.INTERRUPTS,
             code="software-update",
             change=changed,
-            consequence=f"A software update of {nodes(count(now), now)}: each is taken out, re-imaged and "
+            consequence=f"A software update of {nodes(count(after), after)}: each is taken out, re-imaged and "
             f"checked, {size}"
             f"{' % of the nodes' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time, {wait} s apart, so about "
             f"{batches} "
             "batches of 30–60 minutes. Work on them ends; what is on the root volume is lost.",
-            unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} of {nodes(count(now), now)} at a time",
+            unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} of {nodes(count(after), after)} at a time",
             source=source("update-software"),
             **common,
         )
@@ -391,7 +394,7 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
             **common,
         )
     if key in table["plan"]:
-        added = bool(now.get(key))
+        added = bool(after.get(key))
         return Row(
             effect=Effect.SAFE if added else Effect.INTERRUPTS,
             code="training-plan",
@@ -424,17 +427,17 @@ def _property(key: str, before: Group, now: Group, common: dict[str, Any]) -> Ro
     )
 
 
-def _deep_checks(name: str, before: Group, now: Group, change: ResourceChange, findings: Findings) -> None:
-    old, new = before.get("OnStartDeepHealthChecks") or [], now.get("OnStartDeepHealthChecks") or []
-    if old == new:
+def _deep_checks(name: str, before: Group, after: Group, change: ResourceChange, findings: Findings) -> None:
+    had, has = before.get("OnStartDeepHealthChecks") or [], after.get("OnStartDeepHealthChecks") or []
+    if had == has:
         return
-    less = sorted(set(old) - set(new))
+    less = sorted(set(had) - set(has))
     findings.add(
         Row(
             effect=Effect.WEAKENS if less else Effect.SAFE,
             code="deep-checks-off" if less else "deep-checks-on",
             what=f"group {name}",
-            change=f"OnStartDeepHealthChecks {_value(old)} → {_value(new)}",
+            change=f"OnStartDeepHealthChecks {_value(had)} → {_value(has)}",
             consequence="Running nodes are not touched. Nodes created later take work without having passed "
             + f"{' and '.join(less)}: a faulty one shows first in training."
             if less
@@ -447,21 +450,21 @@ def _deep_checks(name: str, before: Group, now: Group, change: ResourceChange, f
         Remark(
             direction="switched off" if less else "switched on",
             what=f"deep health checks of group {name}",
-            detail=f"{_value(old)} → {_value(new)}",
+            detail=f"{_value(had)} → {_value(has)}",
         )
     )
 
 
 def _kubernetes_config(  # noqa: PLR0917
-    before: Group, now: Group, system: str, changes: Changes, findings: Findings, common: dict[str, Any]
+    before: Group, after: Group, system: str, changes: Changes, findings: Findings, common: dict[str, Any]
 ) -> None:
-    old, new = before.get("KubernetesConfig") or {}, now.get("KubernetesConfig") or {}
-    if old == new:
+    config_before, config_after = before.get("KubernetesConfig") or {}, after.get("KubernetesConfig") or {}
+    if config_before == config_after:
         return
-    added = [taint for taint in new.get("Taints") or [] if taint not in (old.get("Taints") or [])]
+    added = [taint for taint in config_after.get("Taints") or [] if taint not in (config_before.get("Taints") or [])]
     evicting = [taint for taint in added if taint.get("Effect") == "NoExecute"]
     closing = system if any(taint.get("Effect") == "NoSchedule" for taint in added) else ""
-    going = _selected({*(old.get("Labels") or {})} - {*(new.get("Labels") or {})}, changes)
+    going = _selected({*(config_before.get("Labels") or {})} - {*(config_after.get("Labels") or {})}, changes)
     if closing and not evicting:
         consequence = (
             "Put on the nodes there are, before any pod tolerates it: running pods stay. A pod that "
@@ -484,7 +487,7 @@ def _kubernetes_config(  # noqa: PLR0917
         Row(
             effect=Effect.INTERRUPTS if evicting or closing or going else Effect.SAFE,
             code="taint-evicts" if evicting else "taint-closes" if closing else "kubernetes-config",
-            change=f"KubernetesConfig {_value(old)} → {_value(new)}",
+            change=f"KubernetesConfig {_value(config_before)} → {_value(config_after)}",
             consequence=consequence,
             unavailable="recovery of lost pods, until the later stacks are deployed" if closing else "",
             source=source("taints") if evicting or closing else source("override-vpc"),
@@ -495,20 +498,22 @@ def _kubernetes_config(  # noqa: PLR0917
 
 def _runs_system(group: str, changes: Changes) -> str:
     """What selects a group's nodes: Ray's head and workers, add-ons, the operator. Empty for a group that idles."""
-    found = []
-    for item in changes.base_cluster.objects.values():
-        spec = item.data.get("spec", {})
-        if item.id.kind == "RayCluster":
-            found += ["Ray's head"] if _selects(spec.get("headGroupSpec"), group) else []
-            workers = [one for one in spec.get("workerGroupSpecs") or [] if _selects(one, group)]
-            found += [f"Ray's workers {one.get('groupName')}" for one in workers]
+    selecting = []
+    for k8s_object in changes.base_cluster.objects.values():
+        spec = k8s_object.data.get("spec", {})
+        if k8s_object.id.kind == "RayCluster":
+            selecting += ["Ray's head"] if _selects(spec.get("headGroupSpec"), group) else []
+            workers = [
+                worker_group for worker_group in spec.get("workerGroupSpecs") or [] if _selects(worker_group, group)
+            ]
+            selecting += [f"Ray's workers {worker_group.get('groupName')}" for worker_group in workers]
     for release in changes.base_cluster.releases.values():
         if _selects(release.values, group):
-            found.append(release.name)
+            selecting.append(release.name)
     for _, resource in changes.base.of_type("AWS::EKS::Addon"):
         if _selects(resource.get("Properties", {}).get("ConfigurationValues"), group):
-            found.append(str(resource["Properties"].get("AddonName")))
-    return ", ".join(found)
+            selecting.append(str(resource["Properties"].get("AddonName")))
+    return ", ".join(selecting)
 
 
 def _selects(value: Any, group: str) -> bool:
@@ -518,44 +523,44 @@ def _selects(value: Any, group: str) -> bool:
         except ValueError:
             return False
     if isinstance(value, dict):
-        return value.get(INSTANCE_GROUP_LABEL) == group or any(_selects(item, group) for item in value.values())
+        return value.get(INSTANCE_GROUP_LABEL) == group or any(_selects(part, group) for part in value.values())
     if isinstance(value, list):
-        return any(_selects(item, group) for item in value)
+        return any(_selects(part, group) for part in value)
     return False
 
 
 def _selected(labels: set[str], changes: Changes) -> list[str]:
     """Those of some labels that an object of the base selects nodes by."""
-    found = set()
-    for item in changes.base_cluster.objects.values():
-        text = json.dumps(item.data)
-        found |= {label for label in labels if json.dumps(label) in text}
-    return sorted(found)
+    selected = set()
+    for k8s_object in changes.base_cluster.objects.values():
+        text = json.dumps(k8s_object.data)
+        selected |= {label for label in labels if json.dumps(label) in text}
+    return sorted(selected)
 
 
-def _switched_off(row: Row, *, what: str, was: Any, findings: Findings) -> None:
+def _switched_off(row: Row, *, setting: str, was: Any, findings: Findings) -> None:
     findings.add(row)
-    findings.remark(Remark(direction="switched off", what=f"{what} of {row.what}", detail=_value(was)))
+    findings.remark(Remark(direction="switched off", what=f"{setting} of {row.what}", detail=_value(was)))
 
 
-def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
-    old, new = before.get("ScheduledUpdateConfig"), now.get("ScheduledUpdateConfig")
-    if old == new:
+def _schedule(before: Group, after: Group, findings: Findings, common: dict[str, Any]) -> None:
+    previous, updated = before.get("ScheduledUpdateConfig"), after.get("ScheduledUpdateConfig")
+    if previous == updated:
         return
-    if new is None:
+    if updated is None:
         lost = "Nodes keep their software until someone updates it."
         row = Row(
             effect=Effect.WEAKENS, code="schedule-off", change="ScheduledUpdateConfig removed", consequence=lost,
             source=source("ami-update"), **common,
         )  # fmt: skip
-        _switched_off(row, what="scheduled software updates", was=old, findings=findings)
+        _switched_off(row, setting="scheduled software updates", was=previous, findings=findings)
         return
-    size, unit, wait = batch(now)
+    size, unit, wait = batch(after)
     findings.add(
         Row(
             effect=Effect.INTERRUPTS,
             code="schedule",
-            change=f"ScheduledUpdateConfig {'changed' if old else 'new'}: {new.get('ScheduleExpression')}",
+            change=f"ScheduledUpdateConfig {'changed' if previous else 'new'}: {updated.get('ScheduleExpression')}",
             consequence=f"Nothing happens on deploy. At each time of the schedule (UTC) the nodes are rolled, {size}"
             f"{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time and {wait} s apart; work on them ends.",
             source=source("ami-update"),
@@ -564,26 +569,26 @@ def _schedule(before: Group, now: Group, findings: Findings, common: dict[str, A
     )
 
 
-def _patches(before: Group, now: Group, findings: Findings, common: dict[str, Any]) -> None:
-    old, new = before.get("AutoPatchConfig"), now.get("AutoPatchConfig")
-    if old == new:
+def _patches(before: Group, after: Group, findings: Findings, common: dict[str, Any]) -> None:
+    patching_before, patching_after = before.get("AutoPatchConfig"), after.get("AutoPatchConfig")
+    if patching_before == patching_after:
         return
-    if new is None:
+    if patching_after is None:
         lost = "Idle nodes get no security patches of the AMI until someone updates them."
         row = Row(
             effect=Effect.WEAKENS, code="patches-off", change="AutoPatchConfig removed", consequence=lost,
             source=source("auto-patch"), **common,
         )  # fmt: skip
-        _switched_off(row, what="security patches", was=old, findings=findings)
+        _switched_off(row, setting="security patches", was=patching_before, findings=findings)
         return
-    strategy = new.get("PatchingStrategy")
-    each = "each node as it becomes idle" if strategy == "WhenIdle" else "the nodes once all are idle"
+    strategy = patching_after.get("PatchingStrategy")
+    patched_nodes = "each node as it becomes idle" if strategy == "WhenIdle" else "the nodes once all are idle"
     findings.add(
         Row(
             code="patches",
-            change=f"AutoPatchConfig {'changed' if old else 'new'}: {strategy}",
+            change=f"AutoPatchConfig {'changed' if patching_before else 'new'}: {strategy}",
             consequence="Nothing happens on deploy, and no work ends. When AWS publishes a security patch, HyperPod "
-            f"cordons all nodes of the group for up to 24 hours and patches {each}. New work waits, and so "
+            f"cordons all nodes of the group for up to 24 hours and patches {patched_nodes}. New work waits, and so "
             "does what lost its node.",
             **severity.of_class("patches-cordon"),
             **common,
@@ -601,14 +606,14 @@ def _replaced_networks(change: ResourceChange, changes: Changes, findings: Findi
         if name not in before or before[name] != group or "OverrideVpcConfig" not in group:
             continue
         for reference in references(group["OverrideVpcConfig"], stack, changes.head):
-            other = changes.resources.get(reference.key)
-            if other is not None and other.kind is Kind.REPLACED:
+            network = changes.resources.get(reference.key)
+            if network is not None and network.kind is Kind.REPLACED:
                 findings.add(
                     Row(
                         effect=Effect.REJECTED,
                         code="group-immutable",
                         what=f"group {name}",
-                        change=f"OverrideVpcConfig refers to {other.title}, which is replaced",
+                        change=f"OverrideVpcConfig refers to {network.title}, which is replaced",
                         consequence="The subnets and security groups of an existing group cannot change.",
                         source=source("override-vpc"),
                         where=change.title,

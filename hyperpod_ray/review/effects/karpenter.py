@@ -20,61 +20,61 @@ from hyperpod_ray.review.kubernetes import Cluster, KubernetesObject
 POOL, NODE_CLASS = "NodePool", "HyperpodNodeClass"
 
 
-def concerns(item: KubernetesObject) -> bool:
+def concerns(k8s_object: KubernetesObject) -> bool:
     """Whether an object says what managed Karpenter makes."""
-    return item.id.kind in {POOL, NODE_CLASS}
+    return k8s_object.id.kind in {POOL, NODE_CLASS}
 
 
-def deleted(item: KubernetesObject, how: str) -> Row:
+def deleted(k8s_object: KubernetesObject, how: str) -> Row:
     """The row of one that leaves the cluster: its nodes go with it."""
-    types = _types(item) if item.id.kind == POOL else []
+    types = _types(k8s_object) if k8s_object.id.kind == POOL else []
     return Row(
-        code=f"{item.id.kind.lower()}-deleted",
-        what=str(item.id),
+        code=f"{k8s_object.id.kind.lower()}-deleted",
+        what=str(k8s_object.id),
         change="left the manifests",
         consequence=f"{how.capitalize()}. Karpenter drains and ends every node that it created by it, busy or not.",
-        unavailable=f"the nodes of {item.id}",
-        where=item.where,
+        unavailable=f"the nodes of {k8s_object.id}",
+        where=k8s_object.where,
         lost=tuple((f"{name} node", UNCOUNTED) for name in types),
         **severity.of_class("autoscaled-nodes-go"),
     )
 
 
-def stays(item: KubernetesObject) -> Row:
+def stays(k8s_object: KubernetesObject) -> Row:
     """The row of one that leaves the manifests and stays in the cluster."""
     return Row(
         code="stays-behind",
-        what=str(item.id),
+        what=str(k8s_object.id),
         change="left the manifests",
         consequence="'kubectl apply --prune' deletes only built-in kinds it lists: this one stays, and Karpenter still "
         "acts by it. Its nodes are not looked after by anything here. To delete it ends them.",
-        unavailable=f"control of the nodes of {item.id}",
-        where=item.where,
+        unavailable=f"control of the nodes of {k8s_object.id}",
+        where=k8s_object.where,
         **severity.of_class("autoscaling-off"),
     )
 
 
-def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) -> None:
+def find(before: KubernetesObject, after: KubernetesObject, findings: Findings) -> None:
     """Rows for one that stays and changes."""
-    old, new = (item.data.get("spec") or {} for item in (before, now))
-    if now.id.kind == NODE_CLASS:
-        _node_class(old, new, now, findings)
+    spec_before, spec_after = (side.data.get("spec") or {} for side in (before, after))
+    if after.id.kind == NODE_CLASS:
+        _node_class(spec_before, spec_after, after, findings)
         return
-    common: dict[str, Any] = {"what": str(now.id), "where": now.where}
-    if old.get("template") != new.get("template"):
+    common: dict[str, Any] = {"what": str(after.id), "where": after.where}
+    if spec_before.get("template") != spec_after.get("template"):
         findings.add(
             Row(
                 code="nodes-drift",
                 change="the nodes that it makes: labels, taints, types or lifetime",
                 consequence="Nodes that exist already differ, which Karpenter calls drift: it replaces them, busy or "
                 "not. Training on them ends and resumes from its checkpoint.",
-                unavailable=f"the nodes of {now.id}, until they are replaced",
+                unavailable=f"the nodes of {after.id}, until they are replaced",
                 lost=tuple((f"{name} node", UNCOUNTED) for name in _types(before)),
                 **severity.of_class("autoscaled-nodes-go"),
                 **common,
             )
         )
-    had, has = old.get("limits") or {}, new.get("limits") or {}
+    had, has = spec_before.get("limits") or {}, spec_after.get("limits") or {}
     if limits := moved(had, has, {**had, **has}):
         lower = _lower(had, has)
         findings.add(
@@ -89,8 +89,8 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
                 **common,
             )
         )
-    if old.get("disruption") != new.get("disruption"):
-        moves = (new.get("disruption") or {}).get("consolidationPolicy") != "WhenEmpty"
+    if spec_before.get("disruption") != spec_after.get("disruption"):
+        moves = (spec_after.get("disruption") or {}).get("consolidationPolicy") != "WhenEmpty"
         findings.add(
             Row(
                 effect=Effect.INTERRUPTS if moves else Effect.SAFE,
@@ -105,38 +105,42 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
         )
 
 
-def _node_class(old: dict[str, Any], new: dict[str, Any], now: KubernetesObject, findings: Findings) -> None:
-    gone = sorted(set(map(str, old.get("instanceGroups") or [])) - set(map(str, new.get("instanceGroups") or [])))
+def _node_class(
+    spec_before: dict[str, Any], spec_after: dict[str, Any], after: KubernetesObject, findings: Findings
+) -> None:
+    gone = sorted(
+        set(map(str, spec_before.get("instanceGroups") or [])) - set(map(str, spec_after.get("instanceGroups") or []))
+    )
     if not gone:
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="object-changed",
-                what=str(now.id),
+                what=str(after.id),
                 change="instance groups are added",
                 consequence="Karpenter may use the new ones; no node is touched.",
-                where=now.where,
+                where=after.where,
             )
         )
         return
     findings.add(
         Row(
             code="nodes-drift",
-            what=str(now.id),
+            what=str(after.id),
             change=f"without {', '.join(gone)}",
             consequence="Nodes of a group that leaves a HyperpodNodeClass are drift: Karpenter replaces them, busy or "
             "not.",
             unavailable=f"the nodes of {', '.join(gone)}",
-            where=now.where,
+            where=after.where,
             lost=(("node", UNCOUNTED),),
             **severity.of_class("autoscaled-nodes-go"),
         )
     )
 
 
-def _types(item: KubernetesObject) -> list[str]:
+def _types(node_pool: KubernetesObject) -> list[str]:
     """Instance types that a NodePool may make."""
-    spec = ((item.data.get("spec") or {}).get("template") or {}).get("spec") or {}
+    spec = ((node_pool.data.get("spec") or {}).get("template") or {}).get("spec") or {}
     return [
         str(name)
         for requirement in spec.get("requirements") or []
@@ -150,27 +154,27 @@ def most_nodes(cluster: Cluster, group: str, instance_type: str) -> int | None:
     from hyperpod_ray.core.common_plan import catalogue  # only for an environment that autoscales
 
     spec = catalogue().get(instance_type)
-    for item in cluster.objects.values():
-        if item.id.kind != POOL:
+    for k8s_object in cluster.objects.values():
+        if k8s_object.id.kind != POOL:
             continue
-        pool = item.data.get("spec") or {}
+        pool = k8s_object.data.get("spec") or {}
         labels = ((pool.get("template") or {}).get("metadata") or {}).get("labels") or {}
         if labels.get(INSTANCE_GROUP_LABEL) != group:
             continue
         limits = pool.get("limits") or {}
         if spec is None or not limits:
             return None
-        each = {"cpu": spec.vcpus, GPU_RESOURCE: spec.accelerators, NEURON_RESOURCE: spec.accelerators}
-        counts = [int(float(value) // each[name]) for name, value in limits.items() if each.get(name)]
+        per_node = {"cpu": spec.vcpus, GPU_RESOURCE: spec.accelerators, NEURON_RESOURCE: spec.accelerators}
+        counts = [int(float(value) // per_node[name]) for name, value in limits.items() if per_node.get(name)]
         return min(counts, default=None)
     return None
 
 
-def _lower(old: dict[str, Any], new: dict[str, Any]) -> bool:
+def _lower(limits_before: dict[str, Any], limits_after: dict[str, Any]) -> bool:
     """Whether any limit is new or smaller; one that cannot be compared counts as smaller."""
-    for name, value in new.items():
+    for name, value in limits_after.items():
         try:
-            if name not in old or float(value) < float(old[name]):
+            if name not in limits_before or float(value) < float(limits_before[name]):
                 return True
         except ValueError:
             return True

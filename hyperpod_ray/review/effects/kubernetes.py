@@ -21,16 +21,16 @@ def find(changes: Changes, findings: Findings) -> None:
     """Rows for every object and release that differs."""
     base, head = changes.base_cluster, changes.head_cluster
     doomed = _namespaces_deleted(base, head)
-    for before, now in pairs(base, head):
-        one = now or before
-        if one is not None and guard.concerns(one):
-            guard.find(before, now, findings)
-        elif now is None and before is not None:
+    for before, after in pairs(base, head):
+        k8s_object = after or before
+        if k8s_object is not None and guard.concerns(k8s_object):
+            guard.find(before, after, findings)
+        elif after is None and before is not None:
             _gone(before, changes, doomed, findings)
-        elif before is None and now is not None:
-            _new(now, findings)
-        elif before is not None and now is not None:
-            _changed(before, now, base, findings)
+        elif before is None and after is not None:
+            _new(after, findings)
+        elif before is not None and after is not None:
+            _changed(before, after, base, findings)
     for key in {**base.releases, **head.releases}:
         _release(base.releases.get(key), head.releases.get(key), findings)
     for where in dict.fromkeys([*base.unreadable, *head.unreadable]):
@@ -53,52 +53,53 @@ def _namespaces_deleted(base: Cluster, head: Cluster) -> set[str]:
     return {name.name for name in base.objects if name.kind == "Namespace" and name not in head.objects}
 
 
-def _gone(item: KubernetesObject, changes: Changes, doomed: set[str], findings: Findings) -> None:
-    owner = changes.resources.get(item.manifest)
+def _gone(k8s_object: KubernetesObject, changes: Changes, doomed: set[str], findings: Findings) -> None:
+    owner = changes.resources.get(k8s_object.manifest)
     if owner is not None and owner.kind is Kind.REMOVED:
         how = "deleted with its manifest"
-    elif item.id.namespace in doomed:
-        how = f"deleted with its namespace {item.id.namespace}"
-    elif item.id.kind in facts()["kubernetes"]["pruned"] and (
-        not item.id.namespace or item.id.namespace in changes.head_cluster.namespaces_of(item.manifest)
+    elif k8s_object.id.namespace in doomed:
+        how = f"deleted with its namespace {k8s_object.id.namespace}"
+    elif k8s_object.id.kind in facts()["kubernetes"]["pruned"] and (
+        not k8s_object.id.namespace
+        or k8s_object.id.namespace in changes.head_cluster.namespaces_of(k8s_object.manifest)
     ):
         how = "pruned by kubectl"
     else:
-        findings.add(karpenter.stays(item) if karpenter.concerns(item) else _stays(item))
+        findings.add(karpenter.stays(k8s_object) if karpenter.concerns(k8s_object) else _stays(k8s_object))
         return
-    if karpenter.concerns(item):
-        findings.add(karpenter.deleted(item, how))
-    elif _hang_rules(item):
-        hang_rules.find(item, None, findings)
+    if karpenter.concerns(k8s_object):
+        findings.add(karpenter.deleted(k8s_object, how))
+    elif _hang_rules(k8s_object):
+        hang_rules.find(k8s_object, None, findings)
     else:
-        findings.add(_deleted(item, how, changes.base_cluster))
+        findings.add(_deleted(k8s_object, how, changes.base_cluster))
 
 
-def _stays(item: KubernetesObject) -> Row:
-    ray = item.id.kind == "RayCluster"
+def _stays(k8s_object: KubernetesObject) -> Row:
+    ray = k8s_object.id.kind == "RayCluster"
     return Row(
         effect=Effect.INTERRUPTS if ray else Effect.SAFE,
         code="stays-behind",
-        what=str(item.id),
+        what=str(k8s_object.id),
         change="left the manifests",
         consequence="'kubectl apply --prune' deletes only built-in kinds it lists: this one stays in the cluster "
         "until someone deletes it."
         + (" It keeps its nodes, and a RayCluster that takes its place waits for them." if ray else ""),
         source=source("prune"),
-        where=item.where,
+        where=k8s_object.where,
     )
 
 
-def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
+def _deleted(k8s_object: KubernetesObject, how: str, base: Cluster) -> Row:
     common: dict[str, Any] = {
-        "code": f"{item.id.kind.lower()}-deleted",
-        "what": str(item.id),
+        "code": f"{k8s_object.id.kind.lower()}-deleted",
+        "what": str(k8s_object.id),
         "change": "left the manifests",
-        "where": item.where,
+        "where": k8s_object.where,
         "source": source("prune"),
     }
-    if item.id.kind == "PersistentVolumeClaim":
-        policy = _reclaim(item, base)
+    if k8s_object.id.kind == "PersistentVolumeClaim":
+        policy = _reclaim(k8s_object, base)
         if policy == "Delete":
             return Row(
                 effect=Effect.LOSES_DATA,
@@ -117,29 +118,33 @@ def _deleted(item: KubernetesObject, how: str, base: Cluster) -> Row:
             unavailable=f"{names.MOUNT_PATH}, for new pods",
             **common,
         )
-    if item.id.kind == "RayCluster":
+    if k8s_object.id.kind == "RayCluster":
         return Row(
             effect=Effect.INTERRUPTS,
             consequence=f"{how.capitalize()}: head and all workers end at once, and running jobs with them.",
             unavailable="the Ray cluster",
             **common,
         )
-    if item.id.kind == "Namespace" and item.id.name == names.OBSERVABILITY_NAMESPACE:
+    if k8s_object.id.kind == "Namespace" and k8s_object.id.name == names.OBSERVABILITY_NAMESPACE:
         return Row(
             effect=Effect.SAFE,
             consequence=f"{how.capitalize()}, with the add-on's collectors in it. Training does not use them.",
             **common,
         )
-    if item.id.kind == "Namespace":
-        inside = [str(other.id) for other in base.objects.values() if other.id.namespace == item.id.name]
+    if k8s_object.id.kind == "Namespace":
+        inside = [
+            str(base_object.id)
+            for base_object in base.objects.values()
+            if base_object.id.namespace == k8s_object.id.name
+        ]
         return Row(
             effect=Effect.INTERRUPTS,
             consequence=f"{how.capitalize()}, and Kubernetes deletes everything in it: "
             f"{', '.join(inside) or 'what others put there'}.",
-            unavailable=f"everything in namespace {item.id.name}",
+            unavailable=f"everything in namespace {k8s_object.id.name}",
             **common,
         )
-    running = not _idle(item) and item.id.kind in {
+    running = not _idle(k8s_object) and k8s_object.id.kind in {
         "Deployment",
         "StatefulSet",
         "DaemonSet",
@@ -170,127 +175,129 @@ def _reclaim(claim: KubernetesObject, cluster: Cluster) -> str:
 # --- objects that come or change -------------------------------------------------------------------------------------
 
 
-def _new(item: KubernetesObject, findings: Findings) -> None:
-    if _hang_rules(item):
-        hang_rules.find(None, item, findings)
+def _new(k8s_object: KubernetesObject, findings: Findings) -> None:
+    if _hang_rules(k8s_object):
+        hang_rules.find(None, k8s_object, findings)
         return
     findings.add(
         Row(
             effect=Effect.SAFE,
             code="object-added",
-            what=str(item.id),
+            what=str(k8s_object.id),
             change="new",
-            consequence=_consequence_of_new(item),
-            where=item.where,
+            consequence=_consequence_of_new(k8s_object),
+            where=k8s_object.where,
         )
     )
 
 
-def _consequence_of_new(item: KubernetesObject) -> str:
-    if item.id.kind == "RayCluster":
+def _consequence_of_new(k8s_object: KubernetesObject) -> str:
+    if k8s_object.id.kind == "RayCluster":
         return "Head and workers are created if nodes are free."
     return "Applied beside what is there."
 
 
-def _hang_rules(item: KubernetesObject) -> bool:
+def _hang_rules(k8s_object: KubernetesObject) -> bool:
     """Whether it holds the rules of hung job detection, which a run reads when it starts."""
-    return item.id.kind == "ConfigMap" and item.id.name == names.HANG_RULES
+    return k8s_object.id.kind == "ConfigMap" and k8s_object.id.name == names.HANG_RULES
 
 
-def _changed(before: KubernetesObject, now: KubernetesObject, base: Cluster, findings: Findings) -> None:
-    if before.id != now.id:  # a Job whose name carries the hash of its content
+def _changed(before: KubernetesObject, after: KubernetesObject, base: Cluster, findings: Findings) -> None:
+    if before.id != after.id:  # a Job whose name carries the hash of its content
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="job-again",
-                what=str(now.id),
+                what=str(after.id),
                 change=f"takes the place of {before.id.name}",
                 consequence="A Job's template is immutable, so a new Job of another name runs once and the old "
                 "one is pruned.",
-                where=now.where,
+                where=after.where,
             )
         )
         return
     frozen = [
-        path for path in facts()["kubernetes"]["immutable"].get(now.id.kind, []) if _at(before, path) != _at(now, path)
+        path
+        for path in facts()["kubernetes"]["immutable"].get(after.id.kind, [])
+        if _at(before, path) != _at(after, path)
     ]
     if frozen:
         findings.add(
             Row(
                 effect=Effect.REJECTED,
                 code="object-immutable",
-                what=str(now.id),
+                what=str(after.id),
                 change="; ".join(
-                    _difference(_at(before, path), _at(now, path), path.replace("/", ".")) for path in frozen
+                    _difference(_at(before, path), _at(after, path), path.replace("/", ".")) for path in frozen
                 ),
                 consequence="The field is immutable: 'kubectl apply' fails and the stack rolls back. What was "
                 "deployed before it in the same "
                 "run stays changed.",
                 source=source("immutable"),
-                where=now.where,
+                where=after.where,
             )
         )
         return
-    if now.id.kind == "RayCluster":
-        raycluster.find(before, now, findings)
-    elif now.id.kind == "PersistentVolumeClaim":
-        _claim(before, now, base, findings)
-    elif karpenter.concerns(now):
-        karpenter.find(before, now, findings)
-    elif _hang_rules(now):
-        hang_rules.find(before, now, findings)
+    if after.id.kind == "RayCluster":
+        raycluster.find(before, after, findings)
+    elif after.id.kind == "PersistentVolumeClaim":
+        _claim(before, after, base, findings)
+    elif karpenter.concerns(after):
+        karpenter.find(before, after, findings)
+    elif _hang_rules(after):
+        hang_rules.find(before, after, findings)
     else:
-        _plain(before, now, findings)
+        _plain(before, after, findings)
 
 
-def _idle(item: KubernetesObject) -> bool:
+def _idle(k8s_object: KubernetesObject) -> bool:
     """Whether its pods only sleep: the DaemonSet that pulls the training image."""
-    return item.id.kind == "DaemonSet" and item.id.name == names.IMAGE_PULL
+    return k8s_object.id.kind == "DaemonSet" and k8s_object.id.name == names.IMAGE_PULL
 
 
-def _plain(before: KubernetesObject, now: KubernetesObject, findings: Findings) -> None:
-    rolled = now.id.kind in _RESTARTS and _at(before, "spec/template") != _at(now, "spec/template")
-    interrupts = rolled and not _idle(now)
-    redis = rolled and "redis" in now.id.name
+def _plain(before: KubernetesObject, after: KubernetesObject, findings: Findings) -> None:
+    rolled = after.id.kind in _RESTARTS and _at(before, "spec/template") != _at(after, "spec/template")
+    interrupts = rolled and not _idle(after)
+    redis = rolled and "redis" in after.id.name
     consequence = (
-        f"Its pods are {_RESTARTS[now.id.kind]}." if rolled else "Applied in place; running pods are not restarted."
+        f"Its pods are {_RESTARTS[after.id.kind]}." if rolled else "Applied in place; running pods are not restarted."
     )
     if rolled and not interrupts:
         consequence = "Its pods pull the image on the nodes again. Training does not use them."
-    if now.id.kind == "NetworkPolicy":
+    if after.id.kind == "NetworkPolicy":
         consequence = "In force within seconds, also for connections that pods make from then on."
-    if now.id.kind == "Namespace" and before.data.get("metadata", {}).get("labels") != now.data.get("metadata", {}).get(
-        "labels"
-    ):
+    if after.id.kind == "Namespace" and before.data.get("metadata", {}).get("labels") != after.data.get(
+        "metadata", {}
+    ).get("labels"):
         consequence = "Pod security levels apply to pods created from then on."
     findings.add(
         Row(
             effect=Effect.INTERRUPTS if interrupts else Effect.SAFE,
             code="pods-rolled" if rolled else "object-changed",
-            what=str(now.id),
-            change=", ".join(_parts(before.data, now.data)),
+            what=str(after.id),
+            change=", ".join(_parts(before.data, after.data)),
             consequence=consequence
             + (" The Ray head loses its state store until it is back, and waits for it." if redis else ""),
-            unavailable=str(now.id) if interrupts else "",
-            where=now.where,
+            unavailable=str(after.id) if interrupts else "",
+            where=after.where,
         )
     )
 
 
-def _claim(before: KubernetesObject, now: KubernetesObject, base: Cluster, findings: Findings) -> None:
+def _claim(before: KubernetesObject, after: KubernetesObject, base: Cluster, findings: Findings) -> None:
     path = "spec/resources/requests/storage"
-    old, new = _gib(_at(before, path)), _gib(_at(now, path))
-    made_by = base.objects.get(ObjectName("StorageClass", "", str(_at(now, "spec/storageClassName"))))
+    size_before, size_after = _gib(_at(before, path)), _gib(_at(after, path))
+    made_by = base.objects.get(ObjectName("StorageClass", "", str(_at(after, "spec/storageClassName"))))
     grows = made_by is not None and bool(made_by.data.get("allowVolumeExpansion"))
-    common: dict[str, Any] = {"what": str(now.id), "where": now.where, "source": source("claim-resize")}
-    if old == new:
-        _plain(before, now, findings)
-    elif new < old:
+    common: dict[str, Any] = {"what": str(after.id), "where": after.where, "source": source("claim-resize")}
+    if size_before == size_after:
+        _plain(before, after, findings)
+    elif size_after < size_before:
         findings.add(
             Row(
                 effect=Effect.REJECTED,
                 code="claim-shrunk",
-                change=f"storage {_at(before, path)} → {_at(now, path)}",
+                change=f"storage {_at(before, path)} → {_at(after, path)}",
                 consequence="A claim cannot ask for less than it has: 'kubectl apply' fails and the stack rolls back.",
                 **common,
             )
@@ -300,7 +307,7 @@ def _claim(before: KubernetesObject, now: KubernetesObject, base: Cluster, findi
             Row(
                 effect=Effect.REJECTED,
                 code="claim-not-expandable",
-                change=f"storage {_at(before, path)} → {_at(now, path)}",
+                change=f"storage {_at(before, path)} → {_at(after, path)}",
                 consequence="Kubernetes lets a bound claim grow only when its StorageClass says "
                 "allowVolumeExpansion; this one has "
                 f"{'a class that does not' if made_by else 'no class'}. 'kubectl apply' fails and the stack rolls "
@@ -314,7 +321,7 @@ def _claim(before: KubernetesObject, now: KubernetesObject, base: Cluster, findi
             Row(
                 effect=Effect.INTERRUPTS,
                 code="claim-grown",
-                change=f"storage {_at(before, path)} → {_at(now, path)}",
+                change=f"storage {_at(before, path)} → {_at(after, path)}",
                 consequence="The driver asks FSx to grow the file system: unavailable for a few minutes, clients "
                 "retry.",
                 unavailable=f"{names.MOUNT_PATH}, for a few minutes",
@@ -326,19 +333,19 @@ def _claim(before: KubernetesObject, now: KubernetesObject, base: Cluster, findi
 # --- Helm ------------------------------------------------------------------------------------------------------------
 
 
-def _release(before: Release | None, now: Release | None, findings: Findings) -> None:
-    if before is None and now is not None:
+def _release(before: Release | None, after: Release | None, findings: Findings) -> None:
+    if before is None and after is not None:
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="release-added",
-                what=str(now),
-                change=f"new: {_chart(now)}",
+                what=str(after),
+                change=f"new: {_chart(after)}",
                 consequence="Installed.",
-                where=now.where,
+                where=after.where,
             )
         )
-    elif now is None and before is not None:
+    elif after is None and before is not None:
         findings.add(
             Row(
                 effect=Effect.INTERRUPTS,
@@ -351,8 +358,8 @@ def _release(before: Release | None, now: Release | None, findings: Findings) ->
                 where=before.where,
             )
         )
-    elif before is not None and now is not None and before != now:
-        _upgraded(before, now, findings)
+    elif before is not None and after is not None and before != after:
+        _upgraded(before, after, findings)
 
 
 def _chart(release: Release) -> str:
@@ -360,18 +367,18 @@ def _chart(release: Release) -> str:
     return "a chart that was not fetched" if release.chart == "?" else f"{release.chart} {release.version}"
 
 
-def _upgraded(before: Release, now: Release, findings: Findings) -> None:
-    version = before.version != now.version or before.chart != now.chart
-    values, content = before.values != now.values, before.content != now.content and not version
+def _upgraded(before: Release, after: Release, findings: Findings) -> None:
+    version = before.version != after.version or before.chart != after.chart
+    values, content = before.values != after.values, before.content != after.content and not version
     if not (version or values or content):
         return
-    parts = [f"{_chart(before)} → {_chart(now) if before.chart != now.chart else now.version}"] if version else []
-    parts += [f"values: {', '.join(_parts(before.values, now.values))}"] if values else []
-    parts += [f"content of chart {now.chart} {now.version}"] if content else []
+    parts = [f"{_chart(before)} → {_chart(after) if before.chart != after.chart else after.version}"] if version else []
+    parts += [f"values: {', '.join(_parts(before.values, after.values))}"] if values else []
+    parts += [f"content of chart {after.chart} {after.version}"] if content else []
     crds = ""
-    if (version or content) and now.chart not in _CRD_FREE:
+    if (version or content) and after.chart not in _CRD_FREE:
         crds = " Helm does not upgrade CRDs: first apply the new chart's yourself ('kubectl apply --server-side')."
-    operator = now.chart == names.OPERATOR_CHART
+    operator = after.chart == names.OPERATOR_CHART
     consequence = "helm upgrade: pods of the release whose template changes are rolled."
     if operator:
         consequence = "helm upgrade: the operator's pods are rolled. Ray's pods keep running; no lost one is replaced."
@@ -381,12 +388,12 @@ def _upgraded(before: Release, now: Release, findings: Findings) -> None:
         Row(
             effect=Effect.SAFE,
             code="release-upgraded",
-            what=str(now),
+            what=str(after),
             change="; ".join(parts),
             consequence=consequence + crds,
             unavailable="recovery of lost Ray pods, for a minute or two" if operator else "",
             source=source("helm-crds") if crds else "",
-            where=now.where,
+            where=after.where,
         )
     )
 
@@ -394,19 +401,19 @@ def _upgraded(before: Release, now: Release, findings: Findings) -> None:
 # --- small ones ------------------------------------------------------------------------------------------------------
 
 
-def _at(item: KubernetesObject, path: str) -> Any:
-    value: Any = item.data
+def _at(k8s_object: KubernetesObject, path: str) -> Any:
+    value: Any = k8s_object.data
     for name in path.split("/"):
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
-def _difference(before: Any, now: Any, path: str) -> str:
+def _difference(before: Any, after: Any, path: str) -> str:
     """What differs, with its values; of a mapping the entries that differ."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        return "; ".join(_difference(before.get(key), now.get(key), f"{path}.{key}") for key in keys)
-    return f"{path} {_words(before)} → {_words(now)}"
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+        return "; ".join(_difference(before.get(key), after.get(key), f"{path}.{key}") for key in keys)
+    return f"{path} {_words(before)} → {_words(after)}"
 
 
 def _words(value: Any) -> str:
@@ -414,15 +421,15 @@ def _words(value: Any) -> str:
     return text if len(text) <= 100 else text[:97] + "…"
 
 
-def _parts(before: Any, now: Any, path: str = "") -> list[str]:
+def _parts(before: Any, after: Any, path: str = "") -> list[str]:
     """Paths of what differs, to the third level."""
-    if before == now:
+    if before == after:
         return []
-    if isinstance(before, dict) and isinstance(now, dict) and path.count(".") < 2:
+    if isinstance(before, dict) and isinstance(after, dict) and path.count(".") < 2:
         return [
             part
-            for key in {**before, **now}
-            for part in _parts(before.get(key), now.get(key), f"{path}.{key}" if path else str(key))
+            for key in {**before, **after}
+            for part in _parts(before.get(key), after.get(key), f"{path}.{key}" if path else str(key))
         ]
     return [path or "all of it"]
 

@@ -20,31 +20,31 @@ from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
 from hyperpod_ray.review.kubernetes import KubernetesObject
 
 
-def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) -> None:
+def find(before: KubernetesObject, after: KubernetesObject, findings: Findings) -> None:
     """Rows for a RayCluster that stays and changes."""
-    old, new = before.data.get("spec", {}), now.data.get("spec", {})
-    common: dict[str, Any] = {"what": str(now.id), "where": now.where}
-    if bool(old.get("suspend")) != bool(new.get("suspend")):
-        ends = bool(new.get("suspend"))
+    spec_before, spec_after = before.data.get("spec", {}), after.data.get("spec", {})
+    common: dict[str, Any] = {"what": str(after.id), "where": after.where}
+    if bool(spec_before.get("suspend")) != bool(spec_after.get("suspend")):
+        ends = bool(spec_after.get("suspend"))
         findings.add(
             Row(
                 effect=Effect.INTERRUPTS if ends else Effect.SAFE,
                 code="ray-suspended" if ends else "ray-resumed",
-                change=f"suspend {old.get('suspend', False)} → {new.get('suspend', False)}",
+                change=f"suspend {spec_before.get('suspend', False)} → {spec_after.get('suspend', False)}",
                 consequence="All pods are deleted." if ends else "Head and workers are created.",
                 unavailable="the Ray cluster" if ends else "",
                 **common,
             )
         )
-    _scaling(old, new, findings, common)
-    _state_store(old, new, findings, common)
-    _drain(old, new, findings, common)
-    _eviction(old, new, findings, common)
-    _secrets(old, new, findings, common)
-    changed = _changed_parts(old, new)
+    _scaling(spec_before, spec_after, findings, common)
+    _state_store(spec_before, spec_after, findings, common)
+    _drain(spec_before, spec_after, findings, common)
+    _eviction(spec_before, spec_after, findings, common)
+    _secrets(spec_before, spec_after, findings, common)
+    changed = _changed_parts(spec_before, spec_after)
     if not changed:
         return
-    recreate = "Recreate" in {_strategy(old), _strategy(new)}
+    recreate = "Recreate" in {_strategy(spec_before), _strategy(spec_after)}
     if recreate:
         findings.add(
             Row(
@@ -61,13 +61,17 @@ def find(before: KubernetesObject, now: KubernetesObject, findings: Findings) ->
             )
         )
         return
-    _kept(old, new, changed, findings, common)
+    _kept(spec_before, spec_after, changed, findings, common)
 
 
 def _kept(
-    old: dict[str, Any], new: dict[str, Any], changed: list[str], findings: Findings, common: dict[str, Any]
+    spec_before: dict[str, Any],
+    spec_after: dict[str, Any],
+    changed: list[str],
+    findings: Findings,
+    common: dict[str, Any],
 ) -> None:
-    mixed = moved(old, new, ("rayVersion", "authOptions"))
+    mixed = moved(spec_before, spec_after, ("rayVersion", "authOptions"))
     if mixed:
         findings.add(
             Row(
@@ -104,27 +108,29 @@ def _redis(spec: dict[str, Any]) -> str:
     return str((spec.get("gcsFaultToleranceOptions") or {}).get("redisAddress") or "")
 
 
-def _state_store(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+def _state_store(
+    spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]
+) -> None:
     """Where the head keeps its state for the case that it is lost."""
-    before, now = _redis(old), _redis(new)
-    if before == now or not before:
+    before, after = _redis(spec_before), _redis(spec_after)
+    if before == after or not before:
         return
-    if _host(before) == _host(now):
-        if before.startswith("rediss://") and not now.startswith("rediss://"):
+    if _host(before) == _host(after):
+        if before.startswith("rediss://") and not after.startswith("rediss://"):
             findings.remark(
-                Remark(direction="switched off", what=f"TLS to Redis of {common['what']}", detail=f"{before} → {now}")
+                Remark(direction="switched off", what=f"TLS to Redis of {common['what']}", detail=f"{before} → {after}")
             )
         return
     findings.add(
         Row(
-            effect=Effect.INTERRUPTS if now else Effect.WEAKENS,
+            effect=Effect.INTERRUPTS if after else Effect.WEAKENS,
             code="gcs-store",
-            change=f"Redis {before} → {now or 'none'}",
+            change=f"Redis {before} → {after or 'none'}",
             consequence="The head that runs keeps the old one. The next head reads an empty state: jobs and actors of "
             "before are unknown to it. Change it between runs."
-            if now
+            if after
             else "From the next start of the head on, a lost head ends every job that runs.",
-            unavailable="recovery of a lost head" if now else "",
+            unavailable="recovery of a lost head" if after else "",
             source=source("gcs-fault-tolerance"),
             **common,
         )
@@ -135,12 +141,14 @@ def _host(address: str) -> str:
     return address.rpartition("://")[2].partition(":")[0]
 
 
-def _drain(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+def _drain(spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
     """Time that a worker has for a last checkpoint."""
-    before = {group.get("groupName"): _pod(group).get("terminationGracePeriodSeconds") for group in _workers(old)}
-    now = {group.get("groupName"): _pod(group).get("terminationGracePeriodSeconds") for group in _workers(new)}
+    before = {
+        group.get("groupName"): _pod(group).get("terminationGracePeriodSeconds") for group in _workers(spec_before)
+    }
+    after = {group.get("groupName"): _pod(group).get("terminationGracePeriodSeconds") for group in _workers(spec_after)}
     for name, seconds in before.items():
-        less = now.get(name)
+        less = after.get(name)
         if isinstance(seconds, int) and isinstance(less, int) and less < seconds:
             findings.remark(
                 Remark(
@@ -151,13 +159,15 @@ def _drain(old: dict[str, Any], new: dict[str, Any], findings: Findings, common:
             )
 
 
-def _eviction(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+def _eviction(
+    spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]
+) -> None:
     """How long pods stay on a node that is silent before they are replaced."""
-    before, now = _by_name(old), _by_name(new)
+    before, after = _by_name(spec_before), _by_name(spec_after)
     longer = {
-        f"{name}: {tolerated(_pod(before[name]))} → {tolerated(_pod(now[name]))} s"
+        f"{name}: {tolerated(_pod(before[name]))} → {tolerated(_pod(after[name]))} s"
         for name in before
-        if name in now and tolerated(_pod(now[name])) > tolerated(_pod(before[name]))
+        if name in after and tolerated(_pod(after[name])) > tolerated(_pod(before[name]))
     }
     if longer:
         findings.add(
@@ -193,14 +203,16 @@ def tolerated(pod: dict[str, Any]) -> int:
     return max(seconds, default=_DEFAULT_TOLERATION)
 
 
-def _secrets(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+def _secrets(
+    spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]
+) -> None:
     """Kubernetes Secrets that pods created later no longer have, and those without which they do not start."""
-    before, now = _by_name(old), _by_name(new)
+    before, after = _by_name(spec_before), _by_name(spec_after)
     gone: set[str] = set()
-    needed = _required(old.get("gcsFaultToleranceOptions"), new.get("gcsFaultToleranceOptions"))
-    for name in set(before) & set(now):
-        gone |= _mounted(before[name]) - _mounted(now[name])
-        needed |= _required(before[name], now[name])
+    needed = _required(spec_before.get("gcsFaultToleranceOptions"), spec_after.get("gcsFaultToleranceOptions"))
+    for name in set(before) & set(after):
+        gone |= _mounted(before[name]) - _mounted(after[name])
+        needed |= _required(before[name], after[name])
     if gone:
         findings.add(
             Row(
@@ -231,17 +243,17 @@ def _mounted(group: dict[str, Any]) -> set[str]:
     names = set()
     for volume in _pod(group).get("volumes") or []:
         sources = [volume, *((volume.get("projected") or {}).get("sources") or [])]
-        for entry in sources:
-            secret = entry.get("secret") or {}
+        for volume_source in sources:
+            secret = volume_source.get("secret") or {}
             name = secret.get("secretName") or secret.get("name")
             if name:
                 names.add(str(name))
     return names
 
 
-def _required(before: Any, now: Any) -> set[str]:
+def _required(before: Any, after: Any) -> set[str]:
     """Secrets that variables of the new side read, and did not before, where the pod does not start without them."""
-    return set(_secret_references(now)) - set(_secret_references(before))
+    return set(_secret_references(after)) - set(_secret_references(before))
 
 
 def _secret_references(value: Any) -> Iterator[str]:
@@ -260,11 +272,13 @@ def _workers(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return list(spec.get("workerGroupSpecs") or [])
 
 
-def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
-    before = {group.get("groupName"): group for group in old.get("workerGroupSpecs", [])}
-    now = {group.get("groupName"): group for group in new.get("workerGroupSpecs", [])}
+def _scaling(
+    spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]
+) -> None:
+    before = {group.get("groupName"): group for group in spec_before.get("workerGroupSpecs", [])}
+    after = {group.get("groupName"): group for group in spec_after.get("workerGroupSpecs", [])}
     for name, group in before.items():
-        if name not in now:
+        if name not in after:
             findings.add(
                 Row(
                     effect=Effect.INTERRUPTS,
@@ -280,69 +294,69 @@ def _scaling(old: dict[str, Any], new: dict[str, Any], findings: Findings, commo
                 )
             )
             continue
-        wanted, has = int(now[name].get("replicas") or 0), int(group.get("replicas") or 0)
-        least, most = int(now[name].get("minReplicas") or 0), int(now[name].get("maxReplicas") or 0)
-        if wanted < has or most < has:
+        replicas, has = int(after[name].get("replicas") or 0), int(group.get("replicas") or 0)
+        min_replicas, max_replicas = int(after[name].get("minReplicas") or 0), int(after[name].get("maxReplicas") or 0)
+        if replicas < has or max_replicas < has:
             findings.add(
                 Row(
                     effect=Effect.INTERRUPTS,
                     code="ray-fewer-workers",
-                    change=f"worker group {name}: {has} → {min(wanted, most)} workers",
-                    consequence=f"{has - min(wanted, most)} worker pods are deleted, which ones the operator "
+                    change=f"worker group {name}: {has} → {min(replicas, max_replicas)} workers",
+                    consequence=f"{has - min(replicas, max_replicas)} worker pods are deleted, which ones the operator "
                     "chooses. A run of fixed size stops and "
                     "cannot start again at its size; an elastic one restarts smaller from its checkpoint.",
-                    unavailable=f"{has - min(wanted, most)} workers, for good",
+                    unavailable=f"{has - min(replicas, max_replicas)} workers, for good",
                     **common,
                 )
             )
-        elif wanted > has and _container(group).get("resources") != _container(now[name]).get("resources"):
+        elif replicas > has and _container(group).get("resources") != _container(after[name]).get("resources"):
             findings.add(
                 Row(
                     effect=Effect.INTERRUPTS,
                     code="ray-workers-wait",
-                    change=f"worker group {name}: {has} → {wanted} workers, each of another size",
-                    consequence=f"The {has} pods that run keep what they have; {wanted - has} new ones of the other "
+                    change=f"worker group {name}: {has} → {replicas} workers, each of another size",
+                    consequence=f"The {has} pods that run keep what they have; {replicas - has} new ones of the other "
                     "size wait for what those hold. Delete the old pods for a run of the new size.",
-                    unavailable=f"{wanted - has} new workers, until the old pods are deleted",
+                    unavailable=f"{replicas - has} new workers, until the old pods are deleted",
                     source=source("raycluster-keep"),
                     **common,
                 )
             )
-        elif wanted > has:
+        elif replicas > has:
             findings.add(
                 Row(
                     effect=Effect.SAFE,
                     code="ray-more-workers",
-                    change=f"worker group {name}: {has} → {wanted} workers",
+                    change=f"worker group {name}: {has} → {replicas} workers",
                     consequence="Worker pods are added if nodes are free. A run of fixed size does not use them; "
                     "an elastic one restarts from its "
                     "checkpoint to take them in.",
                     **common,
                 )
             )
-        elif most < int(group.get("maxReplicas") or 0) and _autoscales(old):
+        elif max_replicas < int(group.get("maxReplicas") or 0) and _autoscales(spec_before):
             findings.add(
                 Row(
                     code="ray-limits-lowered",
-                    change=f"worker group {name}: at most {group.get('maxReplicas')} → {most} workers",
+                    change=f"worker group {name}: at most {group.get('maxReplicas')} → {max_replicas} workers",
                     consequence="Ray's autoscaler may have more workers than that now: those above the new limit end, "
                     "with what runs on them.",
-                    unavailable=f"workers of {name} above {most}",
+                    unavailable=f"workers of {name} above {max_replicas}",
                     **severity.of_class("workers-end"),
                     **common,
                 )
             )
-        elif (least, most) != (int(group.get("minReplicas") or 0), int(group.get("maxReplicas") or 0)):
+        elif (min_replicas, max_replicas) != (int(group.get("minReplicas") or 0), int(group.get("maxReplicas") or 0)):
             findings.add(
                 Row(
                     effect=Effect.SAFE,
                     code="ray-limits",
-                    change=f"worker group {name}: between {least} and {most} workers",
+                    change=f"worker group {name}: between {min_replicas} and {max_replicas} workers",
                     consequence="Limits for the autoscaler; no pod is touched.",
                     **common,
                 )
             )
-    for name, group in now.items():
+    for name, group in after.items():
         if name not in before:
             findings.add(
                 Row(
@@ -359,37 +373,41 @@ def _autoscales(spec: dict[str, Any]) -> bool:
     return bool(spec.get("enableInTreeAutoscaling"))
 
 
-def _changed_parts(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def _changed_parts(spec_before: dict[str, Any], spec_after: dict[str, Any]) -> list[str]:
     """What differs beside counts, in words; the recreate hash covers the same."""
     parts = []
-    for name in sorted({*old, *new} - {"workerGroupSpecs", "headGroupSpec", "suspend"}):
-        if old.get(name) != new.get(name):
+    for name in sorted({*spec_before, *spec_after} - {"workerGroupSpecs", "headGroupSpec", "suspend"}):
+        if spec_before.get(name) != spec_after.get(name):
             parts.append(name)
-    parts += _template_parts("head", old.get("headGroupSpec", {}), new.get("headGroupSpec", {}))
-    before = {group.get("groupName"): group for group in old.get("workerGroupSpecs", [])}
-    for group in new.get("workerGroupSpecs", []):
+    parts += _template_parts("head", spec_before.get("headGroupSpec", {}), spec_after.get("headGroupSpec", {}))
+    before = {group.get("groupName"): group for group in spec_before.get("workerGroupSpecs", [])}
+    for group in spec_after.get("workerGroupSpecs", []):
         if group.get("groupName") in before:
             parts += _template_parts(f"worker group {group['groupName']}", before[group["groupName"]], group)
     return parts
 
 
-def _template_parts(where: str, old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def _template_parts(where: str, group_before: dict[str, Any], group_after: dict[str, Any]) -> list[str]:
     counts = set(facts()["kubernetes"]["raycluster_scaling"])
     parts = [
-        f"{where}: {name}" for name in sorted({*old, *new} - counts - {"template"}) if old.get(name) != new.get(name)
+        f"{where}: {name}"
+        for name in sorted({*group_before, *group_after} - counts - {"template"})
+        if group_before.get(name) != group_after.get(name)
     ]
-    before, now = _container(old), _container(new)
-    inside = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    before, after = _container(group_before), _container(group_after)
+    inside = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     parts += [f"{where}: {name}" for name in inside]
-    if (not inside and old.get("template") != new.get("template")) or _pod(old) != _pod(new):
+    if (not inside and group_before.get("template") != group_after.get("template")) or _pod(group_before) != _pod(
+        group_after
+    ):
         parts.append(f"{where}: pod template")
     return parts
 
 
 def _container(group: dict[str, Any]) -> dict[str, Any]:
     containers = group.get("template", {}).get("spec", {}).get("containers") or [{}]
-    first: dict[str, Any] = containers[0]
-    return first
+    container: dict[str, Any] = containers[0]
+    return container
 
 
 def _pod(group: dict[str, Any]) -> dict[str, Any]:

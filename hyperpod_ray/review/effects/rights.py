@@ -29,9 +29,9 @@ Roles = dict[tuple[str, str], set[Grant]]
 
 def find(changes: Changes, findings: Findings) -> None:
     """Rows for rights of Ray's pods and of nodes that go, and for write rights on the nodes' scripts that come."""
-    before, now = _pods(changes.base, changes.base_cluster), _pods(changes.head, changes.head_cluster)
-    for account, old in before.items():
-        if account in now and (taken := _taken(old, now[account])):
+    before, after = _pods(changes.base, changes.base_cluster), _pods(changes.head, changes.head_cluster)
+    for account, grants in before.items():
+        if account in after and (taken := _taken(grants, after[account])):
             findings.add(
                 Row(
                     code="right-taken",
@@ -90,8 +90,8 @@ def _allowed(role: Key, assembly: EnvironmentAssembly) -> set[Grant]:
     return {grant for grant in granted if grant.effect == "Allow"}
 
 
-def _taken(before: set[Grant], now: set[Grant]) -> list[Grant]:
-    return sorted(grant for grant in before - now if not covered(grant, now))
+def _taken(before: set[Grant], after: set[Grant]) -> list[Grant]:
+    return sorted(grant for grant in before - after if not covered(grant, after))
 
 
 def _words(taken: Iterable[Grant]) -> str:
@@ -104,13 +104,13 @@ def _words(taken: Iterable[Grant]) -> str:
 
 def _pulls(changes: Changes, findings: Findings) -> None:
     """Repositories from which nodes could pull and cannot any more."""
-    before, now = (_execution(side) for side in (changes.base, changes.head))
+    before, after = (_execution(side) for side in (changes.base, changes.head))
     old_images, images = (
-        [image for item in cluster.objects.values() for image in _images(item.data)]
+        [image for k8s_object in cluster.objects.values() for image in _images(k8s_object.data)]
         for cluster in (changes.base_cluster, changes.head_cluster)
     )
     repositories = []
-    for grant in _taken(before, now):
+    for grant in _taken(before, after):
         name = grant.resource.rpartition(":repository/")[2]
         if grant.action != _PULL or name in {"", "*"}:
             continue
@@ -168,13 +168,13 @@ def _scripts(changes: Changes, findings: Findings) -> None:
     buckets = set(_script_buckets(changes.head))
     if not buckets:
         return
-    before, now = (
+    before, after = (
         {grant for _, resource, stack, reader in _policies(side) for grant in of_resource(resource, stack, reader)}
         for side in (changes.base, changes.head)
     )
     opened = [
         grant
-        for grant in sorted(now - before)
+        for grant in sorted(after - before)
         if grant.effect == "Allow"
         and any(allows(grant.action, action) for action in _WRITES)
         and any(_reaches(grant.resource, bucket) for bucket in buckets)
@@ -207,9 +207,9 @@ def _script_buckets(assembly: EnvironmentAssembly) -> Iterator[str]:
     for key, resource in assembly.of_type("AWS::SageMaker::Cluster"):
         stack = assembly.stacks[key.stack]
         for group in groups(resource).values():
-            place = (group.get("LifeCycleConfig") or {}).get("SourceS3Uri")
-            yield reader.text(place, stack).removeprefix("s3://").partition("/")[0]
-            for reference in references(place, stack, assembly):
+            uri = (group.get("LifeCycleConfig") or {}).get("SourceS3Uri")
+            yield reader.text(uri, stack).removeprefix("s3://").partition("/")[0]
+            for reference in references(uri, stack, assembly):
                 bucket = assembly.resource(reference.key) or {}
                 yield f"${{{assembly.title(reference.key)}"
                 name = bucket.get("Properties", {}).get("BucketName")

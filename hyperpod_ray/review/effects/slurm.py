@@ -41,14 +41,14 @@ def _partition(group: Group) -> str:
 
 
 def _cluster(change: ResourceChange, findings: Findings) -> None:
-    what = f"HyperPod cluster {change.now('ClusterName')}"
+    cluster = f"HyperPod cluster {change.now('ClusterName')}"
     if change.differs(*STRATEGY):
         overwrites = change.now(*STRATEGY) == "Overwrite"
         findings.add(
             Row(
                 effect=Effect.INTERRUPTS if overwrites else Effect.SAFE,
                 code="slurm-config-strategy",
-                what=what,
+                what=cluster,
                 change=f"SlurmConfigStrategy {change.before(*STRATEGY)} → {change.now(*STRATEGY)}",
                 consequence="HyperPod writes the partitions of slurm.conf from the file: partitions that were "
                 "added by hand go, and jobs that wait in them never start."
@@ -64,7 +64,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
             Row(
                 effect=Effect.INTERRUPTS,
                 code="slurm-accounting",
-                what=what,
+                what=cluster,
                 change=f"AccountingDatabase {_host(change.before(*DATABASE))} → {_host(change.now(*DATABASE))}",
                 consequence="Slurm reads and writes another database: job history, users and limits of the old one "
                 "are not there. What becomes of jobs during the change is not documented: expect that none starts.",
@@ -81,12 +81,12 @@ def _host(database: Any) -> str:
 
 def _controller(change: ResourceChange, findings: Findings) -> None:
     """The node that holds the queue: its type or name cannot change without another node."""
-    old = {name: group for name, group in groups(change.base).items() if _part(group) == "Controller"}
-    new = groups(change.head)
-    for name, group in old.items():
-        now = new.get(name)
-        if now is None or instance_type(now) != instance_type(group):
-            how = "removed" if now is None else f"type {instance_type(group)} → {instance_type(now)}"
+    controllers = {name: group for name, group in groups(change.base).items() if _part(group) == "Controller"}
+    groups_after = groups(change.head)
+    for name, group in controllers.items():
+        successor = groups_after.get(name)
+        if successor is None or instance_type(successor) != instance_type(group):
+            how = "removed" if successor is None else f"type {instance_type(group)} → {instance_type(successor)}"
             _controller_goes(name, how, change, findings)
 
 
@@ -116,21 +116,21 @@ def _controller_goes(name: str, how: str, change: ResourceChange, findings: Find
 
 
 def _parts(change: ResourceChange, findings: Findings) -> None:
-    before, now = groups(change.base), groups(change.head)
+    before, after = groups(change.base), groups(change.head)
     for name in before:
-        if name not in now or before[name].get("SlurmConfig") == now[name].get("SlurmConfig"):
+        if name not in after or before[name].get("SlurmConfig") == after[name].get("SlurmConfig"):
             continue
         common: dict[str, Any] = {
             "what": f"group {name}",
             "source": source("slurm-configuration"),
             "where": change.title,
         }
-        if _part(before[name]) != _part(now[name]):
+        if _part(before[name]) != _part(after[name]):
             findings.add(
                 Row(
                     effect=Effect.INTERRUPTS,
                     code="slurm-role",
-                    change=f"NodeType {_part(before[name])} → {_part(now[name])}",
+                    change=f"NodeType {_part(before[name])} → {_part(after[name])}",
                     consequence="What the service does to the nodes of a group whose part changes is not documented: "
                     "expect that jobs on them end. Add a group with the new part, then remove this one.",
                     unavailable=f"group {name}",
@@ -142,7 +142,7 @@ def _parts(change: ResourceChange, findings: Findings) -> None:
                 Row(
                     effect=Effect.INTERRUPTS,
                     code="slurm-partition",
-                    change=f"partition {_partition(before[name])} → {_partition(now[name])}",
+                    change=f"partition {_partition(before[name])} → {_partition(after[name])}",
                     consequence="The nodes change their partition. Jobs that wait in the old one have fewer nodes, or "
                     "none, and never start; jobs that run there are not promised to survive.",
                     unavailable=f"partition {_partition(before[name])}, as far as group {name} was it",
@@ -153,10 +153,12 @@ def _parts(change: ResourceChange, findings: Findings) -> None:
 
 def _partitions(change: ResourceChange, findings: Findings) -> None:
     """Partitions whose last group is removed; of a group that changes its partition, `_parts` reports it."""
-    before, now = groups(change.base), groups(change.head)
-    there = {_partition(group) for group in now.values()}
-    gone = {name: _partition(group) for name, group in before.items() if name not in now and _part(group) == "Compute"}
-    for partition in sorted({*gone.values()} - there):
+    before, after = groups(change.base), groups(change.head)
+    remaining = {_partition(group) for group in after.values()}
+    gone = {
+        name: _partition(group) for name, group in before.items() if name not in after and _part(group) == "Compute"
+    }
+    for partition in sorted({*gone.values()} - remaining):
         findings.add(
             Row(
                 effect=Effect.INTERRUPTS,
@@ -173,19 +175,19 @@ def _partitions(change: ResourceChange, findings: Findings) -> None:
 
 def _file_system(change: ResourceChange, findings: Findings) -> None:
     """What nodes mount: one row for all groups that change in the same way."""
-    before, now = groups(change.base), groups(change.head)
+    before, after = groups(change.base), groups(change.head)
     changed: dict[tuple[str, str], list[str]] = {}
     for name in before:
-        mounts = [storage(side.get(name, {}), "FsxLustreConfig") for side in (before, now)]
-        if name in now and mounts[0] != mounts[1]:
+        mounts = [storage(side.get(name, {}), "FsxLustreConfig") for side in (before, after)]
+        if name in after and mounts[0] != mounts[1]:
             changed.setdefault((_mounted(mounts[0]), _mounted(mounts[1])), []).append(name)
-    for (old, new), names in changed.items():
+    for (mount_before, mount_after), names in changed.items():
         findings.add(
             Row(
                 effect=Effect.INTERRUPTS,
                 code="slurm-file-system",
                 what=f"group{'s' if len(names) > 1 else ''} {', '.join(names)}",
-                change=f"mounts {old} → {new}",
+                change=f"mounts {mount_before} → {mount_after}",
                 consequence="Runs, environments and home folders are on the file system that nodes mount. Whether "
                 "running nodes mount the other one is not documented: expect some nodes on each, and jobs that end.",
                 unavailable="what is on the file system, while nodes differ",

@@ -38,16 +38,16 @@ def _links(changes: Changes, findings: Findings) -> None:
             "source": source("fsx-link"),
         }
         if change.kind is Kind.ADDED:
-            path, place = str(change.now("FileSystemPath")), str(change.now("DataRepositoryPath"))
-            for old in leaving:
-                before, there = str(old.before("FileSystemPath")), str(old.before("DataRepositoryPath"))
-                if not overlap(path, before) and place != there:
+            path, s3_path = str(change.now("FileSystemPath")), str(change.now("DataRepositoryPath"))
+            for removed in leaving:
+                before, s3_before = str(removed.before("FileSystemPath")), str(removed.before("DataRepositoryPath"))
+                if not overlap(path, before) and s3_path != s3_before:
                     continue
                 findings.add(
                     Row(
                         effect=Effect.REJECTED,
                         code="link-moved",
-                        change=f"{before} ↔ {there} becomes {path} ↔ {place}",
+                        change=f"{before} ↔ {s3_before} becomes {path} ↔ {s3_path}",
                         consequence="FSx links a folder and a place in S3 once. CloudFormation makes the new link "
                         "before it deletes the old one, and the service refuses. Deploy without the link first, then "
                         "with the new one.",
@@ -77,33 +77,33 @@ def _links(changes: Changes, findings: Findings) -> None:
             )
 
 
-def overlap(one: str, other: str) -> bool:
+def overlap(folder: str, other_folder: str) -> bool:
     """Whether two folders of a file system are one, or one is in the other."""
-    a, b = (f"{path.rstrip('/')}/" for path in (one, other))
+    a, b = (f"{path.rstrip('/')}/" for path in (folder, other_folder))
     return a.startswith(b) or b.startswith(a)
 
 
 def _events(change: ResourceChange, policy: str) -> str:
-    before, now = (", ".join(get("S3", policy, "Events") or ["nothing"]) for get in (change.before, change.now))
-    return now if before == now else f"{before} → {now}"
+    before, after = (", ".join(get("S3", policy, "Events") or ["nothing"]) for get in (change.before, change.now))
+    return after if before == after else f"{before} → {after}"
 
 
 def _no_longer(change: ResourceChange) -> list[str]:
     """Copies of new and changed files that are no longer written."""
     events = ("S3", "AutoExportPolicy", "Events")
-    before, now = ({*(get(*events) or [])} - {"DELETED"} for get in (change.before, change.now))
-    return [f"no longer exports {', '.join(sorted(before - now))}"] if before - now else []
+    before, after = ({*(get(*events) or [])} - {"DELETED"} for get in (change.before, change.now))
+    return [f"no longer exports {', '.join(sorted(before - after))}"] if before - after else []
 
 
 def _new_deletes(change: ResourceChange) -> list[str]:
     """What is deleted from now on that was not before."""
-    said = {
+    sentences = {
         "AutoImportPolicy": "From now on an object that is deleted in the bucket deletes its file.",
         "AutoExportPolicy": "From now on a file that is deleted deletes its object in the bucket.",
     }
     return [
         text
-        for policy, text in said.items()
+        for policy, text in sentences.items()
         if "DELETED" in (change.now("S3", policy, "Events") or [])
         and "DELETED" not in (change.before("S3", policy, "Events") or [])
     ]
@@ -121,12 +121,12 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
             _capacity(int(change.before("StorageCapacity") or 0), int(change.now("StorageCapacity") or 0), common)
         )
     if change.differs("LustreConfiguration", "PerUnitStorageThroughput"):
-        before, now = (get("LustreConfiguration", "PerUnitStorageThroughput") for get in (change.before, change.now))
+        before, after = (get("LustreConfiguration", "PerUnitStorageThroughput") for get in (change.before, change.now))
         findings.add(
             Row(
                 effect=disputed,
                 code="file-system-throughput",
-                change=f"PerUnitStorageThroughput {before} → {now} MB/s per TiB",
+                change=f"PerUnitStorageThroughput {before} → {after} MB/s per TiB",
                 consequence="In place: the file servers are switched out and the file system is unavailable for "
                 f"a few minutes; {_PAUSE}. Requests must be six hours apart.{doubt}",
                 unavailable=f"{names.MOUNT_PATH}, for a few minutes",
@@ -135,13 +135,13 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
             )
         )
     if change.differs("FileSystemTypeVersion"):
-        before, now = str(change.before("FileSystemTypeVersion")), str(change.now("FileSystemTypeVersion"))
-        newer = _version(now) > _version(before)
+        before, after = str(change.before("FileSystemTypeVersion")), str(change.now("FileSystemTypeVersion"))
+        newer = _version(after) > _version(before)
         findings.add(
             Row(
                 effect=disputed if newer else Effect.REJECTED,
                 code="lustre-version" if newer else "lustre-downgrade",
-                change=f"FileSystemTypeVersion {before} → {now}",
+                change=f"FileSystemTypeVersion {before} → {after}",
                 consequence="In place by UpdateFileSystem, once every client has unmounted it: end training and "
                 f"all Ray pods first.{doubt}"
                 if newer
@@ -153,31 +153,35 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
         )
     _backups(change, findings, common)
     if change.differs("LustreConfiguration", "DataCompressionType"):
-        before, now = (get("LustreConfiguration", "DataCompressionType") for get in (change.before, change.now))
+        before, after = (get("LustreConfiguration", "DataCompressionType") for get in (change.before, change.now))
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="file-system-setting",
-                change=f"DataCompressionType {before} → {now}",
+                change=f"DataCompressionType {before} → {after}",
                 consequence="In place; only data written from then on is stored the new way.",
                 source=source("fsx-update"),
                 **common,
             )
         )
     rest = sorted(
-        {".".join(pointer) for pointer in change.changed if not any(pointer[: len(one)] == one for one in handled)}
+        {
+            ".".join(pointer)
+            for pointer in change.changed
+            if not any(pointer[: len(prefix)] == prefix for prefix in handled)
+        }
     )
     harmless = {"Tags", "DeletionPolicy", "UpdateReplacePolicy", "LustreConfiguration.WeeklyMaintenanceStartTime",
         "LustreConfiguration.DailyAutomaticBackupStartTime"}  # fmt: skip
     if rest:
-        known = set(rest) <= harmless
+        documented = set(rest) <= harmless
         findings.add(
             Row(
-                effect=Effect.SAFE if known else Effect.INTERRUPTS,
+                effect=Effect.SAFE if documented else Effect.INTERRUPTS,
                 code="file-system-setting",
                 change=", ".join(rest),
                 consequence="In place."
-                if known
+                if documented
                 else "In place by the registry schema; whether clients notice is not known here.",
                 source=source("fsx-update"),
                 **common,
@@ -191,12 +195,12 @@ _LUSTRE = {
 }
 
 
-def _capacity(before: int, now: int, common: dict[str, Any]) -> Row:
-    if now < before:
+def _capacity(before: int, after: int, common: dict[str, Any]) -> Row:
+    if after < before:
         return Row(
             effect=Effect.REJECTED,
             code="file-system-shrunk",
-            change=f"StorageCapacity {before} → {now} GiB",
+            change=f"StorageCapacity {before} → {after} GiB",
             consequence="A Lustre file system only grows: the service refuses. Smaller means another file system "
             "and a copy of the data.",
             source=source("fsx-capacity"),
@@ -205,7 +209,7 @@ def _capacity(before: int, now: int, common: dict[str, Any]) -> Row:
     return Row(
         effect=Effect.INTERRUPTS,
         code="file-system-grown",
-        change=f"StorageCapacity {before} → {now} GiB",
+        change=f"StorageCapacity {before} → {after} GiB",
         consequence=f"In place, data stays. The file system may be unavailable for a few minutes ({_PAUSE}), and "
         "is then slower for hours "
         "to days while it rebalances. Only multiples of 2400 GiB; the next change of size or throughput no "
@@ -220,19 +224,19 @@ def _backups(change: ResourceChange, findings: Findings, common: dict[str, Any])
     pointer = ("LustreConfiguration", "AutomaticBackupRetentionDays")
     if not change.differs(*pointer):
         return
-    before, now = int(change.before(*pointer) or 0), int(change.now(*pointer) or 0)
+    before, after = int(change.before(*pointer) or 0), int(change.now(*pointer) or 0)
     findings.add(
         Row(
-            effect=Effect.LOSES_DATA if now < before else Effect.SAFE,
+            effect=Effect.LOSES_DATA if after < before else Effect.SAFE,
             code="backups",
-            change=f"AutomaticBackupRetentionDays {before} → {now}",
-            consequence=f"Automatic backups older than {now} days are deleted; the files themselves stay."
-            if now and now < before
+            change=f"AutomaticBackupRetentionDays {before} → {after}",
+            consequence=f"Automatic backups older than {after} days are deleted; the files themselves stay."
+            if after and after < before
             else "Automatic backups stop and those there are may be deleted; the files themselves stay."
-            if not now
+            if not after
             else "In place.",
             source=source("fsx-update"),
-            lost=(("file system with fewer backups", 1),) if now < before else (),
+            lost=(("file system with fewer backups", 1),) if after < before else (),
             **common,
         )
     )

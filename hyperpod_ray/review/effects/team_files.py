@@ -18,28 +18,30 @@ from hyperpod_ray.review.kubernetes import Cluster, ObjectName
 def find(changes: Changes, findings: Findings) -> None:
     """A row for each team whose files are elsewhere, or another user's, afterwards."""
     base, head = changes.base_cluster, changes.head_cluster
-    before, now = _users(base), _users(head)
+    before, after = _users(base), _users(head)
     for space in sorted({name.namespace for name in (*base.objects, *head.objects)}):
         if not space.startswith(names.TEAM_NAMESPACE_PREFIX):
             continue
         team = space.removeprefix(names.TEAM_NAMESPACE_PREFIX)
-        whole, own = (ObjectName("PersistentVolumeClaim", space, name) for name in (names.CLAIM, TEAM_CLAIM))
-        if whole in base.objects and own in head.objects and own not in base.objects:
-            findings.add(_apart(team, head.objects[own].where))
-        elif own in base.objects and own not in head.objects:
-            findings.add(_left(team, base.objects[own].where))
-        elif team in before and team in now and before[team][0] != now[team][0]:
-            findings.add(_another(team, before[team][0], now[team][0], head.objects[own].where))
-        for folder in now.get(team, ("", ()))[1]:
+        whole_claim, team_claim = (
+            ObjectName("PersistentVolumeClaim", space, name) for name in (names.CLAIM, TEAM_CLAIM)
+        )
+        if whole_claim in base.objects and team_claim in head.objects and team_claim not in base.objects:
+            findings.add(_apart(team, head.objects[team_claim].where))
+        elif team_claim in base.objects and team_claim not in head.objects:
+            findings.add(_left(team, base.objects[team_claim].where))
+        elif team in before and team in after and before[team][0] != after[team][0]:
+            findings.add(_another(team, before[team][0], after[team][0], head.objects[team_claim].where))
+        for folder in after.get(team, ("", ()))[1]:
             if folder not in before.get(team, ("", ()))[1]:
-                findings.add(_moves(team, folder, head.objects[own].where, late=own in base.objects))
+                findings.add(_moves(team, folder, head.objects[team_claim].where, late=team_claim in base.objects))
 
 
 def _users(cluster: Cluster) -> dict[str, tuple[str, Sequence[str]]]:
     """Team to user number and folders that move, by the arguments of the volume-owner Job."""
-    for name, item in cluster.objects.items():
+    for name, k8s_object in cluster.objects.items():
         if name.kind == "Job" and name.namespace == names.STORAGE_NAMESPACE and name.name.startswith("volume-owner"):
-            words = item.data["spec"]["template"]["spec"]["containers"][0].get("args") or []
+            words = k8s_object.data["spec"]["template"]["spec"]["containers"][0].get("args") or []
             return dict(_parsed([str(word) for word in words]))
     return {}
 
@@ -47,9 +49,9 @@ def _users(cluster: Cluster) -> dict[str, tuple[str, Sequence[str]]]:
 def _parsed(words: list[str]) -> Iterator[tuple[str, tuple[str, Sequence[str]]]]:
     rest = words[words.index("--") + 1 :] if "--" in words else []
     while len(rest) > 2:
-        end = rest.index("--")
-        yield rest[0], (rest[1], rest[2:end])
-        rest = rest[end + 2 :]
+        separator = rest.index("--")
+        yield rest[0], (rest[1], rest[2:separator])
+        rest = rest[separator + 2 :]
 
 
 def _apart(team: str, where: str) -> Row:
@@ -81,12 +83,12 @@ def _left(team: str, where: str) -> Row:
     )
 
 
-def _another(team: str, before: str, now: str, where: str) -> Row:
+def _another(team: str, before: str, after: str, where: str) -> Row:
     return Row(
         effect=Effect.INTERRUPTS,
         code="team-user-changed",
         what=f"user of team {team}",
-        change=f"{before} → {now}",
+        change=f"{before} → {after}",
         consequence=f"Its folder belongs to user {before}, and the volume-owner Job refuses to hand it over: "
         "pods of the team cannot read their own files. Change the owner of all of it as root first, on a node.",
         unavailable=f"{names.MOUNT_PATH} for the team",

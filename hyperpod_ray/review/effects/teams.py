@@ -34,22 +34,22 @@ def find(changes: Changes, findings: Findings) -> None:
 
 
 def _quota(change: ResourceChange, findings: Findings) -> None:
-    before, now = change.before("ComputeQuotaConfig") or {}, change.now("ComputeQuotaConfig") or {}
+    before, after = change.before("ComputeQuotaConfig") or {}, change.now("ComputeQuotaConfig") or {}
     team = str((change.now("ComputeQuotaTarget") or {}).get("TeamName", change.title))
     common: dict[str, Any] = {"what": f"team {team}", "where": change.title, "source": source("quota")}
     less: list[str] = []
-    more: list[str] = []
-    old, new = _amounts(before), _amounts(now)
-    for key in sorted({*old, *new}):
-        if old.get(key, 0.0) != new.get(key, 0.0):
-            words = f"{key[0]} {old.get(key, 0.0):g} → {new.get(key, 0.0):g}{_AMOUNTS[key[1]]}"
-            (less if new.get(key, 0.0) < old.get(key, 0.0) else more).append(words)
+    raised: list[str] = []
+    amounts_before, amounts_after = _amounts(before), _amounts(after)
+    for key in sorted({*amounts_before, *amounts_after}):
+        if amounts_before.get(key, 0.0) != amounts_after.get(key, 0.0):
+            words = f"{key[0]} {amounts_before.get(key, 0.0):g} → {amounts_after.get(key, 0.0):g}{_AMOUNTS[key[1]]}"
+            (less if amounts_after.get(key, 0.0) < amounts_before.get(key, 0.0) else raised).append(words)
     if less:
         findings.add(
             Row(
                 effect=Effect.INTERRUPTS,
                 code="quota-lowered",
-                change=", ".join([*less, *more]),
+                change=", ".join([*less, *raised]),
                 consequence="Jobs that run stay at first. What they have beyond the new quota counts as borrowed, and "
                 f"goes as soon as another team asks for its own. {_TAKEN_BACK} A job larger than quota and borrowing "
                 "limit is never admitted.",
@@ -57,31 +57,31 @@ def _quota(change: ResourceChange, findings: Findings) -> None:
                 **common,
             )
         )
-    elif more:
+    elif raised:
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="quota-raised",
-                change=", ".join(more),
+                change=", ".join(raised),
                 consequence="Jobs that wait are admitted as far as there are nodes. What others borrow of it is taken "
                 f"back when this team asks. {_TAKEN_BACK}",
                 **common,
             )
         )
-    _sharing(before, now, findings, common)
+    _sharing(before, after, findings, common)
     _weight(change, findings, common)
 
 
-def _sharing(before: dict[str, Any], now: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
-    old, new = before.get("ResourceSharingConfig") or {}, now.get("ResourceSharingConfig") or {}
-    if old != new:
-        tighter = new.get("Strategy") != "LendAndBorrow" and old.get("Strategy") == "LendAndBorrow"
-        lower = (new.get("BorrowLimit") or 0) < (old.get("BorrowLimit") or 0)
+def _sharing(before: dict[str, Any], after: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+    sharing_before, sharing_after = before.get("ResourceSharingConfig") or {}, after.get("ResourceSharingConfig") or {}
+    if sharing_before != sharing_after:
+        tighter = sharing_after.get("Strategy") != "LendAndBorrow" and sharing_before.get("Strategy") == "LendAndBorrow"
+        lower = (sharing_after.get("BorrowLimit") or 0) < (sharing_before.get("BorrowLimit") or 0)
         findings.add(
             Row(
                 **common | (severity.of_class("borrowing-less") if tighter or lower else {"effect": Effect.SAFE}),
                 code="sharing-narrowed" if tighter or lower else "sharing-changed",
-                change=f"sharing {_shared(old)} → {_shared(new)}",
+                change=f"sharing {_shared(sharing_before)} → {_shared(sharing_after)}",
                 consequence="Jobs that run stay. A job that needs more than the new limit is not admitted, and one "
                 "that was preempted does not come back."
                 if tighter or lower
@@ -92,7 +92,7 @@ def _sharing(before: dict[str, Any], now: dict[str, Any], findings: Findings, co
             )
         )
     key = "PreemptTeamTasks"
-    was, will = ({key: "LowerPriority", **config} for config in (before, now))
+    was, will = ({key: "LowerPriority", **config} for config in (before, after))
     if preemption := moved(was, will, [key]):
         findings.add(
             Row(
@@ -109,8 +109,8 @@ def _sharing(before: dict[str, Any], now: dict[str, Any], findings: Findings, co
 
 
 def _weight(change: ResourceChange, findings: Findings, common: dict[str, Any]) -> None:
-    old, new = change.before("ComputeQuotaTarget") or {}, change.now("ComputeQuotaTarget") or {}
-    if weight := moved(old, new, ["FairShareWeight"]):
+    target_before, target_after = change.before("ComputeQuotaTarget") or {}, change.now("ComputeQuotaTarget") or {}
+    if weight := moved(target_before, target_after, ["FairShareWeight"]):
         findings.add(
             Row(
                 effect=Effect.SAFE,
@@ -123,9 +123,9 @@ def _weight(change: ResourceChange, findings: Findings, common: dict[str, Any]) 
 
 
 def _policy(change: ResourceChange, findings: Findings) -> None:
-    old, new = change.before("SchedulerConfig") or {}, change.now("SchedulerConfig") or {}
-    before, now = _weights(old), _weights(new)
-    gone = sorted(set(before) - set(now))
+    config_before, config_after = change.before("SchedulerConfig") or {}, change.now("SchedulerConfig") or {}
+    before, after = _weights(config_before), _weights(config_after)
+    gone = sorted(set(before) - set(after))
     common: dict[str, Any] = {"what": "cluster policy", "where": change.title, "source": source("quota")}
     if gone:
         findings.add(
@@ -138,7 +138,7 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
                 **common,
             )
         )
-    changed = [*moved(before, now, now), *moved(old, new, ("FairShare", "IdleResourceSharing"))]
+    changed = [*moved(before, after, after), *moved(config_before, config_after, ("FairShare", "IdleResourceSharing"))]
     if changed:
         findings.add(
             Row(
@@ -153,10 +153,10 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
 
 def _amounts(config: dict[str, Any]) -> dict[tuple[str, str], float]:
     return {
-        (str(entry["InstanceType"]), key): float(entry[key])
-        for entry in config.get("ComputeQuotaResources") or []
+        (str(quota["InstanceType"]), key): float(quota[key])
+        for quota in config.get("ComputeQuotaResources") or []
         for key in _AMOUNTS
-        if key in entry
+        if key in quota
     }
 
 
@@ -166,4 +166,7 @@ def _shared(config: dict[str, Any]) -> str:
 
 
 def _weights(config: dict[str, Any]) -> dict[str, int]:
-    return {str(one["Name"]): int(one["Weight"]) for one in config.get("PriorityClasses") or []}
+    return {
+        str(priority_class["Name"]): int(priority_class["Weight"])
+        for priority_class in config.get("PriorityClasses") or []
+    }

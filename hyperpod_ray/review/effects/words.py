@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def moved(old: Mapping[str, Any], new: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+def moved(before: Mapping[str, Any], after: Mapping[str, Any], names: Iterable[str]) -> list[str]:
     """`name old → new` of each name whose value differs; `none` for a value that is not there."""
     return [
-        f"{name} {_word(old.get(name))} → {_word(new.get(name))}" for name in names if old.get(name) != new.get(name)
+        f"{name} {_word(before.get(name))} → {_word(after.get(name))}"
+        for name in names
+        if before.get(name) != after.get(name)
     ]
 
 

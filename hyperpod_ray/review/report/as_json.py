@@ -28,41 +28,44 @@ def data(review: Review) -> dict[str, Any]:
         "verdict": review.effect.code if not review.empty else "no-change",
         "words": verdict(review),
         "seconds": round(review.seconds, 2),
-        "environments": [_environment(one) for one in review.environments],
+        "environments": [_environment(environment) for environment in review.environments],
     }
 
 
-def _environment(one: EnvironmentReview) -> dict[str, Any]:
+def _environment(environment: EnvironmentReview) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "verdict": one.effect.code if not one.empty else "no-change",
-        "words": verdict(one),
-        "rows": [_row(row) for row in one.rows],
+        "name": environment.name,
+        "verdict": environment.effect.code if not environment.empty else "no-change",
+        "words": verdict(environment),
+        "rows": [_row(row) for row in environment.rows],
         "security": [
-            {"direction": remark.direction, "what": remark.what, "detail": remark.detail} for remark in one.remarks
+            {"direction": remark.direction, "what": remark.what, "detail": remark.detail}
+            for remark in environment.remarks
         ],
-        "money": _money(one),
-        "time": _time(one),
-        "notes": one.notes,
-        "asset_only": [change.title for change in one.changes.asset_only] if one.changes else [],
+        "money": _money(environment),
+        "time": _time(environment),
+        "notes": environment.notes,
+        "asset_only": [change.title for change in environment.changes.asset_only] if environment.changes else [],
     }
 
 
-def _money(one: EnvironmentReview) -> dict[str, Any] | None:
-    if one.money is None:
+def _money(environment: EnvironmentReview) -> dict[str, Any] | None:
+    if environment.money is None:
         return None
     return {
         "currency": "USD",
         "unit": "hour",
-        "region": one.money.region,
-        "prices_read": [str(day) for day in one.money.dates],
-        "usd_per_month": round(one.money.per_month, 2),
-        "most_usd_per_month": None if one.money.most_per_month is None else round(one.money.most_per_month, 2),
-        "usd_per_month_after": round(one.money.month_after, 2),
-        "budget_usd_per_month": one.money.budget,
-        "above_budget": one.money.above_budget,
-        "unknown": one.money.unknown,
-        "estimated": [line.name for line in one.money.estimated],
+        "region": environment.money.region,
+        "prices_read": [str(day) for day in environment.money.dates],
+        "usd_per_month": round(environment.money.per_month, 2),
+        "most_usd_per_month": None
+        if environment.money.most_per_month is None
+        else round(environment.money.most_per_month, 2),
+        "usd_per_month_after": round(environment.money.month_after, 2),
+        "budget_usd_per_month": environment.money.budget,
+        "above_budget": environment.money.above_budget,
+        "unknown": environment.money.unknown,
+        "estimated": [line.name for line in environment.money.estimated],
         "lines": [
             {
                 "name": line.name,
@@ -73,21 +76,22 @@ def _money(one: EnvironmentReview) -> dict[str, Any] | None:
                 "estimate": line.estimate,
                 "source": line.source,
             }
-            for line in one.money.lines
+            for line in environment.money.lines
         ],
     }
 
 
-def _time(one: EnvironmentReview) -> dict[str, Any] | None:
-    if one.schedule is None:
+def _time(environment: EnvironmentReview) -> dict[str, Any] | None:
+    if environment.schedule is None:
         return None
     return {
-        "stacks": one.schedule.stacks,
-        "minutes": list(one.schedule.in_turn),
-        "minutes_side_by_side": list(one.schedule.side_by_side),
-        "chain": one.schedule.chain,
+        "stacks": environment.schedule.stacks,
+        "minutes": list(environment.schedule.in_turn),
+        "minutes_side_by_side": list(environment.schedule.side_by_side),
+        "chain": environment.schedule.chain,
         "nodes": [
-            {"group": later.group, "minutes": list(later.minutes), "why": later.why} for later in one.schedule.nodes
+            {"group": later.group, "minutes": list(later.minutes), "why": later.why}
+            for later in environment.schedule.nodes
         ],
         "path": [
             {
@@ -97,9 +101,9 @@ def _time(one: EnvironmentReview) -> dict[str, Any] | None:
                 "minutes": list(step.minutes),
                 "source": step.source,
             }
-            for step in one.schedule.path
+            for step in environment.schedule.path
         ],
-        "unavailable": figures.unavailable(one),
+        "unavailable": figures.unavailable(environment),
     }
 
 

@@ -12,41 +12,41 @@ from hyperpod_ray.review.review import EnvironmentReview
 _SIGNS = {Kind.ADDED: "+", Kind.REMOVED: "-", Kind.CHANGED: "~", Kind.REPLACED: "±"}
 
 
-def kubernetes(one: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
+def kubernetes(environment: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
     """Title and YAML diff of every object that differs."""
-    if one.changes is None:
+    if environment.changes is None:
         return
-    for before, now in pairs(one.changes.base_cluster, one.changes.head_cluster):
-        shown = now or before
-        assert shown is not None  # noqa: S101  (one of the two has it)
-        yield str(shown.id), yaml_diff(before and before.data, now and now.data)
+    for before, after in pairs(environment.changes.base_cluster, environment.changes.head_cluster):
+        k8s_object = after or before
+        assert k8s_object is not None  # noqa: S101  (one of the two has it)
+        yield str(k8s_object.id), yaml_diff(before and before.data, after and after.data)
 
 
-def helm(one: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
+def helm(environment: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
     """Title and YAML diff of every release whose chart or values differ."""
-    if one.changes is None:
+    if environment.changes is None:
         return
-    base, head = one.changes.base_cluster.releases, one.changes.head_cluster.releases
+    base, head = environment.changes.base_cluster.releases, environment.changes.head_cluster.releases
     for key in {**base, **head}:
-        before, now = base.get(key), head.get(key)
-        if before == now:
+        before, after = base.get(key), head.get(key)
+        if before == after:
             continue
         lines = yaml_diff(
             before and {"chart": before.chart, "version": before.version, "values": before.values},
-            now and {"chart": now.chart, "version": now.version, "values": now.values},
+            after and {"chart": after.chart, "version": after.version, "values": after.values},
         )
         if lines:
-            yield str(now or before), lines
+            yield str(after or before), lines
 
 
-def cloudformation(one: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
+def cloudformation(environment: EnvironmentReview) -> Iterator[tuple[str, list[str]]]:
     """Title and YAML diff of every other resource that differs, without assets and manifests."""
-    if one.changes is None:
+    if environment.changes is None:
         return
-    for change in one.changes.resources.values():
+    for change in environment.changes.resources.values():
         if change.kind is Kind.ASSET_ONLY or change.type in {MANIFEST_TYPE, RELEASE_TYPE} or only_tags(change):
             continue  # a row says which tags change, of how many resources
-        yield f"{_SIGNS[change.kind]} {change.type} {change.title}", _lines(change, one)
+        yield f"{_SIGNS[change.kind]} {change.type} {change.title}", _lines(change, environment)
 
 
 def together(blocks: Iterable[tuple[str, list[str]]]) -> Iterator[tuple[str, list[str]]]:
@@ -55,18 +55,18 @@ def together(blocks: Iterable[tuple[str, list[str]]]) -> Iterator[tuple[str, lis
     for title, lines in blocks:
         titles.setdefault(tuple(line for line in lines if not line.startswith("@@")), []).append(title)
     for lines_, named in titles.items():
-        more = f" and {len(named) - 1} more: {', '.join(named[1:4])}{'…' if len(named) > 4 else ''}"
-        yield named[0] + (more if len(named) > 1 else ""), list(lines_)
+        rest = f" and {len(named) - 1} more: {', '.join(named[1:4])}{'…' if len(named) > 4 else ''}"
+        yield named[0] + (rest if len(named) > 1 else ""), list(lines_)
 
 
-def _lines(change: ResourceChange, one: EnvironmentReview) -> list[str]:
-    assert one.changes is not None  # noqa: S101  (the caller has looked)
-    stacks = {**one.changes.base.stacks, **one.changes.head.stacks}
-    before = change.base and one.changes.base_reader.plain(
-        _shown(change.base), one.changes.base.stacks[change.key.stack]
+def _lines(change: ResourceChange, environment: EnvironmentReview) -> list[str]:
+    assert environment.changes is not None  # noqa: S101  (the caller has looked)
+    stacks = {**environment.changes.base.stacks, **environment.changes.head.stacks}
+    before = change.base and environment.changes.base_reader.plain(
+        _shown(change.base), environment.changes.base.stacks[change.key.stack]
     )
-    now = change.head and one.changes.head_reader.plain(_shown(change.head), stacks[change.key.stack])
-    return yaml_diff(before, now, context=2)
+    after = change.head and environment.changes.head_reader.plain(_shown(change.head), stacks[change.key.stack])
+    return yaml_diff(before, after, context=2)
 
 
 def _shown(resource: dict[str, object]) -> dict[str, object]:

@@ -36,12 +36,12 @@ def markdown(error: ProjectError, *, base: str, head: str) -> str:
     """The comment of a review that failed."""
     listed = messages(error)
     files = sorted({line.partition(":")[0] for line in listed if _LOCATED.match(line)})
-    what = f"{', '.join(files)} cannot be used" if files else "the review ended without a result"
+    summary = f"{', '.join(files)} cannot be used" if files else "the review ended without a result"
     body = "\n".join(line.replace("```", "` ` `") for line in listed)[:LIMIT]
     return "\n".join(
         [
             MARKER,
-            f"## ❌ Review: {what}",
+            f"## ❌ Review: {summary}",
             "",
             f"`{base}` → `{head}`. Nothing was compared.",
             "",

@@ -10,10 +10,10 @@ from hyperpod_ray.review.schedule import Schedule
 
 def change(line: Line) -> str:
     """`12.30 → 24.60 (+12.30)`, with `~` where it is an estimate, or what is unknown; of autoscaling a range."""
-    most = [_most(usd, top) for usd, top in ((line.before_usd, line.before_most), (line.after_usd, line.after_most))]
-    if any(most):
+    ranges = [_most(usd, top) for usd, top in ((line.before_usd, line.before_most), (line.after_usd, line.after_most))]
+    if any(ranges):
         sides = [
-            text or dollars(usd, sign="") for text, usd in zip(most, (line.before_usd, line.after_usd), strict=True)
+            text or dollars(usd, sign="") for text, usd in zip(ranges, (line.before_usd, line.after_usd), strict=True)
         ]
         return " → ".join(sides)
     mark = "~" if line.estimate else ""
@@ -22,13 +22,13 @@ def change(line: Line) -> str:
     return text if line.difference is None else f"{text} ({line.difference:+,.2f})"
 
 
-def _most(usd: float | None, most: float | None) -> str:
+def _most(usd: float | None, maximum: float | None) -> str:
     """What autoscaling may add; empty where it adds nothing."""
     if usd is None:
         return ""
-    if most is None:
+    if maximum is None:
         return f"{usd:,.2f} and more, without a limit"
-    return f"{usd:,.2f} to {most:,.2f}" if most > usd else ""
+    return f"{usd:,.2f} to {maximum:,.2f}" if maximum > usd else ""
 
 
 def _sides(paid: Money) -> str:
@@ -78,32 +78,32 @@ def _estimates(paid: Money) -> str:
     return f" ~ is an estimate, {words} (why, and sources: hyperpod_ray/pricing/prices_usd.yaml)."
 
 
-def duration(made: Schedule) -> str:
+def duration(timing: Schedule) -> str:
     """How long the deploy takes."""
-    if made.side_by_side == made.in_turn:
-        text = f"Usually {made.in_turn.usual} ({made.in_turn})"
+    if timing.side_by_side == timing.in_turn:
+        text = f"Usually {timing.in_turn.usual} ({timing.in_turn})"
     else:
         text = (
-            f"Usually {made.side_by_side.usual} ({made.side_by_side}) with `hyperpod-ray deploy`, which works on "
-            f"several stacks at once and waits longest for {' → '.join(made.chain)}; {made.in_turn.usual} "
-            f"({made.in_turn}) with `cdk deploy`, which works on {made.stacks} stacks one after another"
+            f"Usually {timing.side_by_side.usual} ({timing.side_by_side}) with `hyperpod-ray deploy`, which works on "
+            f"several stacks at once and waits longest for {' → '.join(timing.chain)}; {timing.in_turn.usual} "
+            f"({timing.in_turn}) with `cdk deploy`, which works on {timing.stacks} stacks one after another"
         )
     text += ". A rollback takes as long again."
-    for one in made.nodes:
-        text += f" Group {one.group} takes work after {one.minutes.usual} ({one.minutes}): {one.why}."
+    for group in timing.nodes:
+        text += f" Group {group.group} takes work after {group.minutes.usual} ({group.minutes}): {group.why}."
     return text
 
 
-def unavailable(one: EnvironmentReview) -> list[str]:
+def unavailable(environment: EnvironmentReview) -> list[str]:
     """What cannot be used during the change, worst first, each once."""
-    return list(dict.fromkeys(row.unavailable for row in one.rows if row.unavailable))
+    return list(dict.fromkeys(row.unavailable for row in environment.rows if row.unavailable))
 
 
-def notes(one: EnvironmentReview) -> list[str]:
+def notes(environment: EnvironmentReview) -> list[str]:
     """What was not compared, and what was omitted as noise."""
-    found = list(one.notes)
-    if one.changes is not None and one.changes.asset_only:
-        titles = ", ".join(change.title for change in one.changes.asset_only)
-        count = len(one.changes.asset_only)
-        found.append(f"omitted: {count} resources that differ only in the hash of an uploaded file ({titles})")
-    return found
+    texts = list(environment.notes)
+    if environment.changes is not None and environment.changes.asset_only:
+        titles = ", ".join(change.title for change in environment.changes.asset_only)
+        count = len(environment.changes.asset_only)
+        texts.append(f"omitted: {count} resources that differ only in the hash of an uploaded file ({titles})")
+    return texts

@@ -26,23 +26,23 @@ class RemarkGroup:
     @property
     def text(self) -> str:
         """The details in one line, as many as have room."""
-        shown: list[str] = []
+        fitting: list[str] = []
         length = 0
         for detail in self.details:
-            if shown and length + len(detail) > _DETAIL:
+            if fitting and length + len(detail) > _DETAIL:
                 break
-            shown.append(detail)
+            fitting.append(detail)
             length += len(detail) + 2
-        more = len(self.details) - len(shown)
-        text = "; ".join(shown)
+        omitted = len(self.details) - len(fitting)
+        text = "; ".join(fitting)
         text = text if len(text) <= 2 * _DETAIL else text[: 2 * _DETAIL] + "…"
-        return text + (f"; and {more} more" if more else "")
+        return text + (f"; and {omitted} more" if omitted else "")
 
 
-def remarks(found: Iterable[Remark]) -> list[RemarkGroup]:
+def remarks(all_remarks: Iterable[Remark]) -> list[RemarkGroup]:
     """Remarks by subject, what weakens first: one user's rights in a namespace are one."""
     grouped: dict[tuple[str, str], list[Remark]] = {}
-    for remark in sorted(found, key=lambda remark: not remark.weakens):
+    for remark in sorted(all_remarks, key=lambda remark: not remark.weakens):
         grouped.setdefault((remark.direction, remark.subject or remark.what), []).append(remark)
     return [
         RemarkGroup(
@@ -57,61 +57,61 @@ def remarks(found: Iterable[Remark]) -> list[RemarkGroup]:
 
 def _subject(subject: str, items: Sequence[Remark]) -> str:
     """Whom it is about: the principal rather than its group."""
-    return next((item.what for item in items if item.what.startswith("access to ")), subject)
+    return next((remark.what for remark in items if remark.what.startswith("access to ")), subject)
 
 
 def _details(items: Sequence[Remark]) -> list[str]:
     """Details, rights of a Kubernetes role by resource instead of one by one."""
     roles = [
-        item
-        for item in items
-        if item.what.startswith(("Role ", "ClusterRole ")) and not item.detail.startswith(_OF_IAM)
+        remark
+        for remark in items
+        if remark.what.startswith(("Role ", "ClusterRole ")) and not remark.detail.startswith(_OF_IAM)
     ]
-    others = [item.detail for item in items if item not in roles]
+    plain = [remark.detail for remark in items if remark not in roles]
     verbs: dict[str, list[str]] = {}
-    for item in roles:
-        verb, _, resource = item.detail.partition(" ")
+    for remark in roles:
+        verb, _, resource = remark.detail.partition(" ")
         verbs.setdefault(resource, []).append(verb)
     resources: dict[str, list[str]] = {}
     for resource, allowed in verbs.items():
         resources.setdefault(", ".join(allowed), []).append(resource.partition(".")[0])
-    return [*dict.fromkeys(others), *(f"{allowed}: {', '.join(listed)}" for allowed, listed in resources.items())]
+    return [*dict.fromkeys(plain), *(f"{allowed}: {', '.join(listed)}" for allowed, listed in resources.items())]
 
 
-def rows(found: Sequence[Row]) -> list[Row]:
+def rows(all_rows: Sequence[Row]) -> list[Row]:
     """Rows, those that say the same of many things as one."""
     grouped: dict[tuple[Effect, str, str, str], list[Row]] = {}
-    for row in found:
+    for row in all_rows:
         grouped.setdefault((row.effect, row.code, row.change, row.consequence), []).append(row)
     return [items[0] if len(items) == 1 else _one(items) for items in grouped.values()]
 
 
 def _one(items: Sequence[Row]) -> Row:
-    names = [item.what for item in items]
+    names = [row.what for row in items]
     kinds = {name.partition(" ")[0] for name in names}
     word = f"{kinds.pop()}s" if len(kinds) == 1 else "objects"
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return replace(items[0], what=f"{len(names)} {word}: {', '.join(names[:_NAMED])}{more}", where="")
+    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return replace(items[0], what=f"{len(names)} {word}: {', '.join(names[:_NAMED])}{rest}", where="")
 
 
-def lost(one: EnvironmentReview) -> dict[Effect, str]:
+def lost(environment: EnvironmentReview) -> dict[Effect, str]:
     """Of each effect, what is lost: `9 ml.p5.48xlarge nodes, 1 file system`; without that, how many rows have it."""
     counted: dict[Effect, Counter[str]] = {}
     uncounted: dict[Effect, dict[str, None]] = {}
     numbers: Counter[Effect] = Counter()
-    for row in one.rows:
+    for row in environment.rows:
         numbers[row.effect] += 1
         for noun, number in row.lost:
             if number:
                 counted.setdefault(row.effect, Counter())[noun] += number
             else:
                 uncounted.setdefault(row.effect, {})[noun] = None
-    weakened = sum(group.weakens for group in remarks(one.remarks))
+    weakened = sum(group.weakens for group in remarks(environment.remarks))
     texts = {effect: str(number) for effect, number in numbers.items()}
     if weakened:
         rows_too = sum(
             row.effect is Effect.WEAKENS and row.code not in {"removed", "node-recovery-off", "deep-checks-off"}
-            for row in one.rows
+            for row in environment.rows
         )
         texts[Effect.WEAKENS] = str(max(weakened, rows_too))
     for effect in {**counted, **uncounted}:

@@ -43,15 +43,15 @@ def render(review: Review, *, limit: int = LIMIT) -> str:
     Long differences are shortened first, then whole folded parts go, the plain CloudFormation ones before the others.
     """
     sections: list[Section] = []
-    changed = [(one, _differences(one)) for one in review.environments if not one.empty]
+    changed = [(part, _differences(part)) for part in review.environments if not part.empty]
     for lines in _LINES:
-        sections = list(_sections(review, changed, most=lines))
+        sections = list(_sections(review, changed, max_lines=lines))
         text = _text(sections, [])
         if _size(text) <= limit:
             return text
     left_out: list[Section] = []
-    while _size(text) > limit and any(one.weight for one in sections):
-        heaviest = max(sections, key=lambda one: (one.weight, _size(one.text)))
+    while _size(text) > limit and any(part.weight for part in sections):
+        heaviest = max(sections, key=lambda part: (part.weight, _size(part.text)))
         sections.remove(heaviest)
         left_out.append(heaviest)
         text = _text(sections, left_out)
@@ -64,17 +64,17 @@ def _size(text: str) -> int:
 
 def _cut(text: str, limit: int) -> str:
     """The beginning of a report whose tables alone are too long, up to a whole line."""
-    end = "\n\n… cut off here, as a comment holds no more: `hyperpod-ray review --base BASE` shows all of it.\n"
-    return text.encode()[: limit - _size(end)].decode(errors="ignore").rpartition("\n")[0] + end
+    notice = "\n\n… cut off here, as a comment holds no more: `hyperpod-ray review --base BASE` shows all of it.\n"
+    return text.encode()[: limit - _size(notice)].decode(errors="ignore").rpartition("\n")[0] + notice
 
 
 def _text(sections: list[Section], left_out: list[Section]) -> str:
-    parts = [one.text for one in sections]
+    parts = [section.text for section in sections]
     if left_out:
-        names = ", ".join(one.title for one in left_out[:6]) + (
+        names = ", ".join(section.title for section in left_out[:6]) + (
             f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
         )
-        size = sum(_size(one.text) for one in left_out)
+        size = sum(_size(section.text) for section in left_out)
         parts.append(
             f"> **Omitted, because a comment can have {LIMIT:,} characters** ({size:,} more): {names}. "
             "`hyperpod-ray review --base BASE` shows all of it."
@@ -82,55 +82,60 @@ def _text(sections: list[Section], left_out: list[Section]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _sections(review: Review, changed: list[tuple[EnvironmentReview, Differences]], *, most: int) -> Iterator[Section]:
+def _sections(
+    review: Review, changed: list[tuple[EnvironmentReview, Differences]], *, max_lines: int
+) -> Iterator[Section]:
     head = [MARKER, f"## {mark(review.effect)} Review: {verdict(review)}", ""]
     head.append(
         f"`{review.base_name}` → `{review.head_name}`, compared in {review.seconds:.1f} s, without an AWS account."
     )
     if len(review.environments) > 1:
         head += ["", "| environment | verdict |", "|---|---|"]
-        head += [f"| {one.name} | {mark(one.effect)} {verdict(one)} |" for one in review.environments]
+        head += [
+            f"| {environment.name} | {mark(environment.effect)} {verdict(environment)} |"
+            for environment in review.environments
+        ]
     yield Section(title="verdict", text="\n".join(head), weight=0)
-    for one, found in changed:
-        yield from _environment(one, found, most)
+    for environment, diffs in changed:
+        yield from _environment(environment, diffs, max_lines)
 
 
-def _environment(one: EnvironmentReview, found: Differences, most: int) -> Iterator[Section]:
-    name = one.name or "(app)"
-    if one.only_tags:
-        (row,) = one.rows
+def _environment(environment: EnvironmentReview, diffs: Differences, max_lines: int) -> Iterator[Section]:
+    name = environment.name or "(app)"
+    if environment.only_tags:
+        (row,) = environment.rows
         text = f"**{name}**: {_plain(row.what)}: {_plain(row.change)}. {row.consequence}"
         yield Section(title=f"impact on {name}", text=text, weight=0)
         return
-    yield Section(title=f"impact on {name}", text=f"### {name}\n\n{_impact(one)}", weight=0)
-    yield Section(title=f"security of {name}", text=_security(one), weight=0)
-    yield Section(title=f"money of {name}", text=_money(one), weight=0)
-    yield Section(title=f"time of {name}", text=_time(one), weight=1)
-    yield Section(title=f"notes on {name}", text=_notes(one), weight=0)
-    for weight, (title, blocks) in enumerate(found.items(), start=2):
-        yield from _folded(f"{name}: {title}", blocks, weight=weight, most=most)
+    yield Section(title=f"impact on {name}", text=f"### {name}\n\n{_impact(environment)}", weight=0)
+    yield Section(title=f"security of {name}", text=_security(environment), weight=0)
+    yield Section(title=f"money of {name}", text=_money(environment), weight=0)
+    yield Section(title=f"time of {name}", text=_time(environment), weight=1)
+    yield Section(title=f"notes on {name}", text=_notes(environment), weight=0)
+    for weight, (title, blocks) in enumerate(diffs.items(), start=2):
+        yield from _folded(f"{name}: {title}", blocks, weight=weight, max_lines=max_lines)
 
 
-def _differences(one: EnvironmentReview) -> Differences:
+def _differences(environment: EnvironmentReview) -> Differences:
     """Everything below the tables, in the order in which it is kept when something must go."""
     return {
-        "Kubernetes objects": list(differences.together(differences.kubernetes(one))),
-        "Helm values": list(differences.together(differences.helm(one))),
-        "CloudFormation": list(differences.together(differences.cloudformation(one))),
+        "Kubernetes objects": list(differences.together(differences.kubernetes(environment))),
+        "Helm values": list(differences.together(differences.helm(environment))),
+        "CloudFormation": list(differences.together(differences.cloudformation(environment))),
     }
 
 
-def _impact(one: EnvironmentReview) -> str:
-    if not one.rows:
-        return "Nothing that CloudFormation or Kubernetes acts on." if not one.remarks else ""
+def _impact(environment: EnvironmentReview) -> str:
+    if not environment.rows:
+        return "Nothing that CloudFormation or Kubernetes acts on." if not environment.remarks else ""
     # what is safe is folded away beneath what is not, and what a screen cannot hold beneath that
-    found = grouping.rows(one.rows)
-    worse = [row for row in found if row.effect is not Effect.SAFE]
-    safe = [row for row in found if row.effect is Effect.SAFE]
+    rows = grouping.rows(environment.rows)
+    worse = [row for row in rows if row.effect is not Effect.SAFE]
+    safe = [row for row in rows if row.effect is Effect.SAFE]
     if not worse and len(_table(safe).encode()) <= _ROOM:
         return _table(safe)
-    shown, rest = _first(worse)
-    parts = [_table(shown)] if shown else []
+    visible, rest = _first(worse)
+    parts = [_table(visible)] if visible else []
     if rest:
         counts = Counter(row.effect for row in rest)
         words = ", ".join(f"{mark(effect)} {number} {effect.words}" for effect, number in counts.items())
@@ -142,16 +147,16 @@ def _impact(one: EnvironmentReview) -> str:
     return "\n\n".join(parts)
 
 
-def _first(found: list[Row]) -> tuple[list[Row], list[Row]]:
+def _first(rows: list[Row]) -> tuple[list[Row], list[Row]]:
     """Rows that have room on a screen: the first of each effect, then as many as fit, worst first."""
-    first = {row.effect: row for row in reversed(found)}.values()
-    shown = list(first)
-    room = _ROOM - sum(len(_line(row).encode()) for row in shown)
-    for row in found:
-        if row not in shown and (size := len(_line(row).encode())) <= room:
-            shown.append(row)
+    first_rows = {row.effect: row for row in reversed(rows)}.values()
+    visible = list(first_rows)
+    room = _ROOM - sum(len(_line(row).encode()) for row in visible)
+    for row in rows:
+        if row not in visible and (size := len(_line(row).encode())) <= room:
+            visible.append(row)
             room -= size
-    return [row for row in found if row in shown], [row for row in found if row not in shown]
+    return [row for row in rows if row in visible], [row for row in rows if row not in visible]
 
 
 def _table(rows: Iterable[Row]) -> str:
@@ -166,8 +171,8 @@ def _line(row: Row) -> str:
     )
 
 
-def _security(one: EnvironmentReview) -> str:
-    groups = grouping.remarks(one.remarks)
+def _security(environment: EnvironmentReview) -> str:
+    groups = grouping.remarks(environment.remarks)
     if not groups:
         return ""
     lines, room = ["#### Security", "", *_HEADER], _ROOM_FOR_SECURITY
@@ -189,8 +194,8 @@ def _security(one: EnvironmentReview) -> str:
 _HEADER = ("| | what | detail |", "|---|---|---|")
 
 
-def _money(one: EnvironmentReview) -> str:
-    paid = one.money
+def _money(environment: EnvironmentReview) -> str:
+    paid = environment.money
     if paid is None or not paid.changed:
         return ""
     changed = [line for line in paid.lines if line.before != line.after]
@@ -202,11 +207,11 @@ def _money(one: EnvironmentReview) -> str:
     return "\n".join([*lines, figures.price_note(paid), "", "</details>"])
 
 
-def _time(one: EnvironmentReview) -> str:
-    if one.schedule is None:
+def _time(environment: EnvironmentReview) -> str:
+    if environment.schedule is None:
         return ""
-    lines = ["#### Time", "", figures.duration(one.schedule)]
-    if one.schedule.path:
+    lines = ["#### Time", "", figures.duration(environment.schedule)]
+    if environment.schedule.path:
         lines += [
             "",
             "<details><summary>the longest chain</summary>",
@@ -214,34 +219,34 @@ def _time(one: EnvironmentReview) -> str:
             "| step | minutes | source |",
             "|---|---|---|",
         ]
-        for step in one.schedule.path:
+        for step in environment.schedule.path:
             lines.append(
                 f"| {step.action} {_cell(step.type)} {_cell(step.title)} | {step.minutes} | {_cell(step.source)} |"
             )
         lines += ["", "</details>"]
-    unavailable = figures.unavailable(one)
+    unavailable = figures.unavailable(environment)
     if unavailable:
         lines += ["", "Unavailable during the change: " + "; ".join(_plain(text) for text in unavailable) + "."]
     return "\n".join(lines)
 
 
-def _notes(one: EnvironmentReview) -> str:
-    found = [f"- {_plain(note)}" for note in figures.notes(one)]
-    if not found:
+def _notes(environment: EnvironmentReview) -> str:
+    bullets = [f"- {_plain(note)}" for note in figures.notes(environment)]
+    if not bullets:
         return ""
-    return "\n".join([f"<details><summary>notes ({len(found)})</summary>", "", *found, "", "</details>"])
+    return "\n".join([f"<details><summary>notes ({len(bullets)})</summary>", "", *bullets, "", "</details>"])
 
 
-def _folded(title: str, diffs: Iterable[tuple[str, list[str]]], *, weight: int, most: int) -> Iterator[Section]:
+def _folded(title: str, diffs: Iterable[tuple[str, list[str]]], *, weight: int, max_lines: int) -> Iterator[Section]:
     blocks = [(name, lines) for name, lines in diffs if lines]
     if not blocks:
         return
     text = [f"<details><summary>{title} ({len(blocks)})</summary>", ""]
     for name, lines in blocks:
-        shown = [line.replace("```", "` ` `") for line in lines[:most]]
-        if len(lines) > most:
-            shown.append(f"… {len(lines) - most} more lines omitted: a comment can have {LIMIT:,} characters")
-        text += [f"**{_plain(name)}**", "", "```diff", *shown, "```", ""]
+        visible = [line.replace("```", "` ` `") for line in lines[:max_lines]]
+        if len(lines) > max_lines:
+            visible.append(f"… {len(lines) - max_lines} more lines omitted: a comment can have {LIMIT:,} characters")
+        text += [f"**{_plain(name)}**", "", "```diff", *visible, "```", ""]
     yield Section(title=title, text="\n".join([*text, "</details>"]), weight=weight)
 
 

@@ -22,8 +22,8 @@ def verdict(review: Review | EnvironmentReview) -> str:
         return "no change"
     environments = review.environments if isinstance(review, Review) else [review]
     counted: dict[Effect, list[str]] = {}
-    for one in environments:
-        for effect, text in grouping.lost(one).items():
+    for environment in environments:
+        for effect, text in grouping.lost(environment).items():
             counted.setdefault(effect, []).append(text)
     effects = sorted(set(counted) - {Effect.SAFE}, reverse=True)
     words = ", ".join(f"{effect.words} ({_sum(counted[effect])})" for effect in effects) or Effect.SAFE.words
@@ -32,23 +32,23 @@ def verdict(review: Review | EnvironmentReview) -> str:
 
 def _costs(environments: list[EnvironmentReview]) -> str:
     """What the change costs per month, and beside which budget; empty where it changes nothing that is paid for."""
-    paid = [one for one in environments if one.money is not None and one.money.changed]
+    paid = [priced for priced in environments if priced.money is not None and priced.money.changed]
     if not paid:
         return ""
-    sums = [one.money for one in paid if one.money is not None]
-    difference, most = sum(one.per_month for one in sums), [one.most_per_month for one in sums]
-    mark = "~" if any(one.estimated for one in sums) else ""
+    sums = [priced.money for priced in paid if priced.money is not None]
+    difference, maxima = sum(priced.per_month for priced in sums), [priced.most_per_month for priced in sums]
+    mark = "~" if any(priced.estimated for priced in sums) else ""
     text = f"; {mark}{difference:+,.0f} $ per month"
-    if None in most:
+    if None in maxima:
         text += " and what autoscaling adds or nobody knows"
-    elif (grown := sum(one for one in most if one is not None)) - difference > 1:
+    elif (grown := sum(priced for priced in maxima if priced is not None)) - difference > 1:
         text += f", with autoscaling up to {grown:+,.0f}"
-    above = [one for one in paid if one.money is not None and one.money.above_budget]
-    for one in above:
-        assert one.money is not None  # noqa: S101  (chosen so)
-        assert one.money.budget is not None  # noqa: S101  (chosen so)
-        of = f" of {one.name}" if len(environments) > 1 else ""
-        text += f", {mark}{one.money.month_after:,.0f} in all: above the budget{of} of {one.money.budget:,.0f}"
+    above = [priced for priced in paid if priced.money is not None and priced.money.above_budget]
+    for priced in above:
+        assert priced.money is not None  # noqa: S101  (chosen so)
+        assert priced.money.budget is not None  # noqa: S101  (chosen so)
+        of = f" of {priced.name}" if len(environments) > 1 else ""
+        text += f", {mark}{priced.money.month_after:,.0f} in all: above the budget{of} of {priced.money.budget:,.0f}"
     return text
 
 

@@ -11,11 +11,11 @@ __all__ = ["remarks"]
 
 def remarks(changes: Changes) -> list[Remark]:
     """Every remark on one environment, without duplicates."""
-    found = [
+    all_remarks = [
         *iam.remarks(changes),
         *network.remarks(changes),
         *access.remarks(changes),
         *settings.remarks(changes),
         *objects.remarks(changes.base_cluster, changes.head_cluster),
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(all_remarks))

@@ -19,10 +19,13 @@ def remarks(changes: Changes) -> Iterator[Remark]:
     for change in changes.of_type("AWS::EKS::Cluster"):
         if change.base is not None and change.head is not None:
             yield from _endpoint(change)
-    before, now = _entries(changes.base), _entries(changes.head)
-    for principal in {**before, **now}:
-        old, new = before.get(principal, set()), now.get(principal, set())
-        for direction, details in (("broadened", new - old), ("narrowed", old - new)):
+    before, after = _entries(changes.base), _entries(changes.head)
+    for principal in {**before, **after}:
+        rights_before, rights_after = before.get(principal, set()), after.get(principal, set())
+        for direction, details in (
+            ("broadened", rights_after - rights_before),
+            ("narrowed", rights_before - rights_after),
+        ):
             for detail in sorted(details):
                 group = detail.removeprefix(_MEMBER)
                 yield Remark(
@@ -34,11 +37,11 @@ def remarks(changes: Changes) -> Iterator[Remark]:
 
 
 def _endpoint(change: ResourceChange) -> Iterator[Remark]:
-    old, new = _public(change.before("ResourcesVpcConfig")), _public(change.now("ResourcesVpcConfig"))
-    if old == new or change.kind is Kind.ASSET_ONLY:
+    cidrs_before, cidrs_after = _public(change.before("ResourcesVpcConfig")), _public(change.now("ResourcesVpcConfig"))
+    if cidrs_before == cidrs_after or change.kind is Kind.ASSET_ONLY:
         return
-    direction = "broadened" if set(new) - set(old) else "narrowed"
-    words = [", ".join(one) or "nobody outside the VPC" for one in (old, new)]
+    direction = "broadened" if set(cidrs_after) - set(cidrs_before) else "narrowed"
+    words = [", ".join(cidrs) or "nobody outside the VPC" for cidrs in (cidrs_before, cidrs_after)]
     yield Remark(direction=direction, what="API server endpoint", detail=f"public to {words[0]} → {words[1]}")
 
 
@@ -48,24 +51,24 @@ def _public(config: Any) -> tuple[str, ...]:
     if config.get("EndpointPublicAccess") is False:
         return ()
     ranges = config.get("PublicAccessCidrs")
-    return tuple(str(item) for item in ranges) if isinstance(ranges, list) and ranges else tuple(_EVERYWHERE)
+    return tuple(str(cidr) for cidr in ranges) if isinstance(ranges, list) and ranges else tuple(_EVERYWHERE)
 
 
 def _entries(assembly: EnvironmentAssembly) -> dict[str, set[str]]:
     reader = Reader(assembly)
-    found: dict[str, set[str]] = {}
+    entries: dict[str, set[str]] = {}
     for key, resource in assembly.of_type("AWS::EKS::AccessEntry"):
         stack = assembly.stacks[key.stack]
         properties = resource.get("Properties", {})
-        has = found.setdefault(reader.text(properties.get("PrincipalArn"), stack), set())
+        has = entries.setdefault(reader.text(properties.get("PrincipalArn"), stack), set())
         has.add(f"entry of type {properties.get('Type', 'STANDARD')}")
         for policy in properties.get("AccessPolicies") or []:
             name = reader.text(policy.get("PolicyArn"), stack).rpartition("/")[2]
             scope = policy.get("AccessScope") or {}
-            spaces = [str(item) for item in scope.get("Namespaces") or []]
+            spaces = [str(namespace) for namespace in scope.get("Namespaces") or []]
             if spaces:
                 has |= {f"{name} in namespace {space}" for space in spaces}
             else:
                 has.add(f"{name} in the whole cluster")
         has |= {f"{_MEMBER}{group}" for group in properties.get("KubernetesGroups") or []}
-    return found
+    return entries

@@ -52,23 +52,23 @@ def remarks(changes: Changes) -> Iterator[Remark]:
             continue
         before = set(_grants(change.base, changes.base.stacks.get(change.key.stack), changes.base_reader))
         # the same reader for both sides of what stays: a reference to something replaced is still the same reference
-        now = set(_grants(change.head, changes.head.stacks.get(change.key.stack), Reader(changes.head)))
+        after = set(_grants(change.head, changes.head.stacks.get(change.key.stack), Reader(changes.head)))
         if change.kind is Kind.REMOVED and _goes_with_it(change, changes):
-            now = {one for one in before if one.effect == "Deny"}  # nobody is left that it could deny
+            after = {denial for denial in before if denial.effect == "Deny"}  # nobody is left that it could deny
         fresh = _is_new(change, changes)
         if fresh and _of_running_pods(change, changes):
             # what comes with the change is new; a right on what was there before is one more right of what runs
-            own = {grant for grant in now if _comes_with_it(grant, changes)}
+            arriving = {grant for grant in after if _comes_with_it(grant, changes)}
             yield from _compare(
                 f"{change.type.rpartition('::')[2]} {change.title}",
                 set(),
-                now - own,
+                after - arriving,
                 fresh=False,
                 subject=_subject(change, changes),
             )
-            now = own
-        what = f"{change.type.rpartition('::')[2]} {change.title}"
-        yield from _compare(what, before, now, fresh=fresh, subject=_subject(change, changes))
+            after = arriving
+        policy = f"{change.type.rpartition('::')[2]} {change.title}"
+        yield from _compare(policy, before, after, fresh=fresh, subject=_subject(change, changes))
 
 
 def _is_new(change: ResourceChange, changes: Changes) -> bool:
@@ -135,61 +135,61 @@ def _owners(change: ResourceChange, changes: Changes) -> Iterator[Key]:
         yield reference.key
 
 
-def _pulls(one: Grant) -> bool:
+def _pulls(grant: Grant) -> bool:
     """Whether it only pulls the images of one repository."""
-    return one.action in _PULL and not one.resource.endswith("*")
+    return grant.action in _PULL and not grant.resource.endswith("*")
 
 
-def _sweeping(one: Grant) -> bool:
+def _sweeping(grant: Grant) -> bool:
     """Everything, or everything of a service, on everything."""
-    return one.resource in {"", "*"} and (one.action == "*" or one.action.endswith(":*"))
+    return grant.resource in {"", "*"} and (grant.action == "*" or grant.action.endswith(":*"))
 
 
-def _compare(what: str, before: set[Grant], now: set[Grant], *, fresh: bool, subject: str) -> Iterator[Remark]:
-    for remark in _differences(what, before, now, fresh=fresh):
+def _compare(title: str, before: set[Grant], after: set[Grant], *, fresh: bool, subject: str) -> Iterator[Remark]:
+    for remark in _differences(title, before, after, fresh=fresh):
         yield replace(remark, subject=subject)
 
 
-def _differences(what: str, before: set[Grant], now: set[Grant], *, fresh: bool) -> Iterator[Remark]:
+def _differences(title: str, before: set[Grant], after: set[Grant], *, fresh: bool) -> Iterator[Remark]:
     if fresh:
-        allowed = [one for one in now if one.effect == "Allow"]
-        yield from _remarks(what, "broadened", [one for one in allowed if _sweeping(one)], "allows")
-        yield from _remarks(what, "new", [one for one in allowed if not _sweeping(one)], "allows")
-        yield from _remarks(what, "new", [one for one in now if one.effect == "Deny"], "denies")
+        allowed = [grant for grant in after if grant.effect == "Allow"]
+        yield from _remarks(title, "broadened", [grant for grant in allowed if _sweeping(grant)], "allows")
+        yield from _remarks(title, "new", [grant for grant in allowed if not _sweeping(grant)], "allows")
+        yield from _remarks(title, "new", [grant for grant in after if grant.effect == "Deny"], "denies")
         return
-    more = [one for one in now - before if not covered(one, before)]
-    less = [one for one in before - now if not covered(one, now)]
-    allowed = [one for one in more if one.effect == "Allow"]
-    yield from _remarks(what, "broadened", [one for one in allowed if not _pulls(one)], "allows")
-    yield from _remarks(what, "changed", [one for one in allowed if _pulls(one)], "allows")
-    yield from _remarks(what, "broadened", [one for one in less if one.effect == "Deny"], "no longer denies")
-    yield from _remarks(what, "narrowed", [one for one in less if one.effect == "Allow"], "no longer allows")
-    yield from _remarks(what, "narrowed", [one for one in more if one.effect == "Deny"], "denies")
+    gained = [grant for grant in after - before if not covered(grant, before)]
+    less = [grant for grant in before - after if not covered(grant, after)]
+    allowed = [grant for grant in gained if grant.effect == "Allow"]
+    yield from _remarks(title, "broadened", [grant for grant in allowed if not _pulls(grant)], "allows")
+    yield from _remarks(title, "changed", [grant for grant in allowed if _pulls(grant)], "allows")
+    yield from _remarks(title, "broadened", [grant for grant in less if grant.effect == "Deny"], "no longer denies")
+    yield from _remarks(title, "narrowed", [grant for grant in less if grant.effect == "Allow"], "no longer allows")
+    yield from _remarks(title, "narrowed", [grant for grant in gained if grant.effect == "Deny"], "denies")
 
 
-def _remarks(what: str, direction: str, grants: list[Grant], verb: str) -> Iterator[Remark]:
+def _remarks(title: str, direction: str, grants: list[Grant], verb: str) -> Iterator[Remark]:
     grouped: dict[tuple[str, str, str], list[str]] = {}
-    for one in grants:
-        grouped.setdefault((one.principal, one.resource, one.condition), []).append(one.action)
+    for grant in grants:
+        grouped.setdefault((grant.principal, grant.resource, grant.condition), []).append(grant.action)
     for (principal, resource, condition), actions in sorted(grouped.items()):
-        shown = sorted(set(actions))
-        listed = ", ".join(shown[:_MANY]) + (f" and {len(shown) - _MANY} more" if len(shown) > _MANY else "")
+        unique = sorted(set(actions))
+        listed = ", ".join(unique[:_MANY]) + (f" and {len(unique) - _MANY} more" if len(unique) > _MANY else "")
         detail = f"{verb} {listed}"
         detail += f" on {resource}" if resource else ""
         detail += f" for {principal}" if principal else ""
         detail += f" if {condition}" if condition else ""
-        yield Remark(direction=direction, what=what, detail=detail)
+        yield Remark(direction=direction, what=title, detail=detail)
 
 
-def covered(grant: Grant, others: Iterable[Grant]) -> bool:
+def covered(grant: Grant, grants: Iterable[Grant]) -> bool:
     """Whether another grant says at least as much."""
     return any(
-        other.effect == grant.effect
-        and other.principal in {grant.principal, "*"}
-        and allows(other.action, grant.action)
-        and _matches(grant.resource, other.resource)
-        and _wider(other.condition, grant.condition)
-        for other in others
+        candidate.effect == grant.effect
+        and candidate.principal in {grant.principal, "*"}
+        and allows(candidate.action, grant.action)
+        and _matches(grant.resource, candidate.resource)
+        and _wider(candidate.condition, grant.condition)
+        for candidate in grants
     )
 
 
@@ -198,12 +198,12 @@ def allows(pattern: str, action: str) -> bool:
     return _matches(action.lower(), pattern.lower())
 
 
-def _wider(other: str, condition: str) -> bool:
+def _wider(other_condition: str, condition: str) -> bool:
     """Whether a condition holds wherever another one does: the same, none, or patterns that match all of its values."""
-    if other in {"", condition}:
+    if other_condition in {"", condition}:
         return True
     try:
-        loose, strict = json.loads(other), json.loads(condition)
+        loose, strict = json.loads(other_condition), json.loads(condition)
     except ValueError:
         return False
     if not isinstance(loose, dict) or not isinstance(strict, dict):
@@ -215,7 +215,9 @@ def _wider(other: str, condition: str) -> bool:
                 continue
             if operator not in {"StringLike", "ArnLike"} or values is None:
                 return False
-            if not all(any(_matches(str(value), str(one)) for one in _list(patterns)) for value in _list(values)):
+            if not all(
+                any(_matches(str(value), str(pattern)) for pattern in _list(patterns)) for value in _list(values)
+            ):
                 return False
     return True
 
@@ -251,10 +253,10 @@ def _of_document(document: Any, stack: Stack, reader: Reader) -> Iterator[Grant]
         condition = statement.get("Condition")
         words = json.dumps(reader.plain(condition, stack), sort_keys=True) if condition else ""
         principals = list(_principals(statement, stack, reader)) or [""]
-        actions = [reader.text(item, stack) for item in _list(statement.get("Action"))]
-        actions += [f"all but {reader.text(item, stack)}" for item in _list(statement.get("NotAction"))]
-        resources = [reader.text(item, stack) for item in _list(statement.get("Resource"))]
-        resources += [f"all but {reader.text(item, stack)}" for item in _list(statement.get("NotResource"))]
+        actions = [reader.text(element, stack) for element in _list(statement.get("Action"))]
+        actions += [f"all but {reader.text(element, stack)}" for element in _list(statement.get("NotAction"))]
+        resources = [reader.text(element, stack) for element in _list(statement.get("Resource"))]
+        resources += [f"all but {reader.text(element, stack)}" for element in _list(statement.get("NotResource"))]
         for principal in principals:
             for action in actions:
                 for resource in resources or [""]:
@@ -263,13 +265,13 @@ def _of_document(document: Any, stack: Stack, reader: Reader) -> Iterator[Grant]
 
 def _principals(statement: dict[str, Any], stack: Stack, reader: Reader) -> Iterator[str]:
     for name, prefix in (("Principal", ""), ("NotPrincipal", "all but ")):
-        given = statement.get(name)
-        if isinstance(given, dict) and not any(key.startswith("Fn::") or key == "Ref" for key in given):
-            for items in given.values():
-                for item in _list(items):
-                    yield prefix + reader.text(item, stack)
-        elif given is not None:
-            yield prefix + reader.text(given, stack)
+        principals = statement.get(name)
+        if isinstance(principals, dict) and not any(key.startswith("Fn::") or key == "Ref" for key in principals):
+            for items in principals.values():
+                for principal in _list(items):
+                    yield prefix + reader.text(principal, stack)
+        elif principals is not None:
+            yield prefix + reader.text(principals, stack)
 
 
 def _list(value: Any) -> list[Any]:

@@ -60,17 +60,17 @@ def remarks(changes: Changes) -> Iterator[Remark]:
             detail=f"{len(ways)} route{'s' if len(ways) > 1 else ''} to the internet, where there was none: "
             f"{', '.join(ways[:3])}{'…' if len(ways) > 3 else ''}",
         )
-    before, now = _rules(changes.base), _rules(changes.head)
-    for group in {**before, **now}:
-        old, new = before.get(group, set()), now.get(group, set())
-        for rule in sorted(new - old):
-            if not _covered(rule, old):
+    before, after = _rules(changes.base), _rules(changes.head)
+    for group in {**before, **after}:
+        rules_before, rules_after = before.get(group, set()), after.get(group, set())
+        for rule in sorted(rules_after - rules_before):
+            if not _covered(rule, rules_before):
                 fresh = group not in before and not (rule.direction == "ingress" and rule.peer in _ANYWHERE)
                 yield Remark(
                     direction="new" if fresh else "broadened", what=f"security group {group}", detail=str(rule)
                 )
-        for rule in sorted(old - new):
-            if not _covered(rule, new):
+        for rule in sorted(rules_before - rules_after):
+            if not _covered(rule, rules_after):
                 yield Remark(direction="narrowed", what=f"security group {group}", detail=str(rule))
 
 
@@ -78,8 +78,8 @@ def closed(change: ResourceChange, changes: Changes) -> list[Rule]:
     """Rules of a changed security group that no other one takes the place of."""
     stack = changes.head.stacks[change.key.stack]
     title = stack.title(change.key.logical_id)
-    old, new = _rules(changes.base).get(title, set()), _rules(changes.head).get(title, set())
-    return [rule for rule in sorted(old - new) if not _covered(rule, new)]
+    rules_before, rules_after = _rules(changes.base).get(title, set()), _rules(changes.head).get(title, set())
+    return [rule for rule in sorted(rules_before - rules_after) if not _covered(rule, rules_after)]
 
 
 def _ways_out(assembly: EnvironmentAssembly) -> Iterator[str]:
@@ -91,21 +91,21 @@ def _ways_out(assembly: EnvironmentAssembly) -> Iterator[str]:
 
 def _rules(assembly: EnvironmentAssembly) -> dict[str, set[Rule]]:
     reader = Reader(assembly)
-    found: dict[str, set[Rule]] = {}
+    rules: dict[str, set[Rule]] = {}
     for key, resource in assembly.all():
         stack = assembly.stacks[key.stack]
         properties = resource.get("Properties", {})
         if resource["Type"] == "AWS::EC2::SecurityGroup":
-            own = found.setdefault(stack.title(key.logical_id), set())
+            group_rules = rules.setdefault(stack.title(key.logical_id), set())
             for name, direction in (("SecurityGroupIngress", "ingress"), ("SecurityGroupEgress", "egress")):
                 listed = properties.get(name) or []
                 items = listed if isinstance(listed, list) else [listed]
-                own |= {_rule(item, direction, stack, reader) for item in items} - {_NOTHING}
+                group_rules |= {_rule(rule, direction, stack, reader) for rule in items} - {_NOTHING}
         elif resource["Type"] in {"AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"}:
             direction = "ingress" if resource["Type"].endswith("Ingress") else "egress"
             group = _group(properties.get("GroupId"), stack, assembly, reader)
-            found.setdefault(group, set()).add(_rule(properties, direction, stack, reader))
-    return found
+            rules.setdefault(group, set()).add(_rule(properties, direction, stack, reader))
+    return rules
 
 
 def _group(value: Any, stack: Stack, assembly: EnvironmentAssembly, reader: Reader) -> str:
@@ -115,31 +115,33 @@ def _group(value: Any, stack: Stack, assembly: EnvironmentAssembly, reader: Read
     return reader.text(value, stack)
 
 
-def _rule(item: dict[str, Any], direction: str, stack: Stack, reader: Reader) -> Rule:
-    protocol = str(item.get("IpProtocol", "-1"))
-    first, last = item.get("FromPort"), item.get("ToPort")
-    peer = next((reader.text(item[name], stack) for name in _PEERS if name in item), "anywhere")
-    whole = protocol == "-1" or not isinstance(first, int) or not isinstance(last, int)
-    return Rule(direction, protocol, 0 if whole else int(first or 0), 65535 if whole else int(last or 0), peer)
-
-
-def _covered(rule: Rule, others: set[Rule]) -> bool:
-    """Whether another rule lets through at least as much."""
-    return any(
-        other.direction == rule.direction
-        and other.protocol in {"-1", rule.protocol}
-        and other.first <= rule.first
-        and rule.last <= other.last
-        and _within(rule.peer, other.peer)
-        for other in others
+def _rule(properties: dict[str, Any], direction: str, stack: Stack, reader: Reader) -> Rule:
+    protocol = str(properties.get("IpProtocol", "-1"))
+    from_port, to_port = properties.get("FromPort"), properties.get("ToPort")
+    peer = next((reader.text(properties[name], stack) for name in _PEERS if name in properties), "anywhere")
+    all_ports = protocol == "-1" or not isinstance(from_port, int) or not isinstance(to_port, int)
+    return Rule(
+        direction, protocol, 0 if all_ports else int(from_port or 0), 65535 if all_ports else int(to_port or 0), peer
     )
 
 
-def _within(peer: str, other: str) -> bool:
-    if peer == other:
+def _covered(rule: Rule, rules: set[Rule]) -> bool:
+    """Whether another rule lets through at least as much."""
+    return any(
+        candidate.direction == rule.direction
+        and candidate.protocol in {"-1", rule.protocol}
+        and candidate.first <= rule.first
+        and rule.last <= candidate.last
+        and _within(rule.peer, candidate.peer)
+        for candidate in rules
+    )
+
+
+def _within(peer: str, other_peer: str) -> bool:
+    if peer == other_peer:
         return True
     try:
-        inner, outer = ipaddress.ip_network(peer), ipaddress.ip_network(other)
+        inner, outer = ipaddress.ip_network(peer), ipaddress.ip_network(other_peer)
     except ValueError:
         return False
     if isinstance(inner, ipaddress.IPv4Network) and isinstance(outer, ipaddress.IPv4Network):

@@ -20,106 +20,106 @@ def remarks(base: Cluster, head: Cluster) -> Iterator[Remark]:
     """Remarks on every such object that differs."""
     holders = _holders(base), _holders(head)
     new_spaces = {name.name for name in head.objects if name.kind == "Namespace" and name not in base.objects}
-    for before, now in pairs(base, head):
-        item = now or before
-        assert item is not None  # noqa: S101  (one of the two has it)
-        kind = item.id.kind
-        fresh = item.id.namespace in new_spaces
+    for before, after in pairs(base, head):
+        k8s_object = after or before
+        assert k8s_object is not None  # noqa: S101  (one of the two has it)
+        kind = k8s_object.id.kind
+        fresh = k8s_object.id.namespace in new_spaces
         if kind in {"Role", "ClusterRole"}:
-            subject = holders[now is not None].get(item.id, "")
-            yield from _sets(str(item.id), _verbs(before), _verbs(now), subject=subject)
+            subject = holders[after is not None].get(k8s_object.id, "")
+            yield from _sets(str(k8s_object.id), _verbs(before), _verbs(after), subject=subject)
         elif kind in {"RoleBinding", "ClusterRoleBinding"}:
-            yield from _bindings(str(item.id), _subjects(before), _subjects(now))
+            yield from _bindings(str(k8s_object.id), _subjects(before), _subjects(after))
         elif kind == "NetworkPolicy":
-            for remark in _network_policy(before, now):
-                yield replace(remark, subject=f"namespace {item.id.namespace}" if fresh else "")
+            for remark in _network_policy(before, after):
+                yield replace(remark, subject=f"namespace {k8s_object.id.namespace}" if fresh else "")
         elif kind == "Namespace":
-            yield from _namespace(before, now)
-        if before is not None and now is not None:
-            yield from _pods(str(item.id), before.data, now.data)
+            yield from _namespace(before, after)
+        if before is not None and after is not None:
+            yield from _pods(str(k8s_object.id), before.data, after.data)
             if kind == "RayCluster":
-                yield from _authentication(before, now)
+                yield from _authentication(before, after)
 
 
 def _holders(cluster: Cluster) -> dict[ObjectName, str]:
     """Role → who has it, as the bindings say."""
-    found: dict[ObjectName, str] = {}
-    for item in cluster.objects.values():
-        if item.id.kind in {"RoleBinding", "ClusterRoleBinding"}:
-            role = item.data.get("roleRef", {})
-            space = item.id.namespace if role.get("kind") == "Role" else ""
-            for one in item.data.get("subjects") or []:
-                found.setdefault(
+    holders: dict[ObjectName, str] = {}
+    for k8s_object in cluster.objects.values():
+        if k8s_object.id.kind in {"RoleBinding", "ClusterRoleBinding"}:
+            role = k8s_object.data.get("roleRef", {})
+            space = k8s_object.id.namespace if role.get("kind") == "Role" else ""
+            for subject in k8s_object.data.get("subjects") or []:
+                holders.setdefault(
                     ObjectName(str(role.get("kind")), space, str(role.get("name"))),
-                    f"{one.get('kind')} {one.get('name')}",
+                    f"{subject.get('kind')} {subject.get('name')}",
                 )
-    return found
+    return holders
 
 
-def _sets(what: str, before: set[str], now: set[str], *, subject: str = "") -> Iterator[Remark]:
-    for text in sorted(now - before):
-        yield Remark(direction="broadened", what=what, detail=text, subject=subject)
-    for text in sorted(before - now):
-        yield Remark(direction="narrowed", what=what, detail=text, subject=subject)
+def _sets(title: str, before: set[str], after: set[str], *, subject: str = "") -> Iterator[Remark]:
+    for text in sorted(after - before):
+        yield Remark(direction="broadened", what=title, detail=text, subject=subject)
+    for text in sorted(before - after):
+        yield Remark(direction="narrowed", what=title, detail=text, subject=subject)
 
 
-def _bindings(what: str, before: dict[str, str], now: dict[str, str]) -> Iterator[Remark]:
-    for text in sorted(now.keys() - before.keys()):
-        yield Remark(direction="broadened", what=what, detail=text, subject=now[text])
-    for text in sorted(before.keys() - now.keys()):
-        yield Remark(direction="narrowed", what=what, detail=text, subject=before[text])
+def _bindings(title: str, before: dict[str, str], after: dict[str, str]) -> Iterator[Remark]:
+    for text in sorted(after.keys() - before.keys()):
+        yield Remark(direction="broadened", what=title, detail=text, subject=after[text])
+    for text in sorted(before.keys() - after.keys()):
+        yield Remark(direction="narrowed", what=title, detail=text, subject=before[text])
 
 
-def _verbs(item: KubernetesObject | None) -> set[str]:
-    found = set()
-    for rule in (item.data.get("rules") or []) if item else []:
+def _verbs(role: KubernetesObject | None) -> set[str]:
+    rights = set()
+    for rule in (role.data.get("rules") or []) if role else []:
         for group in rule.get("apiGroups") or [""]:
             for resource in rule.get("resources") or rule.get("nonResourceURLs") or []:
                 for verb in rule.get("verbs") or []:
                     only = f" named {', '.join(rule['resourceNames'])}" if rule.get("resourceNames") else ""
-                    found.add(f"{verb} {resource}{'.' + group if group else ''}{only}")
-    return found
+                    rights.add(f"{verb} {resource}{'.' + group if group else ''}{only}")
+    return rights
 
 
-def _subjects(item: KubernetesObject | None) -> dict[str, str]:
+def _subjects(binding: KubernetesObject | None) -> dict[str, str]:
     """What a binding says, with whom it says it of."""
-    if item is None:
+    if binding is None:
         return {}
-    role = item.data.get("roleRef", {}).get("name")
+    role = binding.data.get("roleRef", {}).get("name")
     return {
-        f"{one.get('kind')} {one.get('name')} has {role}": f"{one.get('kind')} {one.get('name')}"
-        for one in item.data.get("subjects") or []
+        f"{subject.get('kind')} {subject.get('name')} has {role}": f"{subject.get('kind')} {subject.get('name')}"
+        for subject in binding.data.get("subjects") or []
     }
 
 
-def _network_policy(before: KubernetesObject | None, now: KubernetesObject | None) -> Iterator[Remark]:
-    item = now or before
-    assert item is not None  # noqa: S101  (one of the two has it)
-    if now is None:
+def _network_policy(before: KubernetesObject | None, after: KubernetesObject | None) -> Iterator[Remark]:
+    policy = after or before
+    assert policy is not None  # noqa: S101  (one of the two has it)
+    if after is None:
         detail = "no longer in the manifests; kubectl prunes no policies, so it holds until someone deletes it"
-        yield Remark(direction="broadened", what=str(item.id), detail=detail)
+        yield Remark(direction="broadened", what=str(policy.id), detail=detail)
         return
-    old, new = _allowed(before), _allowed(now)
+    allowed_before, allowed_after = _allowed(before), _allowed(after)
     if before is None:
-        selects = json.dumps(now.data.get("spec", {}).get("podSelector", {}))
+        selects = json.dumps(after.data.get("spec", {}).get("podSelector", {}))
         yield Remark(
             direction="changed",
-            what=str(item.id),
-            detail=f"new, for pods {selects}: allows {len(new)} kinds of traffic",
+            what=str(policy.id),
+            detail=f"new, for pods {selects}: allows {len(allowed_after)} kinds of traffic",
         )
         return
-    yield from _sets(str(item.id), old, new)
-    types_gone = set(before.data["spec"].get("policyTypes") or []) - set(now.data["spec"].get("policyTypes") or [])
+    yield from _sets(str(policy.id), allowed_before, allowed_after)
+    types_gone = set(before.data["spec"].get("policyTypes") or []) - set(after.data["spec"].get("policyTypes") or [])
     for name in sorted(types_gone):
-        yield Remark(direction="broadened", what=str(item.id), detail=f"no longer limits {name.lower()}")
-    if before.data["spec"].get("podSelector") != now.data["spec"].get("podSelector"):
-        yield Remark(direction="changed", what=str(item.id), detail="selects other pods")
+        yield Remark(direction="broadened", what=str(policy.id), detail=f"no longer limits {name.lower()}")
+    if before.data["spec"].get("podSelector") != after.data["spec"].get("podSelector"):
+        yield Remark(direction="changed", what=str(policy.id), detail="selects other pods")
 
 
-def _allowed(item: KubernetesObject | None) -> set[str]:
-    if item is None:
+def _allowed(policy: KubernetesObject | None) -> set[str]:
+    if policy is None:
         return set()
-    spec = item.data.get("spec", {})
+    spec = policy.data.get("spec", {})
     return {
         f"{direction}: {json.dumps(rule, sort_keys=True)}"
         for direction in ("ingress", "egress")
@@ -127,66 +127,68 @@ def _allowed(item: KubernetesObject | None) -> set[str]:
     }
 
 
-def _namespace(before: KubernetesObject | None, now: KubernetesObject | None) -> Iterator[Remark]:
-    if before is None or now is None:
+def _namespace(before: KubernetesObject | None, after: KubernetesObject | None) -> Iterator[Remark]:
+    if before is None or after is None:
         return
-    old, new = (
-        (item.data.get("metadata", {}).get("labels") or {}).get(_ENFORCE, "privileged") for item in (before, now)
+    level_before, level_after = (
+        (side.data.get("metadata", {}).get("labels") or {}).get(_ENFORCE, "privileged") for side in (before, after)
     )
-    if old != new:
-        better = _LEVELS.get(new, 0) > _LEVELS.get(old, 0)
+    if level_before != level_after:
+        better = _LEVELS.get(level_after, 0) > _LEVELS.get(level_before, 0)
         yield Remark(
             direction="narrowed" if better else "broadened",
-            what=str(now.id),
-            detail=f"pod security level {old} → {new}",
+            what=str(after.id),
+            detail=f"pod security level {level_before} → {level_after}",
         )
 
 
-def _authentication(before: KubernetesObject, now: KubernetesObject) -> Iterator[Remark]:
-    old, new = ((item.data.get("spec", {}).get("authOptions") or {}).get("mode", "none") for item in (before, now))
-    if old != new:
+def _authentication(before: KubernetesObject, after: KubernetesObject) -> Iterator[Remark]:
+    mode_before, mode_after = (
+        (side.data.get("spec", {}).get("authOptions") or {}).get("mode", "none") for side in (before, after)
+    )
+    if mode_before != mode_after:
         yield Remark(
-            direction="switched on" if new == "token" else "switched off",
-            what=f"authentication of {now.id}",
-            detail=f"authOptions.mode {old} → {new}; the dashboard and Jobs API run code by design",
+            direction="switched on" if mode_after == "token" else "switched off",
+            what=f"authentication of {after.id}",
+            detail=f"authOptions.mode {mode_before} → {mode_after}; the dashboard and Jobs API run code by design",
         )
 
 
-def _pods(what: str, before: Any, now: Any) -> Iterator[Remark]:
+def _pods(title: str, before: Any, after: Any) -> Iterator[Remark]:
     """Guards of pods and containers, wherever in the object they are."""
-    old, new = dict(_guards(before, "")), dict(_guards(now, ""))
-    both = [set(_places(side, "")) for side in (before, now)]
-    for path in sorted({*old, *new}):
+    guards_before, guards_after = dict(_guards(before, "")), dict(_guards(after, ""))
+    both = [set(_places(side, "")) for side in (before, after)]
+    for path in sorted({*guards_before, *guards_after}):
         name = path.rpartition(".")[2]
-        had, has = old.get(path), new.get(path)
+        had, has = guards_before.get(path), guards_after.get(path)
         if had == has or not all(path.rpartition(".")[0] in places for places in both):
             continue  # a container or a group that comes or goes guards nothing that the other side has
-        good = has == _GOOD[name] if name in _GOOD else has != _BAD[name]
+        better = has == _GOOD[name] if name in _GOOD else has != _BAD[name]
         worse = had == _GOOD[name] if name in _GOOD else has == _BAD[name]
-        if good or worse:
-            yield Remark(direction="narrowed" if good else "broadened", what=what, detail=f"{path} {had} → {has}")
+        if better or worse:
+            yield Remark(direction="narrowed" if better else "broadened", what=title, detail=f"{path} {had} → {has}")
 
 
 def _guards(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
-        for key, item in value.items():
+        for key, part in value.items():
             if key in _GOOD or key in _BAD:
-                yield f"{path}.{key}".lstrip("."), item
+                yield f"{path}.{key}".lstrip("."), part
             else:
-                yield from _guards(item, f"{path}.{key}")
+                yield from _guards(part, f"{path}.{key}")
     elif isinstance(value, list):
-        for index, item in enumerate(value):
-            name = item.get("groupName") or item.get("name") if isinstance(item, dict) else None
-            yield from _guards(item, f"{path}[{name or index}]")
+        for index, part in enumerate(value):
+            name = part.get("groupName") or part.get("name") if isinstance(part, dict) else None
+            yield from _guards(part, f"{path}[{name or index}]")
 
 
 def _places(value: Any, path: str) -> Iterator[str]:
     """Paths of all mappings, as `_guards` writes them."""
     if isinstance(value, dict):
         yield path.lstrip(".")
-        for key, item in value.items():
-            yield from _places(item, f"{path}.{key}")
+        for key, part in value.items():
+            yield from _places(part, f"{path}.{key}")
     elif isinstance(value, list):
-        for index, item in enumerate(value):
-            name = item.get("groupName") or item.get("name") if isinstance(item, dict) else None
-            yield from _places(item, f"{path}[{name or index}]")
+        for index, part in enumerate(value):
+            name = part.get("groupName") or part.get("name") if isinstance(part, dict) else None
+            yield from _places(part, f"{path}[{name or index}]")

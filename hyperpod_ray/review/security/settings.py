@@ -23,11 +23,11 @@ def remarks(changes: Changes) -> Iterator[Remark]:
                 what=guard,
                 detail=f"{change.title} removed" + (", another one takes its place" if followed else ""),
             )
-        for one in severity.settings(change):
+        for setting in severity.settings(change):
             yield Remark(
-                direction="switched on" if one.better else "switched off",
-                what=f"{one.what} of {change.title}",
-                detail=f"{one.property} {_word(one.before)} → {_word(one.now)}",
+                direction="switched on" if setting.better else "switched off",
+                what=f"{setting.what} of {change.title}",
+                detail=f"{setting.property} {_word(setting.before)} → {_word(setting.now)}",
             )
     yield from _volume_keys(changes)
 
@@ -37,14 +37,14 @@ def _volume_keys(changes: Changes) -> Iterator[Remark]:
     from hyperpod_ray.review.effects.groups import groups  # effects import nothing of security
 
     for change in changes.of_type("AWS::SageMaker::Cluster"):
-        before, now = groups(change.base), groups(change.head)
-        for name in set(before) & set(now):
-            old, new = (_key(group) for group in (before[name], now[name]))
-            if bool(old) != bool(new):
+        before, after = groups(change.base), groups(change.head)
+        for name in set(before) & set(after):
+            key_before, key_after = (_key(group) for group in (before[name], after[name]))
+            if bool(key_before) != bool(key_after):
                 yield Remark(
-                    direction="switched on" if new else "switched off",
+                    direction="switched on" if key_after else "switched off",
                     what=f"own encryption key of group {name}'s volumes",
-                    detail=f"{old or 'a key that AWS owns'} → {new or 'a key that AWS owns'}",
+                    detail=f"{key_before or 'a key that AWS owns'} → {key_after or 'a key that AWS owns'}",
                 )
 
 

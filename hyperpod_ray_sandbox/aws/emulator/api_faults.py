@@ -67,29 +67,29 @@ class _Operations:
         action = (query or {}).get("Action") or parse_qs(body.decode("utf-8", "replace")).get("Action")
         if action:
             return str(action[0] if isinstance(action, list) else action)
-        given = {str(k).lower() for k in (*headers, *(query or {}))}
-        found = [n for n in self._load().operation_names if self._is(n, method, path, given)]
+        names = {str(k).lower() for k in (*headers, *(query or {}))}
+        matches = [n for n in self._load().operation_names if self._is(n, method, path, names)]
         # of several that fit, the one that asks for most of what is there
-        return max(found, key=lambda n: len(self._asks_for(n)), default="")
+        return max(matches, key=lambda n: len(self._asks_for(n)), default="")
 
-    def _is(self, operation: str, method: str, path: str, given: set[str]) -> bool:
+    def _is(self, operation: str, method: str, path: str, names: set[str]) -> bool:
         http = self._load().operation_model(operation).http
         template = re.escape(http["requestUri"].partition("?")[0])
         pattern = re.sub(r"\\\{[^}]*?(\\\+)?\\\}", lambda m: ".+" if m[1] else "[^/]+", template)
         fits = http["method"] == method and re.fullmatch(pattern + "/?", path) is not None
-        return fits and self._asks_for(operation) <= given
+        return fits and self._asks_for(operation) <= names
 
     def _asks_for(self, operation: str) -> set[str]:
         """Return the query parameters and headers without which a request is not this operation."""
         model = self._load().operation_model(operation)
         query = model.http["requestUri"].partition("?")[2]
-        asked = {part.partition("=")[0].lower() for part in query.split("&") if part}
+        required = {part.partition("=")[0].lower() for part in query.split("&") if part}
         shape = model.input_shape
         for name in shape.required_members if shape else []:
-            place = shape.members[name].serialization
-            if place.get("location") in ("header", "querystring"):
-                asked.add(place["name"].lower())
-        return asked
+            serialization = shape.members[name].serialization
+            if serialization.get("location") in ("header", "querystring"):
+                required.add(serialization["name"].lower())
+        return required
 
     def error(self, fault: Fault) -> tuple[int, Json, bytes]:
         protocol = self._load().metadata.get("protocol", "json")

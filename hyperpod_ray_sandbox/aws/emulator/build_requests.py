@@ -39,20 +39,20 @@ def requests_of(spec: str, command: str, *, partition: str = "aws") -> list[Buil
         spec: Build specification.
         command: What the specification evaluates as `$buildCommand`.
     """
-    made = []
-    for found in _TOKEN.finditer(spec):
-        domain = f"arn:{partition}:codeartifact:{found['region']}:{found['owner']}:domain/{found['domain']}"
-        made.append(BuildRequest(action="codeartifact:GetAuthorizationToken", resource=domain))
+    requests = []
+    for match in _TOKEN.finditer(spec):
+        domain = f"arn:{partition}:codeartifact:{match['region']}:{match['owner']}:domain/{match['domain']}"
+        requests.append(BuildRequest(action="codeartifact:GetAuthorizationToken", resource=domain))
         bearer = {"sts:AWSServiceName": "codeartifact.amazonaws.com"}
-        made.append(BuildRequest(action="sts:GetServiceBearerToken", resource="*", keys=bearer))
-    made += [
-        BuildRequest(action="secretsmanager:GetSecretValue", resource=found[1]) for found in _SECRET.finditer(spec)
+        requests.append(BuildRequest(action="sts:GetServiceBearerToken", resource="*", keys=bearer))
+    requests += [
+        BuildRequest(action="secretsmanager:GetSecretValue", resource=match[1]) for match in _SECRET.finditer(spec)
     ]
-    for found in _INDEX.finditer(command):
-        arn = f"arn:{partition}:codeartifact:{found['region']}:{found['owner']}"
-        repository = f"{arn}:repository/{found['domain']}/{found['repository']}"
-        made.append(BuildRequest(action="codeartifact:ReadFromRepository", resource=repository))
-    for found in _BASE.finditer(command):
-        arn = f"arn:{partition}:ecr:{found['region']}:{found['owner']}:repository/{found['repository']}"
-        made += [BuildRequest(action=action, resource=arn) for action in PULL]
-    return made
+    for match in _INDEX.finditer(command):
+        arn = f"arn:{partition}:codeartifact:{match['region']}:{match['owner']}"
+        repository = f"{arn}:repository/{match['domain']}/{match['repository']}"
+        requests.append(BuildRequest(action="codeartifact:ReadFromRepository", resource=repository))
+    for match in _BASE.finditer(command):
+        arn = f"arn:{partition}:ecr:{match['region']}:{match['owner']}:repository/{match['repository']}"
+        requests += [BuildRequest(action=action, resource=arn) for action in PULL]
+    return requests

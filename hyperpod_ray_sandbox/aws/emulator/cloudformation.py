@@ -46,8 +46,8 @@ class Registry:
         original = self._hooks.stacks._runs_on_worker_thread
         faults = context.faults
         # a step that is to be delayed may not hold up the event loop either
-        self._hooks.stacks._runs_on_worker_thread = lambda kind: (
-            kind in self._blocking or original(kind) or faults.concerns(kind)
+        self._hooks.stacks._runs_on_worker_thread = lambda resource_type: (
+            resource_type in self._blocking or original(resource_type) or faults.concerns(resource_type)
         )
 
         self._let_outputs_change_alone()
@@ -77,41 +77,47 @@ class Registry:
 
     def add(self, types: Iterable[ResourceType]) -> None:
         """Make resource types known."""
-        for kind in types:
-            handler: Json = {"create": kind.create, "delete": kind.delete}
-            if kind.update:
-                handler["update"] = kind.update
-            self._provisioners._RESOURCE_HANDLERS[kind.type] = handler
-            self._provisioners._REPLACING_PROPERTIES[kind.type] = kind.replacing
-            if kind.name:
-                self._provisioners._CUSTOM_NAME_REPLACEMENT[kind.type] = {"name": kind.name}
-            if kind.blocking:
-                self._blocking.add(kind.type)
-            if kind.read:
-                self._hooks.drift._DRIFT_READERS[kind.type] = (kind.read, kind.drifting)
+        for resource_type in types:
+            handler: Json = {"create": resource_type.create, "delete": resource_type.delete}
+            if resource_type.update:
+                handler["update"] = resource_type.update
+            self._provisioners._RESOURCE_HANDLERS[resource_type.type] = handler
+            self._provisioners._REPLACING_PROPERTIES[resource_type.type] = resource_type.replacing
+            if resource_type.name:
+                self._provisioners._CUSTOM_NAME_REPLACEMENT[resource_type.type] = {"name": resource_type.name}
+            if resource_type.blocking:
+                self._blocking.add(resource_type.type)
+            if resource_type.read:
+                self._hooks.drift._DRIFT_READERS[resource_type.type] = (resource_type.read, resource_type.drifting)
 
-    def wrap(self, kind: str, step: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    def wrap(self, resource_type: str, step: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         """Put something around one step of a type MiniStack has."""
-        handler = self._provisioners._RESOURCE_HANDLERS[kind]
+        handler = self._provisioners._RESOURCE_HANDLERS[resource_type]
         handler[step] = wrapper(handler[step])
 
     def enable_faults(self, execution: Execution) -> None:
         """Judge the steps of every type there is now, custom resources included, and let faults strike in them."""
         handlers = self._provisioners._RESOURCE_HANDLERS
-        for kind, handler in handlers.items():
+        for resource_type, handler in handlers.items():
             for step in ("create", "update", "delete"):
                 if step in handler:
-                    handler[step] = self._faulty(kind, step, execution.judged(kind, step, handler[step]))
+                    handler[step] = self._faulty(
+                        resource_type, step, execution.judged(resource_type, step, handler[step])
+                    )
         # MiniStack looks Custom::… up by these names, not in the dictionary
         for step in ("create", "update", "delete"):
             name = f"_custom_resource_{step}"
             original = getattr(self._provisioners, name)
             setattr(self._provisioners, name, self._faulty("Custom", step, execution.judged("Custom", step, original)))
 
-    def _faulty(self, kind: str, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _faulty(self, resource_type: str, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             # the custom-resource functions get the type, `Custom::Something`, as their fourth argument
-            name = kwargs.get("resource_type") or (args[3] if len(args) > 3 else kind) if kind == "Custom" else kind
+            name = (
+                kwargs.get("resource_type") or (args[3] if len(args) > 3 else resource_type)
+                if resource_type == "Custom"
+                else resource_type
+            )
             fault = self._context.faults.strike(name, step)
             if fault:
                 raise ServiceError(fault.code, f'Resource handler returned message: "{fault.message}"')

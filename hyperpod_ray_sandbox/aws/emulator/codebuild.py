@@ -39,10 +39,10 @@ def answer_builds(context: Context, roles: Roles) -> None:
         answer = original(data)
         if answer[0] < 400:
             build = json.loads(answer[2])["build"]
-            given = data.get("environmentVariablesOverride", [])
-            variables = {v["name"]: v["value"] for v in given}
+            overrides = data.get("environmentVariablesOverride", [])
+            variables = {v["name"]: v["value"] for v in overrides}
             record = codebuild._builds[build["id"]]
-            record["environment"]["environmentVariables"] = copy.deepcopy(given)
+            record["environment"]["environmentVariables"] = copy.deepcopy(overrides)
             # MiniStack's is over at once
             record.update(buildStatus="IN_PROGRESS", currentPhase="BUILD", buildComplete=False)
             scope = (context.hooks.account(), context.hooks.region())
@@ -69,8 +69,8 @@ def _finish(context: Context, roles: Roles, scope: tuple[str, str], build_id: st
         build = context.hooks.codebuild._builds[build_id]
         build.update(buildStatus="FAILED" if reason else "SUCCEEDED", currentPhase="COMPLETED", buildComplete=True)
         if reason:
-            said = [{"statusCode": "COMMAND_EXECUTION_ERROR", "message": reason}]
-            build["phases"] = [{"phaseType": "BUILD", "phaseStatus": "FAILED", "contexts": said}]
+            contexts = [{"statusCode": "COMMAND_EXECUTION_ERROR", "message": reason}]
+            build["phases"] = [{"phaseType": "BUILD", "phaseStatus": "FAILED", "contexts": contexts}]
     token = variables.get("responseURL", "").rpartition("/")[2]
     if token:
         context.hooks.custom_resource.deliver_response(token, _response(variables, reason))
@@ -84,9 +84,12 @@ def _denied(
     if not roles.trusts(role, service="codebuild.amazonaws.com", source=source):
         return f"CodeBuild is not authorized to perform: sts:AssumeRole on service role {role}"
     arn = context.hooks.arn("ecr", f"repository/{repository_uri.partition('/')[2]}")
-    asked = [("ecr:GetAuthorizationToken", "*"), *((action, arn) for action in PUSH)]
-    every = [*sources, *(BuildRequest(action=action, resource=resource) for action, resource in asked)]
-    refused = (roles.refusal(role, one.action, one.resource, session="AWSCodeBuild", keys=one.keys) for one in every)
+    permissions = [("ecr:GetAuthorizationToken", "*"), *((action, arn) for action in PUSH)]
+    every = [*sources, *(BuildRequest(action=action, resource=resource) for action, resource in permissions)]
+    refused = (
+        roles.refusal(role, request.action, request.resource, session="AWSCodeBuild", keys=request.keys)
+        for request in every
+    )
     return next(filter(None, refused), "")
 
 

@@ -51,15 +51,15 @@ class Context:
 
         threading.Thread(target=run, name="clock", daemon=True).start()
 
-    def wait(self, until: Callable[[], bool], what: str, *, seconds: float = 900.0) -> None:
+    def wait(self, until: Callable[[], bool], subject: str, *, seconds: float = 900.0) -> None:
         """Block a worker thread until the condition holds; `TimeoutError` that says what did not come."""
-        end = time.time() + seconds
-        while time.time() < end:
+        deadline = time.time() + seconds
+        while time.time() < deadline:
             with self.lock:
                 if until():
                     return
             time.sleep(min(0.2, max(0.02, self.seconds_per_state / 5)))
-        raise TimeoutError(f"{what} did not stabilize within {seconds:.0f} s")
+        raise TimeoutError(f"{subject} did not stabilize within {seconds:.0f} s")
 
 
 def hex_id(prefix: str, digits: int = 17) -> str:

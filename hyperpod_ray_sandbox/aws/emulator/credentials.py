@@ -38,14 +38,14 @@ class Credentials:
             account = self._hooks.responses._account_from_sts_session(key) or iam.find_iam_access_key_account(key)
         except iam.AmbiguousAccessKeyError:
             return None
-        found = iam.resolve_credential(key, account) if account else None
-        if not isinstance(found, iam.ResolvedCredential):
+        credential = iam.resolve_credential(key, account) if account else None
+        if not isinstance(credential, iam.ResolvedCredential):
             return None
         return Secret(
-            value=found.secret_access_key,
-            token=found.session_token or "",
-            arn=found.principal_arn,
-            account=found.account_id,
+            value=credential.secret_access_key,
+            token=credential.session_token or "",
+            arn=credential.principal_arn,
+            account=credential.account_id,
         )
 
     def _of_function(self, config: Json) -> dict[str, str]:
@@ -53,25 +53,25 @@ class Credentials:
         account, _region = self._hooks.lambda_runtime._account_region_from_function_config(config)
         role, function = str(config.get("Role", "")), str(config.get("FunctionArn", ""))
         with self._lock:
-            known = self._sessions.get((function, role))
-            if known is None:
-                known = {
+            issued = self._sessions.get((function, role))
+            if issued is None:
+                issued = {
                     "AWS_ACCESS_KEY_ID": f"ASIA{secrets.token_hex(8).upper()}",
                     "AWS_SECRET_ACCESS_KEY": secrets.token_urlsafe(30),
                     "AWS_SESSION_TOKEN": secrets.token_urlsafe(60),
                 }
-                self._sessions[function, role] = known
+                self._sessions[function, role] = issued
         name, session = role.rpartition("/")[2], str(config.get("FunctionName", "function"))[:64]
         self._hooks.sts.register_session(
-            known["AWS_ACCESS_KEY_ID"],
+            issued["AWS_ACCESS_KEY_ID"],
             {
                 "Arn": f"arn:aws:sts::{account}:assumed-role/{name}/{session}",
                 "UserId": f"{name}:{session}",
-                "SecretAccessKey": known["AWS_SECRET_ACCESS_KEY"],
-                "SessionToken": known["AWS_SESSION_TOKEN"],
+                "SecretAccessKey": issued["AWS_SECRET_ACCESS_KEY"],
+                "SessionToken": issued["AWS_SESSION_TOKEN"],
             },
         )
-        return dict(known)
+        return dict(issued)
 
 
 def root_secret() -> str:

@@ -84,18 +84,18 @@ def review(context: Context, token: str, *, cluster_arn: str, own_hosts: frozens
         groups = ["system:masters", "system:authenticated"]
         return {"authenticated": True, "username": secret.arn, "groups": groups, "policies": []}
     eks = context.hooks.eks
-    entry = eks._access_entry_for_principal(cluster, account, region, secret.arn)
-    if entry is None:
+    access_entry = eks._access_entry_for_principal(cluster, account, region, secret.arn)
+    if access_entry is None:
         return {"authenticated": False, "error": f"{secret.arn} has no access entry"}
     policies = [
         {"policy": policy.rpartition("/")[2], "scope": association.get("accessScope") or {}}
         for principal, policy, association in eks._access_policy_associations(cluster, account, region)
-        if principal == entry["principalArn"]
+        if principal == access_entry["principalArn"]
     ]
-    groups = [*(entry.get("kubernetesGroups") or []), "system:authenticated"]
+    groups = [*(access_entry.get("kubernetesGroups") or []), "system:authenticated"]
     return {
         "authenticated": True,
-        "username": entry.get("username") or secret.arn,
+        "username": access_entry.get("username") or secret.arn,
         "groups": list(dict.fromkeys(groups)),
         "policies": policies,
     }

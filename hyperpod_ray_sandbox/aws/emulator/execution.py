@@ -114,21 +114,27 @@ class Execution:
                 if not roles.trusts(role, service="cloudformation.amazonaws.com", source=source):
                     return _error(f"Role {role} is invalid or cannot be assumed")
                 self._of_stack[name.partition(":stack/")[2].partition("/")[0] or name] = role
-            wanted = _first(form, "PhysicalResourceId")
-            if wanted and _first(form, "Action") == "DescribeStackResources" and not _first(form, "StackName"):
+            physical_id = _first(form, "PhysicalResourceId")
+            if physical_id and _first(form, "Action") == "DescribeStackResources" and not _first(form, "StackName"):
                 # MiniStack finds resources by the name of their stack only
-                holder = self._holder(wanted)
+                holder = self._holder(physical_id)
                 if not holder:
-                    return _error(f"Stack for {wanted} does not exist")
+                    return _error(f"Stack for {physical_id} does not exist")
                 body = urlencode({**form, "StackName": holder}, doseq=True).encode()
             return await original(method, path, headers, body, query)
 
         handlers["cloudformation"] = handle
 
-    def judged(self, kind: str, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def judged(self, resource_type: str, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
         """One step of a type, with the verdict on the role of its stack before it."""
         position = ("create", "update", "delete").index(step)
-        action = CUSTOM if kind == "Custom" else ACTIONS[kind][position] if kind in ACTIONS else ""
+        action = (
+            CUSTOM
+            if resource_type == "Custom"
+            else ACTIONS[resource_type][position]
+            if resource_type in ACTIONS
+            else ""
+        )
         if not action:
             return original
 
@@ -140,20 +146,20 @@ class Execution:
             role = str(self._of_stack.get(stack) or "") if stack else ""
             reason = self._roles.refusal_anywhere(role, action, session=SESSION) if role else ""
             if role and not reason:
-                reason = self._passes(role, kind, step, args)
+                reason = self._passes(role, resource_type, step, args)
             if reason:
                 raise ServiceError("AccessDenied", f'Resource handler returned message: "{reason}"')
             return original(*args, **kwargs)
 
         return run
 
-    def _passes(self, role: str, kind: str, step: str, args: tuple[Any, ...]) -> str:
+    def _passes(self, role: str, resource_type: str, step: str, args: tuple[Any, ...]) -> str:
         """IAM's message where the role may not pass a role that the resource names, or not use a key; else nothing."""
         at = {"create": 1, "update": 2}.get(step)
         properties = args[at] if at is not None and len(args) > at else None
         if not isinstance(properties, dict):
             return ""
-        for need in passed.needs(kind, properties, region=self._hooks.region()):
+        for need in passed.needs(resource_type, properties, region=self._hooks.region()):
             reason = self._roles.refusal(role, need.action, need.resource, session=SESSION, keys=need.keys)
             if not reason and need.action in passed.USES:
                 reason = self._roles.refused_by_key(role, need.action, need.resource, session=SESSION)

@@ -41,10 +41,10 @@ class Faults:
 
     def add(self, data: dict[str, Any]) -> Fault:
         """Set a fault; `ValueError` names what is wrong with its description."""
-        known = {f.name for f in fields(Fault)}
-        unknown = sorted(set(data) - known)
+        allowed = {f.name for f in fields(Fault)}
+        unknown = sorted(set(data) - allowed)
         if unknown:
-            raise ValueError(f"a fault has no '{unknown[0]}'; it takes {', '.join(sorted(known))}")
+            raise ValueError(f"a fault has no '{unknown[0]}'; it takes {', '.join(sorted(allowed))}")
         operation = data.get("operation")
         if not isinstance(operation, str) or "." not in operation:
             expected = "'service.Operation' or 'AWS::Service::Type.create' (update, delete)"
@@ -117,6 +117,6 @@ class Faults:
     async def delay(self, fault: Fault) -> None:
         """Wait out the delay of a fault on the event loop."""
         cleared, loop = self._cleared, asyncio.get_running_loop()
-        end = loop.time() + fault.delay_seconds
-        while not cleared.is_set() and (left := end - loop.time()) > 0:
-            await asyncio.sleep(min(left, _LOOK_SECONDS))
+        deadline = loop.time() + fault.delay_seconds
+        while not cleared.is_set() and (remaining := deadline - loop.time()) > 0:
+            await asyncio.sleep(min(remaining, _LOOK_SECONDS))

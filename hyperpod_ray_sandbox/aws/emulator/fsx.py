@@ -73,8 +73,8 @@ class Fsx:
 
     def DescribeFileSystems(self, data: Json) -> Json:
         """Answer the file systems asked for, or all."""
-        if wanted := data.get("FileSystemIds"):
-            return {"FileSystems": [self._view(self.find(identifier)) for identifier in wanted]}
+        if identifiers := data.get("FileSystemIds"):
+            return {"FileSystems": [self._view(self.find(identifier)) for identifier in identifiers]}
         # a file system that goes away while the list is built is omitted: only one asked for by name is missed
         present = [identifier for identifier in sorted(self._file_systems.keys()) if self.exists(identifier)]
         records = (self._file_systems.get(identifier) for identifier in present)
@@ -145,8 +145,8 @@ class Fsx:
             record = self._file_systems.get(identifier)
         if record is None:
             raise ServiceError("FileSystemNotFound", f"File system '{identifier}' does not exist.")
-        found: Json = record
-        return found
+        file_system: Json = record
+        return file_system
 
     def exists(self, identifier: str) -> bool:
         """Say whether a file system is there, in whatever state."""
@@ -204,5 +204,5 @@ class Fsx:
 
 
 def _lustre(data: Json) -> Json:
-    given = data.get("LustreConfiguration", {})
-    return {"DeploymentType": "SCRATCH_1", "MountName": word(8), "DataCompressionType": "NONE", **given}
+    configuration = data.get("LustreConfiguration", {})
+    return {"DeploymentType": "SCRATCH_1", "MountName": word(8), "DataCompressionType": "NONE", **configuration}

@@ -56,15 +56,15 @@ class Links:
 
     def describe(self, data: Json) -> list[Json]:
         """The links asked for by id or by file system, or all."""
-        if wanted := data.get("AssociationIds"):
-            return [_view(self.find(identifier)) for identifier in wanted]
-        mine = {
+        if identifiers := data.get("AssociationIds"):
+            return [_view(self.find(identifier)) for identifier in identifiers]
+        file_systems = {
             value
-            for one in data.get("Filters", [])
-            if one.get("Name") == "file-system-id"
-            for value in one.get("Values", [])
+            for criterion in data.get("Filters", [])
+            if criterion.get("Name") == "file-system-id"
+            for value in criterion.get("Values", [])
         }
-        return [_view(link) for link in self._present() if not mine or link["FileSystemId"] in mine]
+        return [_view(link) for link in self._present() if not file_systems or link["FileSystemId"] in file_systems]
 
     def update(self, data: Json) -> Json:
         """Change the events and the chunk size; nothing else of a link changes."""
@@ -100,8 +100,8 @@ class Links:
             raise ServiceError(
                 "DataRepositoryAssociationNotFound", f"Data repository association '{identifier}' does not exist."
             )
-        found: Json = link
-        return found
+        association: Json = link
+        return association
 
     def exists(self, identifier: str) -> bool:
         """Say whether a link is there, in whatever state."""
@@ -139,7 +139,7 @@ class Links:
             raise ServiceError(
                 "BadRequest", "A file system with automatic backups takes no data repository association"
             )
-        path, place = data.get("FileSystemPath", "/"), data["DataRepositoryPath"]
+        path, repository = data.get("FileSystemPath", "/"), data["DataRepositoryPath"]
         if not path.startswith("/"):
             raise ServiceError("BadRequest", f"FileSystemPath begins with /, got {path}")
         links = [link for link in self._present() if link["FileSystemId"] == record["FileSystemId"]]
@@ -150,11 +150,11 @@ class Links:
         for link in links:
             if _overlap(path, link["FileSystemPath"]):
                 raise ServiceError("BadRequest", f"FileSystemPath {path} overlaps {link['FileSystemPath']}")
-            if place.rstrip("/") == link["DataRepositoryPath"].rstrip("/"):
-                raise ServiceError("BadRequest", f"{place} is already linked to {link['FileSystemPath']}")
-        bucket = place.removeprefix("s3://").partition("/")[0]
-        if not place.startswith("s3://") or bucket not in self._hooks.s3._buckets:
-            raise ServiceError("BadRequest", f"Amazon FSx is unable to validate access to the S3 bucket: {place}")
+            if repository.rstrip("/") == link["DataRepositoryPath"].rstrip("/"):
+                raise ServiceError("BadRequest", f"{repository} is already linked to {link['FileSystemPath']}")
+        bucket = repository.removeprefix("s3://").partition("/")[0]
+        if not repository.startswith("s3://") or bucket not in self._hooks.s3._buckets:
+            raise ServiceError("BadRequest", f"Amazon FSx is unable to validate access to the S3 bucket: {repository}")
 
     def _tick(self, now: float) -> None:
         for link in self._links.all_values():
@@ -171,8 +171,8 @@ class Links:
             link["Lifecycle"] = "AVAILABLE"
 
 
-def _overlap(one: str, other: str) -> bool:
-    a, b = (f"{path.rstrip('/')}/" for path in (one, other))
+def _overlap(first_path: str, second_path: str) -> bool:
+    a, b = (f"{path.rstrip('/')}/" for path in (first_path, second_path))
     return a.startswith(b) or b.startswith(a)
 
 

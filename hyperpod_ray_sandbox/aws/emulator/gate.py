@@ -87,10 +87,10 @@ class _Exactly(botocore.auth.SigV4Auth):
     names: tuple[str, ...] = ()
 
     def headers_to_sign(self, request: Any) -> Any:
-        found = botocore.compat.HTTPHeaders()
+        headers = botocore.compat.HTTPHeaders()
         for name in self.names:
-            found[name] = request.headers.get(name, "")
-        return found
+            headers[name] = request.headers.get(name, "")
+        return headers
 
 
 class _ExactlyS3(_Exactly):
@@ -160,8 +160,8 @@ def _compare(
     presigned: bool = False,
 ) -> None:
     """Recompute the signature with botocore."""
-    kind = _ExactlyS3 if signed.service == "s3" else _Exactly
-    signer = kind(botocore.credentials.Credentials(signed.key, secret.value), signed.service, signed.region)
+    signer_class = _ExactlyS3 if signed.service == "s3" else _Exactly
+    signer = signer_class(botocore.credentials.Credentials(signed.key, secret.value), signed.service, signed.region)
     signer.names = signed.names
     host = headers.get("host", "")
     # the host stands in the headers; here it only makes the path and the query parse
@@ -272,15 +272,15 @@ class Gate:
 
     def _from_here(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
         """Refuse what a web page sent, whatever else it carries."""
-        found: dict[str, list[str]] = {}
+        headers: dict[str, list[str]] = {}
         for name, value in raw:
-            found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        hosts = found.get("host", [])
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        hosts = headers.get("host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             raise Refused(403, "AccessDenied", f"this emulator answers as {' or '.join(sorted(self._hosts))} only")
-        if "origin" in found:
+        if "origin" in headers:
             raise Refused(403, "AccessDenied", "this emulator answers no web page: the request has an Origin")
-        if not BROWSER_SITES.issuperset(found.get("sec-fetch-site", [])):
+        if not BROWSER_SITES.issuperset(headers.get("sec-fetch-site", [])):
             raise Refused(403, "AccessDenied", "this emulator answers no web page: the request comes from another site")
 
     async def _let_in(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> bytes:
@@ -307,12 +307,12 @@ class Gate:
 
 
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         # Signature Version 4 signs a header of several lines as its values joined by a comma
-        found[key] = f"{found[key]},{text}" if key in found else text
-    return found
+        headers[key] = f"{headers[key]},{text}" if key in headers else text
+    return headers
 
 
 async def _read(receive: Receive) -> bytes:
@@ -330,13 +330,13 @@ async def _read(receive: Receive) -> bytes:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    given = False
+    delivered = False
 
     async def again() -> dict[str, Any]:
-        nonlocal given
-        if given:
+        nonlocal delivered
+        if delivered:
             return await receive()
-        given = True
+        delivered = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
@@ -357,15 +357,15 @@ def _without_cors(send: Send) -> Send:
 async def _answer(send: Send, refused: Refused, headers: Mapping[str, str]) -> None:
     """Answer in the form that the client's protocol has for errors."""
     if "x-amz-target" in headers or "json" in headers.get("content-type", ""):
-        kind, payload = "application/json", json.dumps({"__type": refused.code, "message": str(refused)})
+        media_type, payload = "application/json", json.dumps({"__type": refused.code, "message": str(refused)})
     else:
-        kind = "text/xml"
+        media_type = "text/xml"
         inner = f"<Code>{refused.code}</Code><Message>{_escaped(str(refused))}</Message>"
         payload = f"<ErrorResponse><Error>{inner}</Error><RequestId>refused</RequestId></ErrorResponse>"
         if "/s3/aws4_request" in headers.get("authorization", ""):
             payload = f"<Error>{inner}<RequestId>refused</RequestId></Error>"
     answer = [
-        (b"content-type", kind.encode()),
+        (b"content-type", media_type.encode()),
         (b"content-length", str(len(payload.encode())).encode()),
         (b"x-amzn-errortype", refused.code.encode()),
     ]

@@ -19,19 +19,19 @@ def take(context: Context, *, account: str, region: str, extra: Iterable[Lister]
         return importlib.import_module(f"ministack.services.{name}")
 
     with context.hooks.responses.request_scope(account, region):
-        found = _stacks(context)
-        for kind, module, store in _STORES:
+        resources = _stacks(context)
+        for resource_type, module, store in _STORES:
             keys = list(getattr(service(module), store).keys())
-            found += [{"type": kind, "id": _id(key)} for key in keys]
-        found += _ec2(context) + _partial(service)
+            resources += [{"type": resource_type, "id": _id(key)} for key in keys]
+        resources += _ec2(context) + _partial(service)
         for lister in extra:
-            found += lister()
+            resources += lister()
         owners = _owners(context)
-    for item in found:
-        item.setdefault("stack", owners.get(item["id"], ""))
+    for resource in resources:
+        resource.setdefault("stack", owners.get(resource["id"], ""))
         # a function that ran has a log group of the service's making, which outlives its stack in AWS too
-        item["made_by_service"] = not item["stack"] and item["id"].startswith(SERVICE_LOG_GROUPS)
-    return sorted(found, key=lambda i: (i["type"], i["id"]))
+        resource["made_by_service"] = not resource["stack"] and resource["id"].startswith(SERVICE_LOG_GROUPS)
+    return sorted(resources, key=lambda i: (i["type"], i["id"]))
 
 
 SERVICE_LOG_GROUPS = ("/aws/lambda/", "/aws/codebuild/", "/aws/sagemaker/")
@@ -90,38 +90,40 @@ def _ec2(context: Context) -> list[Json]:
         ("AWS::EC2::Instance", ec2._instances),
         ("AWS::EC2::Volume", ec2._volumes),
     )
-    found = []
-    for kind, store in stores:
+    resources = []
+    for resource_type, store in stores:
         for identifier, record in store.items():
             vpcs = {record.get("VpcId")} | {a.get("VpcId") for a in record.get("Attachments", [])}
             gone = record.get("State") in ("deleted", "terminated")
             # a VPC's default group and main route table come and go with it
             if not gone and not vpcs & default and record.get("GroupName") != "default":
-                found.append({"type": kind, "id": record.get("PublicIp", identifier), "vpc": record.get("VpcId", "")})
-    return [f for f in found if f["id"] not in default]
+                resources.append(
+                    {"type": resource_type, "id": record.get("PublicIp", identifier), "vpc": record.get("VpcId", "")}
+                )
+    return [f for f in resources if f["id"] not in default]
 
 
 def _partial(service: Callable[[str], Any]) -> list[Json]:
     """What needs a closer look than its key: pending deletions, versions, images, AWS's own."""
-    found: list[Json] = []
+    resources: list[Json] = []
     for identifier, key in service("kms")._keys.items():
         if key.get("KeyState") != "PendingDeletion" and key.get("KeyManager") != "AWS":
-            found.append({"type": "AWS::KMS::Key", "id": identifier})
+            resources.append({"type": "AWS::KMS::Key", "id": identifier})
     for name, layer in service("lambda_svc")._layers.items():
-        found += [{"type": "AWS::Lambda::LayerVersion", "id": f"{name}:{v['Version']}"} for v in layer["versions"]]
+        resources += [{"type": "AWS::Lambda::LayerVersion", "id": f"{name}:{v['Version']}"} for v in layer["versions"]]
     ecr = service("ecr")
     for name in ecr._repositories:
-        found.append({"type": "AWS::ECR::Repository", "id": name})
-        found += [
+        resources.append({"type": "AWS::ECR::Repository", "id": name})
+        resources += [
             {"type": "AWS::ECR::Image", "id": f"{name}:{i.get('imageTag') or i.get('imageDigest')}"}
             for i in ecr._images.get(name) or []
         ]
     for arn, policy in service("iam")._policies.items():
         if ":iam::aws:" not in str(policy.get("Arn", arn)):
-            found.append({"type": "AWS::IAM::ManagedPolicy", "id": str(policy.get("Arn", arn))})
+            resources.append({"type": "AWS::IAM::ManagedPolicy", "id": str(policy.get("Arn", arn))})
     for key, rule in service("eventbridge")._rules.items():
-        found.append({"type": "AWS::Events::Rule", "id": str(rule.get("Name", key))})
-    return found
+        resources.append({"type": "AWS::Events::Rule", "id": str(rule.get("Name", key))})
+    return resources
 
 
 def _owners(context: Context) -> dict[str, str]:

@@ -34,7 +34,7 @@ class JsonService:
         if operation not in self.model.operations:
             raise ServiceError("UnknownOperationException", f"{self.name} has no operation {operation!r}")
         parts = (self._operations, *getattr(self._operations, "parts", ()))
-        method = next((found for part in parts if (found := getattr(part, operation, None))), None)
+        method = next((handler for part in parts if (handler := getattr(part, operation, None))), None)
         if method is None:
             raise ServiceError("NotImplemented", f"{self.name}.{operation} is not emulated", 501)
         self.model.check_input(operation, data)
@@ -58,8 +58,8 @@ class JsonService:
         theirs = handlers[scope]
 
         async def handle(method: str, path: str, headers: dict[str, str], body: bytes, query: Any) -> Any:
-            own = headers.get("x-amz-target", "").rpartition(".")[2] in operations
-            return await (self._handle if own else theirs)(method, path, headers, body, query)
+            shared = headers.get("x-amz-target", "").rpartition(".")[2] in operations
+            return await (self._handle if shared else theirs)(method, path, headers, body, query)
 
         handlers[scope] = handle
         self._judge_by_resource(scope)
@@ -70,18 +70,18 @@ class JsonService:
         resource = getattr(self._operations, "resource", None)
         if resource is None:
             return
-        known = hooks.iam_actions.extract_resource_arn
+        original = hooks.iam_actions.extract_resource_arn
 
         def extract(service: str, method: str, path: str, headers: Any, body: bytes, *rest: Any) -> str:
             """Answer the ARN that a policy must allow; MiniStack knows none of this service's."""
             if service != scope:
-                return str(known(service, method, path, headers, body, *rest))
+                return str(original(service, method, path, headers, body, *rest))
             try:
                 data = json.loads(body or b"{}")
             except ValueError:
                 data = None
-            found = resource(data) if isinstance(data, dict) else "*"
-            return str(known(service, method, path, headers, body, *rest) if found is None else found)
+            arn = resource(data) if isinstance(data, dict) else "*"
+            return str(original(service, method, path, headers, body, *rest) if arn is None else arn)
 
         hooks.iam_actions.extract_resource_arn = extract
 

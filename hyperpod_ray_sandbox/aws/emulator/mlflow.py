@@ -38,10 +38,10 @@ class MlflowOperations:
         arn = self._hooks.arn("sagemaker", f"mlflow-app/app-{word(12).upper()}")
         self._check(data, arn)
         now = time.time()
-        made = {key: value for key, value in data.items() if key != "Tags"}
+        settings = {key: value for key, value in data.items() if key != "Tags"}
         self.apps[arn] = {
             "ModelRegistrationMode": "AutoModelRegistrationDisabled",
-            **made,
+            **settings,
             "Arn": arn,
             "MlflowVersion": VERSION,
             "Status": "Created",
@@ -83,14 +83,14 @@ class MlflowOperations:
         return [{"type": TYPE, "id": arn, "state": app["Status"]} for arn, app in self.apps.items()]
 
     def _find(self, arn: str) -> Json:
-        found: Json | None = self.apps.get(arn)
-        if found is None:
+        record: Json | None = self.apps.get(arn)
+        if record is None:
             raise ServiceError("ResourceNotFound", f"MLflow App {arn} not found")
-        return found
+        return record
 
     def _check(self, data: Json, arn: str) -> None:
-        role, place = str(data["RoleArn"]), str(data["ArtifactStoreUri"])
-        bucket, _, prefix = place.partition("://")[2].partition("/")
+        role, store = str(data["RoleArn"]), str(data["ArtifactStoreUri"])
+        bucket, _, prefix = store.partition("://")[2].partition("/")
         if bucket not in self._hooks.s3._buckets:
             raise ServiceError("ValidationException", f"Bucket {bucket} of the artifact store does not exist")
         if not self._roles.trusts(role, service="sagemaker.amazonaws.com", source=arn):
@@ -107,8 +107,8 @@ def mlflow_type(api: JsonService) -> ResourceType:
     def attributes(arn: str) -> Created:
         record = api.call("DescribeMlflowApp", {"Arn": arn})
         times = {key: str(record[key]) for key in ("CreationTime", "LastModifiedTime")}
-        shown = {key: record[key] for key in ("Arn", "Status", "MlflowVersion")}
-        return arn, {**shown, **times, "MlflowAppId": arn.rpartition("/")[2]}
+        returned = {key: record[key] for key in ("Arn", "Status", "MlflowVersion")}
+        return arn, {**returned, **times, "MlflowAppId": arn.rpartition("/")[2]}
 
     def create(_logical_id: str, properties: Json, _stack: str) -> Created:
         return attributes(api.call("CreateMlflowApp", api.model.coerce("CreateMlflowApp", properties))["Arn"])

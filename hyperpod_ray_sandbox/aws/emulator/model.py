@@ -38,8 +38,8 @@ class Model:
 
     def enum(self, shape: str) -> list[str]:
         """Return the values of an enumeration, by its shape's name."""
-        found: Any = self._service.shape_for(shape)
-        return list(found.enum)
+        enum_shape: Any = self._service.shape_for(shape)
+        return list(enum_shape.enum)
 
     def check_input(self, operation: str, data: Json) -> None:
         """Raise what the service would answer to an invalid request."""
@@ -79,11 +79,13 @@ def _constraints(value: Any, shape: Any, path: str) -> list[str]:
             for problem in _constraints(value[name], member, f"{path}.{name}" if path else name)
         ]
     if shape.type_name == "list":
-        items = [p for i, item in enumerate(value) for p in _constraints(item, shape.member, f"{path}.{i + 1}.member")]
+        items = [
+            p for i, child in enumerate(value) for p in _constraints(child, shape.member, f"{path}.{i + 1}.member")
+        ]
         return [*_range(len(value), shape, path, "length"), *items]
     if shape.type_name == "map":
         keys = [p for key in value for p in _constraints(key, shape.key, f"{path}.key")]
-        items = [p for key, item in value.items() for p in _constraints(item, shape.value, f"{path}.{key}")]
+        items = [p for key, child in value.items() for p in _constraints(child, shape.value, f"{path}.{key}")]
         return [*_range(len(value), shape, path, "length"), *keys, *items]
     if shape.type_name in ("integer", "long", "float", "double"):
         return _range(value, shape, path, "value")
@@ -108,12 +110,12 @@ def _matches(pattern: str, value: str) -> bool:
         return True
 
 
-def _range(size: float, shape: Any, path: str, what: str) -> list[str]:
+def _range(size: float, shape: Any, path: str, measure: str) -> list[str]:
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     if low is not None and size < low:
-        return [_constraint(size, path, f"have {what} greater than or equal to {low}")]
+        return [_constraint(size, path, f"have {measure} greater than or equal to {low}")]
     if high is not None and size > high:
-        return [_constraint(size, path, f"have {what} less than or equal to {high}")]
+        return [_constraint(size, path, f"have {measure} less than or equal to {high}")]
     return []
 
 
@@ -122,24 +124,24 @@ def _constraint(value: object, path: str, must: str) -> str:
 
 
 def _coerce(value: Any, shape: Any) -> Any:  # noqa: PLR0911  # one line per type
-    kind = shape.type_name
-    if kind == "structure" and isinstance(value, dict):
+    type_name = shape.type_name
+    if type_name == "structure" and isinstance(value, dict):
         return {k: _coerce(v, shape.members[k]) if k in shape.members else v for k, v in value.items()}
-    if kind == "map" and isinstance(value, dict):
+    if type_name == "map" and isinstance(value, dict):
         return {k: _coerce(v, shape.value) for k, v in value.items()}
-    if kind == "list" and isinstance(value, list):
-        return [_coerce(item, shape.member) for item in value]
+    if type_name == "list" and isinstance(value, list):
+        return [_coerce(member, shape.member) for member in value]
     if isinstance(value, dict | list):
         return value
     try:
-        if kind in ("integer", "long"):
+        if type_name in ("integer", "long"):
             return int(value)
-        if kind in ("float", "double"):
+        if type_name in ("float", "double"):
             return float(value)
     except (TypeError, ValueError):
         return value  # the validator names it
-    if kind == "boolean" and str(value).lower() in ("true", "false"):
+    if type_name == "boolean" and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
-    if kind == "string" and not isinstance(value, str):
+    if type_name == "string" and not isinstance(value, str):
         return str(value)
     return value

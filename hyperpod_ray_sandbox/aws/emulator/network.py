@@ -80,17 +80,17 @@ class Network:
         for interface in self._interfaces():
             if any(g["GroupId"] == group for g in interface["Groups"]):
                 return self._dependency(f"resource {group}", interface)
-        for other in self._ec2._security_groups.values():
-            rules = [*other["IpPermissions"], *other["IpPermissionsEgress"]]
-            if other["GroupId"] != group and any(
+        for peer in self._ec2._security_groups.values():
+            rules = [*peer["IpPermissions"], *peer["IpPermissionsEgress"]]
+            if peer["GroupId"] != group and any(
                 pair.get("GroupId") == group for rule in rules for pair in rule.get("UserIdGroupPairs", [])
             ):
-                return f"resource {group} has a dependent object (a rule of {other['GroupId']})"
+                return f"resource {group} has a dependent object (a rule of {peer['GroupId']})"
         return ""
 
-    def _dependency(self, what: str, interface: Json) -> str:
+    def _dependency(self, resource: str, interface: Json) -> str:
         return (
-            f"{what} has dependencies and cannot be deleted. "
+            f"{resource} has dependencies and cannot be deleted. "
             f"(network interface {interface['NetworkInterfaceId']}: {interface['Description']})"
         )
 

@@ -40,19 +40,21 @@ class Offerings:
 
     def _types(self, parameters: Json) -> Any:
         """Answer DescribeInstanceTypeOfferings by zone ID, for the types that the filter names."""
-        wanted: list[str] = []
+        requested: list[str] = []
         for key, values in parameters.items():
             if key.startswith("Filter.") and key.endswith(".Name") and values[0] == "instance-type":
                 prefix = f"{key.removesuffix('Name')}Value."
-                wanted += [value[0] for name, value in parameters.items() if name.startswith(prefix)]
-        known = {name.removeprefix("ml.") for name in data.read("platform_versions.yaml")["hyperpod"]["instance_types"]}
+                requested += [value[0] for name, value in parameters.items() if name.startswith(prefix)]
+        offered = {
+            name.removeprefix("ml.") for name in data.read("platform_versions.yaml")["hyperpod"]["instance_types"]
+        }
         items = "".join(
-            f"<item><instanceType>{kind}</instanceType><locationType>availability-zone-id</locationType>"
+            f"<item><instanceType>{instance_type}</instanceType><locationType>availability-zone-id</locationType>"
             f"<location>{zone}</location></item>"
-            for kind in wanted
-            if kind in known
+            for instance_type in requested
+            if instance_type in offered
             for zone in self._zones()
-            if (kind, zone) not in self._withdrawn
+            if (instance_type, zone) not in self._withdrawn
         )
         body = f"<instanceTypeOfferingSet>{items}</instanceTypeOfferingSet>"
         return self._hooks.ec2._xml(200, "DescribeInstanceTypeOfferingsResponse", body)
@@ -60,15 +62,15 @@ class Offerings:
     def _owners(self) -> None:
         """Let DescribeStackResources find the stack of a physical ID, which MiniStack's ignores."""
         cloudformation = self._hooks.cloudformation
-        known = cloudformation._ACTION_HANDLERS["DescribeStackResources"]
+        original = cloudformation._ACTION_HANDLERS["DescribeStackResources"]
 
         def describe(parameters: Json) -> Any:
-            wanted = (parameters.get("PhysicalResourceId") or [""])[0]
-            for name, stack in cloudformation._stacks.items() if wanted else ():
-                held = [one.get("PhysicalResourceId") for one in stack.get("_resources", {}).values()]
-                if wanted in held and stack.get("StackStatus") != "DELETE_COMPLETE":
-                    return known({**parameters, "StackName": [str(stack.get("StackName", name))]})
-            return known(parameters)
+            physical_id = (parameters.get("PhysicalResourceId") or [""])[0]
+            for name, stack in cloudformation._stacks.items() if physical_id else ():
+                held = [resource.get("PhysicalResourceId") for resource in stack.get("_resources", {}).values()]
+                if physical_id in held and stack.get("StackStatus") != "DELETE_COMPLETE":
+                    return original({**parameters, "StackName": [str(stack.get("StackName", name))]})
+            return original(parameters)
 
         cloudformation._ACTION_HANDLERS["DescribeStackResources"] = describe
 
@@ -79,11 +81,13 @@ class Offerings:
 
     def _versions(self, query: Json) -> Json:
         """Answer DescribeClusterVersions."""
-        asked = query.get("clusterVersions") or []
-        wanted = set(asked if isinstance(asked, list) else [asked])
+        parameter = query.get("clusterVersions") or []
+        requested = set(parameter if isinstance(parameter, list) else [parameter])
         ends = data.read("platform_versions.yaml")["eks"]["support_ends"]
-        found = [_version(one, ends[one]) for one in sorted(ends) if not wanted or one in wanted]
-        return {"clusterVersions": found}
+        versions = [
+            _version(version, ends[version]) for version in sorted(ends) if not requested or version in requested
+        ]
+        return {"clusterVersions": versions}
 
 
 def _version(version: str, ends: dict[str, date]) -> Json:

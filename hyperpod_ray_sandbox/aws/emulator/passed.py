@@ -47,14 +47,14 @@ class Need:
     keys: Json = field(default_factory=dict)
 
 
-def needs(kind: str, properties: Json, *, region: str) -> Iterator[Need]:
+def needs(resource_type: str, properties: Json, *, region: str) -> Iterator[Need]:
     """What a role needs to make or change a resource, as far as its properties name roles and keys by ARN."""
-    for service, path in ROLES.get(kind, ()):
+    for service, path in ROLES.get(resource_type, ()):
         for arn in dict.fromkeys(_found(properties, path.split("/"))):
             if ":iam:" in arn and ":role/" in arn:
                 yield Need(action="iam:PassRole", resource=arn, keys={"iam:PassedToService": service})
-    if kind in KEYS:
-        service, path = KEYS[kind]
+    if resource_type in KEYS:
+        service, path = KEYS[resource_type]
         keys = {"kms:ViaService": f"{service}.{region}.amazonaws.com", "kms:GrantIsForAWSResource": "true"}
         for arn in dict.fromkeys(_found(properties, path.split("/"))):
             if ":kms:" in arn:
@@ -67,9 +67,9 @@ def _found(value: Any, path: list[str]) -> Iterator[str]:
         if isinstance(value, str) and value.startswith("arn:"):
             yield value
         return
-    first, *rest = path
-    if first == "*":
-        for item in value if isinstance(value, list) else []:
-            yield from _found(item, rest)
-    elif isinstance(value, dict) and first in value:
-        yield from _found(value[first], rest)
+    step, *rest = path
+    if step == "*":
+        for member in value if isinstance(value, list) else []:
+            yield from _found(member, rest)
+    elif isinstance(value, dict) and step in value:
+        yield from _found(value[step], rest)

@@ -82,8 +82,8 @@ class PodIdentity:
         eks = self._hooks.eks
         if pod.cluster not in eks._clusters:
             raise ServiceError("ResourceNotFoundException", f"No cluster found for name: {pod.cluster}.", 404)
-        who = f"service account {pod.service_account} in namespace {pod.namespace}"
-        found = next(
+        holder = f"service account {pod.service_account} in namespace {pod.namespace}"
+        association = next(
             (
                 dict(a)
                 for a in eks._pod_identity_associations.values()
@@ -92,16 +92,16 @@ class PodIdentity:
             ),
             None,
         )
-        if found is None:
-            raise ServiceError("ResourceNotFoundException", f"No Pod Identity association for {who}", 404)
-        made = int(float(found["createdAt"]))
-        if pod.created.timestamp() < made:
+        if association is None:
+            raise ServiceError("ResourceNotFoundException", f"No Pod Identity association for {holder}", 404)
+        created_at = int(float(association["createdAt"]))
+        if pod.created.timestamp() < created_at:
             raise ServiceError(
                 "InvalidRequestException",
-                f"Pod {pod.name} is older than the Pod Identity association of {who}: EKS gives credentials to pods "
+                f"Pod {pod.name} is older than the Pod Identity association of {holder}: EKS gives credentials to pods "
                 "that are created after it. Fix: delete the pod, so that it is created again",
             )
-        return found
+        return association
 
     def _agent(self, pod: Pod, cluster_arn: str) -> None:
         """Whether the node's agent answers, and may ask EKS Auth."""

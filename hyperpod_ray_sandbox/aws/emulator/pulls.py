@@ -36,8 +36,8 @@ class Pulls:
         reach = Reach(self._hooks, self._roles, subnet=subnet, groups=groups)
         host, repository, tag = parse(image)
         full = f"{host}/{repository}{tag}"
-        found = _ECR.match(host)
-        problem = self._from_ecr(reach, role, found.groups(), repository, tag) if found else _from_afar(reach)
+        match = _ECR.match(host)
+        problem = self._from_ecr(reach, role, match.groups(), repository, tag) if match else _from_afar(reach)
         if not problem:
             return ""
         stage, text = problem
@@ -62,24 +62,24 @@ class Pulls:
         self, reach: Reach, role: str, registry: tuple[str, ...], repository: str, tag: str
     ) -> tuple[str, str] | None:
         account, region = registry
-        ours, here = self._hooks.account(), region == self._hooks.region()
+        own_account, in_region = self._hooks.account(), region == self._hooks.region()
         arn = f"arn:aws:ecr:{region}:{account}:repository/{repository}"
         token = "ecr:GetAuthorizationToken"  # noqa: S105  (an action)
 
-        def reached(service: str, action: str, resource: str, who: str) -> bool:
-            return reach.service(service, action, resource, account=who) if here else reach.internet()
+        def reached(service: str, action: str, resource: str, owner: str) -> bool:
+            return reach.service(service, action, resource, account=owner) if in_region else reach.internet()
 
-        if self._roles.refusal(role, token) or not reached("ecr.api", token, "*", ours):
+        if self._roles.refusal(role, token) or not reached("ecr.api", token, "*", own_account):
             return "resolve", (
                 "pull access denied, repository does not exist or may require authorization: "
                 "authorization failed: no basic auth credentials"
             )
-        if not reached("ecr.dkr", PULL[0], arn, ours) and not self._endpoint_refuses(reach, arn):
+        if not reached("ecr.dkr", PULL[0], arn, own_account) and not self._endpoint_refuses(reach, arn):
             return "resolve", TIMEOUT
         denied = any(self._roles.refusal(role, action, arn) for action in PULL)
-        if denied or not all(reached("ecr.dkr", action, arn, ours) for action in PULL):
+        if denied or not all(reached("ecr.dkr", action, arn, own_account) for action in PULL):
             return "resolve", "unexpected status from HEAD request to {url}: 403 Forbidden"
-        if account == ours and here and not self._pushed(repository, tag):
+        if account == own_account and in_region and not self._pushed(repository, tag):
             return "resolve", "{full}: not found"
         layers = f"arn:aws:s3:::prod-{region}-starport-layer-bucket/layer"
         if not reached("s3", "s3:GetObject", layers, ""):
@@ -93,10 +93,10 @@ class Pulls:
 
     def _pushed(self, repository: str, tag: str) -> bool:
         images = self._hooks.ecr._images.get(repository) or []
-        wanted = tag[1:]
+        reference = tag[1:]
         if tag.startswith("@"):
-            return any(image.get("imageDigest") == wanted for image in images)
-        return any(wanted in image.get("imageTags", []) for image in images)
+            return any(image.get("imageDigest") == reference for image in images)
+        return any(reference in image.get("imageTags", []) for image in images)
 
 
 def _from_afar(reach: Reach) -> tuple[str, str] | None:
@@ -109,8 +109,8 @@ def parse(image: str) -> tuple[str, str, str]:
     https://github.com/distribution/reference/blob/main/normalize.go
     """
     name, at, digest = image.partition("@")
-    first, slash, rest = name.partition("/")
-    host, path = (first, rest) if slash and ("." in first or ":" in first or first == "localhost") else ("", name)
+    prefix, slash, rest = name.partition("/")
+    host, path = (prefix, rest) if slash and ("." in prefix or ":" in prefix or prefix == "localhost") else ("", name)
     path, _, tag = path.partition(":")
     if not host:
         host, path = "docker.io", path if "/" in path else f"library/{path}"

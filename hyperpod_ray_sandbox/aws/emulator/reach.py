@@ -83,9 +83,9 @@ class Reach:
     def _endpoint(self, name: str) -> Json | None:
         """The endpoint that a call to the service's own name takes."""
         subnet = self._subnet or {}
-        wanted = f"com.amazonaws.{self._hooks.region()}.{name}"
+        service_name = f"com.amazonaws.{self._hooks.region()}.{name}"
         for endpoint in self._ec2._vpc_endpoints.values():
-            if endpoint["ServiceName"] != wanted or endpoint["VpcId"] != subnet.get("VpcId"):
+            if endpoint["ServiceName"] != service_name or endpoint["VpcId"] != subnet.get("VpcId"):
                 continue
             if endpoint.get("VpcEndpointType") == "Interface":
                 named = str(endpoint.get("PrivateDnsEnabled", False)).lower() == "true"
@@ -97,11 +97,11 @@ class Reach:
 
     def _enters(self, groups: list[str]) -> bool:
         """Whether an endpoint's security groups let HTTPS from here in."""
-        here = ipaddress.IPv4Network((self._subnet or {}).get("CidrBlock", "10.0.0.0/16"))
+        cidr = ipaddress.IPv4Network((self._subnet or {}).get("CidrBlock", "10.0.0.0/16"))
         return not groups or any(
             _covers(rule)
             and (
-                any(here.subnet_of(_net(r["CidrIp"])) for r in rule.get("IpRanges", []))
+                any(cidr.subnet_of(_net(r["CidrIp"])) for r in rule.get("IpRanges", []))
                 or any(pair.get("GroupId") in self._groups for pair in rule.get("UserIdGroupPairs", []))
             )
             for group in groups
@@ -111,13 +111,13 @@ class Reach:
     def _leaves(self, endpoint: Json | None) -> bool:
         """Whether the security groups here let HTTPS out: to everywhere, or to an endpoint's subnets or groups."""
         subnets = [self._ec2._subnets.get(s, {}) for s in (endpoint or {}).get("SubnetIds", [])]
-        there = [_net(s["CidrBlock"]) for s in subnets if s.get("CidrBlock")]
+        networks = [_net(s["CidrBlock"]) for s in subnets if s.get("CidrBlock")]
         beside = set((endpoint or {}).get("SecurityGroupIds", []))
         return not self._groups or any(
             _covers(rule)
             and (
                 any(
-                    r["CidrIp"] == EVERYWHERE or any(t.subnet_of(_net(r["CidrIp"])) for t in there)
+                    r["CidrIp"] == EVERYWHERE or any(t.subnet_of(_net(r["CidrIp"])) for t in networks)
                     for r in rule.get("IpRanges", [])
                 )
                 or any(pair.get("GroupId") in beside for pair in rule.get("UserIdGroupPairs", []))

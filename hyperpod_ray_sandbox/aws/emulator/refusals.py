@@ -8,7 +8,7 @@ from hyperpod_ray_rules.refusal import Refusal
 from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
 
 
-def refuse(found: Iterable[Refusal], *, code: str = "ValidationException") -> None:
+def refuse(refusals: Iterable[Refusal], *, code: str = "ValidationException") -> None:
     """Raise the first refusal, if there is one."""
-    for refusal in found:
+    for refusal in refusals:
         raise ServiceError(code, refusal.message)

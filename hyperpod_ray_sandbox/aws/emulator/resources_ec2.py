@@ -23,8 +23,8 @@ def protect(registry: Registry, context: Context, network: Network) -> None:
     ec2 = context.hooks.ec2
     guards = {"AWS::EC2::Subnet": network.blocks_subnet, "AWS::EC2::SecurityGroup": network.blocks_security_group}
 
-    for kind, blocks in guards.items():
-        registry.wrap(kind, "delete", _refusing(blocks))
+    for resource_type, blocks in guards.items():
+        registry.wrap(resource_type, "delete", _refusing(blocks))
 
     def guarded(action: str, member: str, blocks: Callable[[str], str]) -> None:
         original = ec2._ACTION_MAP[action]

@@ -104,12 +104,12 @@ def _refusal(subnets: Json, body: Json) -> tuple[str, str] | None:
     """Error code and message of what EKS refuses."""
     config = body.get("resourcesVpcConfig") or {}
     zones = [subnets[s].get("AvailabilityZoneId", "") for s in config.get("subnetIds", []) if s in subnets]
-    for found in rules.control_plane_zones(zones) if zones else ():
-        code = "InvalidParameterException" if found.index is None else "UnsupportedAvailabilityZoneException"
-        return code, found.message
+    for refusal in rules.control_plane_zones(zones) if zones else ():
+        code = "InvalidParameterException" if refusal.index is None else "UnsupportedAvailabilityZoneException"
+        return code, refusal.message
     if str(config.get("endpointPublicAccess", True)).lower() == "true":
-        for found in rules.public_cidrs(config.get("publicAccessCidrs") or []):
-            return "InvalidParameterException", found.message
+        for refusal in rules.public_cidrs(config.get("publicAccessCidrs") or []):
+            return "InvalidParameterException", refusal.message
     return None
 
 
@@ -178,16 +178,16 @@ def _access_entry(context: Context) -> ResourceType:
     eks = context.hooks.eks
 
     def policies(properties: Json) -> list[Json]:
-        given: list[Json] = properties.get("AccessPolicies", [])
-        return given
+        access_policies: list[Json] = properties.get("AccessPolicies", [])
+        return access_policies
 
     def create(_logical_id: str, properties: Json, _stack: str) -> Created:
         cluster, principal = properties["ClusterName"], properties["PrincipalArn"]
         body = _body(context, properties, "AccessPolicies")
-        entry = _answer(eks._create_access_entry(cluster, body))["accessEntry"]
+        access_entry = _answer(eks._create_access_entry(cluster, body))["accessEntry"]
         for policy in policies(properties):
             _answer(eks._associate_access_policy(cluster, principal, _camel(context, policy)))
-        return f"{principal}|{cluster}", {"AccessEntryArn": entry["accessEntryArn"]}
+        return f"{principal}|{cluster}", {"AccessEntryArn": access_entry["accessEntryArn"]}
 
     def update(identifier: str, old: Json, new: Json, _stack: str) -> Created:
         principal, cluster = identifier.split("|")
@@ -195,8 +195,8 @@ def _access_entry(context: Context) -> ResourceType:
             eks._disassociate_access_policy(cluster, principal, policy["PolicyArn"])
         for policy in policies(new):
             _answer(eks._associate_access_policy(cluster, principal, _camel(context, policy)))
-        entry = _answer(eks._describe_access_entry(cluster, principal))["accessEntry"]
-        return identifier, {"AccessEntryArn": entry["accessEntryArn"]}
+        access_entry = _answer(eks._describe_access_entry(cluster, principal))["accessEntry"]
+        return identifier, {"AccessEntryArn": access_entry["accessEntryArn"]}
 
     def delete(identifier: str, _properties: Json) -> Any:
         principal, cluster = identifier.split("|")
@@ -216,17 +216,17 @@ def _pod_identity_association(context: Context) -> ResourceType:
 
     def create(_logical_id: str, properties: Json, _stack: str) -> Created:
         answer = eks._create_pod_identity_association(properties["ClusterName"], _body(context, properties))
-        made = _answer(answer)["association"]
-        return made["associationArn"], {
-            "AssociationArn": made["associationArn"],
-            "AssociationId": made["associationId"],
+        association = _answer(answer)["association"]
+        return association["associationArn"], {
+            "AssociationArn": association["associationArn"],
+            "AssociationId": association["associationId"],
         }
 
     def update(identifier: str, _old: Json, new: Json, _stack: str) -> Created:
         body = {"roleArn": new["RoleArn"]}
         answer = eks._update_pod_identity_association(new["ClusterName"], identifier.rsplit("/", 1)[1], body)
-        made = _answer(answer)["association"]
-        return identifier, {"AssociationArn": identifier, "AssociationId": made["associationId"]}
+        association = _answer(answer)["association"]
+        return identifier, {"AssociationArn": identifier, "AssociationId": association["associationId"]}
 
     return ResourceType(
         type="AWS::EKS::PodIdentityAssociation",

@@ -21,37 +21,37 @@ def governance_types(api: JsonService) -> list[ResourceType]:
     return [_type(api, POLICY, ("Name", "ClusterArn")), _type(api, QUOTA, ("Name", "ClusterArn"))]
 
 
-def _type(api: JsonService, kind: str, replacing: tuple[str, ...]) -> ResourceType:
+def _type(api: JsonService, resource: str, replacing: tuple[str, ...]) -> ResourceType:
     def described(identifier: str) -> Json:
-        found: Json = api.call(f"Describe{kind}", {f"{kind}Id": identifier})
-        return found
+        description: Json = api.call(f"Describe{resource}", {f"{resource}Id": identifier})
+        return description
 
     def attributes(identifier: str) -> Created:
         record = described(identifier)
-        shown = {key: record[key] for key in (f"{kind}Arn", f"{kind}Id", f"{kind}Version", "Status")}
-        return record[f"{kind}Arn"], shown
+        returned = {key: record[key] for key in (f"{resource}Arn", f"{resource}Id", f"{resource}Version", "Status")}
+        return record[f"{resource}Arn"], returned
 
     def create(_logical_id: str, properties: Json, _stack: str) -> Created:
-        answer = api.call(f"Create{kind}", api.model.coerce(f"Create{kind}", properties))
-        return attributes(answer[f"{kind}Id"])
+        answer = api.call(f"Create{resource}", api.model.coerce(f"Create{resource}", properties))
+        return attributes(answer[f"{resource}Id"])
 
     def update(arn: str, _old: Json, new: Json, _stack: str) -> Created:
         identifier = arn.rpartition("/")[2]
-        data = {key: new[key] for key in CHANGEABLE[kind] if key in new}
-        version = described(identifier)[f"{kind}Version"]
-        data |= {f"{kind}Id": identifier, "TargetVersion": version}
-        api.call(f"Update{kind}", api.model.coerce(f"Update{kind}", data))
+        data = {key: new[key] for key in CHANGEABLE[resource] if key in new}
+        version = described(identifier)[f"{resource}Version"]
+        data |= {f"{resource}Id": identifier, "TargetVersion": version}
+        api.call(f"Update{resource}", api.model.coerce(f"Update{resource}", data))
         return attributes(identifier)
 
     def delete(arn: str, _properties: Json) -> None:
         try:
-            api.call(f"Delete{kind}", {f"{kind}Id": arn.rpartition("/")[2]})
+            api.call(f"Delete{resource}", {f"{resource}Id": arn.rpartition("/")[2]})
         except ServiceError as error:
             if error.code != "ResourceNotFound":
                 raise
 
     return ResourceType(
-        type=f"AWS::SageMaker::{kind}",
+        type=f"AWS::SageMaker::{resource}",
         create=create,
         update=update,
         delete=delete,

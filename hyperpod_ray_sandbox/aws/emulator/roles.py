@@ -55,8 +55,8 @@ class Roles:
         self._hooks = context.hooks
         self._iam = context.hooks.iam_evaluator
         name = "AmazonSageMakerClusterInstanceRolePolicy"
-        made = self._hooks.iam._make_aws_managed_record(name, json.dumps(NODES), description="HyperPod nodes")
-        self._hooks.iam._aws_managed_policies[f"arn:aws:iam::aws:policy/{name}"] = made
+        managed_policy = self._hooks.iam._make_aws_managed_record(name, json.dumps(NODES), description="HyperPod nodes")
+        self._hooks.iam._aws_managed_policies[f"arn:aws:iam::aws:policy/{name}"] = managed_policy
 
     def exists(self, arn: str) -> bool:
         """Whether there is a role."""
@@ -69,8 +69,8 @@ class Roles:
         role = self._find(arn)
         if role is None:
             return False
-        known = {"aws:SourceAccount": self._hooks.account(), "aws:SourceArn": source, **(keys or {})}
-        ctx = self._asked(action=action, resource=arn, principal="", keys=known)
+        context_keys = {"aws:SourceAccount": self._hooks.account(), "aws:SourceArn": source, **(keys or {})}
+        ctx = self._asked(action=action, resource=arn, principal="", keys=context_keys)
         allowed = False
         for statement in _statements(role["AssumeRolePolicyDocument"]):
             principal = statement.get("Principal", {})
@@ -98,17 +98,17 @@ class Roles:
         """Return IAM's message where a role may not do something, else nothing."""
         name, account = arn.rpartition("/")[2], arn.split(":")[4]
         principal = f"arn:aws:sts::{account}:assumed-role/{name}/{session}"
-        said = f"User: {principal} is not authorized to perform: {action} on resource: {resource}"
+        message = f"User: {principal} is not authorized to perform: {action} on resource: {resource}"
         if self._find(arn) is None:
-            return f"{said} because the role does not exist"
+            return f"{message} because the role does not exist"
         ctx = self._asked(action=action, resource=resource, principal=principal, keys=keys or {})
         boundary = self._iam._permissions_boundary(self._hooks.iam._roles, name, account)
         decided = self._iam.evaluate(ctx, self._iam._gather_role_policies(name, account), *boundary)
         if decided.decision == "Allow":
             return ""
         if decided.decision == "Deny":
-            return f"{said} with an explicit deny in an identity-based policy"
-        return f"{said} because no identity-based policy allows the {action} action"
+            return f"{message} with an explicit deny in an identity-based policy"
+        return f"{message} because no identity-based policy allows the {action} action"
 
     def refusal_anywhere(self, arn: str, action: str, *, session: str) -> str:
         """The same for an action whose resource is not known: some resource is enough, a deny counts on all only."""
@@ -131,19 +131,19 @@ class Roles:
         account, name = arn.split(":")[4], arn.rpartition("/")[2]
         record = self._hooks.kms._keys.get_scoped(key.split(":")[4], key.split(":")[3], key.rpartition("/")[2])
         document = (record or {}).get("Policy")
-        said = f"User: arn:aws:sts::{account}:assumed-role/{name}/{session} is not authorized to perform: {action}"
+        message = f"User: arn:aws:sts::{account}:assumed-role/{name}/{session} is not authorized to perform: {action}"
         if record is None:
-            return f"{said}: key {key} does not exist"
+            return f"{message}: key {key} does not exist"
         if not document:  # the default policy leaves everything to IAM
             return ""
         for statement in _statements(document):
             principal = statement.get("Principal", {})
             named = _many(principal.get("AWS", [])) if isinstance(principal, dict) else [principal]
             ctx = self._asked(action=action, resource=key, principal=arn, keys={})
-            mine = {"*", arn, account, f"arn:aws:iam::{account}:root"} & set(map(str, named))
-            if statement.get("Effect") == "Allow" and mine and self._applies(statement, ctx):
+            principals = {"*", arn, account, f"arn:aws:iam::{account}:root"} & set(map(str, named))
+            if statement.get("Effect") == "Allow" and principals and self._applies(statement, ctx):
                 return ""
-        return f"{said} on resource: {key} because no resource-based policy allows the {action} action"
+        return f"{message} on resource: {key} because no resource-based policy allows the {action} action"
 
     def admits(self, document: Any, action: str, resource: str, *, account: str = "") -> bool:
         """Whether the policy of a VPC endpoint lets a request of an account through; without a policy it does."""
@@ -178,8 +178,8 @@ class Roles:
         parts = arn.split(":")
         if len(parts) < 6 or not parts[5].startswith("role/"):
             return None
-        found: Json | None = self._hooks.iam._roles.get_scoped(parts[4], None, arn.rpartition("/")[2])
-        return found
+        role: Json | None = self._hooks.iam._roles.get_scoped(parts[4], None, arn.rpartition("/")[2])
+        return role
 
 
 def _statements(document: Any) -> list[Json]:

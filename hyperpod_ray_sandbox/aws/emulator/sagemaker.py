@@ -55,8 +55,8 @@ class SageMaker:
             return "*"
         if name.startswith("arn:"):
             return name
-        known = self._clusters.records.get(name)
-        return str(known["ClusterArn"]) if known else self._hooks.arn("sagemaker", f"cluster/{name}")
+        record = self._clusters.records.get(name)
+        return str(record["ClusterArn"]) if record else self._hooks.arn("sagemaker", f"cluster/{name}")
 
     def find(self, name_or_arn: str) -> Json:
         """Return the record of a cluster, advanced to now; `ResourceNotFound` without one."""

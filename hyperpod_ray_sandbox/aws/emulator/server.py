@@ -196,8 +196,8 @@ class Emulator:
             case "POST", "inventory":
                 listers = [self._sagemaker.inventory, self._fsx.inventory]
                 account, region = str(data["account"]), str(data["region"])
-                found = inventory.take(self._context, account=account, region=region, extra=listers)
-                return 200, {"resources": found}
+                resources = inventory.take(self._context, account=account, region=region, extra=listers)
+                return 200, {"resources": resources}
         return 404, {"error": f"no {method} {CONTROL}{path}"}
 
     def _web_identity(self, data: Json) -> str:

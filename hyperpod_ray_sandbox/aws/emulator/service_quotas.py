@@ -44,9 +44,9 @@ class ServiceQuotas:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._values = dict(OTHERS)
-        for kind in Model("sagemaker").enum("ClusterInstanceType"):
-            self._values["sagemaker", f"{kind} for cluster usage"] = DEFAULT_INSTANCES
-            self._values["sagemaker", f"{kind} for cluster spot instance usage"] = DEFAULT_INSTANCES
+        for instance_type in Model("sagemaker").enum("ClusterInstanceType"):
+            self._values["sagemaker", f"{instance_type} for cluster usage"] = DEFAULT_INSTANCES
+            self._values["sagemaker", f"{instance_type} for cluster spot instance usage"] = DEFAULT_INSTANCES
 
     def GetServiceQuota(self, data: Json) -> Json:
         """Answer one quota by its code."""
@@ -59,8 +59,8 @@ class ServiceQuotas:
         """Answer a service's quotas, a page at a time."""
         quotas = [self._quota(service, name) for service, name in self._values if service == data["ServiceCode"]]
         start, size = int(data.get("NextToken", "0")), int(data.get("MaxResults", 100))
-        more = {"NextToken": str(start + size)} if start + size < len(quotas) else {}
-        return {"Quotas": quotas[start : start + size], **more}
+        pagination = {"NextToken": str(start + size)} if start + size < len(quotas) else {}
+        return {"Quotas": quotas[start : start + size], **pagination}
 
     def GetAWSDefaultServiceQuota(self, data: Json) -> Json:
         """Answer one quota's default: here the value itself."""
@@ -72,9 +72,9 @@ class ServiceQuotas:
 
     def set_value(self, name: str, value: float) -> None:
         """Set a quota by its name, or by an instance type; `ValueError` without such a quota."""
-        for service, known in self._values:
-            if known in (name, f"{name} for cluster usage"):
-                self._values[service, known] = value
+        for service, quota_name in self._values:
+            if quota_name in (name, f"{name} for cluster usage"):
+                self._values[service, quota_name] = value
                 return
         raise ValueError(f"got {name!r}, no quota has this name; an instance type such as 'ml.p5.48xlarge' is one")
 

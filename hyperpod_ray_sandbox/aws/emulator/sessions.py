@@ -46,8 +46,8 @@ class Sessions:
 
     def resource(self, data: Json) -> str | None:
         """The ARN that a policy must allow; None where MiniStack knows it."""
-        if found := TARGET.fullmatch(str(data.get("Target", ""))):
-            return str(self._hooks.arn("sagemaker", f"cluster/{found[1]}"))
+        if match := TARGET.fullmatch(str(data.get("Target", ""))):
+            return str(self._hooks.arn("sagemaker", f"cluster/{match[1]}"))
         if isinstance(data.get("SessionId"), str):
             return str(self._hooks.arn("ssm", f"session/{data['SessionId']}"))
         return None
@@ -59,8 +59,8 @@ class Sessions:
         if document not in DOCUMENTS:
             raise ServiceError("InvalidDocument", f"Document with name {document} does not exist.")
         for name, values in (data.get("Parameters") or {}).items():
-            right = len(values) == 1 and (name in ("host", "command") or PORT.fullmatch(values[0]))
-            if name not in DOCUMENTS[document] or not right:
+            valid = len(values) == 1 and (name in ("host", "command") or PORT.fullmatch(values[0]))
+            if name not in DOCUMENTS[document] or not valid:
                 raise ServiceError("ValidationException", f"Parameter {name} of {document} is not valid: {values}")
         if not self._connected(target):
             raise ServiceError("TargetNotConnected", f"{target} is not connected.")
@@ -78,17 +78,21 @@ class Sessions:
 
     def _connected(self, target: str) -> bool:
         """Whether the node is there, runs, and its agent reaches the service from the node's subnet."""
-        found = TARGET.fullmatch(target)
-        if found is None:
+        match = TARGET.fullmatch(target)
+        if match is None:
             return False
-        cluster, group, node = found.groups()
+        cluster, group, node = match.groups()
         try:
             record = self._sagemaker.find(str(self._hooks.arn("sagemaker", f"cluster/{cluster}")))
             _, subnet, groups = self._sagemaker.place(node)
         except ServiceError:
             return False
-        here = [one for one in record["_nodes"] if one["InstanceId"] == node and one["InstanceGroupName"] == group]
-        if not here or here[0]["_status"] != "Running":
+        nodes = [
+            candidate
+            for candidate in record["_nodes"]
+            if candidate["InstanceId"] == node and candidate["InstanceGroupName"] == group
+        ]
+        if not nodes or nodes[0]["_status"] != "Running":
             return False
         reach = Reach(self._hooks, self._roles, subnet=subnet, groups=groups)
         return all(reach.service(name, action, "*", account=self._hooks.account()) for name, action in AGENT_CALLS)

@@ -30,19 +30,19 @@ def stores(context: Context) -> Mapping[str, tuple[str, Any]]:
 
 def refuse_taken_names(registry: Registry, context: Context) -> None:
     """Fail the creation of a resource whose custom name something of the account has."""
-    for kind, (name, store) in stores(context).items():
-        registry.wrap(kind, "create", _refusing(kind, name, store))
+    for resource_type, (name, store) in stores(context).items():
+        registry.wrap(resource_type, "create", _refusing(resource_type, name, store))
 
 
-def _refusing(kind: str, name: str, store: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _refusing(type_: str, name: str, store: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
         def create(logical_id: str, properties: Json, stack: str, *rest: Any) -> Any:
-            wanted = properties.get(name)
-            if wanted and wanted in store:
-                identifier = json.dumps({f"/properties/{name}": wanted}, separators=(",", ":"))
+            value = properties.get(name)
+            if value and value in store:
+                identifier = json.dumps({f"/properties/{name}": value}, separators=(",", ":"))
                 raise ServiceError(
                     "AlreadyExists",
-                    f"Resource handler returned message: \"Resource of type '{kind}' with identifier '{identifier}' "
+                    f"Resource handler returned message: \"Resource of type '{type_}' with identifier '{identifier}' "
                     'already exists." (HandlerErrorCode: AlreadyExists)',
                 )
             return original(logical_id, properties, stack, *rest)

@@ -41,9 +41,9 @@ def review(api: Objects, resource: Resource, obj: Json, old: Json | None, warnin
         why = pod_security.refusal(namespace, obj)
         if why:
             raise forbidden(resource.plural, resource.group, name, why)
-        said = pod_security.warning(namespace, obj)
-        if said:
-            warnings.append(said)
+        warning = pod_security.warning(namespace, obj)
+        if warning:
+            warnings.append(warning)
     if old is None:
         why = limits.refusal(api, obj) if not resource.crd else ""
         why = why or quota.refusal(api, resource, obj)

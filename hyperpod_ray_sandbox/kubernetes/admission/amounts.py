@@ -29,17 +29,17 @@ def total(spec: Json, field: str) -> dict[str, Fraction]:
     def of(container: Json) -> dict[str, Fraction]:
         return {k: number(v) for k, v in ((container.get("resources") or {}).get(field) or {}).items()}
 
-    found: dict[str, Fraction] = {}
+    totals: dict[str, Fraction] = {}
     sidecars = [c for c in spec.get("initContainers") or [] if c.get("restartPolicy") == "Always"]
     for container in [*(spec.get("containers") or []), *sidecars]:
         for name, amount in of(container).items():
-            found[name] = found.get(name, Fraction(0)) + amount
+            totals[name] = totals.get(name, Fraction(0)) + amount
     for container in spec.get("initContainers") or []:
         for name, amount in of(container).items():
-            found[name] = max(found.get(name, Fraction(0)), amount)
+            totals[name] = max(totals.get(name, Fraction(0)), amount)
     for name, amount in (spec.get("overhead") or {}).items():
-        found[name] = found.get(name, Fraction(0)) + number(amount)
-    return found
+        totals[name] = totals.get(name, Fraction(0)) + number(amount)
+    return totals
 
 
 def quality(spec: Json) -> str:
@@ -47,13 +47,13 @@ def quality(spec: Json) -> str:
     requests, limits = [], []
     guaranteed = True
     for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
-        given = container.get("resources") or {}
-        asked, most = given.get("requests") or {}, given.get("limits") or {}
+        resources = container.get("resources") or {}
+        requested, allowed = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
-            requests += [asked[name]] if number(asked.get(name, 0)) else []
-            limits += [most[name]] if number(most.get(name, 0)) else []
-            limit = number(most.get(name, 0))
-            guaranteed &= limit > 0 and number(asked.get(name, limit)) == limit
+            requests += [requested[name]] if number(requested.get(name, 0)) else []
+            limits += [allowed[name]] if number(allowed.get(name, 0)) else []
+            limit = number(allowed.get(name, 0))
+            guaranteed &= limit > 0 and number(requested.get(name, limit)) == limit
     if not requests and not limits:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"

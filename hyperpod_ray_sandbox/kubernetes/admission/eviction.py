@@ -56,28 +56,28 @@ def check(api: Objects, pod: Json) -> None:
     status, meta = pod.get("status") or {}, pod["metadata"]
     if status.get("phase") in ("Succeeded", "Failed", "Pending") or meta.get("deletionTimestamp"):
         return
-    found = [
+    pdbs = [
         p
         for p in api.store.objects("policy/poddisruptionbudgets", meta["namespace"])
         if (p.get("spec") or {}).get("selector") is not None
         and matches(p["spec"]["selector"], meta.get("labels") or {})
     ]
-    if len(found) > 1:
+    if len(pdbs) > 1:
         raise ApiError(
             500,
             "InternalError",
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         )
-    for pdb in found:
-        now = budget(api, pdb)
+    for pdb in pdbs:
+        pdb_status = budget(api, pdb)
         if not _ready(pod):
             if pdb["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
                 return
-            if now["currentHealthy"] >= now["desiredHealthy"] > 0:
+            if pdb_status["currentHealthy"] >= pdb_status["desiredHealthy"] > 0:
                 return
-        if now["disruptionsAllowed"] < 1:
+        if pdb_status["disruptionsAllowed"] < 1:
             name = pdb["metadata"]["name"]
-            why = f"The disruption budget {name} needs {now['desiredHealthy']} healthy pods and has {now['currentHealthy']} currently"  # noqa: E501
+            why = f"The disruption budget {name} needs {pdb_status['desiredHealthy']} healthy pods and has {pdb_status['currentHealthy']} currently"  # noqa: E501
             raise ApiError(
                 429,
                 "TooManyRequests",

@@ -54,8 +54,8 @@ def _every(spec: Json) -> list[Json]:
 
 
 def _context(container: Json) -> Json:
-    found: Json = container.get("securityContext") or {}
-    return found
+    context: Json = container.get("securityContext") or {}
+    return context
 
 
 def _quoted(names: Iterable[Any]) -> str:
@@ -66,14 +66,14 @@ def _named(word: str, names: list[str]) -> str:
     return f"{word}{'s' if len(names) > 1 else ''} {_quoted(names)}"
 
 
-def _containers(spec: Json, wrong: Callable[[Json], Any], what: str) -> str:
-    names = [c["name"] for c in _every(spec) if wrong(c)]
-    return f"{_named('container', names)} {what}" if names else ""
+def _containers(spec: Json, violates: Callable[[Json], Any], demand: str) -> str:
+    names = [c["name"] for c in _every(spec) if violates(c)]
+    return f"{_named('container', names)} {demand}" if names else ""
 
 
 def _found(reason: str, *details: str) -> tuple[str, str] | None:
-    said = "; ".join(d for d in details if d)
-    return (reason, said) if said else None
+    detail = "; ".join(d for d in details if d)
+    return (reason, detail) if detail else None
 
 
 def _host_namespaces(_: Json, spec: Json) -> tuple[str, str] | None:
@@ -105,16 +105,16 @@ def _host_probes(_: Json, spec: Json) -> tuple[str, str] | None:
 
 
 def _privileged(_: Json, spec: Json) -> tuple[str, str] | None:
-    said = _containers(spec, lambda c: _context(c).get("privileged"), "must not set securityContext.privileged=true")
-    return _found("privileged", said)
+    detail = _containers(spec, lambda c: _context(c).get("privileged"), "must not set securityContext.privileged=true")
+    return _found("privileged", detail)
 
 
 def _added(spec: Json, allowed: set[str]) -> str:
-    wrong = {c["name"]: (_context(c).get("capabilities") or {}).get("add") or [] for c in _every(spec)}
-    wrong = {name: [a for a in added if a not in allowed] for name, added in wrong.items()}
-    names = [name for name, added in wrong.items() if added]
-    bad = sorted({a for added in wrong.values() for a in added})
-    text = f"{_named('container', names)} must not include {_quoted(bad)} in securityContext.capabilities.add"
+    capabilities = {c["name"]: (_context(c).get("capabilities") or {}).get("add") or [] for c in _every(spec)}
+    capabilities = {name: [a for a in added if a not in allowed] for name, added in capabilities.items()}
+    names = [name for name, added in capabilities.items() if added]
+    forbidden = sorted({a for added in capabilities.values() for a in added})
+    text = f"{_named('container', names)} must not include {_quoted(forbidden)} in securityContext.capabilities.add"
     return text if names else ""
 
 
@@ -123,11 +123,11 @@ def _capabilities(_: Json, spec: Json) -> tuple[str, str] | None:
 
 
 def _proc_mount(_: Json, spec: Json) -> tuple[str, str] | None:
-    wrong = {c["name"]: _context(c).get("procMount") for c in _every(spec)}
-    names = [n for n, v in wrong.items() if v not in (None, "", "Default")]
-    kinds = _quoted(sorted({str(wrong[n]) for n in names}))
-    said = f"{_named('container', names)} must not set securityContext.procMount to {kinds}"
-    return _found("procMount", said if names and spec.get("hostUsers") is not False else "")
+    mounts = {c["name"]: _context(c).get("procMount") for c in _every(spec)}
+    names = [n for n, v in mounts.items() if v not in (None, "", "Default")]
+    kinds = _quoted(sorted({str(mounts[n]) for n in names}))
+    detail = f"{_named('container', names)} must not set securityContext.procMount to {kinds}"
+    return _found("procMount", detail if names and spec.get("hostUsers") is not False else "")
 
 
 def _selinux(_: Json, spec: Json) -> tuple[str, str] | None:
@@ -137,8 +137,8 @@ def _selinux(_: Json, spec: Json) -> tuple[str, str] | None:
 
     pod = "pod" if wrong((spec.get("securityContext") or {}).get("seLinuxOptions")) else ""
     inner = [c["name"] for c in _every(spec) if wrong(_context(c).get("seLinuxOptions"))]
-    who = " and ".join(x for x in (pod, _named("container", inner) if inner else "") if x)
-    return _found("seLinuxOptions", f"{who} set forbidden securityContext.seLinuxOptions" if who else "")
+    subject = " and ".join(x for x in (pod, _named("container", inner) if inner else "") if x)
+    return _found("seLinuxOptions", f"{subject} set forbidden securityContext.seLinuxOptions" if subject else "")
 
 
 def _profile(context: Json, name: str) -> Any:
@@ -146,40 +146,40 @@ def _profile(context: Json, name: str) -> Any:
 
 
 def _seccomp(_: Json, spec: Json) -> tuple[str, str] | None:
-    what = 'must not set securityContext.seccompProfile.type to "Unconfined"'
+    demand = 'must not set securityContext.seccompProfile.type to "Unconfined"'
     pod = _profile(spec.get("securityContext") or {}, "seccompProfile") == "Unconfined"
-    said = _containers(spec, lambda c: _profile(_context(c), "seccompProfile") == "Unconfined", what)
-    return _found("seccompProfile", f"pod {what}" if pod else "", said)
+    detail = _containers(spec, lambda c: _profile(_context(c), "seccompProfile") == "Unconfined", demand)
+    return _found("seccompProfile", f"pod {demand}" if pod else "", detail)
 
 
 def _sysctls(_: Json, spec: Json) -> tuple[str, str] | None:
-    given = [s["name"].replace("/", ".") for s in (spec.get("securityContext") or {}).get("sysctls") or []]
-    return _found("forbidden sysctls", ", ".join(n for n in given if n not in _SYSCTLS))
+    sysctls = [s["name"].replace("/", ".") for s in (spec.get("securityContext") or {}).get("sysctls") or []]
+    return _found("forbidden sysctls", ", ".join(n for n in sysctls if n not in _SYSCTLS))
 
 
 def _apparmor(meta: Json, spec: Json) -> tuple[str, str] | None:
-    wrong = [
+    forbidden = [
         f"{k}={v}"
         for k, v in (meta.get("annotations") or {}).items()
         if k.startswith(_APPARMOR) and v not in ("", "runtime/default") and not v.startswith("localhost/")
     ]
-    what = 'must not set AppArmor profile type to "Unconfined"'
+    demand = 'must not set AppArmor profile type to "Unconfined"'
     pod = _profile(spec.get("securityContext") or {}, "appArmorProfile") == "Unconfined"
-    said = _containers(spec, lambda c: _profile(_context(c), "appArmorProfile") == "Unconfined", what)
-    return _found("forbidden AppArmor profiles", f"pod {what}" if pod else "", said, ", ".join(sorted(wrong)))
+    detail = _containers(spec, lambda c: _profile(_context(c), "appArmorProfile") == "Unconfined", demand)
+    return _found("forbidden AppArmor profiles", f"pod {demand}" if pod else "", detail, ", ".join(sorted(forbidden)))
 
 
 def _host_process(_: Json, spec: Json) -> tuple[str, str] | None:
-    what = "must not set securityContext.windowsOptions.hostProcess=true"
+    demand = "must not set securityContext.windowsOptions.hostProcess=true"
     pod = ((spec.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
-    said = _containers(spec, lambda c: (_context(c).get("windowsOptions") or {}).get("hostProcess"), what)
-    return _found("hostProcess", f"pod {what}" if pod else "", said)
+    detail = _containers(spec, lambda c: (_context(c).get("windowsOptions") or {}).get("hostProcess"), demand)
+    return _found("hostProcess", f"pod {demand}" if pod else "", detail)
 
 
 def _escalation(_: Json, spec: Json) -> tuple[str, str] | None:
-    what = "must set securityContext.allowPrivilegeEscalation=false"
-    said = _containers(spec, lambda c: _context(c).get("allowPrivilegeEscalation") is not False, what)
-    return _found("allowPrivilegeEscalation != false", said)
+    demand = "must set securityContext.allowPrivilegeEscalation=false"
+    detail = _containers(spec, lambda c: _context(c).get("allowPrivilegeEscalation") is not False, demand)
+    return _found("allowPrivilegeEscalation != false", detail)
 
 
 def _drop_all(_: Json, spec: Json) -> tuple[str, str] | None:
@@ -192,23 +192,23 @@ def _drop_all(_: Json, spec: Json) -> tuple[str, str] | None:
 
 
 def _volume_types(_: Json, spec: Json) -> tuple[str, str] | None:
-    wrong = {
-        v["name"]: sorted(k for k, given in v.items() if k != "name" and given is not None and k not in _VOLUMES)
+    restricted = {
+        v["name"]: sorted(k for k, source in v.items() if k != "name" and source is not None and k not in _VOLUMES)
         for v in spec.get("volumes") or []
     }
-    wrong = {name: kinds for name, kinds in wrong.items() if kinds}
-    kinds = sorted({k for found in wrong.values() for k in found})
-    verb, word = ("uses", "type") if len(wrong) == 1 else ("use", "types")
-    said = f"{_named('volume', list(wrong))} {verb} restricted volume {word} {_quoted(kinds)}"
-    return _found("restricted volume types", said if wrong else "")
+    restricted = {name: kinds for name, kinds in restricted.items() if kinds}
+    kinds = sorted({k for names in restricted.values() for k in names})
+    verb, word = ("uses", "type") if len(restricted) == 1 else ("use", "types")
+    detail = f"{_named('volume', list(restricted))} {verb} restricted volume {word} {_quoted(kinds)}"
+    return _found("restricted volume types", detail if restricted else "")
 
 
 def _non_root(_: Json, spec: Json) -> tuple[str, str] | None:
     pod = (spec.get("securityContext") or {}).get("runAsNonRoot")
-    what = "must not set securityContext.runAsNonRoot=false"
-    said = _containers(spec, lambda c: _context(c).get("runAsNonRoot") is False, what)
-    if pod is False or said:
-        return _found("runAsNonRoot != true", f"pod {what}" if pod is False else "", said)
+    demand = "must not set securityContext.runAsNonRoot=false"
+    detail = _containers(spec, lambda c: _context(c).get("runAsNonRoot") is False, demand)
+    if pod is False or detail:
+        return _found("runAsNonRoot != true", f"pod {demand}" if pod is False else "", detail)
     if pod is True:
         return None
     unset = _containers(
@@ -219,20 +219,22 @@ def _non_root(_: Json, spec: Json) -> tuple[str, str] | None:
 
 def _root_user(_: Json, spec: Json) -> tuple[str, str] | None:
     pod = (spec.get("securityContext") or {}).get("runAsUser") == 0
-    said = _containers(spec, lambda c: _context(c).get("runAsUser") == 0, "must not set runAsUser=0")
-    return _found("runAsUser=0", "pod must not set runAsUser=0" if pod else "", said)
+    detail = _containers(spec, lambda c: _context(c).get("runAsUser") == 0, "must not set runAsUser=0")
+    return _found("runAsUser=0", "pod must not set runAsUser=0" if pod else "", detail)
 
 
 def _seccomp_set(_: Json, spec: Json) -> tuple[str, str] | None:
-    good = ("RuntimeDefault", "Localhost")
+    allowed = ("RuntimeDefault", "Localhost")
     pod = _profile(spec.get("securityContext") or {}, "seccompProfile")
-    what = 'securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
-    said = _containers(spec, lambda c: _profile(_context(c), "seccompProfile") not in (None, *good), f"must set {what}")
-    if pod not in (None, *good) or said:
-        return _found("seccompProfile", f"pod must set {what}" if pod not in (None, *good) else "", said)
-    if pod in good:
+    demand = 'securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
+    detail = _containers(
+        spec, lambda c: _profile(_context(c), "seccompProfile") not in (None, *allowed), f"must set {demand}"
+    )
+    if pod not in (None, *allowed) or detail:
+        return _found("seccompProfile", f"pod must set {demand}" if pod not in (None, *allowed) else "", detail)
+    if pod in allowed:
         return None
-    unset = _containers(spec, lambda c: _profile(_context(c), "seccompProfile") is None, f"must set {what}")
+    unset = _containers(spec, lambda c: _profile(_context(c), "seccompProfile") is None, f"must set {demand}")
     return _found("seccompProfile", f"pod or {unset}" if unset else "")
 
 
@@ -255,8 +257,8 @@ def violations(level: str, meta: Json, spec: Json) -> str:
         checks = (*(c for c in _BASELINE if c not in _REPLACED), *_RESTRICTED)
     if (spec.get("os") or {}).get("name") == "windows":
         checks = tuple(c for c in checks if c not in (_escalation, _drop_all, _seccomp_set))
-    found = [said for check in checks if (said := check(meta, spec))]
-    return ", ".join(f"{reason} ({detail})" for reason, detail in found)
+    failures = [failure for check in checks if (failure := check(meta, spec))]
+    return ", ".join(f"{reason} ({detail})" for reason, detail in failures)
 
 
 def pod_of(obj: Json) -> tuple[Json, Json] | None:
@@ -264,10 +266,10 @@ def pod_of(obj: Json) -> tuple[Json, Json] | None:
     steps = _PODS_OF.get(obj["kind"])
     if steps is None:
         return None
-    found: Json = obj if not steps else obj.get("spec") or {}
+    part: Json = obj if not steps else obj.get("spec") or {}
     for step in steps:
-        found = found.get(step) or {}
-    return found.get("metadata") or {}, found.get("spec") or {}
+        part = part.get(step) or {}
+    return part.get("metadata") or {}, part.get("spec") or {}
 
 
 def refusal(namespace: Json, obj: Json) -> str:
@@ -276,9 +278,9 @@ def refusal(namespace: Json, obj: Json) -> str:
     level = labels.get(f"{PREFIX}enforce", "privileged")
     if obj["kind"] != "Pod":
         return ""
-    found = violations(level, obj["metadata"], obj["spec"])
+    details = violations(level, obj["metadata"], obj["spec"])
     version = labels.get(f"{PREFIX}enforce-version", "latest")
-    return f'violates PodSecurity "{level}:{version}": {found}' if found else ""
+    return f'violates PodSecurity "{level}:{version}": {details}' if details else ""
 
 
 def warning(namespace: Json, obj: Json) -> str:
@@ -288,6 +290,6 @@ def warning(namespace: Json, obj: Json) -> str:
     if pod is None:
         return ""
     level = labels.get(f"{PREFIX}warn", "privileged")
-    found = violations(level, *pod)
+    details = violations(level, *pod)
     version = labels.get(f"{PREFIX}warn-version", "latest")
-    return f'would violate PodSecurity "{level}:{version}": {found}' if found else ""
+    return f'would violate PodSecurity "{level}:{version}": {details}' if details else ""

@@ -60,25 +60,25 @@ def review(api: Objects, resource: Resource, obj: Json, old: Json | None, option
         why = _refusal(policy["spec"], spec, _data(resource, obj, old, options, user))
         if not why:
             continue
-        said = (
+        message = (
             f"ValidatingAdmissionPolicy '{policy['metadata']['name']}' with binding '{binding['metadata']['name']}' "
             f"denied request: {why}"
         )
         if "Deny" in spec.get("validationActions", []):
             name = obj["metadata"]["name"]
-            what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-            details = {"name": name, "kind": resource.plural, "causes": [{"message": said}]}  # kubectl prints causes
-            raise ApiError(422, "Invalid", f'{what} "{name}" is forbidden: {said}', details)
+            qualified_name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+            details = {"name": name, "kind": resource.plural, "causes": [{"message": message}]}  # kubectl prints causes
+            raise ApiError(422, "Invalid", f'{qualified_name} "{name}" is forbidden: {message}', details)
         if "Warn" in spec.get("validationActions", []):
-            options.warnings.append(f"Validation failed for {said}")
+            options.warnings.append(f"Validation failed for {message}")
 
 
 def _matches(policy: Json, resource: Resource, operation: str) -> bool:
-    wanted = (("apiGroups", resource.group), ("apiVersions", resource.version), ("resources", resource.plural))
+    constraints = (("apiGroups", resource.group), ("apiVersions", resource.version), ("resources", resource.plural))
     return any(
         all(
             value in rule.get(field, []) or "*" in rule.get(field, [])
-            for field, value in (*wanted, ("operations", operation))
+            for field, value in (*constraints, ("operations", operation))
         )
         for rule in (policy.get("matchConstraints") or {}).get("resourceRules") or []
     )
@@ -98,7 +98,9 @@ def _selected(api: Objects, policy: Json, resource: Resource, obj: Json) -> bool
 
 def _controller(resource: Resource, obj: Json, old: Json | None) -> Identity | None:
     """The service account of the controller that creates a pod or a RayCluster, by the owner of what it creates."""
-    owner = next((one for one in obj["metadata"].get("ownerReferences") or [] if one.get("controller")), None)
+    owner = next(
+        (reference for reference in obj["metadata"].get("ownerReferences") or [] if reference.get("controller")), None
+    )
     if old is not None or owner is None or resource.kind not in ("Pod", "RayCluster"):
         return None
     if owner["apiVersion"].startswith(f"{names.RAY_API_GROUP}/"):

@@ -35,37 +35,37 @@ def _ended(pod: Json) -> bool:
 
 def usage(resource: Resource, obj: Json) -> dict[str, Fraction]:
     """What one object uses, by the names that quotas use."""
-    plural, one = resource.plural, Fraction(1)
+    plural, unit = resource.plural, Fraction(1)
     full = f"count/{plural}.{resource.group}" if resource.group else f"count/{plural}"
-    found: dict[str, Fraction] = {full: one}
+    amounts: dict[str, Fraction] = {full: unit}
     if resource.group or resource.crd:
-        return found
+        return amounts
     if plural == "pods" and _ended(obj):
-        return found
+        return amounts
     if plural in _COUNTED:
-        found[plural] = one
+        amounts[plural] = unit
     spec = obj.get("spec") or {}
     if plural == "pods":
         for name, amount in total(spec, "requests").items():
-            found[f"requests.{name}"] = amount
+            amounts[f"requests.{name}"] = amount
             if name in ("cpu", "memory", "ephemeral-storage"):
-                found[name] = amount
+                amounts[name] = amount
         for name, amount in total(spec, "limits").items():
-            found[f"limits.{name}"] = amount
+            amounts[f"limits.{name}"] = amount
     elif plural == "persistentvolumeclaims":
         size = number(((spec.get("resources") or {}).get("requests") or {}).get("storage", 0))
-        found["requests.storage"] = size
+        amounts["requests.storage"] = size
         if spec.get("storageClassName"):
             prefix = f"{spec['storageClassName']}.storageclass.storage.k8s.io"
-            found[f"{prefix}/requests.storage"] = size
-            found[f"{prefix}/persistentvolumeclaims"] = one
+            amounts[f"{prefix}/requests.storage"] = size
+            amounts[f"{prefix}/persistentvolumeclaims"] = unit
     elif plural == "services":
         ports = Fraction(len(spec.get("ports") or []))
         if spec.get("type") in ("NodePort", "LoadBalancer"):
-            found["services.nodeports"] = ports
+            amounts["services.nodeports"] = ports
         if spec.get("type") == "LoadBalancer":
-            found["services.loadbalancers"] = one
-    return found
+            amounts["services.loadbalancers"] = unit
+    return amounts
 
 
 def _in_scope(quota: Json, resource: Resource, obj: Json) -> bool:
@@ -102,16 +102,16 @@ def used(api: Objects, quota: Json) -> dict[str, Fraction]:
     """What a quota's namespace uses of what it limits."""
     namespace = quota["metadata"]["namespace"]
     hard = (quota.get("spec") or {}).get("hard") or {}
-    found = dict.fromkeys(hard, Fraction(0))
+    totals = dict.fromkeys(hard, Fraction(0))
     for resource in api.registry.stored().values():
         if not resource.namespaced:
             continue
         for obj in api.store.objects(resource.store, namespace):
             if _in_scope(quota, resource, obj):
                 for name, amount in usage(resource, obj).items():
-                    if name in found:
-                        found[name] += amount
-    return found
+                    if name in totals:
+                        totals[name] += amount
+    return totals
 
 
 def refusal(api: Objects, resource: Resource, obj: Json) -> str:
@@ -125,15 +125,15 @@ def refusal(api: Objects, resource: Resource, obj: Json) -> str:
             continue
         if lacking := _unstated(resource, obj, hard):
             return f"failed quota: {name}: must specify {lacking}"
-        asked = {n: a for n, a in usage(resource, obj).items() if n in hard and a > 0}
-        if not asked:
+        requested = {n: a for n, a in usage(resource, obj).items() if n in hard and a > 0}
+        if not requested:
             continue
-        now = used(api, quota)
-        over = sorted(n for n, a in asked.items() if now[n] + a > number(hard[n]))
+        in_use = used(api, quota)
+        over = sorted(n for n, a in requested.items() if in_use[n] + a > number(hard[n]))
         if over:
             parts = [
                 ",".join(f"{n}={written(n, values[n])}" for n in over)
-                for values in (asked, now, {n: number(hard[n]) for n in over})
+                for values in (requested, in_use, {n: number(hard[n]) for n in over})
             ]
             return f"exceeded quota: {name}, requested: {parts[0]}, used: {parts[1]}, limited: {parts[2]}"
     return ""
@@ -143,7 +143,7 @@ def _unstated(resource: Resource, obj: Json, hard: Json) -> str:
     """Compute resources that a quota limits and a container does not state."""
     if resource.plural != "pods" or resource.group:
         return ""
-    said = []
+    problems = []
     for name in sorted(set(_COMPUTE) & set(hard)):
         field, _, plain = name.rpartition(".")
         without = sorted(
@@ -152,5 +152,5 @@ def _unstated(resource: Resource, obj: Json, hard: Json) -> str:
             if plain not in ((c.get("resources") or {}).get(field or "requests") or {})
         )
         if without:
-            said.append(f"{name} for: {','.join(without)}")
-    return "; ".join(said)
+            problems.append(f"{name} for: {','.join(without)}")
+    return "; ".join(problems)

@@ -32,16 +32,16 @@ def _priority(api: Objects, spec: Json) -> str:
     name = spec.get("priorityClassName") or ""
     value, preemption = 0, "PreemptLowerPriority"
     if name:
-        found = api.store.get(("scheduling.k8s.io/priorityclasses", "", name))
-        if found is None and name not in SYSTEM_PRIORITIES:
+        priority_class = api.store.get(("scheduling.k8s.io/priorityclasses", "", name))
+        if priority_class is None and name not in SYSTEM_PRIORITIES:
             return f"no PriorityClass with name {name} was found"
-        value = int(found["value"]) if found else SYSTEM_PRIORITIES[name]
-        preemption = (found or {}).get("preemptionPolicy") or preemption
+        value = int(priority_class["value"]) if priority_class else SYSTEM_PRIORITIES[name]
+        preemption = (priority_class or {}).get("preemptionPolicy") or preemption
     else:
-        for found in api.store.objects("scheduling.k8s.io/priorityclasses"):
-            if found.get("globalDefault"):
-                spec["priorityClassName"] = found["metadata"]["name"]
-                value, preemption = int(found["value"]), found.get("preemptionPolicy") or preemption
+        for priority_class in api.store.objects("scheduling.k8s.io/priorityclasses"):
+            if priority_class.get("globalDefault"):
+                spec["priorityClassName"] = priority_class["metadata"]["name"]
+                value, preemption = int(priority_class["value"]), priority_class.get("preemptionPolicy") or preemption
     if spec.get("priority") not in (None, value):
         return (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
@@ -56,7 +56,7 @@ def second_default(api: Objects, obj: Json) -> str:
     """Why a PriorityClass cannot be the default, or nothing."""
     if not obj.get("globalDefault"):
         return ""
-    for found in api.store.objects("scheduling.k8s.io/priorityclasses"):
-        if found.get("globalDefault") and found["metadata"]["name"] != obj["metadata"]["name"]:
-            return f"PriorityClass {found['metadata']['name']} is already marked as default. Only one default can exist"
+    for rival in api.store.objects("scheduling.k8s.io/priorityclasses"):
+        if rival.get("globalDefault") and rival["metadata"]["name"] != obj["metadata"]["name"]:
+            return f"PriorityClass {rival['metadata']['name']} is already marked as default. Only one default can exist"
     return ""

@@ -79,7 +79,7 @@ def _admin() -> list[Json]:
 
 
 def _roles() -> dict[str, list[Json]]:
-    own = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+    reviews = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
     return {
         "cluster-admin": [
             {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
@@ -89,7 +89,7 @@ def _roles() -> dict[str, list[Json]]:
         "edit": _edit(),
         "view": _view(),
         "system:basic-user": [
-            _rule("authorization.k8s.io", own, ["create"]),
+            _rule("authorization.k8s.io", reviews, ["create"]),
             _rule("authentication.k8s.io", ("selfsubjectreviews",), ["create"]),
         ],
         "system:discovery": [{"nonResourceURLs": _PATHS, "verbs": ["get"]}],
@@ -105,7 +105,7 @@ _BINDINGS = {
 
 def objects() -> list[Json]:
     """The ClusterRoles and ClusterRoleBindings."""
-    made = []
+    manifests = []
     for name, rules in _roles().items():
         labels = dict(_LABELS)
         if name in ("view", "edit"):
@@ -119,9 +119,9 @@ def objects() -> list[Json]:
         if name in ("admin", "edit", "view"):
             label = f"{GROUP}/aggregate-to-{name}"
             role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {label: "true"}}]}
-        made.append(role)
+        manifests.append(role)
     for name, group in _BINDINGS.items():
-        made.append(
+        manifests.append(
             {
                 "apiVersion": f"{GROUP}/v1",
                 "kind": "ClusterRoleBinding",
@@ -130,4 +130,4 @@ def objects() -> list[Json]:
                 "subjects": [{"apiGroup": GROUP, "kind": "Group", "name": group}],
             }
         )
-    return made
+    return manifests

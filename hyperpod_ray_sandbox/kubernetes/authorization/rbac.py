@@ -43,9 +43,9 @@ class Action:
         """The refusal, as the API server words it."""
         if self.path:
             return f'User "{user.username}" cannot {self.verb} path "{self.path}"'
-        place = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        scope = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
         return (
-            f'User "{user.username}" cannot {self.verb} resource "{self.resource}" in API group "{self.group}" {place}'
+            f'User "{user.username}" cannot {self.verb} resource "{self.resource}" in API group "{self.group}" {scope}'
         )
 
     def refusal(self, user: Identity) -> ApiError:
@@ -53,23 +53,23 @@ class Action:
         if self.path:
             return ApiError(403, "Forbidden", f"forbidden: {self.sentence(user)}")
         plain = self.resource.partition("/")[0]
-        what = f"{plain}.{self.group}" if self.group else plain
+        target = f"{plain}.{self.group}" if self.group else plain
         named = f' "{self.name}"' if self.name else ""
         details = {"name": self.name, "group": self.group, "kind": plain}
-        return ApiError(403, "Forbidden", f"{what}{named} is forbidden: {self.sentence(user)}", details)
+        return ApiError(403, "Forbidden", f"{target}{named} is forbidden: {self.sentence(user)}", details)
 
 
-def _one(wanted: str, given: list[str]) -> bool:
-    return "*" in given or wanted in given
+def _one(requested: str, allowed: list[str]) -> bool:
+    return "*" in allowed or requested in allowed
 
 
-def _resource(wanted: str, given: list[str]) -> bool:
-    sub = wanted.partition("/")[2]
-    return _one(wanted, given) or bool(sub and f"*/{sub}" in given)
+def _resource(requested: str, allowed: list[str]) -> bool:
+    sub = requested.partition("/")[2]
+    return _one(requested, allowed) or bool(sub and f"*/{sub}" in allowed)
 
 
-def _path(wanted: str, given: list[str]) -> bool:
-    return any(g in ("*", wanted) or (g.endswith("*") and wanted.startswith(g[:-1])) for g in given)
+def _path(requested: str, allowed: list[str]) -> bool:
+    return any(g in ("*", requested) or (g.endswith("*") and requested.startswith(g[:-1])) for g in allowed)
 
 
 def covers(rule: Json, action: Action) -> bool:
@@ -116,26 +116,26 @@ class Rbac:
             return []
         rules = list(role.get("rules") or [])
         for selector in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []:
-            for other in self._objects("clusterroles"):
-                if other is not role and matches(selector, other["metadata"].get("labels") or {}):
-                    rules += other.get("rules") or []
+            for candidate in self._objects("clusterroles"):
+                if candidate is not role and matches(selector, candidate["metadata"].get("labels") or {}):
+                    rules += candidate.get("rules") or []
         return rules
 
     def rules(self, user: Identity, namespace: str) -> list[Json]:
         """What a user may do, in a namespace (or, without one, at the cluster scope)."""
-        found: list[Json] = []
+        granted: list[Json] = []
         for binding in self._objects("clusterrolebindings"):
             if _bound(binding, user, ""):
-                found += self.role_rules(binding.get("roleRef") or {}, "")
+                granted += self.role_rules(binding.get("roleRef") or {}, "")
         for policy in user.policies:
             scope = policy.get("scope") or {}
             if scope.get("type") != "namespace" or namespace in (scope.get("namespaces") or []):
                 role = EKS_POLICIES.get(str(policy.get("policy")).rpartition("/")[2], "")
-                found += self.role_rules({"kind": "ClusterRole", "name": role}, "")
+                granted += self.role_rules({"kind": "ClusterRole", "name": role}, "")
         for binding in self._objects("rolebindings", namespace) if namespace else ():
             if _bound(binding, user, namespace):
-                found += self.role_rules(binding.get("roleRef") or {}, namespace)
-        return found
+                granted += self.role_rules(binding.get("roleRef") or {}, namespace)
+        return granted
 
     def allowed(self, user: Identity, action: Action) -> bool:
         """Whether a user may do something."""
@@ -151,17 +151,17 @@ class Rbac:
         if user.all_powerful:
             return
         name = obj["metadata"].get("name", "")
-        verb, given = "escalate", list(obj.get("rules") or [])
+        verb, requested = "escalate", list(obj.get("rules") or [])
         about = Action(verb, _GROUP, plural, namespace, name)
         if plural.endswith("bindings"):
             reference = obj.get("roleRef") or {}
-            given = self.role_rules(reference, namespace)
-            kind = "roles" if reference.get("kind") == "Role" else "clusterroles"
-            about = Action("bind", _GROUP, kind, namespace, str(reference.get("name")))
+            requested = self.role_rules(reference, namespace)
+            role_plural = "roles" if reference.get("kind") == "Role" else "clusterroles"
+            about = Action("bind", _GROUP, role_plural, namespace, str(reference.get("name")))
         if self.allowed(user, about):
             return
         owned = self.rules(user, namespace)
-        lacking = [rule for rule in given if any(not any(covers(o, a) for o in owned) for a in _single(rule))]
+        lacking = [rule for rule in requested if any(not any(covers(o, a) for o in owned) for a in _single(rule))]
         if lacking:
             raise ApiError(
                 403,
@@ -177,19 +177,19 @@ def _shown(rules: list[Json]) -> str:
     keys |= {"nonResourceURLs": "NonResourceURLs", "verbs": "Verbs"}
     lines = []
     for rule in rules:
-        parts = [f"{shown}:{rule[key]}" for key, shown in keys.items() if rule.get(key)]
+        parts = [f"{label}:{rule[key]}" for key, label in keys.items() if rule.get(key)]
         lines.append("{" + ", ".join(parts).replace("'", '"') + "}")
     return "\n".join(lines)
 
 
 def _bound(binding: Json, user: Identity, namespace: str) -> bool:
     for subject in binding.get("subjects") or []:
-        kind, name = subject.get("kind"), subject.get("name")
-        if kind == "User" and name == user.username:
+        subject_kind, name = subject.get("kind"), subject.get("name")
+        if subject_kind == "User" and name == user.username:
             return True
-        if kind == "Group" and name in user.groups:
+        if subject_kind == "Group" and name in user.groups:
             return True
-        if kind == "ServiceAccount":
+        if subject_kind == "ServiceAccount":
             home = subject.get("namespace") or namespace
             if user.username == f"system:serviceaccount:{home}:{name}":
                 return True

@@ -16,30 +16,34 @@ def _action(spec: Json) -> Action:
     plain = spec.get("nonResourceAttributes")
     if plain:
         return Action(str(plain.get("verb", "")), path=str(plain.get("path", "")))
-    given = spec.get("resourceAttributes") or {}
-    sub = f"/{given['subresource']}" if given.get("subresource") else ""
+    attributes = spec.get("resourceAttributes") or {}
+    sub = f"/{attributes['subresource']}" if attributes.get("subresource") else ""
     return Action(
-        str(given.get("verb", "")),
-        str(given.get("group", "")),
-        str(given.get("resource", "")) + sub,
-        str(given.get("namespace", "")),
-        str(given.get("name", "")),
+        str(attributes.get("verb", "")),
+        str(attributes.get("group", "")),
+        str(attributes.get("resource", "")) + sub,
+        str(attributes.get("namespace", "")),
+        str(attributes.get("name", "")),
     )
 
 
 def answer(rbac: Rbac, resource: Resource, body: Any, user: Identity) -> Json:
     """The review with its status filled in."""
-    made: Json = {**(body if isinstance(body, dict) else {}), "apiVersion": resource.api_version, "kind": resource.kind}
+    review: Json = {
+        **(body if isinstance(body, dict) else {}),
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+    }
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    made["metadata"] = {**(made.get("metadata") or {}), "creationTimestamp": stamp}
-    spec: Json = made.setdefault("spec", {}) or {}
+    review["metadata"] = {**(review.get("metadata") or {}), "creationTimestamp": stamp}
+    spec: Json = review.setdefault("spec", {}) or {}
     if resource.kind == "SelfSubjectReview":
-        made["status"] = {"userInfo": {"username": user.username, "groups": list(user.groups)}}
+        review["status"] = {"userInfo": {"username": user.username, "groups": list(user.groups)}}
     elif resource.kind == "SelfSubjectRulesReview":
         rules = rbac.rules(user, str(spec.get("namespace", "")))
         if user.all_powerful:
             rules = rbac.role_rules({"kind": "ClusterRole", "name": "cluster-admin"}, "")
-        made["status"] = {
+        review["status"] = {
             "resourceRules": [r for r in rules if r.get("resources")],
             "nonResourceRules": [r for r in rules if r.get("nonResourceURLs")],
             "incomplete": False,
@@ -48,5 +52,5 @@ def answer(rbac: Rbac, resource: Resource, body: Any, user: Identity) -> Json:
         about = user
         if resource.kind == "SubjectAccessReview":
             about = Identity(str(spec.get("user", "")), tuple(spec.get("groups") or ()))
-        made["status"] = {"allowed": rbac.allowed(about, _action(spec))}
-    return made
+        review["status"] = {"allowed": rbac.allowed(about, _action(spec))}
+    return review

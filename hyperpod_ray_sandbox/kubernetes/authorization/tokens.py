@@ -68,12 +68,12 @@ class Tokens:
             claims = json.loads(base64.urlsafe_b64decode(body.partition(".")[2] + "=="))
         except (ValueError, binascii.Error):
             return None
-        own = claims["kubernetes.io"]
-        namespace, name = own["namespace"], own["serviceaccount"]["name"]
-        found = self._store.get(("/serviceaccounts", namespace, name))
-        if claims["exp"] <= time.time() or ISSUER not in claims["aud"] or found is None:
+        binding = claims["kubernetes.io"]
+        namespace, name = binding["namespace"], binding["serviceaccount"]["name"]
+        account = self._store.get(("/serviceaccounts", namespace, name))
+        if claims["exp"] <= time.time() or ISSUER not in claims["aud"] or account is None:
             return None
-        if found["metadata"]["uid"] != own["serviceaccount"]["uid"]:
+        if account["metadata"]["uid"] != binding["serviceaccount"]["uid"]:
             return None
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
         return Identity(claims["sub"], groups)

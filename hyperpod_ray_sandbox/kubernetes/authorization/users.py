@@ -36,10 +36,10 @@ def impersonated(headers: Mapping[str, str], groups: tuple[str, ...]) -> Identit
     name = headers.get("impersonate-user", "")
     if not name:
         return None
-    found = list(groups)
+    memberships = list(groups)
     if name.startswith(ACCOUNT) and not groups:
         namespace = name.removeprefix(ACCOUNT).partition(":")[0]
-        found = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-    if name != "system:anonymous" and AUTHENTICATED not in found:
-        found.append(AUTHENTICATED)
-    return Identity(name, tuple(found))
+        memberships = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    if name != "system:anonymous" and AUTHENTICATED not in memberships:
+        memberships.append(AUTHENTICATED)
+    return Identity(name, tuple(memberships))

@@ -52,18 +52,18 @@ def compare(*, kubeconfig: Path | None, only: str, show: Callable[[str], None]) 
         alone = not controllers or client.embedded
         chosen = [case for case in cases() if only in case.name]
         sent = [case for case in chosen if (controllers or not case.controllers) and (alone or not case.alone)]
-        wrong = 0
+        disagreements = 0
         for case in sent:
-            if found := run(client, case):
-                wrong += 1
-                show(f"{case.name}: {found}")
+            if difference := run(client, case):
+                disagreements += 1
+                show(f"{case.name}: {difference}")
         skipped = [case for case in chosen if case not in sent]
         unsafe = sum(case.alone and not alone for case in skipped)
         note = f", {unsafe} not sent: they would change other people's objects" if unsafe else ""
         if needy := len(skipped) - unsafe:
             note += f", {needy} not sent: they need kube-controller-manager"
-        show(f"{len(sent)} requests to {client.server()}: {wrong} disagreements{note}")
-    return wrong
+        show(f"{len(sent)} requests to {client.server()}: {disagreements} disagreements{note}")
+    return disagreements
 
 
 def _clean(client: Client, show: Callable[[str], None]) -> None:

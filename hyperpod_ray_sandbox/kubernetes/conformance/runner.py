@@ -119,8 +119,8 @@ class Client:
         code, answer = self.send(Step("GET", "/version", ""))
         if code != 200:
             return f"a server of unknown version at {self.url}"
-        kind = "the embedded API" if self.embedded else "an API server"
-        return f"{kind} {answer['gitVersion']} at {self.url}"
+        flavor = "the embedded API" if self.embedded else "an API server"
+        return f"{flavor} {answer['gitVersion']} at {self.url}"
 
     def send(self, step: Step) -> tuple[int, Any]:
         """The code and the body of the answer. Notes what the request created."""
@@ -165,23 +165,23 @@ def _merge(base: Any, over: Any) -> Any:
     return over
 
 
-def _object(entry: Json, name: str) -> Json:
-    if "object" in entry:
-        obj: Json = json.loads(json.dumps(entry["object"]))
+def _object(definition: Json, name: str) -> Json:
+    if "object" in definition:
+        obj: Json = json.loads(json.dumps(definition["object"]))
         meta = obj.setdefault("metadata", {})
         meta.setdefault("name", name)
         resource = _KINDS[obj["apiVersion"], obj["kind"]]
         if resource.namespaced:
-            meta.setdefault("namespace", entry.get("namespace", NAMESPACE))
+            meta.setdefault("namespace", definition.get("namespace", NAMESPACE))
         return obj
-    container = _merge(_GOOD_CONTAINER, entry.get("container") or {})
-    spec = _merge({"containers": [container]}, entry.get("pod") or {})
-    meta = {"name": name, "namespace": entry.get("namespace", NAMESPACE), **(entry.get("metadata") or {})}
+    container = _merge(_GOOD_CONTAINER, definition.get("container") or {})
+    spec = _merge({"containers": [container]}, definition.get("pod") or {})
+    meta = {"name": name, "namespace": definition.get("namespace", NAMESPACE), **(definition.get("metadata") or {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def _case(entry: Json, name: str, where: str) -> Case:
-    if "steps" in entry:
+def _case(definition: Json, name: str, where: str) -> Case:
+    if "steps" in definition:
         steps = [
             Step(
                 s["method"],
@@ -190,29 +190,29 @@ def _case(entry: Json, name: str, where: str) -> Case:
                 s.get("type", "application/json"),
                 s.get("headers") or {},
             )
-            for s in entry["steps"]
+            for s in definition["steps"]
         ]
     else:
-        obj = _object(entry, name)
+        obj = _object(definition, name)
         steps = [create(obj)]
-        if "headers" in entry:
-            steps = [Step(steps[0].method, steps[0].path, steps[0].body, headers=entry["headers"])]
-        if "then" in entry:
+        if "headers" in definition:
+            steps = [Step(steps[0].method, steps[0].path, steps[0].body, headers=definition["headers"])]
+        if "then" in definition:
             path = _collection(_KINDS[obj["apiVersion"], obj["kind"]], obj) + f"/{obj['metadata']['name']}"
-            kind = entry.get("type", "application/merge-patch+json")
-            steps.append(Step("PATCH", path, json.dumps(entry["then"]), kind))
-    expect = entry["expect"]
+            content_type = definition.get("type", "application/merge-patch+json")
+            steps.append(Step("PATCH", path, json.dumps(definition["then"]), content_type))
+    expect = definition["expect"]
     if not isinstance(expect, dict):
         code, _, words = str(expect).partition(" ")
         expect = {"code": int(code), "message": words}
     return Case(
-        f"{where}: {entry['name']}",
+        f"{where}: {definition['name']}",
         tuple(steps),
         int(expect["code"]),
         expect.get("reason", ""),
         expect.get("message", ""),
-        bool(entry.get("controllers")),
-        bool(entry.get("alone")),
+        bool(definition.get("controllers")),
+        bool(definition.get("alone")),
     )
 
 
@@ -221,8 +221,8 @@ def cases() -> Iterator[Case]:
     for file in sorted(FOLDER.glob("*.yaml")):
         if file.name == "setup.yaml":
             continue
-        for index, entry in enumerate(yaml.safe_load(file.read_text())["cases"]):
-            yield _case(entry, f"{file.stem}-{index}".replace("_", "-"), file.stem)
+        for index, definition in enumerate(yaml.safe_load(file.read_text())["cases"]):
+            yield _case(definition, f"{file.stem}-{index}".replace("_", "-"), file.stem)
 
 
 def _created(step: Step, answer: Any) -> str:
@@ -281,16 +281,16 @@ def clean(client: Client, *, limit_s: float = CLEAN_SECONDS) -> list[str]:
     Returns:
         Paths of what is still there after `limit_s` seconds.
     """
-    left = list(dict.fromkeys(reversed(client.created)))
-    for path in left:
+    remaining = list(dict.fromkeys(reversed(client.created)))
+    for path in remaining:
         client.send(Step("DELETE", path, json.dumps({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})))
-    end = time.monotonic() + limit_s
-    while left := [path for path in left if client.send(Step("GET", path, ""))[0] != 404]:
-        if time.monotonic() > end:
+    deadline = time.monotonic() + limit_s
+    while remaining := [path for path in remaining if client.send(Step("GET", path, ""))[0] != 404]:
+        if time.monotonic() > deadline:
             break
         time.sleep(0.2)
-    client.created = list(reversed(left))
-    return left
+    client.created = list(reversed(remaining))
+    return remaining
 
 
 def run(client: Client, case: Case) -> str:

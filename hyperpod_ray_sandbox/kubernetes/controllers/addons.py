@@ -63,13 +63,13 @@ class Addons:
         present = set(await aws.pages("eks", "list_addons", "addons", clusterName=cluster))
         for addon, workloads in WORKLOADS.items():
             key = f"addon/{addon}/{mark}"
-            known = self._api.store.note(key)
-            if addon in present and not known:
-                found = (await aws.call("eks", "describe_addon", clusterName=cluster, addonName=addon))["addon"]
+            noted = self._api.store.note(key)
+            if addon in present and not noted:
+                description = (await aws.call("eks", "describe_addon", clusterName=cluster, addonName=addon))["addon"]
                 for workload in workloads:
-                    self._create(workload, json.loads(found.get("configurationValues") or "{}"), aws.region)
-                self._api.store.note(key, str(found["addonArn"]))
-            elif known and addon not in present:
+                    self._create(workload, json.loads(description.get("configurationValues") or "{}"), aws.region)
+                self._api.store.note(key, str(description["addonArn"]))
+            elif noted and addon not in present:
                 for workload in workloads:
                     self._delete(workload)
                 self._api.store.note(key, "")
@@ -89,7 +89,7 @@ class Addons:
 
 def manifest(workload: Workload, configuration: Json, region: str) -> Json:
     """The object of a workload, placed as the add-on's configuration says."""
-    own = configuration.get(workload.section, {}) if workload.section else configuration
+    settings = configuration.get(workload.section, {}) if workload.section else configuration
     labels = {"app": workload.name} | ({"k8s-app": "kube-dns"} if workload.name == "coredns" else {})
     pod: Json = {
         "containers": [
@@ -100,9 +100,9 @@ def manifest(workload: Workload, configuration: Json, region: str) -> Json:
             }
         ],
     }
-    if own.get("nodeSelector"):
-        pod["nodeSelector"] = own["nodeSelector"]
-    tolerations = own.get("tolerations") or (_TOLERATES_ALL if workload.kind == "DaemonSet" else [])
+    if settings.get("nodeSelector"):
+        pod["nodeSelector"] = settings["nodeSelector"]
+    tolerations = settings.get("tolerations") or (_TOLERATES_ALL if workload.kind == "DaemonSet" else [])
     if tolerations:
         pod["tolerations"] = tolerations
     spec: Json = {
@@ -121,7 +121,7 @@ def manifest(workload: Workload, configuration: Json, region: str) -> Json:
 
 def registry(region: str) -> str:
     """EKS's registry of add-on images in a Region."""
-    known = data.read("eks_images.yaml")["eks_registries"]
-    account = known["others"].get(region, known["default"])
+    registries = data.read("eks_images.yaml")["eks_registries"]
+    account = registries["others"].get(region, registries["default"])
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     return f"{account}.dkr.ecr.{region}.{suffix}"

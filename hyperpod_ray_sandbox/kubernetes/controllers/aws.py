@@ -53,13 +53,13 @@ class Aws:
 
     async def pages(self, service: str, operation: str, key: str, *, limit: int = 100, **arguments: Any) -> list[Any]:
         """All pages of a listing whose token is `nextToken` or `NextToken`."""
-        found: list[Any] = []
+        results: list[Any] = []
         token: Json = {}
         for _ in range(limit):
             answer = await self.call(service, operation, **arguments, **token)
-            found += answer.get(key) or []
+            results += answer.get(key) or []
             name = next((n for n in ("NextToken", "nextToken") if answer.get(n)), "")
             if not name:
                 break
             token = {name: answer[name]}
-        return found
+        return results

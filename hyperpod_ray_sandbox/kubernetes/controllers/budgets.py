@@ -29,17 +29,17 @@ class Budgets:
             used = {name: written(name, amount) for name, amount in quota.used(self.api, limit).items()}
             self._write(limit, {"hard": hard, "used": used})
         for pdb in self.api.all("policy/v1", "PodDisruptionBudget"):
-            found: Json = dict(eviction.budget(self.api, pdb))
-            found["observedGeneration"] = pdb["metadata"].get("generation", 1)
-            self._write(pdb, found, allowed=bool(found["disruptionsAllowed"]))
+            budget: Json = dict(eviction.budget(self.api, pdb))
+            budget["observedGeneration"] = pdb["metadata"].get("generation", 1)
+            self._write(pdb, budget, allowed=bool(budget["disruptionsAllowed"]))
 
-    def _write(self, obj: Json, found: Json, *, allowed: bool | None = None) -> None:
+    def _write(self, obj: Json, fields: Json, *, allowed: bool | None = None) -> None:
         current = obj.get("status") or {}
-        if all(current.get(name) == value for name, value in found.items()):
+        if all(current.get(name) == value for name, value in fields.items()):
             return
 
         def fill(status: Json) -> None:
-            status.update(found)
+            status.update(fields)
             if allowed is not None:
                 reason = "SufficientPods" if allowed else "InsufficientPods"
                 condition(status, "DisruptionAllowed", str(allowed), reason)

@@ -61,9 +61,9 @@ class Cloud:
         if name in names:
             cluster = (await self.aws.call("eks", "describe_cluster", name=name))["cluster"]
             arn, born = str(cluster["arn"]), str(cluster["createdAt"])
-        known = self.api.store.note("eks")
+        noted = self.api.store.note("eks")
         mark = f"{arn}@{born}" if arn else ""
-        if known and mark != known and not (not mark and names):
+        if noted and mark != noted and not (not mark and names):
             self.api.reset()
         if mark or not names:
             self.api.store.note("eks", mark)

@@ -47,21 +47,23 @@ def owned(obj: Json, by: Json) -> bool:
     )
 
 
-def condition(status: Json, kind: str, value: str, reason: str = "", message: str = "") -> None:
+def condition(status: Json, condition_type: str, value: str, reason: str = "", message: str = "") -> None:
     """Set a condition; its transition time changes only with its value."""
     conditions = status.setdefault("conditions", [])
-    entry = next((c for c in conditions if c["type"] == kind), None)
-    if entry is None:
-        entry = {"type": kind}
-        conditions.append(entry)
-    if entry.get("status") != value:
-        entry.update(status=value, lastTransitionTime=now())
-    entry["reason"], entry["message"] = reason, message
+    record = next((c for c in conditions if c["type"] == condition_type), None)
+    if record is None:
+        record = {"type": condition_type}
+        conditions.append(record)
+    if record.get("status") != value:
+        record.update(status=value, lastTransitionTime=now())
+    record["reason"], record["message"] = reason, message
 
 
-def has(obj: Json, kind: str, value: str = "True") -> bool:
+def has(obj: Json, condition_type: str, value: str = "True") -> bool:
     """Whether an object has a condition of that value."""
-    return any(c["type"] == kind and c["status"] == value for c in (obj.get("status") or {}).get("conditions") or [])
+    return any(
+        c["type"] == condition_type and c["status"] == value for c in (obj.get("status") or {}).get("conditions") or []
+    )
 
 
 def node_ready(node: Json) -> bool:
@@ -92,7 +94,7 @@ def set_status(api: Api, obj: Json, fill: Callable[[Json], None]) -> None:
     api.modify(obj, change, status=True)
 
 
-def event(api: Api, about: Json, kind: str, reason: str, message: str, source: str) -> None:  # noqa: PLR0917
+def event(api: Api, about: Json, event_type: str, reason: str, message: str, source: str) -> None:  # noqa: PLR0917
     """Record an Event (Normal or Warning) about an object; the same one again counts up."""
     namespace = about["metadata"].get("namespace") or "default"
     name = (
@@ -126,7 +128,7 @@ def event(api: Api, about: Json, kind: str, reason: str, message: str, source: s
             "involvedObject": reference,
             "reason": reason,
             "message": message,
-            "type": kind,
+            "type": event_type,
             "count": 1,
             "firstTimestamp": now(),
             "lastTimestamp": now(),

@@ -67,10 +67,10 @@ def arguments(claim: Json, storage_class: Json) -> Json:
         key, _, value = pair.partition("=")
         tags.append({"Key": key, "Value": value})
     lustre: Json = {}
-    for key, (member, kind) in _LUSTRE.items():
+    for key, (member, value_type) in _LUSTRE.items():
         if key in parameters:
             text = parameters[key]
-            lustre[member] = text == "true" if kind == "bool" else (int(text) if kind is int else text)
+            lustre[member] = text == "true" if value_type == "bool" else (int(text) if value_type is int else text)
     if "metadataConfigurationMode" in parameters or "metadataIops" in parameters:
         metadata: Json = {}
         if "metadataConfigurationMode" in parameters:
@@ -78,11 +78,11 @@ def arguments(claim: Json, storage_class: Json) -> Json:
         if "metadataIops" in parameters:
             metadata["Iops"] = int(parameters["metadataIops"])
         lustre["MetadataConfiguration"] = metadata
-    asked = number(claim["spec"]["resources"]["requests"]["storage"])
+    requested = number(claim["spec"]["resources"]["requests"]["storage"])
     call: Json = {
         "ClientRequestToken": name,
         "FileSystemType": "LUSTRE",
-        "StorageCapacity": round_up(int(-(-asked // _GIB))),
+        "StorageCapacity": round_up(int(-(-requested // _GIB))),
         "SubnetIds": [parameters["subnetId"]],
         "Tags": tags,
         "LustreConfiguration": lustre,
@@ -113,22 +113,24 @@ class FsxProvisioner:
         self._role = self._eks = ""
 
     def _claims(self) -> list[tuple[Json, Json]]:
-        found = []
+        pairs = []
         for claim in self.api.all("v1", "PersistentVolumeClaim"):
             if (claim.get("status") or {}).get("phase") != "Pending" or claim["metadata"].get("deletionTimestamp"):
                 continue
-            kind = self.api.find("storage.k8s.io/v1", "StorageClass", "", claim["spec"].get("storageClassName", ""))
+            storage_class = self.api.find(
+                "storage.k8s.io/v1", "StorageClass", "", claim["spec"].get("storageClassName", "")
+            )
             if (
-                kind
-                and kind.get("provisioner") == DRIVER
+                storage_class
+                and storage_class.get("provisioner") == DRIVER
                 and not claim["spec"].get("volumeName")
-                and self._wanted(claim, kind)
+                and self._wanted(claim, storage_class)
             ):
-                found.append((claim, kind))
-        return found
+                pairs.append((claim, storage_class))
+        return pairs
 
-    def _wanted(self, claim: Json, kind: Json) -> bool:
-        if kind.get("volumeBindingMode") != "WaitForFirstConsumer":
+    def _wanted(self, claim: Json, storage_class: Json) -> bool:
+        if storage_class.get("volumeBindingMode") != "WaitForFirstConsumer":
             return True
         return any(
             (v.get("persistentVolumeClaim") or {}).get("claimName") == claim["metadata"]["name"]
@@ -163,8 +165,8 @@ class FsxProvisioner:
                 ) if not self._told(claim, why) else None
             return
         systems = await aws.pages("fsx", "describe_file_systems", "FileSystems")
-        for claim, kind in claims:
-            await self._provision(aws, claim, kind, systems)
+        for claim, storage_class in claims:
+            await self._provision(aws, claim, storage_class, systems)
         for volume in released:
             await self._reclaim(aws, volume, systems)
 
@@ -211,7 +213,7 @@ class FsxProvisioner:
             code, _, message = reason.partition(": ")
             raise AwsError(code, message)
 
-    async def _provision(self, aws: Aws, claim: Json, kind: Json, systems: list[Json]) -> None:
+    async def _provision(self, aws: Aws, claim: Json, storage_class: Json, systems: list[Json]) -> None:
         name = volume_name(claim)
         system = next((s for s in systems if {"Key": VOLUME_TAG, "Value": name} in (s.get("Tags") or [])), None)
         try:
@@ -224,7 +226,7 @@ class FsxProvisioner:
                     f"External provisioner is provisioning volume for claim {name}",
                     DRIVER,
                 )
-                call = arguments(claim, kind)
+                call = arguments(claim, storage_class)
                 tags = {tag["Key"]: tag["Value"] for tag in call["Tags"]}
                 keys = {**{f"aws:RequestTag/{k}": v for k, v in tags.items()}, "aws:TagKeys": sorted(tags)}
                 for action in ("fsx:CreateFileSystem", "fsx:TagResource"):
@@ -255,9 +257,9 @@ class FsxProvisioner:
                     "name": claim["metadata"]["name"],
                     "uid": claim["metadata"]["uid"],
                 },
-                "persistentVolumeReclaimPolicy": kind.get("reclaimPolicy", "Delete"),
-                "storageClassName": kind["metadata"]["name"],
-                "mountOptions": kind.get("mountOptions") or [],
+                "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
+                "storageClassName": storage_class["metadata"]["name"],
+                "mountOptions": storage_class.get("mountOptions") or [],
                 "csi": {
                     "driver": DRIVER,
                     "volumeHandle": system["FileSystemId"],

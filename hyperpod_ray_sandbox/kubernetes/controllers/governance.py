@@ -62,13 +62,13 @@ class Governance:
             self._define()
         if not self._defined():
             return
-        wanted = {(kind, space, name): item for kind, space, name, item in self._objects(quotas, policies)}
-        for (kind, space, name), item in wanted.items():
-            self._keep(kind, space, name, item)
+        desired = {(kind, space, name): content for kind, space, name, content in self._objects(quotas, policies)}
+        for (kind, space, name), content in desired.items():
+            self._keep(kind, space, name, content)
         for kind in ("LocalQueue", "ClusterQueue", "ResourceFlavor", "WorkloadPriorityClass"):
-            for there in self._api.all(API_VERSION, kind):
-                key = (kind, there["metadata"].get("namespace", ""), there["metadata"]["name"])
-                if key not in wanted and (there["metadata"].get("labels") or {}).items() >= MADE_BY.items():
+            for existing in self._api.all(API_VERSION, kind):
+                key = (kind, existing["metadata"].get("namespace", ""), existing["metadata"]["name"])
+                if key not in desired and (existing["metadata"].get("labels") or {}).items() >= MADE_BY.items():
                     self._api.delete(self._api.kind(API_VERSION, kind), key[1], key[2])
 
     def _defined(self) -> bool:
@@ -82,8 +82,13 @@ class Governance:
     def _objects(self, quotas: list[Json], policies: list[Json]) -> Iterator[tuple[str, str, str, Json]]:
         """Kind, namespace, name and spec (or value) of what the service keeps."""
         for policy in policies:
-            for one in policy["SchedulerConfig"].get("PriorityClasses", []):
-                yield "WorkloadPriorityClass", "", f"{one['Name']}{names.PRIORITY_SUFFIX}", {"value": one["Weight"]}
+            for priority in policy["SchedulerConfig"].get("PriorityClasses", []):
+                yield (
+                    "WorkloadPriorityClass",
+                    "",
+                    f"{priority['Name']}{names.PRIORITY_SUFFIX}",
+                    {"value": priority["Weight"]},
+                )
         types: set[str] = set()
         for quota in quotas:
             team = quota["ComputeQuotaTarget"]["TeamName"]
@@ -92,28 +97,37 @@ class Governance:
             yield "ClusterQueue", "", f"{space}-clusterqueue", {"spec": _cluster_queue(quota)}
             spec = {"clusterQueue": f"{space}-clusterqueue"}
             yield "LocalQueue", space, f"{space}{names.TEAM_QUEUE_SUFFIX}", {"spec": spec, "status": _local(quota)}
-            types |= {entry["InstanceType"] for entry in quota["ComputeQuotaConfig"].get("ComputeQuotaResources", [])}
-        for kind in sorted(types):
-            yield "ResourceFlavor", "", kind, {"spec": {"nodeLabels": {names.INSTANCE_TYPE_LABEL: kind}}}
+            types |= {
+                resource["InstanceType"] for resource in quota["ComputeQuotaConfig"].get("ComputeQuotaResources", [])
+            }
+        for instance_type in sorted(types):
+            yield (
+                "ResourceFlavor",
+                "",
+                instance_type,
+                {"spec": {"nodeLabels": {names.INSTANCE_TYPE_LABEL: instance_type}}},
+            )
 
-    def _keep(self, kind: str, space: str, name: str, item: Json) -> None:
+    def _keep(self, kind: str, space: str, name: str, content: Json) -> None:
         version = "v1" if kind == "Namespace" else API_VERSION
-        there = self._api.find(version, kind, space, name)
-        if there is None:
+        existing = self._api.find(version, kind, space, name)
+        if existing is None:
             metadata: Json = {"name": name, **({"namespace": space} if space else {})}
             if kind != "Namespace":
                 metadata["labels"] = dict(MADE_BY)
-            body = {"apiVersion": version, "kind": kind, "metadata": metadata, **item}
+            body = {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
             try:
                 self._api.create(self._api.kind(version, kind), space, body)
             except ApiError as error:
                 if error.code not in (403, 409):  # a namespace that goes takes nothing new
                     raise
-        elif kind != "Namespace" and any(there.get(key) != value for key, value in item.items() if key != "status"):
-            own = {key: value for key, value in item.items() if key != "status"}
-            self._api.modify(there, lambda current: current.update(own))
-        if (status := item.get("status")) and (made := self._api.find(version, kind, space, name)) is not None:
-            set_status(self._api, made, lambda current: current.update(status))
+        elif kind != "Namespace" and any(
+            existing.get(key) != value for key, value in content.items() if key != "status"
+        ):
+            fields = {key: value for key, value in content.items() if key != "status"}
+            self._api.modify(existing, lambda current: current.update(fields))
+        if (status := content.get("status")) and (created := self._api.find(version, kind, space, name)) is not None:
+            set_status(self._api, created, lambda current: current.update(status))
 
 
 def _local(quota: Json) -> Json:
@@ -122,11 +136,11 @@ def _local(quota: Json) -> Json:
     return {
         "flavors": [
             {
-                "name": entry["InstanceType"],
-                "resources": sorted(amounts(entry)),
-                "nodeLabels": {names.INSTANCE_TYPE_LABEL: entry["InstanceType"]},
+                "name": resource["InstanceType"],
+                "resources": sorted(amounts(resource)),
+                "nodeLabels": {names.INSTANCE_TYPE_LABEL: resource["InstanceType"]},
             }
-            for entry in entries
+            for resource in entries
         ]
     }
 
@@ -135,9 +149,9 @@ def _cluster_queue(quota: Json) -> Json:
     config = quota["ComputeQuotaConfig"]
     sharing = config.get("ResourceSharingConfig") or {"Strategy": "LendAndBorrow", "BorrowLimit": 50}
     flavors = []
-    for entry in config.get("ComputeQuotaResources", []):
+    for quota_resource in config.get("ComputeQuotaResources", []):
         resources = []
-        for name, amount in amounts(entry).items():
+        for name, amount in amounts(quota_resource).items():
             limit: Json = {"name": name, "nominalQuota": f"{amount:g}"}
             if sharing["Strategy"] == "LendAndBorrow":
                 limit["borrowingLimit"] = f"{amount * sharing.get('BorrowLimit', 50) / 100:g}"
@@ -146,7 +160,7 @@ def _cluster_queue(quota: Json) -> Json:
             if sharing["Strategy"] == "Lend":
                 limit["borrowingLimit"] = "0"
             resources.append(limit)
-        flavors.append({"name": entry["InstanceType"], "resources": resources})
+        flavors.append({"name": quota_resource["InstanceType"], "resources": resources})
     covered = sorted({resource["name"] for flavor in flavors for resource in flavor["resources"]})
     within = "LowerPriority" if config.get("PreemptTeamTasks", "LowerPriority") == "LowerPriority" else "Never"
     return {
@@ -160,23 +174,27 @@ def _cluster_queue(quota: Json) -> Json:
     }
 
 
-def amounts(entry: Json) -> dict[str, float]:
+def amounts(resource: Json) -> dict[str, float]:
     """Resources of a quota; what is not given is filled in proportion to the instance, as the service does."""
-    figures = data.read("instance_types.yaml").get(entry["InstanceType"], {})
+    figures = data.read("instance_types.yaml").get(resource["InstanceType"], {})
     per = {
         "cpu": float(figures.get("vcpus", 0)),
         "memory": float(figures.get("memory_gib", 0)),
         "accelerators": float(figures.get("accelerators", 0)),
     }
-    given = {"cpu": entry.get("VCpu"), "memory": entry.get("MemoryInGiB"), "accelerators": entry.get("Accelerators")}
-    part = entry.get("Count")
+    requested = {
+        "cpu": resource.get("VCpu"),
+        "memory": resource.get("MemoryInGiB"),
+        "accelerators": resource.get("Accelerators"),
+    }
+    part = resource.get("Count")
     if part is None:
-        part = max([0.0, *(value / per[key] for key, value in given.items() if value and per[key])])
-    filled = {key: float(given[key] or 0) or part * per[key] for key in per}
+        part = max([0.0, *(value / per[key] for key, value in requested.items() if value and per[key])])
+    filled = {key: float(requested[key] or 0) or part * per[key] for key in per}
     device = {"nvidia": names.GPU_RESOURCE, "neuron": NEURON_DEVICE}.get(str(figures.get("accelerator")))
     counted = {names.GPU_RESOURCE: 0.0, NEURON_DEVICE: 0.0} | ({device: filled["accelerators"]} if device else {})
-    whole = entry.get("Count")
-    share = float(whole) if whole is not None else max((filled[key] / per[key] for key in per if per[key]), default=0.0)
+    count = resource.get("Count")
+    share = float(count) if count is not None else max((filled[key] / per[key] for key in per if per[key]), default=0.0)
     efa = float(int(share * float(figures.get("efa", 0))))
     return {"cpu": filled["cpu"], "memory": filled["memory"] * 1024**3, **counted, names.EFA_RESOURCE: efa}
 

@@ -38,12 +38,12 @@ class Karpenter:
             self._install()
 
     def _there(self) -> bool:
-        return all(self._api.find(VERSION, KIND, "", item["metadata"]["name"]) for item in definitions())
+        return all(self._api.find(VERSION, KIND, "", definition["metadata"]["name"]) for definition in definitions())
 
     def _install(self) -> None:
-        for item in definitions():
-            if self._api.find(VERSION, KIND, "", item["metadata"]["name"]) is None:
-                self._api.create(self._api.kind(VERSION, KIND), "", item)
+        for definition in definitions():
+            if self._api.find(VERSION, KIND, "", definition["metadata"]["name"]) is None:
+                self._api.create(self._api.kind(VERSION, KIND), "", definition)
 
 
 @functools.cache

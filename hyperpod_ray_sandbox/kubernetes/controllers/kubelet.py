@@ -120,10 +120,10 @@ class Kubelet:
         blocked = [c for c in _containers(pod) if c["name"] in initial and c["image"] in missing]
         statuses = {True: [], False: []}  # type: dict[bool, list[Json]]
         for container in _containers(pod):
-            first = container["name"] in initial
-            pull = missing.get(container["image"]) if first or not blocked else None
+            is_initial = container["name"] in initial
+            pull = missing.get(container["image"]) if is_initial or not blocked else None
             state = _waiting(pull, container["image"], fresh=pull is not None and self._told(uid, pull))
-            statuses[first].append(_not_started(container, state))
+            statuses[is_initial].append(_not_started(container, state))
 
         def fill(status: Json) -> None:
             status.update(phase="Pending", containerStatuses=statuses[False])
@@ -131,8 +131,10 @@ class Kubelet:
                 status["initContainerStatuses"] = statuses[True]
             waits = ", ".join(c["name"] for c in pod["spec"]["containers"])
             condition(status, "Initialized", "False" if blocked else "True")
-            for kind in ("ContainersReady", "Ready"):
-                condition(status, kind, "False", "ContainersNotReady", f"containers with unready status: [{waits}]")
+            for condition_type in ("ContainersReady", "Ready"):
+                condition(
+                    status, condition_type, "False", "ContainersNotReady", f"containers with unready status: [{waits}]"
+                )
 
         set_status(self.api, pod, fill)
         for image, pull in missing.items():
@@ -167,8 +169,8 @@ class Kubelet:
                 for c in pod["spec"]["containers"]
             ]
             status.pop("initContainerStatuses", None)
-            for kind in ("Initialized", "ContainersReady", "Ready"):
-                condition(status, kind, "True")
+            for condition_type in ("Initialized", "ContainersReady", "Ready"):
+                condition(status, condition_type, "True")
 
         set_status(self.api, pod, fill)
 
@@ -183,11 +185,11 @@ class Kubelet:
         set_status(self.api, pod, fill)
 
     def _end(self, pod: Json) -> None:
-        bad = (pod["metadata"].get("annotations") or {}).get(OUTCOME) == "failed"
-        code, reason = (1, "Error") if bad else (0, "Completed")
+        failed = (pod["metadata"].get("annotations") or {}).get(OUTCOME) == "failed"
+        code, reason = (1, "Error") if failed else (0, "Completed")
 
         def fill(status: Json) -> None:
-            status["phase"] = "Failed" if bad else "Succeeded"
+            status["phase"] = "Failed" if failed else "Succeeded"
             for container in status.get("containerStatuses") or []:
                 started = container["state"].get("running", {}).get("startedAt", now())
                 container.update(
@@ -197,8 +199,8 @@ class Kubelet:
                         "terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now()}
                     },
                 )
-            condition(status, "Ready", "False", "PodFailed" if bad else "PodCompleted")
-            condition(status, "ContainersReady", "False", "PodFailed" if bad else "PodCompleted")
+            condition(status, "Ready", "False", "PodFailed" if failed else "PodCompleted")
+            condition(status, "ContainersReady", "False", "PodFailed" if failed else "PodCompleted")
 
         set_status(self.api, pod, fill)
 
@@ -231,16 +233,16 @@ def _taints(node: Json) -> list[Json]:
 
 def _tolerated_seconds(pod: Json, node: Json) -> float | None:
     """How long a pod stays on its node under the taints that evict; None: without end."""
-    found: list[float] = []
+    seconds: list[float] = []
     for taint in _taints(node):
         if taint["effect"] != "NoExecute":
             continue
         matching = [t for t in pod["spec"].get("tolerations") or [] if tolerates(taint, [t])]
         if not matching:
             # the API server adds these tolerations to every pod (DefaultTolerationSeconds)
-            found.append(TOLERATION_SECONDS if taint["key"] in (UNREACHABLE, names.NOT_READY) else 0.0)
-        found += [float(t["tolerationSeconds"]) for t in matching if t.get("tolerationSeconds") is not None]
-    return min(found, default=None)
+            seconds.append(TOLERATION_SECONDS if taint["key"] in (UNREACHABLE, names.NOT_READY) else 0.0)
+        seconds += [float(t["tolerationSeconds"]) for t in matching if t.get("tolerationSeconds") is not None]
+    return min(seconds, default=None)
 
 
 def _containers(pod: Json) -> list[Json]:

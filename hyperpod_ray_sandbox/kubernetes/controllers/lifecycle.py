@@ -53,15 +53,15 @@ class Lifecycle:
 
     def _namespace(self, key: Key, obj: Json) -> None:
         name = obj["metadata"]["name"]
-        left = 0
+        remaining = 0
         for bucket, resource in self.api.registry.stored().items():
             if not resource.namespaced:
                 continue
             for inside in self.api.store.objects(bucket, name):
-                left += 1
+                remaining += 1
                 if not inside["metadata"].get("deletionTimestamp"):
                     remove(self.api, {**inside, "apiVersion": resource.api_version})
-        if left == 0 and not obj["metadata"].get("finalizers"):
+        if remaining == 0 and not obj["metadata"].get("finalizers"):
             self.api.finish(key)
 
     def _foreground(self, key: Key, obj: Json) -> None:

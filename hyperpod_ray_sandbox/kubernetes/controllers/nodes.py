@@ -50,7 +50,7 @@ def allocatable(instance_type: str) -> dict[str, str]:
     """
     figures = data.instance_types().get(instance_type) or {"vcpus": 4, "memory_gib": 16, "pods": 14}
     memory = int(figures["memory_gib"] * 0.97 * 1024 * 1024) - 1024 * 1024
-    found = {
+    resources = {
         "cpu": f"{int(figures['vcpus']) * 1000 - 80}m",
         "memory": f"{memory}Ki",
         "pods": str(figures.get("pods", 14)),
@@ -59,10 +59,10 @@ def allocatable(instance_type: str) -> dict[str, str]:
     }
     accelerators = {"nvidia": names.GPU_RESOURCE, "neuron": names.NEURON_RESOURCE}.get(str(figures.get("accelerator")))
     if accelerators and figures.get("accelerators"):
-        found[accelerators] = str(figures["accelerators"])
+        resources[accelerators] = str(figures["accelerators"])
     if figures.get("efa"):
-        found[names.EFA_RESOURCE] = str(figures["efa"])
-    return found
+        resources[names.EFA_RESOURCE] = str(figures["efa"])
+    return resources
 
 
 def _accelerated(labels: Json) -> bool:
@@ -94,7 +94,7 @@ class Nodes:
             The HyperPod clusters of this EKS cluster.
         """
         clusters: list[Json] = []
-        seen: dict[str, tuple[Json, Json, Json]] = {}
+        instances: dict[str, tuple[Json, Json, Json]] = {}
         for summary in await aws.pages("sagemaker", "list_clusters", "ClusterSummaries"):
             cluster = await aws.call("sagemaker", "describe_cluster", ClusterName=summary["ClusterName"])
             orchestrator = ((cluster.get("Orchestrator") or {}).get("Eks") or {}).get("ClusterArn", "")
@@ -106,21 +106,25 @@ class Nodes:
             )
             for node in nodes:
                 if node["InstanceStatus"]["Status"] in _PRESENT:
-                    seen[f"hyperpod-{node['InstanceId']}"] = (cluster, node, await self._detail(aws, cluster, node))
-        await self._networks(seen)
-        for name, (cluster, node, detail) in seen.items():
+                    instances[f"hyperpod-{node['InstanceId']}"] = (
+                        cluster,
+                        node,
+                        await self._detail(aws, cluster, node),
+                    )
+        await self._networks(instances)
+        for name, (cluster, node, detail) in instances.items():
             self._present(name, cluster, node, detail)
-        await self._requests(aws, seen)
-        for known in self.api.all("v1", "Node"):
-            meta = known["metadata"]
-            if (meta.get("labels") or {}).get(PREFIX + "compute-type") == "hyperpod" and meta["name"] not in seen:
-                self._vanished(known)
+        await self._requests(aws, instances)
+        for existing in self.api.all("v1", "Node"):
+            meta = existing["metadata"]
+            if (meta.get("labels") or {}).get(PREFIX + "compute-type") == "hyperpod" and meta["name"] not in instances:
+                self._vanished(existing)
         return clusters
 
-    async def _networks(self, seen: dict[str, tuple[Json, Json, Json]]) -> None:
+    async def _networks(self, instances: dict[str, tuple[Json, Json, Json]]) -> None:
         """Ask of each instance whether it has a pod network, until it has."""
-        self._without_network = {name: why for name, why in self._without_network.items() if name in seen}
-        for name, (_, node, _) in seen.items():
+        self._without_network = {name: why for name, why in self._without_network.items() if name in instances}
+        for name, (_, node, _) in instances.items():
             if self._network is not None and self._without_network.get(name, "not asked"):
                 try:
                     self._without_network[name] = await asyncio.to_thread(self._network, node["InstanceId"])
@@ -136,14 +140,14 @@ class Nodes:
             self._details[identifier] = answer.get("NodeDetails") or {}
         return self._details[identifier]
 
-    async def _requests(self, aws: Aws, seen: dict[str, tuple[Json, Json, Json]]) -> None:
+    async def _requests(self, aws: Aws, instances: dict[str, tuple[Json, Json, Json]]) -> None:
         calls = {
             names.REPLACE: "batch_replace_cluster_nodes",
             names.REBOOT: "batch_reboot_cluster_nodes",
         }
-        for name, (cluster, node, _) in seen.items():
-            found = self.api.find("v1", "Node", "", name)
-            label = ((found or {"metadata": {}})["metadata"].get("labels") or {}).get(HEALTH, "")
+        for name, (cluster, node, _) in instances.items():
+            existing = self.api.find("v1", "Node", "", name)
+            label = ((existing or {"metadata": {}})["metadata"].get("labels") or {}).get(HEALTH, "")
             if label not in calls:
                 self._asked.discard(name)
                 self._rebooting.discard(name)
@@ -161,25 +165,25 @@ class Nodes:
                     if label == names.REBOOT:
                         self._rebooting.add(name)
                 except AwsError as error:
-                    if found:
-                        event(self.api, found, "Warning", "HyperPodRequestFailed", str(error), "hyperpod")
+                    if existing:
+                        event(self.api, existing, "Warning", "HyperPodRequestFailed", str(error), "hyperpod")
 
     def _rebooted(self, name: str) -> None:
-        found = self.api.find("v1", "Node", "", name)
-        if found is None:
+        node = self.api.find("v1", "Node", "", name)
+        if node is None:
             return
 
         def change(current: Json) -> None:
             current["metadata"].setdefault("labels", {})[HEALTH] = "Schedulable"
 
-        event(self.api, self.api.modify(found, change) or found, "Normal", "NodeRebooted", "rebooted", "hyperpod")
+        event(self.api, self.api.modify(node, change) or node, "Normal", "NodeRebooted", "rebooted", "hyperpod")
 
     # ---- objects ---------------------------------------------------------------------------------------------------
 
     def _labels(self, cluster: Json, node: Json, detail: Json) -> dict[str, str]:
-        place = detail.get("Placement") or {}
-        zone = str(place.get("AvailabilityZone", ""))
-        found = {
+        placement = detail.get("Placement") or {}
+        zone = str(placement.get("AvailabilityZone", ""))
+        labels = {
             PREFIX + "cluster-name": cluster["ClusterName"],
             names.INSTANCE_GROUP_LABEL: node["InstanceGroupName"],
             PREFIX + "compute-type": "hyperpod",
@@ -193,14 +197,14 @@ class Nodes:
             "kubernetes.io/os": "linux",
         }
         if zone:
-            found |= {
+            labels |= {
                 "topology.kubernetes.io/zone": zone,
                 "topology.kubernetes.io/region": zone[:-1],
                 "failure-domain.beta.kubernetes.io/zone": zone,
             }
-        if place.get("AvailabilityZoneId"):
-            found["topology.k8s.aws/zone-id"] = str(place["AvailabilityZoneId"])
-        return found
+        if placement.get("AvailabilityZoneId"):
+            labels["topology.k8s.aws/zone-id"] = str(placement["AvailabilityZoneId"])
+        return labels
 
     @staticmethod
     def _group(cluster: Json, node: Json) -> Json:
@@ -222,15 +226,15 @@ class Nodes:
             for t in config.get("CurrentTaints") or config.get("DesiredTaints") or config.get("Taints") or []
         ]
         own_labels = config.get("CurrentLabels") or config.get("DesiredLabels") or config.get("Labels") or {}
-        found = self.api.find("v1", "Node", "", name)
-        if found is None:
+        existing = self.api.find("v1", "Node", "", name)
+        if existing is None:
             if status in ("Failure", "ShuttingDown") or name in self._absent:
                 return
-            found = self._create(name, {**self._labels(cluster, node, detail), **own_labels}, node, detail)
+            existing = self._create(name, {**self._labels(cluster, node, detail), **own_labels}, node, detail)
         state = f"{status}:{hashlib.sha256(repr((own_taints, own_labels)).encode()).hexdigest()[:8]}"
-        if (found["metadata"].get("annotations") or {}).get(STATE) != state:
-            found = self._follow(
-                found,
+        if (existing["metadata"].get("annotations") or {}).get(STATE) != state:
+            existing = self._follow(
+                existing,
                 status,
                 state,
                 own_labels,
@@ -238,21 +242,21 @@ class Nodes:
                 checks=bool(group.get("OnStartDeepHealthChecks")),
                 message=node["InstanceStatus"].get("Message") or "",
             )
-        mode = (found["metadata"].get("annotations") or {}).get(MODE, "")
+        mode = (existing["metadata"].get("annotations") or {}).get(MODE, "")
         if mode == "unreachable":
             if time.monotonic() - self._lost.setdefault(name, time.monotonic()) >= NOT_READY_SECONDS * self.scale:
-                self._ready(found, ready=False, why="Kubelet stopped posting node status.")
+                self._ready(existing, ready=False, why="Kubelet stopped posting node status.")
         else:
             self._lost.pop(name, None)
             lacks = self._without_network.get(name, "")
             if status == "ShuttingDown":
-                self._ready(found, ready=False, why="instance is shutting down")
+                self._ready(existing, ready=False, why="instance is shutting down")
             elif lacks:
                 why = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:"
                 why += f"Network plugin returns error: cni plugin not initialized: {lacks}"
-                self._ready(found, ready=False, why=why, silent=False)
+                self._ready(existing, ready=False, why=why, silent=False)
             else:
-                self._ready(found, ready=True, why="")
+                self._ready(existing, ready=True, why="")
 
     def _create(self, name: str, labels: dict[str, str], node: Json, detail: Json) -> Json:
         room = allocatable(node["InstanceType"])
@@ -285,7 +289,7 @@ class Nodes:
 
     def _follow(
         self,
-        found: Json,
+        existing: Json,
         status: str,
         state: str,
         labels: dict[str, str],
@@ -319,7 +323,7 @@ class Nodes:
             mark = [] if healthy else [{"key": HEALTH, "value": "Unschedulable", "effect": "NoSchedule"}]
             spec["taints"] = [*kept, *taints, *mark]
 
-        changed = self.api.modify(found, change) or found
+        changed = self.api.modify(existing, change) or existing
         if status == "Failure":
             event(self.api, changed, "Warning", "NodeUnhealthy", message or "HyperPod reports a failure", "hyperpod")
         return changed
@@ -340,8 +344,8 @@ class Nodes:
                 word,
                 "kubelet is posting ready status" if ready else why,
             )
-            for entry in status["conditions"]:
-                entry.setdefault("lastHeartbeatTime", now())
+            for node_condition in status["conditions"]:
+                node_condition.setdefault("lastHeartbeatTime", now())
 
         def taint(current: Json) -> None:
             taints = (current.get("spec") or {}).get("taints") or []

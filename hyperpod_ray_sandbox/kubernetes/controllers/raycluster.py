@@ -70,11 +70,11 @@ class RayClusters:
 
     def _operator_setting(self, name: str) -> str:
         """An environment variable of the operator's container."""
-        for found in self.api.all("apps/v1", "Deployment"):
-            if (found["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == names.OPERATOR_CHART:
-                for entry in found["spec"]["template"]["spec"]["containers"][0].get("env") or []:
-                    if entry["name"] == name:
-                        return str(entry.get("value") or "")
+        for deployment in self.api.all("apps/v1", "Deployment"):
+            if (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == names.OPERATOR_CHART:
+                for variable in deployment["spec"]["template"]["spec"]["containers"][0].get("env") or []:
+                    if variable["name"] == name:
+                        return str(variable.get("value") or "")
         return ""
 
     def reconcile(self) -> None:
@@ -95,9 +95,9 @@ class RayClusters:
             part = "metadata" if problems[0].reason == "InvalidRayClusterMetadata" else "spec"
             part = "UpgradeStrategy" if problems[0].rule == "upgrade_strategy" else part
             name = f"{cluster['metadata']['namespace']}/{cluster['metadata']['name']}"
-            said = f"The RayCluster {part} is invalid {name}: {problems[0].message}"
-            if not self._told(cluster, said):
-                event(self.api, cluster, "Warning", problems[0].reason, said, "raycluster-controller")
+            message = f"The RayCluster {part} is invalid {name}: {problems[0].message}"
+            if not self._told(cluster, message):
+                event(self.api, cluster, "Warning", problems[0].reason, message, "raycluster-controller")
             return
         self._head_service(cluster)
         self._auth_secret(cluster)
@@ -117,11 +117,11 @@ class RayClusters:
                         if _label(p, "node-type") == "worker" and _label(p, "group") == group["groupName"]
                     ],
                 )
-            known = {g["groupName"] for g in cluster["spec"].get("workerGroupSpecs") or []}
+            group_names = {g["groupName"] for g in cluster["spec"].get("workerGroupSpecs") or []}
             for pod in pods:
                 if (
                     _label(pod, "node-type") == "worker"
-                    and _label(pod, "group") not in known
+                    and _label(pod, "group") not in group_names
                     and not pod["metadata"].get("deletionTimestamp")
                 ):
                     remove(self.api, pod)
@@ -190,7 +190,7 @@ class RayClusters:
         def prepare(pod: Json) -> None:
             raypods.build(cluster, pod, node_type=node_type, start_params=start_params)
 
-        made = make_pod(
+        created = make_pod(
             self.api,
             cluster,
             copy(spec["template"]),
@@ -199,14 +199,14 @@ class RayClusters:
             labels=self._labels(cluster, node_type, group),
             change=prepare,
         )
-        if made:
+        if created:
             word = "CreatedHeadPod" if node_type == "head" else "CreatedWorkerPod"
             event(
                 self.api,
                 cluster,
                 "Normal",
                 word,
-                f"Created {node_type} Pod {namespace}/{made['metadata']['name']}",
+                f"Created {node_type} Pod {namespace}/{created['metadata']['name']}",
                 "raycluster-controller",
             )
 
@@ -232,16 +232,16 @@ class RayClusters:
             if not alive(pod) and not pod["metadata"].get("deletionTimestamp"):
                 remove(self.api, pod)
         # a Terminating pod counts until it is gone, so a lost node whose object is kept gets no replacement
-        there = [p for p in pods if alive(p)]
-        missing = desired(group) - len(there)
+        living = [p for p in pods if alive(p)]
+        missing = desired(group) - len(living)
         prefix = f"{cluster['metadata']['name']}-{group['groupName']}"[:50].lower() + "-worker-"
         for _ in range(missing):
             self._pod(cluster, group, node_type="worker", group=group["groupName"], prefix=prefix)
-        asked = set((group.get("scaleStrategy") or {}).get("workersToDelete") or [])
-        extra = sorted(there, key=lambda p: (p["metadata"]["name"] not in asked, pod_ready(p)))[: max(0, -missing)]
+        to_delete = set((group.get("scaleStrategy") or {}).get("workersToDelete") or [])
+        extra = sorted(living, key=lambda p: (p["metadata"]["name"] not in to_delete, pod_ready(p)))[: max(0, -missing)]
         if cluster["spec"].get("enableInTreeAutoscaling"):
             # with autoscaling the operator deletes no pod of its own choice
-            extra = [pod for pod in extra if pod["metadata"]["name"] in asked]
+            extra = [pod for pod in extra if pod["metadata"]["name"] in to_delete]
         for pod in extra:
             if not pod["metadata"].get("deletionTimestamp"):
                 remove(self.api, pod)
@@ -259,20 +259,20 @@ class RayClusters:
         groups = cluster["spec"].get("workerGroupSpecs") or []
         workers = [p for p in pods if _label(p, "node-type") == "worker"]
         head = next((p for p in pods if _label(p, "node-type") == "head"), None)
-        wanted = sum(desired(g) for g in groups)
+        replicas = sum(desired(g) for g in groups)
         running = sum((p.get("status") or {}).get("phase") == "Running" for p in workers)
         ready = sum((p.get("status") or {}).get("phase") == "Running" and has(p, "Ready") for p in workers)
         service = self.api.find(
             "v1", "Service", cluster["metadata"]["namespace"], f"{cluster['metadata']['name']}-head-svc"
         )
-        complete = bool(head) and pod_ready(head or {"metadata": {}}) and ready >= wanted
+        complete = bool(head) and pod_ready(head or {"metadata": {}}) and ready >= replicas
 
         def fill(status: Json) -> None:
             before = copy(status)
             suspended = bool(cluster["spec"].get("suspend"))
             status.update(
                 observedGeneration=cluster["metadata"]["generation"],
-                desiredWorkerReplicas=0 if suspended else wanted,
+                desiredWorkerReplicas=0 if suspended else replicas,
                 availableWorkerReplicas=running,
                 readyWorkerReplicas=ready,
                 minWorkerReplicas=sum(int(g.get("minReplicas") or 0) for g in groups),
@@ -289,8 +289,8 @@ class RayClusters:
             _head_condition(status, head)
             _suspension(status, suspended=suspended, empty=not pods)
             if any(c["type"] == "RayClusterSuspended" and c["status"] == "True" for c in status["conditions"]):
-                said = "RayCluster has been suspended"
-                condition(status, "RayClusterProvisioned", "False", "RayClusterPodsProvisioning", said)
+                message = "RayCluster has been suspended"
+                condition(status, "RayClusterProvisioned", "False", "RayClusterPodsProvisioning", message)
             elif complete:
                 condition(
                     status,
@@ -326,8 +326,8 @@ def _head_condition(status: Json, head: Json | None) -> None:
     elif pod_ready(head):
         condition(status, "HeadPodReady", "True", "HeadPodRunningAndReady")
     else:
-        found = (c for c in (head.get("status") or {}).get("conditions") or [] if c["type"] == "Ready")
-        reason = next((c.get("reason") for c in found), None) or "Unknown"
+        conditions = (c for c in (head.get("status") or {}).get("conditions") or [] if c["type"] == "Ready")
+        reason = next((c.get("reason") for c in conditions), None) or "Unknown"
         condition(status, "HeadPodReady", "False", reason)
 
 
@@ -345,7 +345,7 @@ def _resources(spec: Json) -> dict[str, str]:
     """The cluster's wish in total: CPU, memory, GPUs and TPUs, head included."""
     templates = [(spec["headGroupSpec"]["template"], 1)]
     templates += [(g["template"], desired(g)) for g in spec.get("workerGroupSpecs") or []]
-    found = {}
+    resources = {}
     for field, name in (
         ("desiredCPU", "cpu"),
         ("desiredMemory", "memory"),
@@ -362,5 +362,5 @@ def _resources(spec: Json) -> dict[str, str]:
             for template, count in templates
             for c in template["spec"]["containers"]
         )
-        found[field] = written(name, Fraction(total))
-    return found
+        resources[field] = written(name, Fraction(total))
+    return resources

@@ -50,17 +50,17 @@ class RayJobs:
 
     def _refused(self, job: Json) -> bool:
         """The operator fails a job at once for what it can see; what its RayCluster is refused for comes later."""
-        found = [verdict for verdict in kuberay.judge(job) if verdict.reason != "InvalidRayClusterSpec"]
-        if not found:
+        verdicts = [verdict for verdict in kuberay.judge(job) if verdict.reason != "InvalidRayClusterSpec"]
+        if not verdicts:
             return False
-        said = f"{job['metadata']['namespace']}/{job['metadata']['name']}: {found[0].message}"
-        if (job.get("status") or {}).get("message") != found[0].message:
-            event(self.api, job, "Warning", found[0].reason, said, SOURCE)
+        message = f"{job['metadata']['namespace']}/{job['metadata']['name']}: {verdicts[0].message}"
+        if (job.get("status") or {}).get("message") != verdicts[0].message:
+            event(self.api, job, "Warning", verdicts[0].reason, message, SOURCE)
             self._set(
                 job,
                 jobDeploymentStatus="ValidationFailed",
                 reason="ValidationFailed",
-                message=found[0].message,
+                message=verdicts[0].message,
                 endTime=now(),
             )
         return True
@@ -88,21 +88,21 @@ class RayJobs:
         cluster = self.api.find(API_VERSION, "RayCluster", namespace, name)
         if cluster is None:
             if job["spec"].get("clusterSelector"):
-                said = f"RayCluster {namespace}/{name} set in the clusterSelector is not found."
-                event(self.api, job, "Warning", "RayClusterNotFound", f"{said} It must be created manually", SOURCE)
+                message = f"RayCluster {namespace}/{name} set in the clusterSelector is not found."
+                event(self.api, job, "Warning", "RayClusterNotFound", f"{message} It must be created manually", SOURCE)
             else:
                 self._create(job, name)
             return
         status = cluster.get("status") or {}
         ready = status.get("state") == "ready"
-        made: Json = {"rayClusterStatus": copy(status)}
+        fields: Json = {"rayClusterStatus": copy(status)}
         if ready:
             service = status.get("head", {}).get("serviceName", "")
-            made |= {
+            fields |= {
                 "dashboardURL": f"{service}.{namespace}.svc.cluster.local:{names.DASHBOARD_PORT}",
                 "jobDeploymentStatus": "Running",
             }
-        self._set(job, **made)
+        self._set(job, **fields)
 
     def _create(self, job: Json, name: str) -> None:
         metadata = job["metadata"]
@@ -128,8 +128,8 @@ class RayJobs:
         try:
             self.api.create(self.api.kind(API_VERSION, "RayCluster"), metadata["namespace"], body)
         except ApiError as error:
-            said = f"Failed to create RayCluster {where}: {error.message}"
-            event(self.api, job, "Warning", "FailedToCreateRayCluster", said, SOURCE)
+            message = f"Failed to create RayCluster {where}: {error.message}"
+            event(self.api, job, "Warning", "FailedToCreateRayCluster", message, SOURCE)
         else:
             event(self.api, job, "Normal", "CreatedRayCluster", f"Created RayCluster {where}", SOURCE)
 
@@ -168,7 +168,7 @@ class RayJobs:
                 return
 
         def release(current: Json) -> None:
-            kept = [item for item in current["metadata"].get("finalizers") or [] if item != FINALIZER]
+            kept = [finalizer for finalizer in current["metadata"].get("finalizers") or [] if finalizer != FINALIZER]
             current["metadata"]["finalizers"] = kept
 
         if FINALIZER in (job["metadata"].get("finalizers") or []):

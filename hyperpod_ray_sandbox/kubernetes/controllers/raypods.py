@@ -61,46 +61,46 @@ def service_name(cluster: Json) -> str:
 def ports(cluster: Json) -> dict[str, int]:
     """The ports of the head's service: those that the head's container names, else Ray's own; and the metrics'."""
     head = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
-    given = {p.get("name") or f"{p['containerPort']}-port": int(p["containerPort"]) for p in head.get("ports") or []}
-    found = given or dict(_PORTS)
-    found.setdefault("metrics", _METRICS)
-    return dict(sorted(found.items()))
+    declared = {p.get("name") or f"{p['containerPort']}-port": int(p["containerPort"]) for p in head.get("ports") or []}
+    numbers = declared or dict(_PORTS)
+    numbers.setdefault("metrics", _METRICS)
+    return dict(sorted(numbers.items()))
 
 
 def head_service(cluster: Json, labels: dict[str, str]) -> Json:
     """The specification of the head's service."""
-    kind = cluster["spec"]["headGroupSpec"].get("serviceType") or "ClusterIP"
+    service_type = cluster["spec"]["headGroupSpec"].get("serviceType") or "ClusterIP"
     spec: Json = {
-        "type": kind,
+        "type": service_type,
         "selector": labels,
         "ports": [{"name": n, "port": p, "targetPort": p, "appProtocol": "tcp"} for n, p in ports(cluster).items()],
     }
-    if kind == "ClusterIP":
+    if service_type == "ClusterIP":
         spec |= {"clusterIP": "None", "publishNotReadyAddresses": True}
     return spec
 
 
-def _start_params(given: Json, *, node_type: str, address: str, resources: Json) -> dict[str, str]:
-    found = {name: str(value) for name, value in given.items()}
+def _start_params(declared: Json, *, node_type: str, address: str, resources: Json) -> dict[str, str]:
+    params = {name: str(value) for name, value in declared.items()}
     if node_type == "worker":
-        found.setdefault("address", address)
+        params.setdefault("address", address)
     else:
-        found.setdefault("dashboard-host", "0.0.0.0")  # noqa: S104  (what KubeRay writes; nothing listens here)
-    found.setdefault("metrics-export-port", str(_METRICS))
-    found["block"] = "true"
-    found.setdefault("dashboard-agent-listen-port", str(_AGENT))
+        params.setdefault("dashboard-host", "0.0.0.0")  # noqa: S104  (what KubeRay writes; nothing listens here)
+    params.setdefault("metrics-export-port", str(_METRICS))
+    params["block"] = "true"
+    params.setdefault("dashboard-agent-listen-port", str(_AGENT))
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     cpu = number(limits.get("cpu") or 0) or number(requests.get("cpu") or 0)
     if cpu:
-        found.setdefault("num-cpus", str(math.ceil(cpu)))
+        params.setdefault("num-cpus", str(math.ceil(cpu)))
     if limits.get("memory"):
-        found.setdefault("memory", str(math.ceil(number(limits["memory"]))))
+        params.setdefault("memory", str(math.ceil(number(limits["memory"]))))
     for name in sorted(limits):
         if name.rpartition("/")[2] == "gpu" and number(limits[name]):
-            found.setdefault("num-gpus", str(math.ceil(number(limits[name]))))
-        elif name == "aws.amazon.com/neuroncore" and number(limits[name]) and "resources" not in found:
-            found["resources"] = f"'{json.dumps({'neuron_cores': int(number(limits[name]))}, separators=(',', ':'))}'"
-    return found
+            params.setdefault("num-gpus", str(math.ceil(number(limits[name]))))
+        elif name == "aws.amazon.com/neuroncore" and number(limits[name]) and "resources" not in params:
+            params["resources"] = f"'{json.dumps({'neuron_cores': int(number(limits[name]))}, separators=(',', ':'))}'"
+    return params
 
 
 def _start_command(params: dict[str, str], node_type: str) -> str:
@@ -120,9 +120,9 @@ def _field(name: str, path: str) -> Json:
 def _add(container: Json, *entries: Json) -> None:
     """Environment variables that are not there yet."""
     env = container.setdefault("env", [])
-    for entry in entries:
-        if all(e["name"] != entry["name"] for e in env):
-            env.append(entry)
+    for variable in entries:
+        if all(e["name"] != variable["name"] for e in env):
+            env.append(variable)
 
 
 def _authenticate(cluster: Json, container: Json) -> None:
@@ -157,7 +157,7 @@ def _fault_tolerance(cluster: Json, pod: Json, params: dict[str, str], node_type
 def _waiter(main: Json, address: str) -> Json:
     """The init container of workers that waits for the head."""
     small = {"cpu": "200m", "memory": "256Mi"}
-    made = {
+    container = {
         "name": "wait-gcs-ready",
         "image": main["image"],
         "command": list(_COMMAND),
@@ -168,20 +168,20 @@ def _waiter(main: Json, address: str) -> Json:
     }
     for field in ("imagePullPolicy", "securityContext"):
         if main.get(field):
-            made[field] = copy(main[field])
-    return made
+            container[field] = copy(main[field])
+    return container
 
 
 def _shared_memory(spec: Json, main: Json) -> None:
-    place = "/dev/shm"  # noqa: S108  (a path in a pod)
-    if any(m["mountPath"] == place for m in main.get("volumeMounts") or []):
+    mount_path = "/dev/shm"  # noqa: S108  (a path in a pod)
+    if any(m["mountPath"] == mount_path for m in main.get("volumeMounts") or []):
         return
     resources = main.get("resources") or {}
     size = (resources.get("limits") or {}).get("memory") or (resources.get("requests") or {}).get("memory")
     medium: Json = {"medium": "Memory"} | ({"sizeLimit": size} if size else {})
     if all(v["name"] != "shared-mem" for v in spec.get("volumes") or []):
         spec.setdefault("volumes", []).append({"name": "shared-mem", "emptyDir": medium})
-    main.setdefault("volumeMounts", []).append({"name": "shared-mem", "mountPath": place})
+    main.setdefault("volumeMounts", []).append({"name": "shared-mem", "mountPath": mount_path})
 
 
 def _environment(main: Json, node_type: str, *, host: str, command: str) -> None:
@@ -207,9 +207,9 @@ def _environment(main: Json, node_type: str, *, host: str, command: str) -> None
 
 def _probes(main: Json, params: dict[str, str], node_type: str) -> None:
     """One HTTP health check, as KubeRay makes for Ray 2.53 and newer."""
-    for kind, (delay, head, worker, failures) in _PROBES.items():
+    for probe, (delay, head, worker, failures) in _PROBES.items():
         main.setdefault(
-            kind,
+            probe,
             {
                 "httpGet": {
                     "path": "/api/healthz",
@@ -244,12 +244,12 @@ def build(cluster: Json, pod: Json, *, node_type: str, start_params: Json) -> No
     if "plasma-directory" not in params:
         _shared_memory(spec, main)
     start = _start_command(params, node_type)
-    own = " ".join([*(main.get("command") or []), *(main.get("args") or [])])
+    command = " ".join([*(main.get("command") or []), *(main.get("args") or [])])
     overwrite = (pod["metadata"].get("annotations") or {}).get(_OVERWRITE, "").lower() == "true"
-    if not overwrite and "ray start" not in own:
+    if not overwrite and "ray start" not in command:
         generated = f"ulimit -n ${{RAY_START_ULIMIT_OPEN_FILES:-65536}}; {start}"
         main["command"] = list(_COMMAND)
-        main["args"] = [f"{own} && {generated}" if own else generated]
+        main["args"] = [f"{command} && {generated}" if command else generated]
     for init in spec.get("initContainers") or []:
         _add(init, {"name": "FQ_RAY_IP", "value": host}, {"name": "RAY_IP", "value": host.partition(".")[0]})
     _environment(main, node_type, host=host, command=start)

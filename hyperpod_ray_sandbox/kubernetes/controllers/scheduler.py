@@ -49,8 +49,8 @@ def requests(pod: Json) -> dict[str, Fraction]:
 def selects(pod: Json, node: Json) -> bool:
     """Whether the pod's nodeSelector and required node affinity take the node."""
     labels = node["metadata"].get("labels") or {}
-    wanted = pod["spec"].get("nodeSelector") or {}
-    if any(labels.get(k) != v for k, v in wanted.items()):
+    selector = pod["spec"].get("nodeSelector") or {}
+    if any(labels.get(k) != v for k, v in selector.items()):
         return False
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -104,8 +104,8 @@ class Scheduler:
             if why:
                 reasons[why] = reasons.get(why, 0) + 1
                 continue
-            here = sum(p["spec"]["nodeName"] == node["metadata"]["name"] for p in running)
-            fitting.append((-self._preference(pod, node), here, node["metadata"]["name"], node))
+            pod_count = sum(p["spec"]["nodeName"] == node["metadata"]["name"] for p in running)
+            fitting.append((-self._preference(pod, node), pod_count, node["metadata"]["name"], node))
         if not fitting:
             detail = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
             text = f"0/{len(nodes)} nodes are available" + (f": {detail}." if detail else ".")
@@ -123,10 +123,10 @@ class Scheduler:
             event(self.api, pod, "Normal", "Scheduled", f"Successfully assigned {at} to {name}", "default-scheduler")
 
     def _refuse(self, pod: Json, message: str) -> None:
-        known: Json = next(
+        current: Json = next(
             (c for c in (pod.get("status") or {}).get("conditions") or [] if c["type"] == "PodScheduled"), {}
         )
-        if known.get("message") == message:
+        if current.get("message") == message:
             return
         set_status(self.api, pod, lambda s: condition(s, "PodScheduled", "False", "Unschedulable", message))
         event(self.api, pod, "Warning", "FailedScheduling", message, "default-scheduler")
@@ -140,8 +140,10 @@ class Scheduler:
             if claim is None:
                 return f'persistentvolumeclaim "{name}" not found'
             if (claim.get("status") or {}).get("phase") != "Bound":
-                kind = self.api.find("storage.k8s.io/v1", "StorageClass", "", claim["spec"].get("storageClassName", ""))
-                if kind is None or kind.get("volumeBindingMode") != "WaitForFirstConsumer":
+                storage_class = self.api.find(
+                    "storage.k8s.io/v1", "StorageClass", "", claim["spec"].get("storageClassName", "")
+                )
+                if storage_class is None or storage_class.get("volumeBindingMode") != "WaitForFirstConsumer":
                     return "pod has unbound immediate PersistentVolumeClaims"
         return ""
 
@@ -157,9 +159,9 @@ class Scheduler:
             value = f": {taint.get('value')}" if taint.get("value") else ": "
             return f"node(s) had untolerated taint {{{taint['key']}{value}}}"
         room = {k: number(v) for k, v in ((node.get("status") or {}).get("allocatable") or {}).items()}
-        for other in running:
-            if other["spec"]["nodeName"] == node["metadata"]["name"]:
-                for name, amount in requests(other).items():
+        for peer in running:
+            if peer["spec"]["nodeName"] == node["metadata"]["name"]:
+                for name, amount in requests(peer).items():
                     room[name] = room.get(name, Fraction(0)) - amount
         for name, amount in requests(pod).items():
             if amount > room.get(name, Fraction(0)):
@@ -169,19 +171,19 @@ class Scheduler:
     def _affinity(self, pod: Json, node: Json, running: list[Json], nodes: list[Json]) -> str:
         affinity = pod["spec"].get("affinity") or {}
         labels = {n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in nodes}
-        here = labels[node["metadata"]["name"]]
-        for field, wanted in (("podAffinity", True), ("podAntiAffinity", False)):
+        node_labels = labels[node["metadata"]["name"]]
+        for field, attracts in (("podAffinity", True), ("podAntiAffinity", False)):
             for term in (affinity.get(field) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or []:
                 spaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
                 key = term["topologyKey"]
-                found = any(
-                    other["metadata"]["namespace"] in spaces
-                    and matches(term.get("labelSelector"), other["metadata"].get("labels") or {})
-                    and labels.get(other["spec"]["nodeName"], {}).get(key) == here.get(key)
-                    for other in running
+                matched = any(
+                    peer["metadata"]["namespace"] in spaces
+                    and matches(term.get("labelSelector"), peer["metadata"].get("labels") or {})
+                    and labels.get(peer["spec"]["nodeName"], {}).get(key) == node_labels.get(key)
+                    for peer in running
                 )
-                if found != wanted:
-                    return f"node(s) didn't match pod {'' if wanted else 'anti-'}affinity rules"
+                if matched != attracts:
+                    return f"node(s) didn't match pod {'' if attracts else 'anti-'}affinity rules"
         return ""
 
     def _preference(self, pod: Json, node: Json) -> int:
@@ -202,14 +204,14 @@ def _spread(pod: Json, node: Json, running: list[Json], nodes: list[Json]) -> st
             if selects(pod, n) and not (honor and untolerated(pod, n))
         }
         counts = {domain: 0 for domain in domains.values() if domain is not None}
-        for other in running:
-            domain = domains.get(other["spec"]["nodeName"])
-            same = other["metadata"]["namespace"] == pod["metadata"]["namespace"]
-            labels = other["metadata"].get("labels") or {}
-            ends = other["metadata"].get("deletionTimestamp")
+        for peer in running:
+            domain = domains.get(peer["spec"]["nodeName"])
+            same = peer["metadata"]["namespace"] == pod["metadata"]["namespace"]
+            labels = peer["metadata"].get("labels") or {}
+            ends = peer["metadata"].get("deletionTimestamp")
             if domain is not None and same and not ends and matches(constraint.get("labelSelector"), labels):
                 counts[domain] += 1
-        here = domains.get(node["metadata"]["name"])
-        if here is None or counts[here] + 1 - min(counts.values()) > int(constraint["maxSkew"]):
+        own_domain = domains.get(node["metadata"]["name"])
+        if own_domain is None or counts[own_domain] + 1 - min(counts.values()) > int(constraint["maxSkew"]):
             return "node(s) didn't match pod topology spread constraints"
     return ""

@@ -29,9 +29,9 @@ class Volumes:
         for claim in self.api.all("v1", "PersistentVolumeClaim"):
             phase = (claim.get("status") or {}).get("phase")
             if phase == "Pending" and not claim["metadata"].get("deletionTimestamp"):
-                found = next((v for v in volumes if self._fits(claim, v)), None)
-                if found:
-                    self._bind(claim, found)
+                fitting = next((v for v in volumes if self._fits(claim, v)), None)
+                if fitting:
+                    self._bind(claim, fitting)
                     volumes = self.api.all("v1", "PersistentVolume")
             elif (
                 phase == "Bound"
@@ -42,7 +42,7 @@ class Volumes:
             self._phase(volume)
 
     def _fits(self, claim: Json, volume: Json) -> bool:  # noqa: PLR0911
-        spec, wanted = volume["spec"], claim["spec"]
+        spec, request = volume["spec"], claim["spec"]
         reference = spec.get("claimRef") or {}
         meta = claim["metadata"]
         if volume["metadata"].get("deletionTimestamp"):
@@ -51,15 +51,15 @@ class Volumes:
             return False
         if reference.get("uid") and reference["uid"] != meta["uid"]:
             return False
-        if wanted.get("volumeName") and wanted["volumeName"] != volume["metadata"]["name"]:
+        if request.get("volumeName") and request["volumeName"] != volume["metadata"]["name"]:
             return False
-        if (wanted.get("storageClassName") or "") != (spec.get("storageClassName") or ""):
+        if (request.get("storageClassName") or "") != (spec.get("storageClassName") or ""):
             return False
-        if not set(wanted["accessModes"]) <= set(spec["accessModes"]):
+        if not set(request["accessModes"]) <= set(spec["accessModes"]):
             return False
-        if wanted.get("selector") and not matches(wanted["selector"], volume["metadata"].get("labels") or {}):
+        if request.get("selector") and not matches(request["selector"], volume["metadata"].get("labels") or {}):
             return False
-        return number(spec["capacity"]["storage"]) >= number(wanted["resources"]["requests"]["storage"])
+        return number(spec["capacity"]["storage"]) >= number(request["resources"]["requests"]["storage"])
 
     def _bind(self, claim: Json, volume: Json) -> None:
         meta = claim["metadata"]

@@ -82,16 +82,16 @@ class Workloads:
         mark = template_hash(spec["template"])
         sets = [r for r in self.api.all("apps/v1", "ReplicaSet", meta["namespace"]) if owned(r, deployment)]
         current = next((r for r in sets if r["metadata"]["labels"].get("pod-template-hash") == mark), None)
-        old = [r for r in sets if r is not current and r["spec"].get("replicas")]
+        outdated = [r for r in sets if r is not current and r["spec"].get("replicas")]
         revisions = [int((r["metadata"].get("annotations") or {}).get(_REVISION, 0)) for r in sets]
         recreate = (spec.get("strategy") or {}).get("type") == "Recreate"
-        wanted = spec.get("replicas", 1)
-        if recreate and old:
-            for replica_set in old:
+        replicas = spec.get("replicas", 1)
+        if recreate and outdated:
+            for replica_set in outdated:
                 self._scale(replica_set, 0)
-            wanted = 0
+            replicas = 0
         if current is None:
-            current = self._new_set(deployment, mark, wanted, max(revisions, default=0) + 1)
+            current = self._new_set(deployment, mark, replicas, max(revisions, default=0) + 1)
             if current is None:
                 return
         elif revisions and int(current["metadata"]["annotations"].get(_REVISION, 0)) < max(revisions):
@@ -103,11 +103,11 @@ class Workloads:
         )[_REVISION]
         if (meta.get("annotations") or {}).get(_REVISION) != revision:
             self._annotate(deployment, revision)
-        self._scale(current, wanted)
+        self._scale(current, replicas)
         status = current.get("status") or {}
         ready = int(status.get("readyReplicas") or 0)
-        if old and ready >= wanted and not recreate:
-            for replica_set in old:
+        if outdated and ready >= replicas and not recreate:
+            for replica_set in outdated:
                 self._scale(replica_set, 0)
         self._deployment_status(deployment, current, [r for r in sets if r is not current])
 
@@ -150,15 +150,15 @@ class Workloads:
 
         self.api.modify(replica_set, change)
 
-    def _deployment_status(self, deployment: Json, current: Json, others: list[Json]) -> None:
+    def _deployment_status(self, deployment: Json, current: Json, outdated: list[Json]) -> None:
         spec = deployment["spec"]
-        wanted = int(spec.get("replicas", 1))
-        new = current.get("status") or {}
-        total = sum(int((r.get("status") or {}).get("replicas") or 0) for r in [current, *others])
-        ready = sum(int((r.get("status") or {}).get("readyReplicas") or 0) for r in [current, *others])
-        updated = int(new.get("replicas") or 0)
-        enough = max(0, wanted - _unavailable(spec, wanted))
-        done = updated == wanted == total and ready >= wanted
+        replicas = int(spec.get("replicas", 1))
+        current_status = current.get("status") or {}
+        total = sum(int((r.get("status") or {}).get("replicas") or 0) for r in [current, *outdated])
+        ready = sum(int((r.get("status") or {}).get("readyReplicas") or 0) for r in [current, *outdated])
+        updated = int(current_status.get("replicas") or 0)
+        enough = max(0, replicas - _unavailable(spec, replicas))
+        done = updated == replicas == total and ready >= replicas
         deadline = float(spec.get("progressDeadlineSeconds") or 600)
 
         def fill(status: Json) -> None:
@@ -168,7 +168,7 @@ class Workloads:
                 ("updatedReplicas", updated),
                 ("readyReplicas", ready),
                 ("availableReplicas", ready),
-                ("unavailableReplicas", max(0, max(total, wanted) - ready)),
+                ("unavailableReplicas", max(0, max(total, replicas) - ready)),
             ):
                 if value:
                     status[name] = value
@@ -208,8 +208,8 @@ class Workloads:
 
     def _replica_set(self, replica_set: Json) -> None:
         pods = [p for p in pods_of(self.api, replica_set) if alive(p) and not _going(p)]
-        wanted = int(replica_set["spec"].get("replicas", 1))
-        for _ in range(wanted - len(pods)):
+        replicas = int(replica_set["spec"].get("replicas", 1))
+        for _ in range(replicas - len(pods)):
             if (
                 make_pod(
                     self.api, replica_set, replica_set["spec"]["template"], prefix=f"{replica_set['metadata']['name']}-"
@@ -217,7 +217,7 @@ class Workloads:
                 is None
             ):
                 break
-        for pod in sorted(pods, key=pod_ready)[: max(0, len(pods) - wanted)]:
+        for pod in sorted(pods, key=pod_ready)[: max(0, len(pods) - replicas)]:
             remove(self.api, pod)
         pods = [p for p in pods_of(self.api, replica_set) if alive(p) and not _going(p)]
         ready = sum(pod_ready(p) for p in pods)
@@ -237,12 +237,12 @@ class Workloads:
         spec, name = stateful["spec"], stateful["metadata"]["name"]
         mark = f"{name}-{template_hash(spec['template'])}"
         pods = {p["metadata"]["name"]: p for p in pods_of(self.api, stateful)}
-        wanted = [f"{name}-{i}" for i in range(int(spec.get("replicas", 1)))]
+        pod_names = [f"{name}-{i}" for i in range(int(spec.get("replicas", 1)))]
         for pod_name, pod in pods.items():
             stale = pod["metadata"]["labels"].get("controller-revision-hash") != mark
-            if (pod_name not in wanted or stale or not alive(pod)) and not _going(pod):
+            if (pod_name not in pod_names or stale or not alive(pod)) and not _going(pod):
                 remove(self.api, pod)
-        for pod_name in wanted:
+        for pod_name in pod_names:
             if pod_name not in pods:
                 labels = {"controller-revision-hash": mark, "statefulset.kubernetes.io/pod-name": pod_name}
                 self._claims(stateful, pod_name)
@@ -352,13 +352,13 @@ class Workloads:
         done = sum((p.get("status") or {}).get("phase") == "Succeeded" for p in pods)
         failed = sum((p.get("status") or {}).get("phase") == "Failed" for p in pods)
         active = [p for p in pods if alive(p)]
-        wanted = int(spec.get("completions") or 1)
+        completions = int(spec.get("completions") or 1)
         over = failed > int(spec.get("backoffLimit", 6))
         if spec.get("suspend"):
             for pod in active:
                 remove(self.api, pod)
-        elif not over and done < wanted:
-            for _ in range(min(int(spec.get("parallelism", 1)), wanted - done) - len(active)):
+        elif not over and done < completions:
+            for _ in range(min(int(spec.get("parallelism", 1)), completions - done) - len(active)):
                 labels = {"batch.kubernetes.io/job-name": job["metadata"]["name"], "job-name": job["metadata"]["name"]}
                 if (
                     make_pod(self.api, job, spec["template"], prefix=f"{job['metadata']['name']}-", labels=labels)
@@ -381,7 +381,7 @@ class Workloads:
                     status.pop(name, None)
             status.setdefault("uncountedTerminatedPods", {})
             status["terminating"] = 0
-            if done >= wanted:
+            if done >= completions:
                 status.setdefault("completionTime", now())
                 condition(status, "SuccessCriteriaMet", "True", "CompletionsReached")
                 condition(status, "Complete", "True", "CompletionsReached")
@@ -410,10 +410,10 @@ class Workloads:
             remove(self.api, job)
 
 
-def _unavailable(spec: Json, wanted: int) -> int:
+def _unavailable(spec: Json, replicas: int) -> int:
     allowed = ((spec.get("strategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable", 0)
     if isinstance(allowed, str) and allowed.endswith("%"):
-        return wanted * int(allowed[:-1]) // 100
+        return replicas * int(allowed[:-1]) // 100
     return int(allowed or 0)
 
 

@@ -12,10 +12,10 @@ Receive = Callable[[], Awaitable[Json]]
 
 
 async def send_bytes(
-    send: Send, code: int, body: bytes, kind: str, extra: list[tuple[bytes, bytes]] | None = None
+    send: Send, code: int, body: bytes, content_type: str, extra: list[tuple[bytes, bytes]] | None = None
 ) -> None:
     """Answer with a body of any media type."""
-    headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode()), *(extra or [])]
+    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()), *(extra or [])]
     await send({"type": "http.response.start", "status": code, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 

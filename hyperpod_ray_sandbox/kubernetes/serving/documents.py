@@ -30,8 +30,8 @@ class Documents:
         parts = path.strip("/").split("/")
         if path in ("/api", "/apis") and "apidiscovery.k8s.io" in accept and "v=v2;" in accept.replace(" ", "") + ";":
             document = discovery.aggregated(registry, core=path == "/api")
-            kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-            await send_bytes(send, 200, json.dumps(document).encode(), kind)
+            media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            await send_bytes(send, 200, json.dumps(document).encode(), media_type)
             return
         if path.startswith("/openapi/"):
             if path == "/openapi/v2" and "protobuf" in accept and "json" not in accept:
@@ -41,29 +41,29 @@ class Documents:
                 return
             await self._openapi(path, parts, send)
             return
-        found: Json | None
+        body: Json | None
         if path == "/version":
-            found = discovery.version()
+            body = discovery.version()
         elif path == "/api":
-            found = discovery.core_versions()
+            body = discovery.core_versions()
         elif path == "/apis":
-            found = discovery.groups(registry)
+            body = discovery.groups(registry)
         elif parts[0] == "api" and len(parts) == 2:
-            found = discovery.resources(registry, "", parts[1])
+            body = discovery.resources(registry, "", parts[1])
         elif parts[0] == "apis" and len(parts) == 2:
-            found = discovery.group(registry, parts[1])
+            body = discovery.group(registry, parts[1])
         elif parts[0] == "apis" and len(parts) == 3:
-            found = discovery.resources(registry, parts[1], parts[2])
+            body = discovery.resources(registry, parts[1], parts[2])
         else:
-            found = None
-        if found is None:
+            body = None
+        if body is None:
             raise no_such_path()
-        await send_json(send, 200, found)
+        await send_json(send, 200, body)
 
     async def _openapi(self, path: str, parts: list[str], send: Send) -> None:
         registry = self._registry
-        known = (registry.generation, path)
-        if known not in self._rendered:
+        cache_key = (registry.generation, path)
+        if cache_key not in self._rendered:
             if len(self._rendered) > 200:
                 self._rendered.clear()
             document: Json | None = None
@@ -77,5 +77,5 @@ class Documents:
                 document = openapi.v3(registry, parts[3], parts[4])
             if document is None:
                 raise no_such_path()
-            self._rendered[known] = json.dumps(document).encode()
-        await send_bytes(send, 200, self._rendered[known], "application/json")
+            self._rendered[cache_key] = json.dumps(document).encode()
+        await send_bytes(send, 200, self._rendered[cache_key], "application/json")

@@ -36,17 +36,17 @@ class Request:
 
     def object(self) -> Any:
         """The body as an object: JSON or YAML."""
-        kind = self.headers.get("content-type", "application/json").split(";")[0].strip()
-        if kind == protobuf.MEDIA_TYPE:
+        content_type = self.headers.get("content-type", "application/json").split(";")[0].strip()
+        if content_type == protobuf.MEDIA_TYPE:
             return protobuf.decode(self.body)
         try:
-            if kind in ("application/yaml", "text/yaml"):
+            if content_type in ("application/yaml", "text/yaml"):
                 return yaml.safe_load(self.body)
-            if kind not in ("application/json", "*/*", ""):
+            if content_type not in ("application/json", "*/*", ""):
                 raise ApiError(
                     415,
                     "UnsupportedMediaType",
-                    f"the body of the request was in an unknown format ({kind}) - accepted "
+                    f"the body of the request was in an unknown format ({content_type}) - accepted "
                     "media types include: application/json, application/yaml",
                 )
             value, doubled = decoding.read(self.body)

@@ -65,43 +65,43 @@ def act(  # noqa: PLR0911, PLR0912
     if verb == "update":
         return 200, api.update(resource, namespace, name, request.object(), options, subresource=target.subresource)
     if verb == "patch":
-        kind = request.headers.get("content-type", "").split(";")[0].strip()
+        content_type = request.headers.get("content-type", "").split(";")[0].strip()
         stored, created = api.patch(
-            resource, namespace, name, request.body, kind, options, subresource=target.subresource
+            resource, namespace, name, request.body, content_type, options, subresource=target.subresource
         )
         return (201 if created else 200), stored
     _delete_options(request, options)
     if verb == "delete":
-        last, gone = api.delete(resource, namespace, name, options)
+        removed, gone = api.delete(resource, namespace, name, options)
         if gone and resource.kind != "Pod":
             return 200, success(
                 details={
                     "name": name,
                     "group": resource.group,
                     "kind": resource.plural,
-                    "uid": last["metadata"]["uid"],
+                    "uid": removed["metadata"]["uid"],
                 }
             )
-        return 200, api.present(resource, api.store.get(api.key(resource, namespace, name)) or last)
+        return 200, api.present(resource, api.store.get(api.key(resource, namespace, name)) or removed)
     if verb == "deletecollection":
-        found = _list(api, request, target)
-        for obj in found["items"]:
+        listing = _list(api, request, target)
+        for obj in listing["items"]:
             api.delete(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], options)
-        return 200, found
+        return 200, listing
     raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def _delete_options(request: Request, options: Options) -> None:
     body = request.object() if request.body else {}
-    given = {**request.query, **(body if isinstance(body, dict) else {})}
-    if given.get("propagationPolicy"):
-        options.propagation = str(given["propagationPolicy"])
-    elif given.get("orphanDependents") in (True, "true"):
+    parameters = {**request.query, **(body if isinstance(body, dict) else {})}
+    if parameters.get("propagationPolicy"):
+        options.propagation = str(parameters["propagationPolicy"])
+    elif parameters.get("orphanDependents") in (True, "true"):
         options.propagation = "Orphan"
-    if given.get("gracePeriodSeconds") not in (None, ""):
-        options.grace_seconds = int(given["gracePeriodSeconds"])
-    options.preconditions = given.get("preconditions") or {}
-    options.dry_run = options.dry_run or "All" in (given.get("dryRun") or [])
+    if parameters.get("gracePeriodSeconds") not in (None, ""):
+        options.grace_seconds = int(parameters["gracePeriodSeconds"])
+    options.preconditions = parameters.get("preconditions") or {}
+    options.dry_run = options.dry_run or "All" in (parameters.get("dryRun") or [])
 
 
 def selection(request: Request) -> Callable[[Json], bool]:
@@ -119,12 +119,14 @@ def _list(api: Api, request: Request, target: Target) -> Json:
     # `limit` is not obeyed: a server may return everything at once
     keep = selection(request)
     if target.name:
-        found = [o for o in api.select(target.resource, target.namespace, keep) if o["metadata"]["name"] == target.name]
+        objects = [
+            o for o in api.select(target.resource, target.namespace, keep) if o["metadata"]["name"] == target.name
+        ]
     else:
-        found = api.select(target.resource, target.namespace, keep)
+        objects = api.select(target.resource, target.namespace, keep)
     meta = {"resourceVersion": str(api.store.version)}
     resource = target.resource
-    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta, "items": found}
+    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta, "items": objects}
 
 
 def _scale(api: Api, request: Request, options: Options, target: Target, verb: str) -> Json:

@@ -43,17 +43,17 @@ class Watch:
         version = request.query.get("resourceVersion", "")
         initial = request.query.get("sendInitialEvents")
         backlog: list[Change] = []
-        first: list[Json] = []
+        snapshot: list[Json] = []
         queue = api.store.subscribe()
         try:
             if initial == "true" or (initial is None and version in ("", "0")):
-                first = [o for o in api.store.objects(resource.store) if self._keep(o)]
+                snapshot = [o for o in api.store.objects(resource.store) if self._keep(o)]
             elif version not in ("", "0"):
                 backlog = api.watch_from(version)
             await self._send(
                 {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]}
             )
-            for obj in first:
+            for obj in snapshot:
                 await self._event("ADDED", obj)
             if initial == "true":
                 mark = bookmark(resource, api.store.version)
@@ -68,13 +68,13 @@ class Watch:
 
     async def _follow(self, queue: asyncio.Queue[Change], receive: Receive) -> None:
         loop = asyncio.get_running_loop()
-        end = loop.time() + float(self._request.query.get("timeoutSeconds") or _WATCH_SECONDS)
+        deadline = loop.time() + float(self._request.query.get("timeoutSeconds") or _WATCH_SECONDS)
         gone = asyncio.ensure_future(disconnected(receive))
         try:
-            while (left := end - loop.time()) > 0:
+            while (remaining := deadline - loop.time()) > 0:
                 waiting = asyncio.ensure_future(queue.get())
                 done, _ = await asyncio.wait(
-                    {waiting, gone}, timeout=min(left, _BOOKMARK_SECONDS), return_when=asyncio.FIRST_COMPLETED
+                    {waiting, gone}, timeout=min(remaining, _BOOKMARK_SECONDS), return_when=asyncio.FIRST_COMPLETED
                 )
                 if waiting in done:
                     await self._change(waiting.result())
@@ -96,7 +96,7 @@ class Watch:
             await self._event("MODIFIED" if was else "ADDED", change.last)
         elif was:
             # what left the selection is reported as it was, at the version of the change
-            last = (
+            final = (
                 change.last
                 if change.new is None
                 else {
@@ -104,14 +104,14 @@ class Watch:
                     "metadata": {**(change.old or {})["metadata"], "resourceVersion": str(change.version)},
                 }
             )
-            await self._event("DELETED", last)
+            await self._event("DELETED", final)
 
-    async def _event(self, kind: str, obj: Json) -> None:
+    async def _event(self, event_type: str, obj: Json) -> None:
         resource = self._target.resource
-        shown = self._api.present(resource, obj)
-        if kind == "BOOKMARK":
+        content = self._api.present(resource, obj)
+        if event_type == "BOOKMARK":
             if view(self._request) == "Table":
-                shown = {
+                content = {
                     "kind": "Table",
                     "apiVersion": "meta.k8s.io/v1",
                     "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
@@ -119,6 +119,6 @@ class Watch:
                     "rows": [],
                 }
         else:
-            shown = shape(self._request, resource, shown)
-        body = json.dumps({"type": kind, "object": shown}).encode() + b"\n"
+            content = shape(self._request, resource, content)
+        body = json.dumps({"type": event_type, "object": content}).encode() + b"\n"
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -19,23 +19,25 @@ def role(obj: Json) -> Causes:
     """Judge a Role or ClusterRole."""
     causes, namespaced = Causes(), obj["kind"] == "Role"
     for index, rule in enumerate(obj.get("rules") or []):
-        here, urls = f"rules[{index}]", rule.get("nonResourceURLs") or []
+        field_path, urls = f"rules[{index}]", rule.get("nonResourceURLs") or []
         if not rule.get("verbs"):
-            causes.required(f"{here}.verbs", "verbs must contain at least one value")
+            causes.required(f"{field_path}.verbs", "verbs must contain at least one value")
         if urls:
             if namespaced:
-                causes.invalid(f"{here}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
+                causes.invalid(
+                    f"{field_path}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs"
+                )
             if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
                 causes.invalid(
-                    f"{here}.nonResourceURLs",
+                    f"{field_path}.nonResourceURLs",
                     urls,
                     "rules cannot apply to both regular resources and non-resource URLs",
                 )
             continue
         if not rule.get("apiGroups"):
-            causes.required(f"{here}.apiGroups", "resource rules must supply at least one api group")
+            causes.required(f"{field_path}.apiGroups", "resource rules must supply at least one api group")
         if not rule.get("resources"):
-            causes.required(f"{here}.resources", "resource rules must supply at least one resource")
+            causes.required(f"{field_path}.resources", "resource rules must supply at least one resource")
     aggregation = obj.get("aggregationRule")
     if aggregation is not None:
         if not aggregation.get("clusterRoleSelectors"):
@@ -57,18 +59,18 @@ def binding(obj: Json) -> Causes:
     if not reference.get("name"):
         causes.required("roleRef.name")
     for index, subject in enumerate(obj.get("subjects") or []):
-        here, kind = f"subjects[{index}]", subject.get("kind") or ""
+        field_path, subject_kind = f"subjects[{index}]", subject.get("kind") or ""
         if not subject.get("name"):
-            causes.required(f"{here}.name")
-        if kind == "ServiceAccount":
+            causes.required(f"{field_path}.name")
+        if subject_kind == "ServiceAccount":
             if subject.get("name"):
-                names.subdomain(causes, f"{here}.name", subject["name"])
+                names.subdomain(causes, f"{field_path}.name", subject["name"])
             if subject.get("apiGroup"):
-                causes.one_of(f"{here}.apiGroup", subject["apiGroup"], ("",))
+                causes.one_of(f"{field_path}.apiGroup", subject["apiGroup"], ("",))
             if not subject.get("namespace") and obj["kind"] == "ClusterRoleBinding":
-                causes.required(f"{here}.namespace")
-        elif kind in ("User", "Group"):
-            causes.one_of(f"{here}.apiGroup", subject.get("apiGroup") or GROUP, (GROUP,))
+                causes.required(f"{field_path}.namespace")
+        elif subject_kind in ("User", "Group"):
+            causes.one_of(f"{field_path}.apiGroup", subject.get("apiGroup") or GROUP, (GROUP,))
         else:
-            causes.one_of(f"{here}.kind", kind or " ", ("ServiceAccount", "User", "Group"))
+            causes.one_of(f"{field_path}.kind", subject_kind or " ", ("ServiceAccount", "User", "Group"))
     return causes

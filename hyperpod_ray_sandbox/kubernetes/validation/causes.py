@@ -44,9 +44,9 @@ class Causes(list[Cause]):
         """A name that names nothing."""
         self.append(Cause("FieldValueNotFound", f"Not found: {shown(value)}", path))
 
-    def long(self, path: str, most: int) -> None:
+    def long(self, path: str, limit: int) -> None:
         """Too many bytes."""
-        self.append(Cause("FieldValueTooLong", f"Too long: may not be more than {most} bytes", path))
+        self.append(Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", path))
 
     def one_of(self, path: str, value: Any, allowed: Iterable[str]) -> None:
         """Judge a value of a closed list; nothing given is right."""
@@ -76,8 +76,8 @@ class Causes(list[Cause]):
         """Judge a quantity that may not be negative (or zero)."""
         if value is None:
             return
-        found = number(value)
-        if positive and found <= 0:
+        amount = number(value)
+        if positive and amount <= 0:
             self.invalid(path, value, "must be greater than zero")
-        elif found < 0:
+        elif amount < 0:
             self.invalid(path, value, NOT_NEGATIVE)

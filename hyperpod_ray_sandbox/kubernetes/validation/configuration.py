@@ -24,8 +24,8 @@ _VERSION = re.compile(r"latest|v1\.([0-9]|[1-9][0-9]*)")
 def config_map(obj: Json) -> Causes:
     """Judge a ConfigMap."""
     causes, data, binary = Causes(), obj.get("data") or {}, obj.get("binaryData") or {}
-    for field, given in (("data", data), ("binaryData", binary)):
-        for name in given:
+    for field, values in (("data", data), ("binaryData", binary)):
+        for name in values:
             names.config_key(causes, f"{field}[{name}]", name)
             if field == "data" and name in binary:
                 causes.invalid(f"data[{name}]", name, "duplicate of key present in binaryData")
@@ -46,12 +46,12 @@ _SECRETS = {
 
 def secret(obj: Json) -> Causes:
     """Judge a Secret."""
-    causes, data, kind = Causes(), obj.get("data") or {}, obj.get("type")
+    causes, data, type_name = Causes(), obj.get("data") or {}, obj.get("type")
     for name in data:
         names.config_key(causes, f"data[{name}]", name)
     if sum(len(base64.b64decode(v or "")) for v in data.values()) > _BYTES:
         causes.long("data", _BYTES)
-    for name in _SECRETS.get(str(kind), ()):
+    for name in _SECRETS.get(str(type_name), ()):
         if name not in data:
             causes.required(f"data[{name}]")
         elif name.startswith(".docker"):
@@ -59,11 +59,11 @@ def secret(obj: Json) -> Causes:
                 json.loads(base64.b64decode(data[name]))
             except ValueError:
                 causes.invalid(f"data[{name}]", "<secret contents redacted>", "invalid character in JSON")
-    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
+    if type_name == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
         causes.required("data[username]")
         causes.required("data[password]")
     account = (obj["metadata"].get("annotations") or {}).get("kubernetes.io/service-account.name")
-    if kind == "kubernetes.io/service-account-token" and not account:
+    if type_name == "kubernetes.io/service-account-token" and not account:
         causes.required("metadata.annotations[kubernetes.io/service-account.name]")
     return causes
 
@@ -72,13 +72,13 @@ def namespace(obj: Json) -> Causes:
     """Judge a Namespace: its Pod Security labels."""
     causes = Causes()
     for key, value in (obj["metadata"].get("labels") or {}).items():
-        found = _POD_SECURITY.fullmatch(key)
-        if found is None:
+        match = _POD_SECURITY.fullmatch(key)
+        if match is None:
             continue
         path = f"metadata.labels[{key}]"
-        if found[2] and not _VERSION.fullmatch(value):
+        if match[2] and not _VERSION.fullmatch(value):
             causes.invalid(path, value, 'must be "latest" or "v1.x"')
-        elif not found[2] and value not in LEVELS:
+        elif not match[2] and value not in LEVELS:
             causes.invalid(path, value, f"must be one of {', '.join(LEVELS)}")
     return causes
 

@@ -26,96 +26,96 @@ _PROBE_NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "suc
 _MOST_ID = 2147483647
 
 
-def environment(causes: Causes, path: str, given: list[Json] | None) -> None:
+def environment(causes: Causes, path: str, variables: list[Json] | None) -> None:
     """Judge environment variables."""
-    for index, entry in enumerate(given or []):
-        here = f"{path}[{index}]"
-        names.environment(causes, f"{here}.name", entry.get("name") or "")
-        source = entry.get("valueFrom")
+    for index, variable in enumerate(variables or []):
+        field_path = f"{path}[{index}]"
+        names.environment(causes, f"{field_path}.name", variable.get("name") or "")
+        source = variable.get("valueFrom")
         if source is None:
             continue
         kinds = [k for k in _ENV_SOURCES if source.get(k)]
         if not kinds:
-            causes.invalid(f"{here}.valueFrom", "", f"must specify one of: `{'`, `'.join(_ENV_SOURCES)}`")
-        elif entry.get("value"):
-            causes.invalid(f"{here}.valueFrom", "", "may not be specified when `value` is not empty")
+            causes.invalid(f"{field_path}.valueFrom", "", f"must specify one of: `{'`, `'.join(_ENV_SOURCES)}`")
+        elif variable.get("value"):
+            causes.invalid(f"{field_path}.valueFrom", "", "may not be specified when `value` is not empty")
         elif len(kinds) > 1:
-            causes.invalid(f"{here}.valueFrom", "", "may not have more than one field specified at a time")
-        for kind in kinds:
-            _env_source(causes, f"{here}.valueFrom.{kind}", kind, source[kind])
+            causes.invalid(f"{field_path}.valueFrom", "", "may not have more than one field specified at a time")
+        for source_type in kinds:
+            _env_source(causes, f"{field_path}.valueFrom.{source_type}", source_type, source[source_type])
 
 
-def _env_source(causes: Causes, path: str, kind: str, given: Json) -> None:
-    if kind == "fieldRef":
-        field = given.get("fieldPath") or ""
+def _env_source(causes: Causes, path: str, source_type: str, source: Json) -> None:
+    if source_type == "fieldRef":
+        field = source.get("fieldPath") or ""
         if not field:
             causes.required(f"{path}.fieldPath")
         elif not _SUBSCRIPT.fullmatch(field):
             causes.one_of(f"{path}.fieldPath", field, _FIELD_PATHS)
-    elif kind == "resourceFieldRef":
-        resource = given.get("resource") or ""
+    elif source_type == "resourceFieldRef":
+        resource = source.get("resource") or ""
         if not resource:
             causes.required(f"{path}.resource")
         elif not _RESOURCE.fullmatch(resource):
             causes.one_of(
                 f"{path}.resource", resource, ("limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
             )
-    elif kind in ("configMapKeyRef", "secretKeyRef"):
-        if not given.get("name"):
+    elif source_type in ("configMapKeyRef", "secretKeyRef"):
+        if not source.get("name"):
             causes.required(f"{path}.name")
-        if not given.get("key"):
+        if not source.get("key"):
             causes.required(f"{path}.key")
         else:
-            names.config_key(causes, f"{path}.key", given["key"])
+            names.config_key(causes, f"{path}.key", source["key"])
 
 
-def _environment_from(causes: Causes, path: str, given: list[Json] | None) -> None:
-    for index, entry in enumerate(given or []):
-        here = f"{path}[{index}]"
-        if entry.get("prefix"):
-            names.environment(causes, f"{here}.prefix", entry["prefix"])
-        kinds = [k for k in ("configMapRef", "secretRef") if entry.get(k) is not None]
+def _environment_from(causes: Causes, path: str, sources: list[Json] | None) -> None:
+    for index, source in enumerate(sources or []):
+        field_path = f"{path}[{index}]"
+        if source.get("prefix"):
+            names.environment(causes, f"{field_path}.prefix", source["prefix"])
+        kinds = [k for k in ("configMapRef", "secretRef") if source.get(k) is not None]
         if not kinds:
             causes.invalid(f"{path}", "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(kinds) > 1:
             causes.invalid(f"{path}", "", "may not have more than one field specified at a time")
-        for kind in kinds:
-            if not entry[kind].get("name"):
-                causes.required(f"{path}.{kind}.name")
+        for source_type in kinds:
+            if not source[source_type].get("name"):
+                causes.required(f"{path}.{source_type}.name")
 
 
-def _ports(causes: Causes, path: str, given: list[Json] | None) -> None:
-    seen: set[str] = set()
-    for index, port in enumerate(given or []):
-        here, name = f"{path}[{index}]", port.get("name")
+def _ports(causes: Causes, path: str, ports: list[Json] | None) -> None:
+    port_names: set[str] = set()
+    for index, port in enumerate(ports or []):
+        field_path, name = f"{path}[{index}]", port.get("name")
         if name:
-            names.port_name(causes, f"{here}.name", name)
-            if name in seen:
-                causes.duplicate(f"{here}.name", name)
-            seen.add(name)
+            names.port_name(causes, f"{field_path}.name", name)
+            if name in port_names:
+                causes.duplicate(f"{field_path}.name", name)
+            port_names.add(name)
         if not port.get("containerPort"):
-            causes.required(f"{here}.containerPort")
+            causes.required(f"{field_path}.containerPort")
         else:
-            causes.port(f"{here}.containerPort", port["containerPort"])
+            causes.port(f"{field_path}.containerPort", port["containerPort"])
         if port.get("hostPort"):
-            causes.port(f"{here}.hostPort", port["hostPort"])
-        causes.one_of(f"{here}.protocol", port.get("protocol"), PROTOCOLS)
+            causes.port(f"{field_path}.hostPort", port["hostPort"])
+        causes.one_of(f"{field_path}.protocol", port.get("protocol"), PROTOCOLS)
 
 
-def _mounts(causes: Causes, path: str, container: Json, known: set[str]) -> None:
+def _mounts(causes: Causes, path: str, container: Json, volume_names: set[str]) -> None:
     places: set[str] = set()
     for index, mount in enumerate(container.get("volumeMounts") or []):
-        here = f"{path}[{index}]"
-        name, place = mount.get("name") or "", mount.get("mountPath") or ""
+        field_path = f"{path}[{index}]"
+        name, mount_path = mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
-            causes.required(f"{here}.name")
-        elif name not in known:
-            causes.missing(f"{here}.name", name)
-        if not place:
-            causes.required(f"{here}.mountPath")
-        if place in places:
-            causes.invalid(f"{here}.mountPath", place, "must be unique")
-        places.add(place)
+            causes.required(f"{field_path}.name")
+        elif name not in volume_names:
+            causes.missing(f"{field_path}.name", name)
+        if not mount_path:
+            causes.required(f"{field_path}.mountPath")
+        if mount_path in places:
+            causes.invalid(f"{field_path}.mountPath", mount_path, "must be unique")
+        places.add(mount_path)
         for field in ("subPath", "subPathExpr"):
             if mount.get(field):
                 volumes.relative(causes, f"{path}.{field}", mount[field])
@@ -124,53 +124,54 @@ def _mounts(causes: Causes, path: str, container: Json, known: set[str]) -> None
                 f"{path}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive"
             )
         spread = mount.get("mountPropagation")
-        causes.one_of(f"{here}.mountPropagation", spread, ("Bidirectional", "HostToContainer", "None"))
+        causes.one_of(f"{field_path}.mountPropagation", spread, ("Bidirectional", "HostToContainer", "None"))
         if spread == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
             causes.forbidden(
-                f"{here}.mountPropagation", "Bidirectional mount propagation is available only to privileged containers"
+                f"{field_path}.mountPropagation",
+                "Bidirectional mount propagation is available only to privileged containers",
             )
 
 
-def _handler(causes: Causes, path: str, given: Json) -> None:
-    kinds = [k for k in _HANDLERS if given.get(k) is not None]
+def _handler(causes: Causes, path: str, handler: Json) -> None:
+    kinds = [k for k in _HANDLERS if handler.get(k) is not None]
     if not kinds:
         causes.required(path, "must specify a handler type")
-    for kind in kinds[1:]:
-        causes.forbidden(f"{path}.{kind}", "may not specify more than 1 handler type")
-    for kind in kinds[:1]:
-        here, one = f"{path}.{kind}", given[kind]
-        if kind == "exec" and not one.get("command"):
-            causes.required(f"{here}.command")
-        if kind in ("httpGet", "tcpSocket", "grpc"):
-            names.port_or_name(causes, f"{here}.port", one.get("port"))
-        if kind == "httpGet":
-            causes.one_of(f"{here}.scheme", one.get("scheme"), ("HTTP", "HTTPS"))
+    for handler_type in kinds[1:]:
+        causes.forbidden(f"{path}.{handler_type}", "may not specify more than 1 handler type")
+    for handler_type in kinds[:1]:
+        field_path, action = f"{path}.{handler_type}", handler[handler_type]
+        if handler_type == "exec" and not action.get("command"):
+            causes.required(f"{field_path}.command")
+        if handler_type in ("httpGet", "tcpSocket", "grpc"):
+            names.port_or_name(causes, f"{field_path}.port", action.get("port"))
+        if handler_type == "httpGet":
+            causes.one_of(f"{field_path}.scheme", action.get("scheme"), ("HTTP", "HTTPS"))
 
 
-def _probe(causes: Causes, path: str, kind: str, given: Json) -> None:
-    _handler(causes, path, given)
+def _probe(causes: Causes, path: str, probe_type: str, probe: Json) -> None:
+    _handler(causes, path, probe)
     for field in _PROBE_NUMBERS:
-        causes.natural(f"{path}.{field}", given.get(field))
-    threshold, grace = given.get("successThreshold"), given.get("terminationGracePeriodSeconds")
-    if kind != "readinessProbe" and threshold not in (None, 0, 1):
+        causes.natural(f"{path}.{field}", probe.get(field))
+    threshold, grace = probe.get("successThreshold"), probe.get("terminationGracePeriodSeconds")
+    if probe_type != "readinessProbe" and threshold not in (None, 0, 1):
         causes.invalid(f"{path}.successThreshold", threshold, "must be 1")
-    if grace is not None and kind == "readinessProbe":
+    if grace is not None and probe_type == "readinessProbe":
         causes.invalid(f"{path}.terminationGracePeriodSeconds", grace, "must not be set for readinessProbes")
     elif isinstance(grace, int) and grace <= 0:
         causes.invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
 
 
-def profile(causes: Causes, path: str, given: Json | None) -> None:
+def profile(causes: Causes, path: str, declared: Json | None) -> None:
     """Judge a seccomp or AppArmor profile."""
-    if given is None:
+    if declared is None:
         return
-    kind, file = given.get("type"), given.get("localhostProfile")
-    if not kind:
+    profile_type, file = declared.get("type"), declared.get("localhostProfile")
+    if not profile_type:
         causes.required(f"{path}.type", "type is required")
-    causes.one_of(f"{path}.type", kind, ("Localhost", "RuntimeDefault", "Unconfined"))
-    if kind == "Localhost" and not file:
+    causes.one_of(f"{path}.type", profile_type, ("Localhost", "RuntimeDefault", "Unconfined"))
+    if profile_type == "Localhost" and not file:
         causes.required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
-    if kind != "Localhost" and file is not None:
+    if profile_type != "Localhost" and file is not None:
         causes.invalid(f"{path}.localhostProfile", file, "can only be set when seccomp type is Localhost")
 
 
@@ -197,42 +198,42 @@ def _security(causes: Causes, path: str, context: Json) -> None:
 
 
 def container(  # noqa: PLR0912  (a list of fields)
-    causes: Causes, here: str, given: Json, known: set[str], *, init: bool
+    causes: Causes, path: str, spec: Json, volume_names: set[str], *, init: bool
 ) -> None:
-    """Judge one container; `known` are the names of the pod's volumes."""
-    if not given.get("name"):
-        causes.required(f"{here}.name")
+    """Judge one container; `volume_names` are the names of the pod's volumes."""
+    if not spec.get("name"):
+        causes.required(f"{path}.name")
     else:
-        names.label(causes, f"{here}.name", given["name"])
-    image = given.get("image") or ""
+        names.label(causes, f"{path}.name", spec["name"])
+    image = spec.get("image") or ""
     if not image:
-        causes.required(f"{here}.image")
+        causes.required(f"{path}.image")
     elif image != image.strip():
-        causes.invalid(f"{here}.image", image, "must not have leading or trailing whitespace")
-    causes.one_of(f"{here}.imagePullPolicy", given.get("imagePullPolicy"), ("Always", "IfNotPresent", "Never"))
+        causes.invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
+    causes.one_of(f"{path}.imagePullPolicy", spec.get("imagePullPolicy"), ("Always", "IfNotPresent", "Never"))
     causes.one_of(
-        f"{here}.terminationMessagePolicy", given.get("terminationMessagePolicy"), ("FallbackToLogsOnError", "File")
+        f"{path}.terminationMessagePolicy", spec.get("terminationMessagePolicy"), ("FallbackToLogsOnError", "File")
     )
-    _ports(causes, f"{here}.ports", given.get("ports"))
-    environment(causes, f"{here}.env", given.get("env"))
-    _environment_from(causes, f"{here}.envFrom", given.get("envFrom"))
-    _mounts(causes, f"{here}.volumeMounts", given, known)
-    quantities.requirements(causes, f"{here}.resources", given.get("resources"))
-    _security(causes, f"{here}.securityContext", given.get("securityContext") or {})
-    sidecar = init and given.get("restartPolicy") == "Always"
+    _ports(causes, f"{path}.ports", spec.get("ports"))
+    environment(causes, f"{path}.env", spec.get("env"))
+    _environment_from(causes, f"{path}.envFrom", spec.get("envFrom"))
+    _mounts(causes, f"{path}.volumeMounts", spec, volume_names)
+    quantities.requirements(causes, f"{path}.resources", spec.get("resources"))
+    _security(causes, f"{path}.securityContext", spec.get("securityContext") or {})
+    sidecar = init and spec.get("restartPolicy") == "Always"
     if init:
-        causes.one_of(f"{here}.restartPolicy", given.get("restartPolicy"), ("Always", "Never", "OnFailure"))
-    for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if given.get(kind) is None:
+        causes.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), ("Always", "Never", "OnFailure"))
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if spec.get(probe) is None:
             continue
         if init and not sidecar:
-            causes.forbidden(f"{here}.{kind}", "may not be set for init containers without restartPolicy=Always")
+            causes.forbidden(f"{path}.{probe}", "may not be set for init containers without restartPolicy=Always")
         else:
-            _probe(causes, f"{here}.{kind}", kind, given[kind])
+            _probe(causes, f"{path}.{probe}", probe, spec[probe])
     for moment in ("postStart", "preStop"):
-        hook = (given.get("lifecycle") or {}).get(moment)
+        hook = (spec.get("lifecycle") or {}).get(moment)
         if hook is not None:
             if init and not sidecar:
-                causes.forbidden(f"{here}.lifecycle", "may not be set for init containers without restartPolicy=Always")
+                causes.forbidden(f"{path}.lifecycle", "may not be set for init containers without restartPolicy=Always")
             else:
-                _handler(causes, f"{here}.lifecycle.{moment}", hook)
+                _handler(causes, f"{path}.lifecycle.{moment}", hook)

@@ -67,13 +67,13 @@ def _readable(value: Any, schema: Json) -> Any:
     if isinstance(value, dict):
         fields = schema.get("properties") or {}
         extra = schema.get("additionalProperties")
-        found = {}
-        for key, item in value.items():
+        result = {}
+        for key, member in value.items():
             inner = fields.get(key) or (extra if isinstance(extra, dict) else {})
-            found[key] = _readable(item, inner)
+            result[key] = _readable(member, inner)
             if key in fields and _escaped(key) != key:
-                found[_escaped(key)] = found[key]
-        return found
+                result[_escaped(key)] = result[key]
+        return result
     if isinstance(value, list):
         items = schema.get("items") if isinstance(schema.get("items"), dict) else {}
         return [_readable(v, items or {}) for v in value]
@@ -96,11 +96,11 @@ def unreadable(schema: Any) -> Iterator[str]:
         for inner in schema:
             yield from unreadable(inner)
     elif isinstance(schema, dict):
-        for entry in schema.get(RULES) or [] if isinstance(schema.get(RULES), list) else []:
+        for rule in schema.get(RULES) or [] if isinstance(schema.get(RULES), list) else []:
             try:
-                _compiled(entry["rule"])
+                _compiled(rule["rule"])
             except (RuntimeError, ValueError) as error:
-                yield f"{entry['rule']}: {str(error).splitlines()[0]}"
+                yield f"{rule['rule']}: {str(error).splitlines()[0]}"
         for key, inner in schema.items():
             if key != RULES:
                 yield from unreadable(inner)
@@ -110,35 +110,37 @@ _REASONS = ("FieldValueRequired", "FieldValueForbidden", "FieldValueDuplicate")
 
 
 def _rules(causes: Causes, path: str, schema: Json, value: Any, old: Any) -> None:
-    for entry in schema.get(RULES) or []:
-        rule, optional = str(entry["rule"]), bool(entry.get("optionalOldSelf"))
+    for validation in schema.get(RULES) or []:
+        rule, optional = str(validation["rule"]), bool(validation.get("optionalOldSelf"))
         if _OLD.search(rule) and old is None and not optional:
             continue  # a rule about a change
         data = {"self": _readable(value, schema)}
         if old is not None:
             data["oldSelf"] = _readable(old, schema)
-        good, failed = _evaluate(rule, data)
-        if good is True:
+        passed, failed = _evaluate(rule, data)
+        if passed is True:
             continue
-        message = str(entry.get("message") or f"failed rule: {rule}").strip()
-        if entry.get("messageExpression") and not failed:
-            said, _ = _evaluate(str(entry["messageExpression"]), data)
-            message = said if isinstance(said, str) and said else message
+        message = str(validation.get("message") or f"failed rule: {rule}").strip()
+        if validation.get("messageExpression") and not failed:
+            custom_message, _ = _evaluate(str(validation["messageExpression"]), data)
+            message = custom_message if isinstance(custom_message, str) and custom_message else message
         if failed:
             message = f"rule evaluation error: {failed}"
-        here = path + str(entry.get("fieldPath") or "")
-        if entry.get("reason") in _REASONS:
-            causes.append(Cause(entry["reason"], f"{entry['reason'].removeprefix('FieldValue')}: {message}", here))
+        field_path = path + str(validation.get("fieldPath") or "")
+        if validation.get("reason") in _REASONS:
+            causes.append(
+                Cause(validation["reason"], f"{validation['reason'].removeprefix('FieldValue')}: {message}", field_path)
+            )
         else:
-            causes.invalid(here, value, message)
+            causes.invalid(field_path, value, message)
 
 
-def _mark(item: Any, keys: list[str], schema: Json) -> str:
+def _mark(element: Any, keys: list[str], schema: Json) -> str:
     if not keys:
-        return json.dumps(item, sort_keys=True)
+        return json.dumps(element, sort_keys=True)
     fields = schema.get("properties") or {}
-    given = item if isinstance(item, dict) else {}
-    return json.dumps({k: given.get(k, (fields.get(k) or {}).get("default")) for k in keys})
+    members = element if isinstance(element, dict) else {}
+    return json.dumps({k: members.get(k, (fields.get(k) or {}).get("default")) for k in keys})
 
 
 def check(causes: Causes, schema: Json, value: Any, old: Any, path: str = "") -> None:
@@ -149,19 +151,21 @@ def check(causes: Causes, schema: Json, value: Any, old: Any, path: str = "") ->
     if isinstance(value, dict):
         fields, extra = schema.get("properties") or {}, schema.get("additionalProperties")
         before = old if isinstance(old, dict) else {}
-        for key, item in value.items():
+        for key, element in value.items():
             inner = fields.get(key) or (extra if isinstance(extra, dict) else None)
             if inner:
-                check(causes, inner, item, before.get(key), f"{path}.{key}" if path else key)
+                check(causes, inner, element, before.get(key), f"{path}.{key}" if path else key)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         items: Json = schema["items"]
-        kind = schema.get("x-kubernetes-list-type")
-        keys = list(schema.get("x-kubernetes-list-map-keys") or []) if kind == "map" else []
-        known = {_mark(i, keys, items): i for i in old} if isinstance(old, list) and kind in ("map", "set") else {}
-        seen: set[str] = set()
-        for index, item in enumerate(value):
-            mark = _mark(item, keys, items)
-            if kind in ("map", "set") and mark in seen:
+        list_type = schema.get("x-kubernetes-list-type")
+        keys = list(schema.get("x-kubernetes-list-map-keys") or []) if list_type == "map" else []
+        previous = (
+            {_mark(i, keys, items): i for i in old} if isinstance(old, list) and list_type in ("map", "set") else {}
+        )
+        marks: set[str] = set()
+        for index, element in enumerate(value):
+            mark = _mark(element, keys, items)
+            if list_type in ("map", "set") and mark in marks:
                 causes.duplicate(f"{path}[{index}]", json.loads(mark))
-            seen.add(mark)
-            check(causes, items, item, known.get(mark), f"{path}[{index}]")
+            marks.add(mark)
+            check(causes, items, element, previous.get(mark), f"{path}[{index}]")

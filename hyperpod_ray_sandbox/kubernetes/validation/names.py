@@ -81,9 +81,9 @@ def key(causes: Causes, path: str, text: str) -> None:
         causes.invalid(path, text, _KEY_RULE)
 
 
-def labels(causes: Causes, path: str, given: Json | None) -> None:
+def labels(causes: Causes, path: str, entries: Json | None) -> None:
     """Judge labels."""
-    for name, value in (given or {}).items():
+    for name, value in (entries or {}).items():
         key(causes, path, name)
         if not is_value(value or ""):
             causes.invalid(path, value, _VALUE_RULE)
@@ -127,28 +127,30 @@ def port_or_name(causes: Causes, path: str, value: Any) -> None:
         causes.port(path, value)
 
 
-def selector(causes: Causes, path: str, given: Json | None) -> None:
+def selector(causes: Causes, path: str, label_selector: Json | None) -> None:
     """Judge a label selector."""
-    given = given or {}
-    labels(causes, f"{path}.matchLabels", given.get("matchLabels"))
-    for index, expression in enumerate(given.get("matchExpressions") or []):
-        here, operator, values = (
+    label_selector = label_selector or {}
+    labels(causes, f"{path}.matchLabels", label_selector.get("matchLabels"))
+    for index, expression in enumerate(label_selector.get("matchExpressions") or []):
+        field_path, operator, values = (
             f"{path}.matchExpressions[{index}]",
             expression.get("operator"),
             expression.get("values"),
         )
         if operator in ("In", "NotIn"):
             if not values:
-                causes.required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+                causes.required(f"{field_path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
         elif operator in ("Exists", "DoesNotExist"):
             if values:
-                causes.forbidden(f"{here}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+                causes.forbidden(
+                    f"{field_path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                )
         else:
-            causes.invalid(f"{here}.operator", operator, "not a valid selector operator")
-        key(causes, f"{here}.key", expression.get("key") or "")
+            causes.invalid(f"{field_path}.operator", operator, "not a valid selector operator")
+        key(causes, f"{field_path}.key", expression.get("key") or "")
         for at, value in enumerate(values or []):
             if not is_value(value):
-                causes.invalid(f"{here}.values[{at}]", value, _VALUE_RULE)
+                causes.invalid(f"{field_path}.values[{at}]", value, _VALUE_RULE)
 
 
 def metadata(resource: Resource, meta: Json) -> Causes:
@@ -173,10 +175,10 @@ def metadata(resource: Resource, meta: Json) -> Causes:
             causes.invalid(f"metadata.finalizers[{index}]", text, _KEY_RULE)
     controllers = 0
     for index, reference in enumerate(meta.get("ownerReferences") or []):
-        here = f"metadata.ownerReferences[{index}]"
+        field_path = f"metadata.ownerReferences[{index}]"
         for field in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(field):
-                causes.invalid(f"{here}.{field}", "", "must not be empty")
+                causes.invalid(f"{field_path}.{field}", "", "must not be empty")
         controllers += bool(reference.get("controller"))
     if controllers > 1:
         causes.invalid("metadata.ownerReferences", controllers, "Only one reference can have Controller set to true")

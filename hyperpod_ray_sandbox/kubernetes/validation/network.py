@@ -31,11 +31,11 @@ def _is_address(text: Any) -> bool:
 def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     """Judge a Service."""
     causes, spec = Causes(), obj["spec"]
-    kind, headless = spec.get("type"), spec.get("clusterIP") == "None"
-    causes.one_of("spec.type", kind, _TYPES)
-    if not spec.get("ports") and not headless and kind != "ExternalName":
+    service_type, headless = spec.get("type"), spec.get("clusterIP") == "None"
+    causes.one_of("spec.type", service_type, _TYPES)
+    if not spec.get("ports") and not headless and service_type != "ExternalName":
         causes.required("spec.ports")
-    if kind == "ExternalName":
+    if service_type == "ExternalName":
         target = (spec.get("externalName") or "").removesuffix(".")
         if not target:
             causes.required("spec.externalName")
@@ -43,15 +43,15 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
             names.subdomain(causes, "spec.externalName", target)
         if spec.get("clusterIP"):
             causes.forbidden("spec.clusterIPs", "may not be set for ExternalName services")
-    if headless and kind in ("LoadBalancer", "NodePort"):
-        causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+    if headless and service_type in ("LoadBalancer", "NodePort"):
+        causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {service_type} services")
     elif spec.get("clusterIP") not in (None, "", "None") and not _is_address(spec["clusterIP"]):
         causes.invalid("spec.clusterIPs[0]", spec["clusterIP"], _ADDRESS)
     _service_ports(causes, spec)
     names.labels(causes, "spec.selector", spec.get("selector"))
     causes.one_of("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
     causes.one_of("spec.internalTrafficPolicy", spec.get("internalTrafficPolicy"), ("Cluster", "Local"))
-    outside = kind in ("LoadBalancer", "NodePort")
+    outside = service_type in ("LoadBalancer", "NodePort")
     policy = spec.get("externalTrafficPolicy")
     if policy and not outside and not spec.get("externalIPs"):
         causes.invalid("spec.externalTrafficPolicy", policy, "may only be set for externally-accessible services")
@@ -65,7 +65,7 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     causes.one_of(
         "spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), ("PreferDualStack", "RequireDualStack", "SingleStack")
     )
-    if kind != "LoadBalancer":
+    if service_type != "LoadBalancer":
         for field in ("loadBalancerSourceRanges", "loadBalancerClass"):
             if spec.get(field):
                 causes.forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'")
@@ -76,33 +76,33 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
 
 
 def _service_ports(causes: Causes, spec: Json) -> None:
-    ports, kind = spec.get("ports") or [], spec.get("type")
-    seen: set[str] = set()
+    ports, service_type = spec.get("ports") or [], spec.get("type")
+    port_names: set[str] = set()
     taken: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
-        here, name = f"spec.ports[{index}]", port.get("name") or ""
+        field_path, name = f"spec.ports[{index}]", port.get("name") or ""
         if name:
-            names.label(causes, f"{here}.name", name)
-            if name in seen:
-                causes.duplicate(f"{here}.name", name)
-            seen.add(name)
+            names.label(causes, f"{field_path}.name", name)
+            if name in port_names:
+                causes.duplicate(f"{field_path}.name", name)
+            port_names.add(name)
         elif len(ports) > 1:
-            causes.required(f"{here}.name")
-        causes.port(f"{here}.port", port.get("port"))
-        causes.one_of(f"{here}.protocol", port.get("protocol"), PROTOCOLS)
-        names.port_or_name(causes, f"{here}.targetPort", port.get("targetPort"))
+            causes.required(f"{field_path}.name")
+        causes.port(f"{field_path}.port", port.get("port"))
+        causes.one_of(f"{field_path}.protocol", port.get("protocol"), PROTOCOLS)
+        names.port_or_name(causes, f"{field_path}.targetPort", port.get("targetPort"))
         if port.get("appProtocol"):
-            names.key(causes, f"{here}.appProtocol", port["appProtocol"])
+            names.key(causes, f"{field_path}.appProtocol", port["appProtocol"])
         mark = (port.get("protocol"), port.get("port"))
         if mark in taken:
-            causes.duplicate(here, {"port": mark[1], "protocol": mark[0]})
+            causes.duplicate(field_path, {"port": mark[1], "protocol": mark[0]})
         taken.add(mark)
         node = port.get("nodePort")
-        if node and kind == "ClusterIP":
-            causes.forbidden(f"{here}.nodePort", "may not be used when `type` is 'ClusterIP'")
+        if node and service_type == "ClusterIP":
+            causes.forbidden(f"{field_path}.nodePort", "may not be used when `type` is 'ClusterIP'")
         elif node and not _NODE_PORTS[0] <= node <= _NODE_PORTS[1]:
             causes.invalid(
-                f"{here}.nodePort",
+                f"{field_path}.nodePort",
                 node,
                 "provided port is not in the valid range. The range of valid ports is 30000-32767",
             )
@@ -123,65 +123,65 @@ def network_policy(obj: Json) -> Causes:
     names.selector(causes, "spec.podSelector", spec.get("podSelector"))
     for direction, peers in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or []):
-            here = f"spec.{direction}[{index}]"
+            field_path = f"spec.{direction}[{index}]"
             for at, port in enumerate(rule.get("ports") or []):
-                _policy_port(causes, f"{here}.ports[{at}]", port)
+                _policy_port(causes, f"{field_path}.ports[{at}]", port)
             for at, peer in enumerate(rule.get(peers) or []):
-                _peer(causes, f"{here}.{peers}[{at}]", peer)
+                _peer(causes, f"{field_path}.{peers}[{at}]", peer)
     types = spec.get("policyTypes") or []
     if len(types) > 2:
         causes.invalid("spec.policyTypes", types, "may not specify more than two policyTypes")
         return causes
-    for index, kind in enumerate(types):
-        causes.one_of(f"spec.policyTypes[{index}]", kind or " ", ("Ingress", "Egress"))
+    for index, policy_type in enumerate(types):
+        causes.one_of(f"spec.policyTypes[{index}]", policy_type or " ", ("Ingress", "Egress"))
     return causes
 
 
-def _policy_port(causes: Causes, here: str, given: Json) -> None:
-    causes.one_of(f"{here}.protocol", given.get("protocol"), ("TCP", "UDP", "SCTP"))
-    port, end = given.get("port"), given.get("endPort")
+def _policy_port(causes: Causes, path: str, policy_port: Json) -> None:
+    causes.one_of(f"{path}.protocol", policy_port.get("protocol"), ("TCP", "UDP", "SCTP"))
+    port, end_port = policy_port.get("port"), policy_port.get("endPort")
     if port is None:
-        if end is not None:
-            causes.invalid(f"{here}.endPort", end, "may not be specified when `port` is not specified")
+        if end_port is not None:
+            causes.invalid(f"{path}.endPort", end_port, "may not be specified when `port` is not specified")
         return
-    names.port_or_name(causes, f"{here}.port", port)
-    if end is None:
+    names.port_or_name(causes, f"{path}.port", port)
+    if end_port is None:
         return
     if isinstance(port, str):
-        causes.invalid(f"{here}.endPort", end, "may not be specified when `port` is non-numeric")
-    elif end < port:
-        causes.invalid(f"{here}.endPort", end, "must be greater than or equal to `port`")
-    causes.port(f"{here}.endPort", end)
+        causes.invalid(f"{path}.endPort", end_port, "may not be specified when `port` is non-numeric")
+    elif end_port < port:
+        causes.invalid(f"{path}.endPort", end_port, "must be greater than or equal to `port`")
+    causes.port(f"{path}.endPort", end_port)
 
 
-def _peer(causes: Causes, here: str, peer: Json) -> None:
+def _peer(causes: Causes, path: str, peer: Json) -> None:
     for field in ("podSelector", "namespaceSelector"):
         if peer.get(field) is not None:
-            names.selector(causes, f"{here}.{field}", peer[field])
+            names.selector(causes, f"{path}.{field}", peer[field])
     block = peer.get("ipBlock")
     if block is not None:
-        _block(causes, f"{here}.ipBlock", block)
-    given = [f for f in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(f) is not None]
-    if not given:
-        causes.required(here, "must specify a peer")
-    elif block is not None and len(given) > 1:
-        causes.forbidden(here, "may not specify both ipBlock and another peer")
+        _block(causes, f"{path}.ipBlock", block)
+    set_fields = [f for f in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(f) is not None]
+    if not set_fields:
+        causes.required(path, "must specify a peer")
+    elif block is not None and len(set_fields) > 1:
+        causes.forbidden(path, "may not specify both ipBlock and another peer")
 
 
-def _block(causes: Causes, here: str, block: Json) -> None:
-    whole = _network(block.get("cidr"))
+def _block(causes: Causes, path: str, block: Json) -> None:
+    network = _network(block.get("cidr"))
     if not block.get("cidr"):
-        causes.required(f"{here}.cidr")
+        causes.required(f"{path}.cidr")
         return
-    if whole is None:
-        causes.invalid(f"{here}.cidr", block["cidr"], _BLOCK)
+    if network is None:
+        causes.invalid(f"{path}.cidr", block["cidr"], _BLOCK)
         return
     for index, text in enumerate(block.get("except") or []):
         part = _network(text)
         if part is None:
-            causes.invalid(f"{here}.except[{index}]", text, _BLOCK)
-        elif part.version != whole.version or part == whole or not part.subnet_of(whole):  # type: ignore[arg-type]
-            causes.invalid(f"{here}.except[{index}]", text, "must be a strict subset of `cidr`")
+            causes.invalid(f"{path}.except[{index}]", text, _BLOCK)
+        elif part.version != network.version or part == network or not part.subnet_of(network):  # type: ignore[arg-type]
+            causes.invalid(f"{path}.except[{index}]", text, "must be a strict subset of `cidr`")
 
 
 def ingress(obj: Json) -> Causes:
@@ -194,10 +194,10 @@ def ingress(obj: Json) -> Causes:
         if host:
             names.subdomain(causes, f"spec.rules[{index}].host", host.removeprefix("*."))
         for at, path in enumerate((rule.get("http") or {}).get("paths") or []):
-            here = f"spec.rules[{index}].http.paths[{at}]"
+            field_path = f"spec.rules[{index}].http.paths[{at}]"
             if not path.get("pathType"):
-                causes.required(f"{here}.pathType", "pathType must be specified")
-            causes.one_of(f"{here}.pathType", path.get("pathType"), ("Exact", "ImplementationSpecific", "Prefix"))
+                causes.required(f"{field_path}.pathType", "pathType must be specified")
+            causes.one_of(f"{field_path}.pathType", path.get("pathType"), ("Exact", "ImplementationSpecific", "Prefix"))
             if path.get("pathType") in ("Exact", "Prefix") and not str(path.get("path", "")).startswith("/"):
-                causes.invalid(f"{here}.path", path.get("path", ""), "must be an absolute path")
+                causes.invalid(f"{field_path}.path", path.get("path", ""), "must be an absolute path")
     return causes

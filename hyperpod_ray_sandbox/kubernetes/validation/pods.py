@@ -21,8 +21,8 @@ _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*
 
 def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     """Judge a pod's specification."""
-    known = volumes.volumes(causes, f"{path}.volumes", spec.get("volumes"))
-    _containers(causes, path, spec, known)
+    volume_names = volumes.volumes(causes, f"{path}.volumes", spec.get("volumes"))
+    _containers(causes, path, spec, volume_names)
     causes.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), ("Always", "OnFailure", "Never"))
     causes.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS)
     if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
@@ -64,170 +64,178 @@ def _address(text: Any) -> bool:
     return True
 
 
-def _containers(causes: Causes, path: str, spec: Json, known: set[str]) -> None:
+def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -> None:
     if not spec.get("containers"):
         causes.required(f"{path}.containers")
-    seen: set[str] = set()
+    container_names: set[str] = set()
     taken: set[tuple[Any, ...]] = set()
     for field in ("initContainers", "containers"):
-        for index, one in enumerate(spec.get(field) or []):
-            here, name = f"{path}.{field}[{index}]", one.get("name") or ""
-            if name and name in seen:
-                causes.duplicate(f"{here}.name", name)
-            seen.add(name)
-            containers.container(causes, here, one, known, init=field == "initContainers")
-            for at, port in enumerate(one.get("ports") or []):
+        for index, container in enumerate(spec.get(field) or []):
+            field_path, name = f"{path}.{field}[{index}]", container.get("name") or ""
+            if name and name in container_names:
+                causes.duplicate(f"{field_path}.name", name)
+            container_names.add(name)
+            containers.container(causes, field_path, container, volume_names, init=field == "initContainers")
+            for at, port in enumerate(container.get("ports") or []):
                 number = port.get("hostPort")
                 if not number:
                     continue
                 if spec.get("hostNetwork") and number != port.get("containerPort"):
                     causes.invalid(
-                        f"{here}.ports[{at}].containerPort",
+                        f"{field_path}.ports[{at}].containerPort",
                         port.get("containerPort"),
                         "must match `hostPort` when `hostNetwork` is true",
                     )
                 mark = (port.get("protocol"), port.get("hostIP"), number)
                 if field == "containers" and mark in taken:
-                    causes.duplicate(f"{here}.ports[{at}].hostPort", f"{port.get('protocol')}//{number}")
+                    causes.duplicate(f"{field_path}.ports[{at}].hostPort", f"{port.get('protocol')}//{number}")
                 taken.add(mark)
 
 
-def tolerations(causes: Causes, path: str, given: list[Json] | None) -> None:
+def tolerations(causes: Causes, path: str, declared: list[Json] | None) -> None:
     """Judge tolerations."""
-    for index, one in enumerate(given or []):
-        here = f"{path}[{index}]"
-        operator, effect, value = one.get("operator") or "", one.get("effect") or "", one.get("value") or ""
-        if one.get("key"):
-            names.key(causes, f"{here}.key", one["key"])
+    for index, toleration in enumerate(declared or []):
+        field_path = f"{path}[{index}]"
+        operator, effect, value = (
+            toleration.get("operator") or "",
+            toleration.get("effect") or "",
+            toleration.get("value") or "",
+        )
+        if toleration.get("key"):
+            names.key(causes, f"{field_path}.key", toleration["key"])
         elif operator != "Exists":
             causes.invalid(
-                f"{here}.operator",
+                f"{field_path}.operator",
                 operator,
                 'operator must be Exists when `key` is empty, which means "match all values and all keys"',
             )
-        if one.get("tolerationSeconds") is not None and effect != "NoExecute":
-            causes.invalid(f"{here}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            causes.invalid(f"{field_path}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
         if operator == "Exists":
             if value:
-                causes.invalid(f"{here}.operator", one, "value must be empty when `operator` is 'Exists'")
+                causes.invalid(f"{field_path}.operator", toleration, "value must be empty when `operator` is 'Exists'")
         elif operator in ("", "Equal"):
             if not names.is_value(value):
-                causes.invalid(f"{here}.operator", value, "a valid label must be an empty string or consist of …")
+                causes.invalid(f"{field_path}.operator", value, "a valid label must be an empty string or consist of …")
         else:
-            causes.one_of(f"{here}.operator", operator, ("Equal", "Exists"))
-        causes.one_of(f"{here}.effect", effect, EFFECTS)
+            causes.one_of(f"{field_path}.operator", operator, ("Equal", "Exists"))
+        causes.one_of(f"{field_path}.effect", effect, EFFECTS)
 
 
-def _requirement(causes: Causes, here: str, one: Json) -> None:
-    operator, values = one.get("operator"), one.get("values") or []
+def _requirement(causes: Causes, path: str, requirement: Json) -> None:
+    operator, values = requirement.get("operator"), requirement.get("values") or []
     if operator in ("In", "NotIn"):
         if not values:
-            causes.required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            causes.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            causes.forbidden(f"{here}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+            causes.forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
     elif operator in ("Gt", "Lt"):
         if len(values) != 1:
-            causes.required(f"{here}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+            causes.required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
     else:
-        causes.invalid(f"{here}.operator", operator, "not a valid selector operator")
-    names.key(causes, f"{here}.key", one.get("key") or "")
+        causes.invalid(f"{path}.operator", operator, "not a valid selector operator")
+    names.key(causes, f"{path}.key", requirement.get("key") or "")
     for at, value in enumerate(values):
         if not names.is_value(value):
-            causes.invalid(f"{here}.values[{at}]", value, "a valid label must be an empty string or consist of …")
+            causes.invalid(f"{path}.values[{at}]", value, "a valid label must be an empty string or consist of …")
 
 
-def _term(causes: Causes, here: str, term: Json) -> None:
-    for index, one in enumerate(term.get("matchExpressions") or []):
-        _requirement(causes, f"{here}.matchExpressions[{index}]", one)
-    for index, one in enumerate(term.get("matchFields") or []):
-        at = f"{here}.matchFields[{index}]"
-        if one.get("key") != "metadata.name":
-            causes.invalid(f"{at}.key", one.get("key"), "not a valid field selector key")
-        if one.get("operator") not in ("In", "NotIn"):
-            causes.invalid(f"{at}.operator", one.get("operator"), "not a valid selector operator")
-        elif len(one.get("values") or []) != 1:
+def _term(causes: Causes, path: str, term: Json) -> None:
+    for index, requirement in enumerate(term.get("matchExpressions") or []):
+        _requirement(causes, f"{path}.matchExpressions[{index}]", requirement)
+    for index, requirement in enumerate(term.get("matchFields") or []):
+        at = f"{path}.matchFields[{index}]"
+        if requirement.get("key") != "metadata.name":
+            causes.invalid(f"{at}.key", requirement.get("key"), "not a valid field selector key")
+        if requirement.get("operator") not in ("In", "NotIn"):
+            causes.invalid(f"{at}.operator", requirement.get("operator"), "not a valid selector operator")
+        elif len(requirement.get("values") or []) != 1:
             causes.required(
                 f"{at}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
             )
 
 
-def node_selector(causes: Causes, path: str, given: Json) -> None:
+def node_selector(causes: Causes, path: str, selector: Json) -> None:
     """Judge a selector of nodes by terms."""
-    terms = given.get("nodeSelectorTerms") or []
+    terms = selector.get("nodeSelectorTerms") or []
     if not terms:
         causes.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
     for index, term in enumerate(terms):
         _term(causes, f"{path}.nodeSelectorTerms[{index}]", term)
 
 
-def _affinity(causes: Causes, path: str, given: Json) -> None:
-    node = given.get("nodeAffinity") or {}
+def _affinity(causes: Causes, path: str, affinity: Json) -> None:
+    node = affinity.get("nodeAffinity") or {}
     if node.get("requiredDuringSchedulingIgnoredDuringExecution") is not None:
-        here = f"{path}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-        node_selector(causes, here, node["requiredDuringSchedulingIgnoredDuringExecution"])
-    for index, one in enumerate(node.get("preferredDuringSchedulingIgnoredDuringExecution") or []):
-        here = f"{path}.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-        _weight(causes, here, one)
-        _term(causes, f"{here}.preference", one.get("preference") or {})
-    for kind in ("podAffinity", "podAntiAffinity"):
-        pod = given.get(kind) or {}
-        for index, one in enumerate(pod.get("requiredDuringSchedulingIgnoredDuringExecution") or []):
-            _pod_term(causes, f"{path}.{kind}.requiredDuringSchedulingIgnoredDuringExecution[{index}]", one)
-        for index, one in enumerate(pod.get("preferredDuringSchedulingIgnoredDuringExecution") or []):
-            here = f"{path}.{kind}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-            _weight(causes, here, one)
-            _pod_term(causes, f"{here}.podAffinityTerm", one.get("podAffinityTerm") or {})
+        term_path = f"{path}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        node_selector(causes, term_path, node["requiredDuringSchedulingIgnoredDuringExecution"])
+    for index, term in enumerate(node.get("preferredDuringSchedulingIgnoredDuringExecution") or []):
+        term_path = f"{path}.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+        _weight(causes, term_path, term)
+        _term(causes, f"{term_path}.preference", term.get("preference") or {})
+    for affinity_type in ("podAffinity", "podAntiAffinity"):
+        pod = affinity.get(affinity_type) or {}
+        for index, term in enumerate(pod.get("requiredDuringSchedulingIgnoredDuringExecution") or []):
+            _pod_term(causes, f"{path}.{affinity_type}.requiredDuringSchedulingIgnoredDuringExecution[{index}]", term)
+        for index, term in enumerate(pod.get("preferredDuringSchedulingIgnoredDuringExecution") or []):
+            term_path = f"{path}.{affinity_type}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+            _weight(causes, term_path, term)
+            _pod_term(causes, f"{term_path}.podAffinityTerm", term.get("podAffinityTerm") or {})
 
 
-def _weight(causes: Causes, here: str, one: Json) -> None:
-    if not 1 <= int(one.get("weight") or 0) <= 100:
-        causes.invalid(f"{here}.weight", one.get("weight") or 0, "must be in the range 1-100")
+def _weight(causes: Causes, path: str, term: Json) -> None:
+    if not 1 <= int(term.get("weight") or 0) <= 100:
+        causes.invalid(f"{path}.weight", term.get("weight") or 0, "must be in the range 1-100")
 
 
-def _pod_term(causes: Causes, here: str, term: Json) -> None:
-    names.selector(causes, f"{here}.labelSelector", term.get("labelSelector"))
-    names.selector(causes, f"{here}.namespaceSelector", term.get("namespaceSelector"))
+def _pod_term(causes: Causes, path: str, term: Json) -> None:
+    names.selector(causes, f"{path}.labelSelector", term.get("labelSelector"))
+    names.selector(causes, f"{path}.namespaceSelector", term.get("namespaceSelector"))
     for index, name in enumerate(term.get("namespaces") or []):
-        names.label(causes, f"{here}.namespaces[{index}]", name)
+        names.label(causes, f"{path}.namespaces[{index}]", name)
     if not term.get("topologyKey"):
-        causes.required(f"{here}.topologyKey", "can not be empty")
+        causes.required(f"{path}.topologyKey", "can not be empty")
     else:
-        names.key(causes, f"{here}.topologyKey", term["topologyKey"])
+        names.key(causes, f"{path}.topologyKey", term["topologyKey"])
 
 
-def _spread(causes: Causes, path: str, given: list[Json] | None) -> None:
-    seen: set[tuple[str, str]] = set()
-    for index, one in enumerate(given or []):
-        here = f"{path}[{index}]"
-        if int(one.get("maxSkew") or 0) <= 0:
-            causes.invalid(f"{here}.maxSkew", one.get("maxSkew") or 0, "must be greater than zero")
-        if not one.get("topologyKey"):
-            causes.required(f"{here}.topologyKey", "can not be empty")
-        what = one.get("whenUnsatisfiable") or ""
-        if not what:
-            causes.required(f"{here}.whenUnsatisfiable")
-        causes.one_of(f"{here}.whenUnsatisfiable", what, ("DoNotSchedule", "ScheduleAnyway"))
-        mark = (str(one.get("topologyKey")), what)
-        if mark in seen:
-            causes.duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{mark[0]}, {mark[1]}}}")
-        seen.add(mark)
-        least = one.get("minDomains")
-        if isinstance(least, int) and least <= 0:
-            causes.invalid(f"{here}.minDomains", least, "must be greater than zero")
-        names.selector(causes, f"{here}.labelSelector", one.get("labelSelector"))
+def _spread(causes: Causes, path: str, constraints: list[Json] | None) -> None:
+    marks: set[tuple[str, str]] = set()
+    for index, constraint in enumerate(constraints or []):
+        field_path = f"{path}[{index}]"
+        if int(constraint.get("maxSkew") or 0) <= 0:
+            causes.invalid(f"{field_path}.maxSkew", constraint.get("maxSkew") or 0, "must be greater than zero")
+        if not constraint.get("topologyKey"):
+            causes.required(f"{field_path}.topologyKey", "can not be empty")
+        action = constraint.get("whenUnsatisfiable") or ""
+        if not action:
+            causes.required(f"{field_path}.whenUnsatisfiable")
+        causes.one_of(f"{field_path}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
+        mark = (str(constraint.get("topologyKey")), action)
+        if mark in marks:
+            causes.duplicate(f"{field_path}.{{topologyKey, whenUnsatisfiable}}", f"{{{mark[0]}, {mark[1]}}}")
+        marks.add(mark)
+        min_domains = constraint.get("minDomains")
+        if isinstance(min_domains, int) and min_domains <= 0:
+            causes.invalid(f"{field_path}.minDomains", min_domains, "must be greater than zero")
+        names.selector(causes, f"{field_path}.labelSelector", constraint.get("labelSelector"))
 
 
 def _security(causes: Causes, path: str, spec: Json) -> None:
-    context, here = spec.get("securityContext") or {}, f"{path}.securityContext"
-    containers.identity(causes, here, context)
-    containers.profile(causes, f"{here}.seccompProfile", context.get("seccompProfile"))
-    containers.profile(causes, f"{here}.appArmorProfile", context.get("appArmorProfile"))
-    causes.one_of(f"{here}.fsGroupChangePolicy", context.get("fsGroupChangePolicy"), ("Always", "OnRootMismatch"))
+    context, context_path = spec.get("securityContext") or {}, f"{path}.securityContext"
+    containers.identity(causes, context_path, context)
+    containers.profile(causes, f"{context_path}.seccompProfile", context.get("seccompProfile"))
+    containers.profile(causes, f"{context_path}.appArmorProfile", context.get("appArmorProfile"))
+    causes.one_of(
+        f"{context_path}.fsGroupChangePolicy", context.get("fsGroupChangePolicy"), ("Always", "OnRootMismatch")
+    )
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         causes.invalid(
             f"{path}.shareProcessNamespace", True, "ShareProcessNamespace and HostPID cannot both be enabled"
         )
-    for index, entry in enumerate(context.get("sysctls") or []):
-        if not _SYSCTL.fullmatch(entry.get("name") or ""):
-            causes.invalid(f"{here}.sysctls[{index}].name", entry.get("name"), "must match the form of a sysctl")
+    for index, sysctl in enumerate(context.get("sysctls") or []):
+        if not _SYSCTL.fullmatch(sysctl.get("name") or ""):
+            causes.invalid(
+                f"{context_path}.sysctls[{index}].name", sysctl.get("name"), "must match the form of a sysctl"
+            )

@@ -56,13 +56,16 @@ def resource_quota(obj: Json) -> Causes:
     quantities.quota(causes, "spec.hard", spec.get("hard"))
     for index, scope in enumerate(spec.get("scopes") or []):
         causes.one_of(f"spec.scopes[{index}]", scope or " ", _SCOPES)
-    for index, one in enumerate((spec.get("scopeSelector") or {}).get("matchExpressions") or []):
-        here = f"spec.scopeSelector.matchExpressions[{index}]"
-        causes.one_of(f"{here}.scopeName", one.get("scopeName") or " ", _SCOPES)
-        causes.one_of(f"{here}.operator", one.get("operator") or " ", ("In", "NotIn", "Exists", "DoesNotExist"))
-        if one.get("operator") in ("In", "NotIn") and not one.get("values"):
+    for index, requirement in enumerate((spec.get("scopeSelector") or {}).get("matchExpressions") or []):
+        field_path = f"spec.scopeSelector.matchExpressions[{index}]"
+        causes.one_of(f"{field_path}.scopeName", requirement.get("scopeName") or " ", _SCOPES)
+        causes.one_of(
+            f"{field_path}.operator", requirement.get("operator") or " ", ("In", "NotIn", "Exists", "DoesNotExist")
+        )
+        if requirement.get("operator") in ("In", "NotIn") and not requirement.get("values"):
             causes.required(
-                f"{here}.values", "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                f"{field_path}.values",
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
             )
     return causes
 
@@ -70,34 +73,36 @@ def resource_quota(obj: Json) -> Causes:
 def limit_range(obj: Json) -> Causes:
     """Judge a LimitRange."""
     causes = Causes()
-    seen: set[str] = set()
-    for index, item in enumerate((obj.get("spec") or {}).get("limits") or []):
-        here, kind = f"spec.limits[{index}]", item.get("type") or ""
-        if kind in seen:
-            causes.duplicate(f"{here}.type", kind)
-        seen.add(kind)
-        if not kind:
-            causes.required(f"{here}.type")
-        elif "/" not in kind:
-            causes.one_of(f"{here}.type", kind, ("Container", "PersistentVolumeClaim", "Pod"))
-        if kind == "Pod":
+    limit_types: set[str] = set()
+    for index, limit in enumerate((obj.get("spec") or {}).get("limits") or []):
+        field_path, limit_type = f"spec.limits[{index}]", limit.get("type") or ""
+        if limit_type in limit_types:
+            causes.duplicate(f"{field_path}.type", limit_type)
+        limit_types.add(limit_type)
+        if not limit_type:
+            causes.required(f"{field_path}.type")
+        elif "/" not in limit_type:
+            causes.one_of(f"{field_path}.type", limit_type, ("Container", "PersistentVolumeClaim", "Pod"))
+        if limit_type == "Pod":
             for field in ("default", "defaultRequest"):
-                if item.get(field):
-                    causes.forbidden(f"{here}.{field}", "may not be specified when `type` is 'Pod'")
+                if limit.get(field):
+                    causes.forbidden(f"{field_path}.{field}", "may not be specified when `type` is 'Pod'")
         ordered = ("min", "defaultRequest", "default", "max")
-        for name in {n for f in ordered for n in item.get(f) or {}}:
-            present = [(f, item[f][name]) for f in ordered if name in (item.get(f) or {})]
+        for name in {n for f in ordered for n in limit.get(f) or {}}:
+            present = [(f, limit[f][name]) for f in ordered if name in (limit.get(f) or {})]
             for at, (low, small) in enumerate(present):
                 for high, big in present[at + 1 :]:
                     if number(small) > number(big):
                         causes.invalid(
-                            f"{here}.{low}[{name}]", small, f"{low} value {small} is greater than {high} value {big}"
+                            f"{field_path}.{low}[{name}]",
+                            small,
+                            f"{low} value {small} is greater than {high} value {big}",
                         )
-        if kind == "PersistentVolumeClaim" and not ({**(item.get("min") or {}), **(item.get("max") or {})}).get(
+        if limit_type == "PersistentVolumeClaim" and not ({**(limit.get("min") or {}), **(limit.get("max") or {})}).get(
             "storage"
         ):
             causes.required(
-                f"{here}.limits", "either minimum or maximum storage value is required, but neither was provided"
+                f"{field_path}.limits", "either minimum or maximum storage value is required, but neither was provided"
             )
     return causes
 

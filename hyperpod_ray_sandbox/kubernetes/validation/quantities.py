@@ -34,10 +34,10 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and names.is_key(name)
 
 
-def requirements(causes: Causes, path: str, given: Json | None) -> None:
+def requirements(causes: Causes, path: str, resources: Json | None) -> None:
     """Judge a container's requests and limits."""
-    given = given or {}
-    limits, requests = given.get("limits") or {}, given.get("requests") or {}
+    resources = resources or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             _amount(causes, f"{path}.{field}[{name}]", name, amount)
@@ -64,26 +64,26 @@ def _amount(causes: Causes, path: str, name: str, amount: Any) -> None:
             causes.invalid(path, name, "must be a standard resource for containers")
     elif "kubernetes.io/" not in name and not is_extended(name):
         causes.invalid(path, name, "doesn't follow extended resource name standard")
-    found = number(amount)
-    if found < 0:
+    value = number(amount)
+    if value < 0:
         causes.invalid(path, amount, "must be greater than or equal to 0")
-    if is_extended(name) and found != int(found):
+    if is_extended(name) and value != int(value):
         causes.invalid(path, amount, "must be an integer")
 
 
 def quota(causes: Causes, path: str, hard: Json | None) -> None:
     """Judge what a ResourceQuota limits."""
     for name, amount in (hard or {}).items():
-        here = f"{path}[{name}]"
+        field_path = f"{path}[{name}]"
         plain = name.removeprefix("requests.")
         if name.startswith("count/"):
             pass
         elif "/" in plain:
             if not names.is_key(plain):
-                names.key(causes, here, name)
+                names.key(causes, field_path, name)
         elif not is_standard(name):
-            causes.invalid(here, name, "must be a standard resource type or fully qualified")
-            causes.invalid(here, name, "must be a standard resource for quota")
-        causes.quantity(here, amount)
+            causes.invalid(field_path, name, "must be a standard resource type or fully qualified")
+            causes.invalid(field_path, name, "must be a standard resource for quota")
+        causes.quantity(field_path, amount)
         if (name in _OBJECTS or name.startswith("count/") or "/" in plain) and number(amount) != int(number(amount)):
-            causes.invalid(here, amount, "must be an integer")
+            causes.invalid(field_path, amount, "must be an integer")

@@ -76,12 +76,12 @@ def volume(obj: Json) -> Causes:
     sources = [k for k, v in spec.items() if k not in PV_FIELDS and v is not None]
     if not sources:
         causes.required("spec", "must specify a volume type")
-    for kind in sources[1:]:
-        causes.forbidden(f"spec.{kind}", "may not specify more than 1 volume type")
-    for kind in sources[:1]:
-        for field in _PV_NEEDS.get(kind, ()):
-            if not spec[kind].get(field):
-                causes.required(f"spec.{kind}.{field}")
+    for source in sources[1:]:
+        causes.forbidden(f"spec.{source}", "may not specify more than 1 volume type")
+    for source in sources[:1]:
+        for field in _PV_NEEDS.get(source, ()):
+            if not spec[source].get(field):
+                causes.required(f"spec.{source}.{field}")
     policy = spec.get("persistentVolumeReclaimPolicy")
     causes.one_of("spec.persistentVolumeReclaimPolicy", policy, ("Delete", "Recycle", "Retain"))
     if (spec.get("hostPath") or {}).get("path") == "/" and policy == "Recycle":

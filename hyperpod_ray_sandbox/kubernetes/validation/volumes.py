@@ -33,19 +33,19 @@ def _mode(causes: Causes, path: str, value: Any) -> None:
 
 def _items(causes: Causes, path: str, source: Json) -> None:
     _mode(causes, f"{path}.defaultMode", source.get("defaultMode"))
-    for index, item in enumerate(source.get("items") or []):
-        here = f"{path}.items[{index}]"
-        if not item.get("key"):
-            causes.required(f"{here}.key")
-        _item(causes, here, item)
+    for index, file in enumerate(source.get("items") or []):
+        field_path = f"{path}.items[{index}]"
+        if not file.get("key"):
+            causes.required(f"{field_path}.key")
+        _item(causes, field_path, file)
 
 
-def _item(causes: Causes, here: str, item: Json) -> None:
-    if not item.get("path"):
-        causes.required(f"{here}.path")
+def _item(causes: Causes, path: str, file: Json) -> None:
+    if not file.get("path"):
+        causes.required(f"{path}.path")
     else:
-        relative(causes, f"{here}.path", item["path"])
-    _mode(causes, f"{here}.mode", item.get("mode"))
+        relative(causes, f"{path}.path", file["path"])
+    _mode(causes, f"{path}.mode", file.get("mode"))
 
 
 def _host_path(causes: Causes, path: str, source: Json) -> None:
@@ -80,29 +80,29 @@ def _config(name: str) -> Callable[[Causes, str, Json], None]:
 
 def _downward(causes: Causes, path: str, source: Json) -> None:
     _mode(causes, f"{path}.defaultMode", source.get("defaultMode"))
-    for index, item in enumerate(source.get("items") or []):
-        here = f"{path}.items[{index}]"
-        _item(causes, here, item)
-        if not item.get("fieldRef") and not item.get("resourceFieldRef"):
-            causes.required(here, "one of fieldRef and resourceFieldRef is required")
-        if item.get("fieldRef"):
-            plain = str(item["fieldRef"].get("fieldPath", "")).partition("[")[0]
-            causes.one_of(f"{here}.fieldRef.fieldPath", plain, _FIELDS)
+    for index, file in enumerate(source.get("items") or []):
+        field_path = f"{path}.items[{index}]"
+        _item(causes, field_path, file)
+        if not file.get("fieldRef") and not file.get("resourceFieldRef"):
+            causes.required(field_path, "one of fieldRef and resourceFieldRef is required")
+        if file.get("fieldRef"):
+            plain = str(file["fieldRef"].get("fieldPath", "")).partition("[")[0]
+            causes.one_of(f"{field_path}.fieldRef.fieldPath", plain, _FIELDS)
 
 
 def _projected(causes: Causes, path: str, source: Json) -> None:
     _mode(causes, f"{path}.defaultMode", source.get("defaultMode"))
-    for index, one in enumerate(source.get("sources") or []):
-        here = f"{path}.sources[{index}]"
-        if len(one) > 1:
-            causes.forbidden(here, "may not specify more than 1 volume type")
-        for kind, given in one.items():
-            if kind in ("secret", "configMap"):
-                _config("name")(causes, f"{here}.{kind}", given)
-            elif kind == "downwardAPI":
-                _downward(causes, f"{here}.{kind}", given)
-            elif kind == "serviceAccountToken":
-                _token(causes, f"{here}.{kind}", given)
+    for index, projection in enumerate(source.get("sources") or []):
+        field_path = f"{path}.sources[{index}]"
+        if len(projection) > 1:
+            causes.forbidden(field_path, "may not specify more than 1 volume type")
+        for source_type, body in projection.items():
+            if source_type in ("secret", "configMap"):
+                _config("name")(causes, f"{field_path}.{source_type}", body)
+            elif source_type == "downwardAPI":
+                _downward(causes, f"{field_path}.{source_type}", body)
+            elif source_type == "serviceAccountToken":
+                _token(causes, f"{field_path}.{source_type}", body)
 
 
 def _token(causes: Causes, path: str, source: Json) -> None:
@@ -134,24 +134,24 @@ _SOURCES: dict[str, Callable[[Causes, str, Json], None]] = {
 }
 
 
-def volumes(causes: Causes, path: str, given: list[Json] | None) -> set[str]:
+def volumes(causes: Causes, path: str, declared: list[Json] | None) -> set[str]:
     """Judge the volumes of a pod; returns their names."""
-    seen: set[str] = set()
-    for index, volume in enumerate(given or []):
-        here, name = f"{path}[{index}]", volume.get("name") or ""
+    volume_names: set[str] = set()
+    for index, volume in enumerate(declared or []):
+        field_path, name = f"{path}[{index}]", volume.get("name") or ""
         if not name:
-            causes.required(f"{here}.name")
+            causes.required(f"{field_path}.name")
         else:
-            names.label(causes, f"{here}.name", name)
-        if name in seen:
-            causes.duplicate(f"{here}.name", name)
-        seen.add(name)
+            names.label(causes, f"{field_path}.name", name)
+        if name in volume_names:
+            causes.duplicate(f"{field_path}.name", name)
+        volume_names.add(name)
         sources = [k for k, v in volume.items() if k != "name" and v is not None]
         if not sources:
-            causes.required(here, "must specify a volume type")
-        for kind in sources[1:]:
-            causes.forbidden(f"{here}.{kind}", "may not specify more than 1 volume type")
-        for kind in sources:
-            if kind in _SOURCES:
-                _SOURCES[kind](causes, f"{here}.{kind}", volume[kind] or {})
-    return seen
+            causes.required(field_path, "must specify a volume type")
+        for source_type in sources[1:]:
+            causes.forbidden(f"{field_path}.{source_type}", "may not specify more than 1 volume type")
+        for source_type in sources:
+            if source_type in _SOURCES:
+                _SOURCES[source_type](causes, f"{field_path}.{source_type}", volume[source_type] or {})
+    return volume_names

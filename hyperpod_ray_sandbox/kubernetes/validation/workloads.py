@@ -66,9 +66,9 @@ def workload(obj: Json) -> Causes:
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         causes.required("spec.selector")
     else:
-        found = len(causes)
+        count = len(causes)
         names.selector(causes, "spec.selector", selector)
-        if len(causes) == found and not matches(selector, labels):
+        if len(causes) == count and not matches(selector, labels):
             causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     if kind == "Deployment":
         _strategy(causes, "spec.strategy", spec.get("strategy") or {}, ("Recreate", "RollingUpdate"))
@@ -83,12 +83,12 @@ def workload(obj: Json) -> Causes:
     return causes
 
 
-def _strategy(causes: Causes, path: str, given: Json, kinds: tuple[str, ...]) -> None:
-    causes.one_of(f"{path}.type", given.get("type"), kinds)
-    rolling = given.get("rollingUpdate")
-    if given.get("type") == "Recreate" and rolling is not None:
+def _strategy(causes: Causes, path: str, strategy: Json, kinds: tuple[str, ...]) -> None:
+    causes.one_of(f"{path}.type", strategy.get("type"), kinds)
+    rolling = strategy.get("rollingUpdate")
+    if strategy.get("type") == "Recreate" and rolling is not None:
         causes.forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
-    if given.get("type") != "RollingUpdate" or not rolling:
+    if strategy.get("type") != "RollingUpdate" or not rolling:
         return
     for field in ("maxUnavailable", "maxSurge"):
         share(causes, f"{path}.rollingUpdate.{field}", rolling.get(field))
@@ -161,18 +161,24 @@ def cron_fault(schedule: str) -> str:
 
 def _cron_part(part: str, low: int, high: int, words: dict[str, int]) -> str:
     span, slash, step = part.partition("/")
-    first, dash, last = span.partition("-")
+    first_word, dash, last_word = span.partition("-")
     try:
-        start = low if first in ("*", "?") else words[first.lower()] if first.lower() in words else int(first)
-        end = (words[last.lower()] if last.lower() in words else int(last)) if dash else start
+        start = (
+            low
+            if first_word in ("*", "?")
+            else words[first_word.lower()]
+            if first_word.lower() in words
+            else int(first_word)
+        )
+        upper = (words[last_word.lower()] if last_word.lower() in words else int(last_word)) if dash else start
         if slash and int(step) == 0:
             return f"step of range should be a positive number: {part}"
     except ValueError:
         return f"failed to parse int from {part}"
     if start < low:
         return f"beginning of range ({start}) below minimum ({low}): {part}"
-    if end > high:
-        return f"end of range ({end}) above maximum ({high}): {part}"
-    if start > end:
-        return f"beginning of range ({start}) beyond end of range ({end}): {part}"
+    if upper > high:
+        return f"end of range ({upper}) above maximum ({high}): {part}"
+    if start > upper:
+        return f"beginning of range ({start}) beyond end of range ({upper}): {part}"
     return ""

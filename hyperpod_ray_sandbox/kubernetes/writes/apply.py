@@ -32,16 +32,16 @@ def patch_object(  # noqa: PLR0917
     subresource: str = "",
 ) -> tuple[Json, bool]:
     """Apply a patch; returns the object and whether it was created (server-side apply of a new one)."""
-    old = api.store.get(api.key(resource, namespace, name))
+    stored = api.store.get(api.key(resource, namespace, name))
     if content_type == "application/apply-patch+yaml":
         return _apply(api, resource, namespace, name, body, options, subresource)
-    if old is None:
+    if stored is None:
         raise not_found(resource.plural, resource.group, name)
     try:
         change = json.loads(body)
     except ValueError as error:
         raise bad_request(f"error decoding patch: {error}") from None
-    current = copy(api.present(resource, old))
+    current = copy(api.present(resource, stored))
     if content_type == "application/json-patch+json":
         patched = patch.json_patch(current, change)
     elif content_type == "application/merge-patch+json":
@@ -73,11 +73,11 @@ def _apply(  # noqa: PLR0917
         raise bad_request("metadata.managedFields must be nil")
     shape = schema.SHAPES.of(resource)
     # unknown fields are judged on what was sent, before it is merged
-    known, _ = schema.check_unknown(resource, config, strict=options.validation == "Strict")
-    schema.check_nulls(resource, known, name)
+    pruned, _ = schema.check_unknown(resource, config, strict=options.validation == "Strict")
+    schema.check_nulls(resource, pruned, name)
     stored = api.store.get(api.key(resource, namespace, name))
     live = api.present(resource, stored) if stored is not None else None
-    merged = applied.apply(live, known, shape, manager=options.manager, force=options.force, subresource=subresource)
+    merged = applied.apply(live, pruned, shape, manager=options.manager, force=options.force, subresource=subresource)
     if live is None:
         created = api.create(resource, namespace, merged, _with(options, manager=""), trusted=False)
         return created, True

@@ -29,11 +29,11 @@ SERVER_FIELDS = (
 )
 
 
-def accept(resource: Resource, namespace: str, given: Any) -> Json:
+def accept(resource: Resource, namespace: str, body: Any) -> Json:
     """The envelope of what was sent, completed; raises 400 where it contradicts the path."""
-    if not isinstance(given, dict):
+    if not isinstance(body, dict):
         raise bad_request("the body must be one object")
-    obj: Json = copy(given)
+    obj: Json = copy(body)
     obj.setdefault("apiVersion", resource.api_version)
     obj.setdefault("kind", resource.kind)
     if (obj["apiVersion"], obj["kind"]) != (resource.api_version, resource.kind):
@@ -55,10 +55,10 @@ def accept(resource: Resource, namespace: str, given: Any) -> Json:
 
 def namespace_open(api: Objects, resource: Resource, namespace: str, name: str) -> None:
     """Refuse a new object in a namespace that is missing or being deleted."""
-    found = api.store.get(("/namespaces", "", namespace))
-    if found is None:
+    existing = api.store.get(("/namespaces", "", namespace))
+    if existing is None:
         raise not_found("namespaces", "", namespace)
-    if found["metadata"].get("deletionTimestamp"):
+    if existing["metadata"].get("deletionTimestamp"):
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
         raise forbidden(resource.plural, resource.group, name, why)
 
@@ -114,8 +114,8 @@ def crd_status(crd: Json, old: Json | None = None) -> Json:
     stored = list(before.get("storedVersions") or [])
     stored += [v["name"] for v in spec.get("versions", []) if v.get("storage") and v["name"] not in stored]
     conditions = before.get("conditions") or [
-        {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
-        for kind, reason, message in (
+        {"type": condition_type, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
+        for condition_type, reason, message in (
             ("NamesAccepted", "NoConflicts", "no conflicts found"),
             ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
         )

@@ -98,9 +98,11 @@ def _on_create(api: Objects, resource: Resource, obj: Json) -> None:
 
 
 def _default_class(api: Objects) -> str | None:
-    for found in api.store.objects("storage.k8s.io/storageclasses"):
-        if (found["metadata"].get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class") == "true":
-            return str(found["metadata"]["name"])
+    for storage_class in api.store.objects("storage.k8s.io/storageclasses"):
+        if (storage_class["metadata"].get("annotations") or {}).get(
+            "storageclass.kubernetes.io/is-default-class"
+        ) == "true":
+            return str(storage_class["metadata"]["name"])
     return None
 
 

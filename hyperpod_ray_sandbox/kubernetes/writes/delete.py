@@ -23,17 +23,17 @@ def delete(  # noqa: PLR0912
     """Delete an object; returns its last state and whether it is gone: finalizers or a grace period may hold it."""
     options = options or Options()
     key = api.key(resource, namespace, name)
-    old = api.store.get(key)
-    if old is None:
+    stored = api.store.get(key)
+    if stored is None:
         raise not_found(resource.plural, resource.group, name)
     for field_name in ("uid", "resourceVersion"):
-        wanted = options.preconditions.get(field_name)
-        if wanted and wanted != old["metadata"][field_name]:
+        expected = options.preconditions.get(field_name)
+        if expected and expected != stored["metadata"][field_name]:
             raise ApiError(
                 409,
                 "Conflict",
-                f"Precondition failed: {field_name} in precondition: {wanted}, in object meta: "
-                f"{old['metadata'][field_name]}",
+                f"Precondition failed: {field_name} in precondition: {expected}, in object meta: "
+                f"{stored['metadata'][field_name]}",
             )
     if (
         resource.kind == "Namespace"
@@ -42,8 +42,8 @@ def delete(  # noqa: PLR0912
     ):
         raise forbidden("namespaces", "", name, "this namespace may not be deleted")
     if options.dry_run:
-        return old, True
-    obj = copy(old)
+        return stored, True
+    obj = copy(stored)
     meta = obj["metadata"]
     finalizers = list(meta.get("finalizers") or [])
     for policy, finalizer in (("Foreground", "foregroundDeletion"), ("Orphan", "orphan")):
@@ -64,7 +64,7 @@ def delete(  # noqa: PLR0912
     held = bool(finalizers) or grace > 0 or (resource.kind == "Namespace" and not resource.group)
     if not held:
         api.finish(key)
-        return old, True
+        return stored, True
     if finalizers:
         meta["finalizers"] = finalizers
     if not meta.get("deletionTimestamp"):
@@ -72,8 +72,8 @@ def delete(  # noqa: PLR0912
         meta["deletionGracePeriodSeconds"] = grace
     if resource.kind == "Namespace" and not resource.group:
         obj.setdefault("status", {})["phase"] = "Terminating"
-    if obj == old:
-        return old, False
+    if obj == stored:
+        return stored, False
     return api.store.put(key, obj), False
 
 

@@ -33,39 +33,39 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     """Replace an object (or only its status); `recorded` says that managedFields were worked out already."""
     options = options or Options()
     key = api.key(resource, namespace, name)
-    old = api.store.get(key)
-    if old is None:
+    live = api.store.get(key)
+    if live is None:
         raise not_found(resource.plural, resource.group, name)
     obj = accept(resource, namespace, obj)
     meta = obj["metadata"]
     if meta.setdefault("name", name) != name:
         raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
-    if meta.get("resourceVersion") and meta["resourceVersion"] != old["metadata"]["resourceVersion"]:
+    if meta.get("resourceVersion") and meta["resourceVersion"] != live["metadata"]["resourceVersion"]:
         raise stale(resource.plural, resource.group, name)
-    if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
+    if meta.get("uid") and meta["uid"] != live["metadata"]["uid"]:
         raise ApiError(
             409,
             "Conflict",
-            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['metadata']['uid']}",
+            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['metadata']['uid']}",
         )
     if subresource == "status":
-        given = obj
-        obj = copy(old)
+        submitted = obj
+        obj = copy(live)
         obj["apiVersion"] = resource.api_version
-        obj["status"] = given.get("status") or {}
+        obj["status"] = submitted.get("status") or {}
         if "managedFields" in meta:
             obj["metadata"]["managedFields"] = meta["managedFields"]
         meta = obj["metadata"]
     elif "status" in resource.subresources or resource.kind == "CustomResourceDefinition":
         obj.pop("status", None)
-        if "status" in old:
-            obj["status"] = copy(old["status"])
+        if "status" in live:
+            obj["status"] = copy(live["status"])
     for fixed in SERVER_FIELDS:
         meta.pop(fixed, None)
-        if fixed in old["metadata"]:
-            meta[fixed] = old["metadata"][fixed]
+        if fixed in live["metadata"]:
+            meta[fixed] = live["metadata"][fixed]
     if meta.get("deletionTimestamp"):
-        added = set(meta.get("finalizers") or []) - set(old["metadata"].get("finalizers") or [])
+        added = set(meta.get("finalizers") or []) - set(live["metadata"].get("finalizers") or [])
         if added:
             raise forbidden(
                 resource.plural,
@@ -73,24 +73,26 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
                 name,
                 "no new finalizers can be added if the object is being deleted",
             )
-    meta["resourceVersion"] = old["metadata"]["resourceVersion"]
-    obj = judge(api, resource, obj, options, old)
+    meta["resourceVersion"] = live["metadata"]["resourceVersion"]
+    obj = judge(api, resource, obj, options, live)
     validation.check_new(resource, obj)
     if subresource != "status":
         validation.check_change(
-            resource, obj, old, expandable=lambda name: _expandable(api, name), internal=options.user is None
+            resource, obj, live, expandable=lambda name: _expandable(api, name), internal=options.user is None
         )
-        check_policies(api, resource, obj, old, options)
-    if _content(obj) != _content(old):
-        obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 1) + 1
+        check_policies(api, resource, obj, live, options)
+    if _content(obj) != _content(live):
+        obj["metadata"]["generation"] = int(live["metadata"].get("generation") or 1) + 1
     if resource.kind == "CustomResourceDefinition" and not resource.crd:
-        obj["status"] = crd_status(obj, old)
+        obj["status"] = crd_status(obj, live)
     if options.manager and not recorded:
-        applied.record_update(obj, api.present(resource, old), schema.SHAPES.of(resource), options.manager, subresource)
-    if not recorded and not options.manager and "managedFields" in old["metadata"]:
-        obj["metadata"].setdefault("managedFields", old["metadata"]["managedFields"])
-    if options.dry_run or _same(obj, old):
-        return obj if options.dry_run else api.present(resource, old)
+        applied.record_update(
+            obj, api.present(resource, live), schema.SHAPES.of(resource), options.manager, subresource
+        )
+    if not recorded and not options.manager and "managedFields" in live["metadata"]:
+        obj["metadata"].setdefault("managedFields", live["metadata"]["managedFields"])
+    if options.dry_run or _same(obj, live):
+        return obj if options.dry_run else api.present(resource, live)
     stored = api.store.put(key, obj)
     after_write(api, resource, stored)
     if stored["metadata"].get("deletionTimestamp") and not stored["metadata"].get("finalizers"):
@@ -99,8 +101,8 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
 
 
 def _expandable(api: Objects, class_name: str) -> bool:
-    found = api.store.get(("storage.k8s.io/storageclasses", "", class_name))
-    return bool(found and found.get("allowVolumeExpansion"))
+    storage_class = api.store.get(("storage.k8s.io/storageclasses", "", class_name))
+    return bool(storage_class and storage_class.get("allowVolumeExpansion"))
 
 
 def _finish_if_free(api: Objects, resource: Resource, key: Key, stored: Json) -> None:
@@ -121,11 +123,11 @@ def modify(api: Objects, obj: Json, change: Callable[[Json], None], *, status: b
     current = api.store.get(api.key(resource, namespace, name))
     if current is None or current["metadata"]["uid"] != obj["metadata"]["uid"]:
         return None
-    seen = api.present(resource, current)
-    changed = copy(seen)
+    presented = api.present(resource, current)
+    changed = copy(presented)
     change(changed)
-    if changed == seen:  # most looks of most controllers: no write, and nothing to judge
-        return seen
+    if changed == presented:  # most looks of most controllers: no write, and nothing to judge
+        return presented
     return api.update(resource, namespace, name, changed, subresource="status" if status else "")
 
 

@@ -89,6 +89,6 @@ def bridge(cluster: Cluster, kubernetes: Kubernetes) -> str:
         )
     to = f"{cluster.head_ip}:{cluster.state.dashboard_port}"
     selector = f"{names.RAY_CLUSTER_LABEL}={name},{names.RAY_ROLE_LABEL}=head"
-    wanted = {"namespace": namespace, "selector": selector, "port": names.DASHBOARD_PORT, "to": to}
-    kubernetes.request("POST", "/rehearsal/bridges", wanted)
+    body = {"namespace": namespace, "selector": selector, "port": names.DASHBOARD_PORT, "to": to}
+    kubernetes.request("POST", "/rehearsal/bridges", body)
     return f"port {names.DASHBOARD_PORT} of the head of RayCluster {namespace}/{name} leads to {to}"

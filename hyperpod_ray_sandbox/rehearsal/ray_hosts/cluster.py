@@ -84,31 +84,31 @@ class Cluster:
             LocalError: it runs already, the environment is missing, or a pod does not come up.
         """
         bin_folder = rehearsal_bin(project=project)
-        wanted = plan(manifest, max_pods=max_pods, name=name, pod_cpus=pod_cpus)
-        folder = project / ROOT / wanted.name
+        planned = plan(manifest, max_pods=max_pods, name=name, pod_cpus=pod_cpus)
+        folder = project / ROOT / planned.name
         for gone in cls.sweep(project=project):
             note(f"cleared up after {gone}, whose command was killed")
-        if wanted.name in cls.running(project=project):
+        if planned.name in cls.running(project=project):
             raise LocalError(
-                f"ray cluster {wanted.name!r} runs already",
+                f"ray cluster {planned.name!r} runs already",
                 expected="a new name",
-                fix=f"hyperpod-ray local ray stop {wanted.name}",
+                fix=f"hyperpod-ray local ray stop {planned.name}",
             )
-        check_version(bin_folder, wanted)
+        check_version(bin_folder, planned)
         if folder.exists():
-            for old in ("logs", "gcs"):  # a GCS must not wake up with the state of an earlier cluster
-                shutil.rmtree(folder / old, ignore_errors=True)
+            for subfolder in ("logs", "gcs"):  # a GCS must not wake up with the state of an earlier cluster
+                shutil.rmtree(folder / subfolder, ignore_errors=True)
         for sub in ("logs", "fsx"):
             (folder / sub).mkdir(parents=True, exist_ok=True)
         (folder / "manifest.yaml").write_text(yaml.safe_dump(dict(manifest), sort_keys=False), encoding="utf-8")
         network = free_network()
         head_ip = f"{network}.{FIRST_HOST}"
-        backend = wanted.fault_tolerance
+        backend = planned.fault_tolerance
         if backend == "redis" and not shutil.which("redis-server"):
             backend = "rocksdb"
             note("gcs fault tolerance: redis-server is not installed, Ray's embedded RocksDB takes its place")
         state = State(
-            name=wanted.name,
+            name=planned.name,
             network=network,
             gcs_port=free_port(head_ip, GCS_PORT),
             dashboard_port=free_port(head_ip, DASHBOARD_PORT),
@@ -145,10 +145,10 @@ class Cluster:
             raw = json.loads((folder / "state.json").read_text(encoding="utf-8"))
             manifest = yaml.safe_load((folder / "manifest.yaml").read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            known = ", ".join(cls.names(project=project)) or "none"
+            cluster_names = ", ".join(cls.names(project=project)) or "none"
             raise LocalError(
                 f"ray cluster: {name!r}",
-                expected=f"one of {known}",
+                expected=f"one of {cluster_names}",
                 fix="correct the name, or start it: hyperpod-ray local ray start",
             ) from None
         raw["pods"] = [Pod(**pod) for pod in raw["pods"]]
@@ -265,7 +265,7 @@ class Cluster:
     def kill(self, pod: Pod) -> None:
         """The machine is gone, from one moment to the next."""
         isolation.destroy(pod.process, mode=self.state.mode, marker=pod.name)
-        wait(lambda: not pod.alive, seconds=END_SECONDS, what=f"end of {pod.name}", every=0.02)
+        wait(lambda: not pod.alive, seconds=END_SECONDS, subject=f"end of {pod.name}", every=0.02)
         self.save()
 
     def freeze(self, pod: Pod, *, thaw: bool = False) -> None:
@@ -323,9 +323,9 @@ class Cluster:
         command += ["--deadline-remaining-seconds", str(seconds)]
         done = subprocess.run(command, env=self.client_env(), capture_output=True, text=True, check=False)
         if done.returncode:
-            last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+            last_line = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
             raise LocalError(
-                f"ray drain-node failed: exit code {done.returncode}: {last}",
+                f"ray drain-node failed: exit code {done.returncode}: {last_line}",
                 expected="0",
                 fix="look at the pods: hyperpod-ray local ray status",
                 code=1,
@@ -375,7 +375,7 @@ class Cluster:
             self._restart_ended({self.head_ip}, restarts)
             return self.gcs_up()
 
-        wait(up, seconds=START_SECONDS, what="ray head")
+        wait(up, seconds=START_SECONDS, subject="ray head")
 
     def wait_for_nodes(self, pods: list[Pod] | None = None) -> None:
         """Until the head counts these pods (default: all of them) as alive nodes."""
@@ -387,7 +387,7 @@ class Cluster:
             states = self.dashboard.nodes()
             return all(states.get(ip) == "ALIVE" for ip in expected)
 
-        wait(up, seconds=START_SECONDS, what="ray nodes", every=0.2)
+        wait(up, seconds=START_SECONDS, subject="ray nodes", every=0.2)
 
     def _restart_ended(self, addresses: set[str], restarts: Counter[str]) -> None:
         """What a kubelet does with a container that ends while it starts; LocalError after `RESTARTS` times."""
@@ -408,15 +408,15 @@ class Cluster:
         for pod in pods:
             isolation.destroy(pod.process, mode=self.state.mode, marker=pod.name)
         with contextlib.suppress(LocalError):
-            wait(lambda: not any(pod.alive for pod in pods), seconds=END_SECONDS, what="end of the pods")
-        left = [pid for pod in pods for pid in self.members(pod)]
+            wait(lambda: not any(pod.alive for pod in pods), seconds=END_SECONDS, subject="end of the pods")
+        survivors = [pid for pod in pods for pid in self.members(pod)]
         for temp in self.state.temps:
             shutil.rmtree(temp, ignore_errors=True)
         self.state.pods, self.state.store = [], None
         (self.folder / "state.json").unlink(missing_ok=True)
         for secret in ("token", "redis-password"):
             (self.folder / secret).unlink(missing_ok=True)
-        return left
+        return survivors
 
     def save(self) -> None:
         """Write the state; atomically, since another command may read it."""

@@ -100,9 +100,9 @@ def start(env: str, *, name: str | None, max_pods: int, as_json: bool) -> None:
 def stop(name: str | None) -> None:
     """End every process of a cluster, and nothing else."""
     cluster = only(name)
-    left = cluster.stop()
-    if left:
-        raise LocalError(f"still running: processes {left}", expected="none", fix="end them by id", code=1)
+    survivors = cluster.stop()
+    if survivors:
+        raise LocalError(f"still running: processes {survivors}", expected="none", fix="end them by id", code=1)
     _log(f"{cluster.state.name}: stopped; logs and the shared folder stay in {ROOT / cluster.state.name}")
 
 
@@ -179,7 +179,7 @@ def replace_node(name: str | None, *, pod: str | None) -> None:
     if pod:
         chosen = cluster.pod(pod)
     else:
-        gone = [item for item in cluster.state.pods if not item.alive or item.frozen]
+        gone = [candidate for candidate in cluster.state.pods if not candidate.alive or candidate.frozen]
         if not gone:
             raise LocalError(
                 "no lost pod: every pod runs", expected="a lost one, or --pod", fix="add --pod to replace one that runs"

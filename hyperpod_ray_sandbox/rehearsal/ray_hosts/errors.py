@@ -17,8 +17,8 @@ class LocalError(ProjectError):
         code: The process's exit code; 2 for bad input (the default), 1 for something that failed while running.
     """
 
-    def __init__(self, what: str, *, expected: str, fix: str, code: int = 2) -> None:
-        super().__init__(what, expected=expected, fix=fix)
+    def __init__(self, failure: str, *, expected: str, fix: str, code: int = 2) -> None:
+        super().__init__(failure, expected=expected, fix=fix)
         self.code = code
 
     @classmethod

@@ -88,7 +88,7 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def _pids() -> list[int]:
-    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()] if _PROC.exists() else []
+    return [int(folder.name) for folder in _PROC.iterdir() if folder.name.isdigit()] if _PROC.exists() else []
 
 
 def _children() -> dict[int, list[int]]:
@@ -107,19 +107,19 @@ def _children() -> dict[int, list[int]]:
 
 def tree(root: int) -> list[int]:
     """`root` and everything below it, parents first."""
-    children, found = _children(), [root]
-    for pid in found:
-        found.extend(children.get(pid, []))
-    return found
+    children, pids = _children(), [root]
+    for pid in pids:
+        pids.extend(children.get(pid, []))
+    return pids
 
 
 def _marked(marker: str) -> list[int]:
-    needle, found = f"{MARKER}={marker}".encode(), []
+    needle, pids = f"{MARKER}={marker}".encode(), []
     for pid in _pids():
         with contextlib.suppress(OSError):
             if needle in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def members(root: Process, *, mode: Mode, marker: str) -> list[int]:
@@ -183,8 +183,8 @@ def destroy(root: Process, *, mode: Mode, marker: str) -> None:
 
 def _destroy_tree(root: Process, *, marker: str) -> None:
     """Stop, then kill, until a look finds nobody: a child that is being forked is seen by the next look only."""
-    end = time.monotonic() + _TREE_LIMIT_S
-    while (found := members(root, mode="session", marker=marker)) and time.monotonic() < end:
-        send(found, signal.SIGSTOP)  # stopped processes cannot fork away
+    deadline = time.monotonic() + _TREE_LIMIT_S
+    while (pids := members(root, mode="session", marker=marker)) and time.monotonic() < deadline:
+        send(pids, signal.SIGSTOP)  # stopped processes cannot fork away
         send(members(root, mode="session", marker=marker), signal.SIGKILL)
         time.sleep(0.02)

@@ -135,9 +135,9 @@ def submit(
         command += ["--entrypoint-resources", json.dumps(entrypoint_resources)]
     done = subprocess.run([*command, "--", *entrypoint], env=env, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
-        last = ([line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no output"])[-1]
+        last_line = ([line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no output"])[-1]
         raise LocalError(
-            f"ray job submit failed: exit code {done.returncode}: {last.strip()}",
+            f"ray job submit failed: exit code {done.returncode}: {last_line.strip()}",
             expected="0",
             fix="look at the cluster: hyperpod-ray local ray status",
             code=1,

@@ -104,7 +104,7 @@ class Launcher:
             name=name, group="redis", ip=ip, temp=temp, command=command, env=self.client_env()
         )
         self.save()
-        wait(lambda: connects(ip, self.state.store_port), seconds=120, what="redis for the gcs")
+        wait(lambda: connects(ip, self.state.store_port), seconds=120, subject="redis for the gcs")
 
     def start_pod(self, group: PodPlan, *, ip: str | None = None, name: str | None = None) -> Pod:
         """Start a pod of a group, on the next free address if none is given."""

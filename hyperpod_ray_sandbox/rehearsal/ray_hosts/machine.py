@@ -30,13 +30,13 @@ def rehearsal_bin(*, project: Path) -> Path:
     return folder
 
 
-def free_port(ip: str, wanted: int = 0) -> int:
-    """`wanted` if nothing listens there, else a free one."""
-    for port in (wanted, 0):
+def free_port(ip: str, preferred: int = 0) -> int:
+    """`preferred` if nothing listens there, else a free one."""
+    for port in (preferred, 0):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((ip, port))
             # Ray's GCS listens on every address, so its port must be free on all of them
-            if port and any(connects(other, port) for other in ("127.0.0.1", "127.0.0.11", "127.0.1.11")):
+            if port and any(connects(address, port) for address in ("127.0.0.1", "127.0.0.11", "127.0.1.11")):
                 continue
             return int(probe.getsockname()[1])
     raise LocalError(
@@ -51,15 +51,15 @@ def connects(ip: str, port: int) -> bool:
         return probe.connect_ex((ip, port)) == 0
 
 
-def wait(check: Callable[[], Any], *, seconds: float, what: str, every: float = 0.1) -> Any:
-    """Poll until `check` gives something true; LocalError (exit 1) naming `what` after `seconds`."""
+def wait(check: Callable[[], Any], *, seconds: float, subject: str, every: float = 0.1) -> Any:
+    """Poll until `check` gives something true; LocalError (exit 1) naming `subject` after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         if result := check():
             return result
         if time.monotonic() > deadline:
             raise LocalError(
-                f"{what}: not yet",
+                f"{subject}: not yet",
                 expected=f"it within {seconds:g} s",
                 fix="run the command again on a quieter machine",
                 code=1,
@@ -74,16 +74,16 @@ def write_secret(path: Path) -> None:
         stream.write(secrets.token_hex(32))
 
 
-def check_version(bin_folder: Path, wanted: ClusterPlan) -> None:
+def check_version(bin_folder: Path, cluster_plan: ClusterPlan) -> None:
     """The manifest's rayVersion must be the Ray that runs: a snapshot of another version does not load."""
-    if wanted.ray_version is None:
+    if cluster_plan.ray_version is None:
         return
     for folder in bin_folder.parent.glob("lib/python*/site-packages/ray-*.dist-info"):
         installed = folder.name.removeprefix("ray-").removesuffix(".dist-info")
-        if installed != wanted.ray_version:
+        if installed != cluster_plan.ray_version:
             raise LocalError(
                 f"Ray {installed} in {REHEARSAL_ENV}",
-                expected=f"{wanted.ray_version}, the manifest's rayVersion",
+                expected=f"{cluster_plan.ray_version}, the manifest's rayVersion",
                 fix="recreate it: make rehearsal-env",
             )
 

@@ -134,20 +134,20 @@ def load(path: Path) -> Manifest:
 
 def pick(documents: Iterable[Any], *, where: str) -> Manifest:
     """The one RayCluster among Kubernetes objects; see `load`."""
-    found = [doc for doc in documents if isinstance(doc, Mapping) and doc.get("kind") == "RayCluster"]
-    if len(found) != 1:
-        names = ", ".join(sorted(str(doc.get("metadata", {}).get("name")) for doc in found)) or "none"
+    clusters = [doc for doc in documents if isinstance(doc, Mapping) and doc.get("kind") == "RayCluster"]
+    if len(clusters) != 1:
+        names = ", ".join(sorted(str(doc.get("metadata", {}).get("name")) for doc in clusters)) or "none"
         raise LocalError(
-            f"{where}: {len(found)} RayClusters ({names})", expected="one", fix="give a manifest with one RayCluster"
+            f"{where}: {len(clusters)} RayClusters ({names})", expected="one", fix="give a manifest with one RayCluster"
         )
-    return found[0]
+    return clusters[0]
 
 
-def _need(node: Any, path: str, kind: type) -> Any:
-    if not isinstance(node, kind):
+def _need(node: Any, path: str, expected_type: type) -> Any:
+    if not isinstance(node, expected_type):
         raise LocalError(
             f"raycluster {path}: {node!r}",
-            expected=f"a {'mapping' if kind is dict else kind.__name__}",
+            expected=f"a {'mapping' if expected_type is dict else expected_type.__name__}",
             fix="correct the manifest",
         )
     return node
@@ -185,19 +185,19 @@ def custom_resources(params: Mapping[str, Any], group: Mapping[str, Any], path: 
                 f"raycluster {path}: {text!r}: {error.msg.lower()}", expected="JSON", fix="correct the manifest"
             ) from error
     _need(mapping, path, dict)
-    known = {"CPU", "GPU", "memory"}
-    return {str(key): _quantity(value, f"{path}.{key}") for key, value in mapping.items() if str(key) not in known}
+    standard = {"CPU", "GPU", "memory"}
+    return {str(key): _quantity(value, f"{path}.{key}") for key, value in mapping.items() if str(key) not in standard}
 
 
 def _environment(container: Mapping[str, Any], path: str, dropped: list[str]) -> dict[str, str]:
     env: dict[str, str] = {}
-    for item in container.get("env") or []:
-        name = str(_need(item, f"{path}.env[]", dict).get("name"))
-        source = item.get("valueFrom")
+    for variable in container.get("env") or []:
+        name = str(_need(variable, f"{path}.env[]", dict).get("name"))
+        source = variable.get("valueFrom")
         if name in OWN_ENV:
             continue
         if source is not None:
-            kind = next(iter(source), "?")
+            source_type = next(iter(source), "?")
             local = {
                 "status.podIP": "{ip}",
                 "metadata.name": "{pod}",
@@ -208,9 +208,9 @@ def _environment(container: Mapping[str, Any], path: str, dropped: list[str]) ->
             if field_path in local:
                 env[name] = local[field_path]
             else:
-                dropped.append(f"{path}.env {name}: valueFrom.{kind} has no source here; left unset")
+                dropped.append(f"{path}.env {name}: valueFrom.{source_type} has no source here; left unset")
             continue
-        env[name] = str(item.get("value", ""))
+        env[name] = str(variable.get("value", ""))
     if container.get("envFrom"):
         dropped.append(f"{path}.envFrom: has no source here; omitted")
     return env

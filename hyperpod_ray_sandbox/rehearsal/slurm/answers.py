@@ -14,11 +14,11 @@ _FLAGS = {"*": "NOT_RESPONDING"}
 
 def fields(text: str) -> dict[str, str]:
     """`scontrol show …` of one thing: name to value. The node's `Reason` keeps its spaces."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in text.splitlines():
         for name, value in _PAIR.findall(line):
-            found.setdefault(name, value.strip())
-    return found
+            values.setdefault(name, value.strip())
+    return values
 
 
 def node_list(job: str) -> str:
@@ -26,8 +26,8 @@ def node_list(job: str) -> str:
 
     `ReqNodeList` and `ExcNodeList` end in the same letters: what was asked for, and what was ruled out.
     """
-    found = fields(job).get("NodeList", "")
-    return "" if found in {"(null)", "None"} else found
+    listed = fields(job).get("NodeList", "")
+    return "" if listed in {"(null)", "None"} else listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +64,13 @@ class Node:
 
 def node(text: str) -> Node:
     """A node from `scontrol show node NAME`."""
-    found = fields(text)
-    raw = found.get("State", "")
+    values = fields(text)
+    raw = values.get("State", "")
     states = {word for word in re.split(r"[+*~#!%$@^-]", raw) if word}
     states |= {meaning for sign, meaning in _FLAGS.items() if sign in raw}
     return Node(
-        name=found.get("NodeName", ""), states=frozenset(states), reason=found.get("Reason", ""),
-        address=found.get("NodeAddr", ""),
+        name=values.get("NodeName", ""), states=frozenset(states), reason=values.get("Reason", ""),
+        address=values.get("NodeAddr", ""),
     )  # fmt: skip
 
 
@@ -81,5 +81,5 @@ def nodes(text: str) -> list[Node]:
 
 def lost(listed: Sequence[Node], *, among: Sequence[str]) -> list[str]:
     """Which nodes of a job are lost, in its order."""
-    gone = {item.name for item in listed if item.lost}
+    gone = {member.name for member in listed if member.lost}
     return [name for name in among if name in gone]

@@ -60,19 +60,19 @@ class Decision:
     node: str = ""
 
 
-def decide(seen: Seen) -> Decision:
+def decide(observation: Seen) -> Decision:
     """What to do after a step. `wait` and `expand` are followed by another look."""
-    if seen.code == 0:
+    if observation.code == 0:
         return Decision(do="end", why="the step succeeded")
-    if seen.restarts >= MOST_RESTARTS:
-        return Decision(do="end", why=f"the step failed {seen.restarts + 1} times")
-    lost = answers.lost(seen.nodes, among=seen.has)
+    if observation.restarts >= MOST_RESTARTS:
+        return Decision(do="end", why=f"the step failed {observation.restarts + 1} times")
+    lost = answers.lost(observation.nodes, among=observation.has)
     if lost:
         return Decision(do="wait", why=f"{', '.join(lost)} is lost")
-    missing = [name for name in seen.wanted if name not in seen.has]
+    missing = [name for name in observation.wanted if name not in observation.has]
     if not missing:
         return Decision(do="start", why="all nodes are healthy")
-    idle = {node.name for node in seen.nodes if node.idle}
+    idle = {node.name for node in observation.nodes if node.idle}
     back = next((name for name in missing if name in idle), None)
     if back is None:
         return Decision(do="wait", why=f"no replacement of {', '.join(missing)} yet")
@@ -94,32 +94,32 @@ class AutoResume:
 
     def run(self) -> int:
         """Start srun until it succeeds or nothing helps; its last exit code."""
-        wanted = self._nodes()
+        node_names = self._nodes()
         restarts = 0
         while True:
             code = subprocess.run([self.programs["srun"], *self.arguments], check=False).returncode
             if code:
                 time.sleep(_SETTLE_S)  # a health check needs a moment to notice what the step has noticed
-            decision = self._until_start(code, restarts=restarts, wanted=wanted)
+            decision = self._until_start(code, restarts=restarts, node_names=node_names)
             self._log(f"{decision.do}: {decision.why} (srun ended with {code})")
             if decision.do == "end":
                 return code
             restarts += 1
 
-    def _until_start(self, code: int, *, restarts: int, wanted: tuple[str, ...]) -> Decision:
+    def _until_start(self, code: int, *, restarts: int, node_names: tuple[str, ...]) -> Decision:
         deadline = time.monotonic() + WAIT_S
-        said = ""
+        reason = ""
         while True:
-            seen = Seen(
-                code=code, restarts=restarts, wanted=wanted, has=self._nodes() if code else wanted,
+            observation = Seen(
+                code=code, restarts=restarts, wanted=node_names, has=self._nodes() if code else node_names,
                 nodes=tuple(answers.nodes(self._ask("scontrol", "show", "nodes"))) if code else (),
             )  # fmt: skip
-            decision = decide(seen)
+            decision = decide(observation)
             if decision.do in {"end", "start"}:
                 return decision
-            if decision.why != said:
-                said = decision.why
-                self._log(f"{decision.do}: {said}")
+            if decision.why != reason:
+                reason = decision.why
+                self._log(f"{decision.do}: {reason}")
             if decision.do == "expand":
                 self._expand(decision.node)
             if time.monotonic() > deadline:
@@ -164,7 +164,7 @@ class AutoResume:
 
 def main(arguments: Sequence[str], *, become: Callable[[str, list[str]], object] = os.execv) -> int:
     """The rehearsal's `srun`. `REHEARSAL_SLURM_PROGRAMS` has the folders of the real ones, by name."""
-    programs = dict(item.split("=", 1) for item in os.environ["REHEARSAL_SLURM_PROGRAMS"].split(","))
+    programs = dict(pair.split("=", 1) for pair in os.environ["REHEARSAL_SLURM_PROGRAMS"].split(","))
     if OPTION not in arguments:
         become(programs["srun"], ["srun", *arguments])
         return 0

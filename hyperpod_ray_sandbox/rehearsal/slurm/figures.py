@@ -99,10 +99,10 @@ def how(*, restarts_before: int, restarts_after: int, interrupted: bool, started
 
 def warm_spares(events: Sequence[Event], *, since: float) -> int:
     """How many spares could take a rank at once, as the coordinator last said; 0 where it has said nothing since."""
-    said = (
+    counts = (
         event.values["warm_spares"] for event in reversed(events) if "warm_spares" in event.values and event.t > since
     )
-    return int(next(said, 0))
+    return int(next(counts, 0))
 
 
 def rank_to_lose(ranks: Mapping[str, Mapping[str, Any]], *, batch_host: str, first_address: int) -> str:
@@ -113,23 +113,29 @@ def rank_to_lose(ranks: Mapping[str, Mapping[str, Any]], *, batch_host: str, fir
         batch_host: Where Ray's head is.
         first_address: Node nK has the address whose last part is this and K.
     """
-    found = [f"n{int(str(ranks[rank]['node']).rpartition('.')[2]) - first_address}" for rank in sorted(ranks, key=int)]
-    return next(name for name in reversed(found) if name != batch_host)
+    hosts = [f"n{int(str(ranks[rank]['node']).rpartition('.')[2]) - first_address}" for rank in sorted(ranks, key=int)]
+    return next(name for name in reversed(hosts) if name != batch_host)
 
 
 def rows(report: SlurmReport) -> list[tuple[str, ...]]:
     """The table's lines."""
     out: list[tuple[str, ...]] = []
-    for item in report.faults:
-        found = item.report
-        back = "never" if not found.survived else f"{found.recovery_s:.1f} s" if found.interrupted else "no pause"
-        before = BEFORE_S.get((found.fault, report.timers)) if report.launcher == "torchrun" else None
-        changed = item.nodes_before != item.nodes_after
-        nodes = ",".join(item.nodes_before) + (f" → {','.join(item.nodes_after)}" if changed else "")
+    for outcome in report.faults:
+        fault_report = outcome.report
+        back = (
+            "never"
+            if not fault_report.survived
+            else f"{fault_report.recovery_s:.1f} s"
+            if fault_report.interrupted
+            else "no pause"
+        )
+        before = BEFORE_S.get((fault_report.fault, report.timers)) if report.launcher == "torchrun" else None
+        changed = outcome.nodes_before != outcome.nodes_after
+        nodes = ",".join(outcome.nodes_before) + (f" → {','.join(outcome.nodes_after)}" if changed else "")
         out.append(
             (
-                found.fault, str(found.step), back, "-" if before is None else f"{before:.1f} s",
-                str(found.steps_lost), item.by, nodes,
+                fault_report.fault, str(fault_report.step), back, "-" if before is None else f"{before:.1f} s",
+                str(fault_report.steps_lost), outcome.by, nodes,
             )
         )  # fmt: skip
     return out

@@ -122,9 +122,9 @@ class Options:
             raise LocalError(
                 f"--launcher: {self.launcher}", expected=" or ".join(LAUNCHERS), fix="correct the option"
             )  # fmt: skip
-        if other := [fault for fault in self.faults if fault not in FAULTS_OF[self.launcher]]:
+        if unsupported := [fault for fault in self.faults if fault not in FAULTS_OF[self.launcher]]:
             raise LocalError(
-                f"--faults: {', '.join(other)} with --launcher {self.launcher}", expected="--launcher ray",
+                f"--faults: {', '.join(unsupported)} with --launcher {self.launcher}", expected="--launcher ray",
                 fix="add --launcher ray, or remove the fault",
             )  # fmt: skip
         if self.timers not in TIMERS:
@@ -216,23 +216,29 @@ class Scene:
             "REHEARSAL_SLURM_PROGRAMS": programs,
         }
 
-    def submit(self, kind: Kind) -> None:
+    def submit(self, submission: Kind) -> None:
         """The line that a user types."""
         workers = "0" if self.options.launcher == "torchrun" else str(RANKS)
-        job = replace(self.job, spares=kind.spares)
-        own = job.arguments(storage=self.storage, run=self.run, workers=workers, delay_s=self.options.step_delay_s)
+        job = replace(self.job, spares=submission.spares)
+        job_arguments = job.arguments(
+            storage=self.storage, run=self.run, workers=workers, delay_s=self.options.step_delay_s
+        )
         script = LAUNCHERS[self.options.launcher]
-        line = ["--parsable", f"--nodes={kind.nodes}", f"--output={self.log}", script, self.options.job]
-        self.kind, self.submitted_t = kind, time.time()
+        line = ["--parsable", f"--nodes={submission.nodes}", f"--output={self.log}", script, self.options.job]
+        self.kind, self.submitted_t = submission, time.time()
         self.submissions += 1
-        asked = self.cluster.ask("sbatch", *kind.options, *line, *own, env=self.environment(), cwd=self.project)
-        self.id = asked.strip()
+        answer = self.cluster.ask(
+            "sbatch", *submission.options, *line, *job_arguments, env=self.environment(), cwd=self.project
+        )
+        self.id = answer.strip()
         if not self.id:
             raise LocalError("sbatch failed", expected="a job", fix="see slurmctld's log", code=1)
-        again = "submitted again" if self.submissions > 1 else "submitted"
-        more = [f"--spares {kind.spares}"] if kind.spares else []
-        shown = " ".join(["sbatch", *kind.options, f"--nodes {kind.nodes} {script} {self.options.job} …", *more])
-        self.note(f"{again}: {shown} (job {self.id})")
+        verb = "submitted again" if self.submissions > 1 else "submitted"
+        spare_option = [f"--spares {submission.spares}"] if submission.spares else []
+        command_line = " ".join(
+            ["sbatch", *submission.options, f"--nodes {submission.nodes} {script} {self.options.job} …", *spare_option]
+        )
+        self.note(f"{verb}: {command_line} (job {self.id})")
 
     def cancel(self) -> None:
         """As a user does: every rank gets SIGTERM, saves and leaves."""
@@ -281,14 +287,14 @@ class Scene:
     def settled(self) -> bool:
         """A good moment for a fault: every node is there, and work has been done since a checkpoint."""
         self.tail.read()
-        last, save = self.tail.last("step"), self.tail.last("save")
+        newest, save = self.tail.last("step"), self.tail.last("save")
         start = next((event for event in reversed(self.tail.events) if event.kind == "start" and event.worker), None)
-        if last is None or save is None or start is None or save.t < start.t:
+        if newest is None or save is None or start is None or save.t < start.t:
             return False
         spares = self.kind.spares if self.kind else 0
         if warm_spares(self.tail.events, since=self.submitted_t) < spares:
             return False
-        into = (last.step or 0) - (save.step or 0)
+        into = (newest.step or 0) - (save.step or 0)
         return (
             self.options.interval * 0.4 <= into < self.options.interval * 0.9
             and self.replacement.complete
@@ -341,10 +347,10 @@ class Scene:
 
     def suffer(self, fault: str) -> Recovery:
         """One fault, from the good moment to the first new step."""
-        kind = KINDS.get(fault, REPAIRED)
-        if kind != self.kind:
+        submission = KINDS.get(fault, REPAIRED)
+        if submission != self.kind:
             self.cancel()
-            self.submit(kind)
+            self.submit(submission)
         self.until(self.settled, doing=f"before {fault}")
         nodes, restarts = self.cluster.nodes_of(self.id), int(self.cluster.job(self.id).get("Restarts", 0))
         t, target = self.inject(fault, nodes)
@@ -431,10 +437,10 @@ def rehearse(
     finally:
         if twin is not None:
             twin.stop()
-        left = cluster.stop()
-    if left:
+        survivors = cluster.stop()
+    if survivors:
         raise LocalError(
-            f"still running after the rehearsal: processes {left}", expected="none", fix="end them by id", code=1
+            f"still running after the rehearsal: processes {survivors}", expected="none", fix="end them by id", code=1
         )
     report = SlurmReport(
         slurm=version, launcher=options.launcher, job=options.job, timers=options.timers, faults=faults, run=run,

@@ -22,12 +22,12 @@ def cluster_orchestrates_nothing_else(plan: Plan, account: Account) -> Iterator[
     if existing is None:
         yield skipped("the Eks stack creates the cluster")
         return
-    for one in account.pages("sagemaker", "list_clusters", "ClusterSummaries"):
-        name = one["ClusterName"]
+    for summary in account.pages("sagemaker", "list_clusters", "ClusterSummaries"):
+        name = summary["ClusterName"]
         if name == plan.settings.hyperpod.cluster_name:
             continue
-        there = found(account, "sagemaker", "describe_cluster", ClusterName=name) or {}
-        arn = ((there.get("Orchestrator") or {}).get("Eks") or {}).get("ClusterArn", "")
+        description = found(account, "sagemaker", "describe_cluster", ClusterName=name) or {}
+        arn = ((description.get("Orchestrator") or {}).get("Eks") or {}).get("ClusterArn", "")
         if arn.rpartition("/")[2] == existing.cluster_name:
             yield error(
                 *NAME,
@@ -51,10 +51,10 @@ def added_add_ons_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
         return
     cluster, free = existing.cluster_name, []
     for addon in (names.CSI_ADDON, *([names.GOVERNANCE_ADDON] if plan.settings.teams else [])):
-        there = found(account, "eks", "describe_addon", clusterName=cluster, addonName=addon)
-        stack = owner(account, f"{cluster}|{addon}") if there is not None else None
-        if there is None or (stack is not None and ours(plan, stack)):
-            free.append(f"{addon} is {'free' if there is None else 'of this environment'}")
+        installed = found(account, "eks", "describe_addon", clusterName=cluster, addonName=addon)
+        stack = owner(account, f"{cluster}|{addon}") if installed is not None else None
+        if installed is None or (stack is not None and ours(plan, stack)):
+            free.append(f"{addon} is {'free' if installed is None else 'of this environment'}")
             continue
         delete = f"aws eks delete-addon --cluster-name {cluster} --addon-name {addon}"
         ends = addon == names.GOVERNANCE_ADDON

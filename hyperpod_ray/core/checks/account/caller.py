@@ -64,14 +64,14 @@ def caller_may(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             fix="use a role",
         )
         return
-    kind, _, name = identity.rpartition(":")[2].partition("/")
+    identity_type, _, name = identity.rpartition(":")[2].partition("/")
     source = identity
-    if kind == "assumed-role":
+    if identity_type == "assumed-role":
         source = account.call("iam", "get_role", RoleName=name.partition("/")[0])["Role"]["Arn"]
-    elif kind != "user":
+    elif identity_type != "user":
         yield unknown(
             "account",
-            what=f"the caller is {kind}, which IAM does not simulate",
+            what=f"the caller is {identity_type}, which IAM does not simulate",
             expected="a user or a role",
             fix="call with a role to have its permissions checked",
         )
@@ -79,9 +79,9 @@ def caller_may(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     needed = [action for action in NEEDED if plan.eks_cluster_name or not action.startswith("eks:")]
     denied = _denied(account, source, needed, "*")
     deploy = f"arn:{partition_of(region)}:iam::{number}:role/cdk-{QUALIFIER}-deploy-role-{number}-{region}"
-    wrong = []
+    findings = []
     if denied:
-        wrong.append(
+        findings.append(
             error(
                 "account",
                 what=f"not allowed: {', '.join(denied)}",
@@ -90,7 +90,7 @@ def caller_may(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             )
         )
     if _denied(account, source, ["sts:AssumeRole"], deploy):
-        wrong.append(
+        findings.append(
             error(
                 "account",
                 what="the caller may not assume the deployment's role",
@@ -98,11 +98,13 @@ def caller_may(plan: CommonPlan, account: Account) -> Iterator[Finding]:
                 fix=f"ask for sts:AssumeRole on {deploy}",
             )
         )
-    yield from wrong or [fine("account", what=f"{len(needed) + 1} actions simulated for {source.rpartition(':')[2]}")]
+    yield from findings or [
+        fine("account", what=f"{len(needed) + 1} actions simulated for {source.rpartition(':')[2]}")
+    ]
 
 
 def _denied(account: Account, source: str, actions: list[str], resource: str) -> list[str]:
     answer = account.call(
         "iam", "simulate_principal_policy", PolicySourceArn=source, ActionNames=actions, ResourceArns=[resource]
     )
-    return [item["EvalActionName"] for item in answer["EvaluationResults"] if item["EvalDecision"] != "allowed"]
+    return [result["EvalActionName"] for result in answer["EvaluationResults"] if result["EvalDecision"] != "allowed"]

@@ -26,28 +26,28 @@ def types_are_offered(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     HyperPod has no such listing of its own. A type that EC2 does not have in a zone HyperPod cannot have there either.
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html
     """
-    seen = set()
+    checked = set()
     for index, group in groups(plan):
-        kind, zone = group.type, plan.zone(group)
-        if (kind, zone) in seen:
+        instance_type, zone = group.type, plan.zone(group)
+        if (instance_type, zone) in checked:
             continue
-        seen.add((kind, zone))
+        checked.add((instance_type, zone))
         offers = account.pages(
             "ec2",
             "describe_instance_type_offerings",
             "InstanceTypeOfferings",
             LocationType="availability-zone-id",
-            Filters=[{"Name": "instance-type", "Values": [kind.removeprefix("ml.")]}],
+            Filters=[{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}],
         )
-        places = sorted(item["Location"] for item in offers)
+        places = sorted(offer["Location"] for offer in offers)
         if zone in places:
-            yield fine(*GROUPS, index, "type", what=f"{kind} in {zone}")
+            yield fine(*GROUPS, index, "type", what=f"{instance_type} in {zone}")
         else:
             yield error(
                 *GROUPS,
                 index,
                 "type",
-                what=f"{kind} is not offered in {zone}",
+                what=f"{instance_type} is not offered in {zone}",
                 expected=f"one of {', '.join(places)}" if places else "a type that EC2 offers in this Region",
                 fix=f"use {', '.join(places)}" if places else "use another type or Region",
             )
@@ -64,16 +64,16 @@ def training_plans_fit(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         yield skipped("no group names one")
         return
     zones = zone_ids(account)
-    asked: Counter[str] = Counter()
+    demands: Counter[str] = Counter()
     for _, group in drawing:
-        asked[str(group.training_plan_arn)] += group.count
+        demands[str(group.training_plan_arn)] += group.count
     for index, group in drawing:
         arn = str(group.training_plan_arn)
         path = (*GROUPS, index, "training_plan_arn")
         name = arn.rpartition("/")[2]
-        there = found(account, "sagemaker", "describe_training_plan", TrainingPlanName=name)
+        description = found(account, "sagemaker", "describe_training_plan", TrainingPlanName=name)
         label = f"group '{group.name}', plan {name}"
-        if there is None:
+        if description is None:
             message = f"{label}: no such training plan in {plan.settings.account}, {plan.settings.region}"
             yield error(
                 *path,
@@ -82,31 +82,31 @@ def training_plans_fit(plan: CommonPlan, account: Account) -> Iterator[Finding]:
                 fix="correct training_plan_arn, or create the plan",
             )
             continue
-        known = {**there, "ReservedCapacitySummaries": [_located(part, zones) for part in _parts(there)]}
-        zone, count = plan.zone(group), asked[arn]
-        wrong = list(training_plan.fits(known, instance_type=group.type, zone=zone, count=count, now=now()))
+        located = {**description, "ReservedCapacitySummaries": [_located(part, zones) for part in _parts(description)]}
+        zone, count = plan.zone(group), demands[arn]
+        refusals = list(training_plan.fits(located, instance_type=group.type, zone=zone, count=count, now=now()))
         fix = "choose another plan, or change the group to fit it"
         yield from (
-            error(*path, what=f"{label}: {refusal.message}", expected=refusal.expected, fix=fix) for refusal in wrong
+            error(*path, what=f"{label}: {refusal.message}", expected=refusal.expected, fix=fix) for refusal in refusals
         )
-        if not wrong:
-            yield from _taken(plan, account, path, label=label, there=there, count=count)
+        if not refusals:
+            yield from _taken(plan, account, path, label=label, description=description, count=count)
 
 
 def _taken(
-    plan: CommonPlan, account: Account, path: tuple[str | int, ...], *, label: str, there: Json, count: int
+    plan: CommonPlan, account: Account, path: tuple[str | int, ...], *, label: str, description: Json, count: int
 ) -> Iterator[Finding]:
     """A plan that fits: whether others hold its instances, and when it begins."""
-    free = there.get("AvailableInstanceCount")
-    if free is not None and free < count and not _own(plan, account, str(there["TrainingPlanArn"])):
+    free = description.get("AvailableInstanceCount")
+    if free is not None and free < count and not _own(plan, account, str(description["TrainingPlanArn"])):
         yield error(
             *path,
-            what=f"{label}: {free} of its {there.get('TotalInstanceCount', '?')} instances are free",
+            what=f"{label}: {free} of its {description.get('TotalInstanceCount', '?')} instances are free",
             expected=f"{count} free",
             fix="release them, or choose another plan",
         )
         return
-    ends = there.get("EndTime")
+    ends = description.get("EndTime")
     if ends and ends - now() < SOON:
         yield warning(
             *path,
@@ -114,7 +114,7 @@ def _taken(
             expected=f"a plan that lasts for {SOON.days} day or more",
             fix="extend the plan, or choose another",
         )
-    starts = there.get("StartTime")
+    starts = description.get("StartTime")
     if starts and starts > now():
         yield warning(
             *path,
@@ -123,7 +123,7 @@ def _taken(
             fix="wait until then, or choose another plan",
         )
     else:
-        yield fine(*path, what=f"{label}: {there['Status']}")
+        yield fine(*path, what=f"{label}: {description['Status']}")
 
 
 def _own(plan: CommonPlan, account: Account, arn: str) -> bool:
@@ -132,8 +132,8 @@ def _own(plan: CommonPlan, account: Account, arn: str) -> bool:
     return any(cluster["ClusterName"] == plan.settings.hyperpod.cluster_name for cluster in clusters)
 
 
-def _parts(there: Json) -> list[Json]:
-    return there.get("ReservedCapacitySummaries") or []
+def _parts(description: Json) -> list[Json]:
+    return description.get("ReservedCapacitySummaries") or []
 
 
 def _located(part: Json, zones: dict[str, str]) -> Json:

@@ -46,14 +46,14 @@ def existing_cluster_fits(plan: Plan, account: Account) -> Iterator[Finding]:
         )
         return
     cluster = answer["cluster"]
-    wrong = [
+    findings = [
         error(*NAME, what=refusal.message, expected=refusal.expected, fix=_fix(refusal.rule, existing.cluster_name))
         for refusal in rules.orchestrator({**cluster, "name": existing.cluster_name})
     ]
-    wrong += _version(plan, cluster)
-    wrong += _differs(plan, existing, cluster)
-    yield from wrong
-    if not any(one.severity == "error" for one in wrong):
+    findings += _version(plan, cluster)
+    findings += _differs(plan, existing, cluster)
+    yield from findings
+    if not any(finding.severity == "error" for finding in findings):
         yield fine(*NAME, what=f"{existing.cluster_name} is {cluster['status']}, version {cluster['version']}")
     yield from support_of(cluster["version"], whose="update the cluster", fine_too=True)
 
@@ -153,7 +153,7 @@ def oidc_provider_exists(plan: Plan, account: Account) -> Iterator[Finding]:
     path = (*EXISTING, "oidc_issuer_url")
     listed = account.call("iam", "list_open_id_connect_providers")["OpenIDConnectProviderList"]
     host = existing.oidc_issuer_url.removeprefix("https://")
-    if any(str(one["Arn"]).endswith(f":oidc-provider/{host}") for one in listed):
+    if any(str(provider["Arn"]).endswith(f":oidc-provider/{host}") for provider in listed):
         yield fine(*path, what=f"{host} has one")
     else:
         fix = f"eksctl utils associate-iam-oidc-provider --cluster {existing.cluster_name} --approve"
@@ -184,7 +184,7 @@ def kubectl_role_is_admin(plan: Plan, account: Account) -> Iterator[Finding]:
         principalArn=role,
     )
     name = role.rpartition("/")[2]
-    policies = [one["policyArn"].rpartition("/")[2] for one in (answer or {}).get("associatedAccessPolicies", [])]
+    policies = [policy["policyArn"].rpartition("/")[2] for policy in (answer or {}).get("associatedAccessPolicies", [])]
     if ADMIN in policies:
         yield fine(*path, what=f"{name} has {ADMIN}")
         return
@@ -240,8 +240,8 @@ def existing_cluster_has_add_ons(plan: Plan, account: Account) -> Iterator[Findi
     if not plan.pods_have_roles and plan.settings.observability is None:
         return
     agent = names.POD_IDENTITY_ADDON
-    there = found(account, "eks", "describe_addon", clusterName=cluster, addonName=agent)
-    if there is None:
+    installed = found(account, "eks", "describe_addon", clusterName=cluster, addonName=agent)
+    if installed is None:
         fix = f"aws eks create-addon --cluster-name {cluster} --addon-name {agent}"
         yield error(
             *path,
@@ -250,7 +250,7 @@ def existing_cluster_has_add_ons(plan: Plan, account: Account) -> Iterator[Findi
             fix=fix,
         )
     else:
-        addon = there["addon"]
+        addon = installed["addon"]
         yield fine(*path, what=f"{agent} {addon.get('addonVersion', '')} is {addon.get('status', '')}")
 
 
@@ -276,9 +276,9 @@ def version_is_offered(plan: Plan, account: Account) -> Iterator[Finding]:
         return
     version, path = plan.settings.eks.version, ("eks", "version")
     answer = found(account, "eks", "describe_cluster_versions", clusterVersions=[version]) or {}
-    there = answer.get("clusterVersions", [])
-    status = (there[0].get("versionStatus") or there[0].get("status", "")) if there else ""
-    if not there or status.upper() == "UNSUPPORTED":
+    offered = answer.get("clusterVersions", [])
+    status = (offered[0].get("versionStatus") or offered[0].get("status", "")) if offered else ""
+    if not offered or status.upper() == "UNSUPPORTED":
         yield error(
             *path,
             what=f"EKS offers no version {version}",
@@ -295,7 +295,7 @@ def version_is_offered(plan: Plan, account: Account) -> Iterator[Finding]:
         )
     else:
         yield fine(*path, what=f"{version}, {status.lower().replace('_', ' ')}")
-    if differs := _other_date(version, there[0].get("endOfStandardSupportDate")):
+    if differs := _other_date(version, offered[0].get("endOfStandardSupportDate")):
         yield warning(
             *path, what=differs, expected="the same date on both sides", fix="correct the file: costs are counted by it"
         )

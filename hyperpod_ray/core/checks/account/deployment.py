@@ -33,15 +33,15 @@ def asset_bucket_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]
     """
     settings = plan.settings
     bucket = f"cdk-{QUALIFIER}-assets-{settings.account}-{settings.region}"
-    there = bucket_region(account, bucket)
-    if there is None:
+    region = bucket_region(account, bucket)
+    if region is None:
         yield error(
             "region",
             what=f"{bucket}: no such bucket, and the bootstrap stack says that it is there",
             expected="the bucket that the bootstrap stack creates",
             fix=f"delete the stack {names.BOOTSTRAP_STACK}, then npx cdk bootstrap aws://{settings.account}/{settings.region}",
         )
-    elif not there:
+    elif not region:
         yield unknown(
             "region",
             what=f"{bucket} exists, and these credentials may not see it",
@@ -69,13 +69,13 @@ def deployment_role_may_create(plan: CommonPlan, account: Account) -> Iterator[F
             fix=f"npx cdk bootstrap aws://{number}/{region}",
         )
         return
-    wanted = [*CREATES]
-    wanted += ["eks:CreateCluster"] if plan.new_eks is not None else []
-    wanted += ["fsx:CreateFileSystem"] if plan.new_file_system is not None else []
-    wanted += ["ec2:CreateVpc"] if plan.new_network is not None else []
-    wanted += [*GOVERNANCE] if plan.teams else []
-    wanted += ["sagemaker:CreateMlflowApp"] if plan.mlflow_app is not None else []
-    denied, by = simulated(account, str(answer["Role"]["Arn"]), wanted)
+    actions = [*CREATES]
+    actions += ["eks:CreateCluster"] if plan.new_eks is not None else []
+    actions += ["fsx:CreateFileSystem"] if plan.new_file_system is not None else []
+    actions += ["ec2:CreateVpc"] if plan.new_network is not None else []
+    actions += [*GOVERNANCE] if plan.teams else []
+    actions += ["sagemaker:CreateMlflowApp"] if plan.mlflow_app is not None else []
+    denied, by = simulated(account, str(answer["Role"]["Arn"]), actions)
     if denied:
         yield error(
             "account",
@@ -95,7 +95,7 @@ def deployment_role_may_create(plan: CommonPlan, account: Account) -> Iterator[F
         )
         return
     note = f"; {', '.join(missing.values())} will be created" if missing else ""
-    yield fine("account", what=f"{len(wanted)} actions simulated for {name}{note}")
+    yield fine("account", what=f"{len(actions)} actions simulated for {name}{note}")
 
 
 def _missing_roles(plan: CommonPlan, account: Account) -> dict[str, str]:
@@ -104,10 +104,10 @@ def _missing_roles(plan: CommonPlan, account: Account) -> dict[str, str]:
     https://docs.aws.amazon.com/eks/latest/userguide/using-service-linked-roles.html
     """
     used = {"eks": bool(plan.eks_cluster_name), "fsx": plan.new_file_system is not None}
-    wanted = {service: role for service, role in ROLES.items() if used[service.partition(".")[0]]}
+    roles = {service: role for service, role in ROLES.items() if used[service.partition(".")[0]]}
     return {
         service: role
-        for service, role in wanted.items()
+        for service, role in roles.items()
         if found(account, "iam", "get_role", RoleName=role) is None
     }  # fmt: skip
 
@@ -117,13 +117,13 @@ def simulated(account: Account, source: str, actions: list[str]) -> tuple[list[s
     answer = account.call(
         "iam", "simulate_principal_policy", PolicySourceArn=source, ActionNames=actions, ResourceArns=["*"]
     )
-    refused = [one for one in answer["EvaluationResults"] if one["EvalDecision"] != "allowed"]
+    refused = [result for result in answer["EvaluationResults"] if result["EvalDecision"] != "allowed"]
     organization = any(
-        (one.get("OrganizationsDecisionDetail") or {}).get("AllowedByOrganizations") is False for one in refused
+        (result.get("OrganizationsDecisionDetail") or {}).get("AllowedByOrganizations") is False for result in refused
     )
     boundary = any(
-        (one.get("PermissionsBoundaryDecisionDetail") or {}).get("AllowedByPermissionsBoundary") is False
-        for one in refused
+        (result.get("PermissionsBoundaryDecisionDetail") or {}).get("AllowedByPermissionsBoundary") is False
+        for result in refused
     )
     by = " (by a control policy of the organization)" if organization else " (by a boundary)" if boundary else ""
-    return [one["EvalActionName"] for one in refused], by
+    return [result["EvalActionName"] for result in refused], by

@@ -27,14 +27,14 @@ def teams_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
     if cluster is None:
         yield fine("teams", what="the HyperPod cluster is not there yet, and no quota of it")
         return
-    arn, wrong = cluster["ClusterArn"], []
+    arn, findings = cluster["ClusterArn"], []
     listed = account.pages(
         "sagemaker", "list_cluster_scheduler_configs", "ClusterSchedulerConfigSummaries", ClusterArn=arn
     )
     for policy in listed:
         if not _ours(plan, account, policy["ClusterSchedulerConfigArn"]):
             identifier = policy["ClusterSchedulerConfigId"]
-            wrong.append(
+            findings.append(
                 warning(
                     "task_governance",
                     what=f"{cluster['ClusterName']} has the policy {policy['Name']}, which is not this environment's",
@@ -45,7 +45,7 @@ def teams_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
     for quota in account.pages("sagemaker", "list_compute_quotas", "ComputeQuotaSummaries", ClusterArn=arn):
         team, identifier = quota["ComputeQuotaTarget"]["TeamName"], quota["ComputeQuotaId"]
         if team in teams and not _ours(plan, account, quota["ComputeQuotaArn"]):
-            wrong.append(
+            findings.append(
                 error(
                     "teams",
                     teams[team],
@@ -55,8 +55,8 @@ def teams_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
                     fix=f"aws sagemaker delete-compute-quota --compute-quota-id {identifier}, or choose another name",
                 )
             )
-    yield from wrong
-    if not wrong:
+    yield from findings
+    if not findings:
         yield fine("teams", what=f"{cluster['ClusterName']} has no policy and no quota of somebody else")
 
 

@@ -40,9 +40,9 @@ def repository_serves_the_nodes(plan: CommonPlan, account: Account) -> Iterator[
     if answer is None:
         yield skipped("it is not there")  # the rule "left behind" says so
         return
-    wrong = []
+    findings = []
     if answer["repositories"][0].get("imageTagMutability", "MUTABLE") == "MUTABLE":
-        wrong.append(
+        findings.append(
             warning(
                 *NAME,
                 what=f"tags of {name} are mutable: an image can change under a running cluster",
@@ -51,7 +51,7 @@ def repository_serves_the_nodes(plan: CommonPlan, account: Account) -> Iterator[
             )
         )
     if policies.denies(_policy(account, name), action="ecr:BatchGetImage", whom=(f":{plan.settings.account}:",)):
-        wrong.append(
+        findings.append(
             warning(
                 *NAME,
                 what=f"the policy of {name} denies pulls",
@@ -59,7 +59,7 @@ def repository_serves_the_nodes(plan: CommonPlan, account: Account) -> Iterator[
                 fix=f"aws ecr get-repository-policy --repository-name {name}, and correct it",
             )
         )
-    yield from wrong or [fine(*NAME, what=name)]
+    yield from findings or [fine(*NAME, what=name)]
 
 
 @rule("image", "region", needs="account", title="package index")
@@ -70,45 +70,45 @@ def package_index_is_there(plan: CommonPlan, account: Account) -> Iterator[Findi
     https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_DescribeSecret.html
     """
     built = plan.built_image
-    asked = built.index if built else None
-    if asked is None:
+    source = built.index if built else None
+    if source is None:
         yield skipped("the build asks PyPI or no index" if built else "no image is built")
         return
     for name in ("codeartifact_arn", "secret_arn"):
-        arn = getattr(asked, name)
+        arn = getattr(source, name)
         if arn and arn_of(arn).region != plan.settings.region:
             yield skipped(f"{name} is of {arn_of(arn).region}: it was not asked")
             return
-    if asked.codeartifact_arn:
-        yield _repository(account, CodeArtifact.parse(asked.codeartifact_arn))
-    elif asked.secret_arn:
+    if source.codeartifact_arn:
+        yield _repository(account, CodeArtifact.parse(source.codeartifact_arn))
+    elif source.secret_arn:
         path = ("image", "index", "secret_arn")
         change = (
-            f"aws secretsmanager update-secret --secret-id {asked.secret_arn} --kms-key-id alias/aws/secretsmanager"
+            f"aws secretsmanager update-secret --secret-id {source.secret_arn} --kms-key-id alias/aws/secretsmanager"
         )
-        yield readable_secret(account, path, asked.secret_arn, reader="the build's role", of="the index", fix=change)
+        yield readable_secret(account, path, source.secret_arn, reader="the build's role", of="the index", fix=change)
     else:
         yield skipped("an index by its address cannot be asked")
 
 
-def _repository(account: Account, wanted: CodeArtifact) -> Finding:
-    path, place = ("image", "index", "codeartifact_arn"), f"{wanted.domain}/{wanted.repository}"
+def _repository(account: Account, codeartifact: CodeArtifact) -> Finding:
+    path, address = ("image", "index", "codeartifact_arn"), f"{codeartifact.domain}/{codeartifact.repository}"
     answer = found(
         account,
         "codeartifact",
         "describe_repository",
-        domain=wanted.domain,
-        domainOwner=wanted.owner,
-        repository=wanted.repository,
+        domain=codeartifact.domain,
+        domainOwner=codeartifact.owner,
+        repository=codeartifact.repository,
     )
     if answer is None:
         return error(
             *path,
-            what=f"{place}: no such repository in {wanted.region}",
-            expected=f"a repository of CodeArtifact, in a domain of {wanted.owner}",
+            what=f"{address}: no such repository in {codeartifact.region}",
+            expected=f"a repository of CodeArtifact, in a domain of {codeartifact.owner}",
             fix="correct the ARN, or create the repository",
         )
-    return fine(*path, what=place)
+    return fine(*path, what=address)
 
 
 def _policy(account: Account, name: str) -> str:
@@ -140,23 +140,25 @@ def image_runs_on_the_nodes(plan: Plan, account: Account) -> Iterator[Finding]:
         imageIds=[{"imageDigest": reference.digest}],
         acceptedMediaTypes=list(INDEXES),
     )
-    texts = [str(one.get("imageManifest", "")) for one in (answer or {}).get("images", [])]
+    texts = [str(candidate.get("imageManifest", "")) for candidate in (answer or {}).get("images", [])]
     listed = [part for text in texts for part in _parts(text)]
-    there = sorted({str((part.get("platform") or {}).get("architecture", "")) for part in listed} - {"", "unknown"})
+    architectures = sorted(
+        {str((part.get("platform") or {}).get("architecture", "")) for part in listed} - {"", "unknown"}
+    )
     groups = [group for _, group in known_groups(plan)]
-    wanted = sorted({PROCESSORS[plan.type_spec(group.type).architecture] for group in groups})
-    if not there:
+    processors = sorted({PROCESSORS[plan.type_spec(group.type).architecture] for group in groups})
+    if not architectures:
         yield skipped("the image has one platform, which ECR does not show")
-    elif missing := [one for one in wanted if one not in there]:
+    elif missing := [candidate for candidate in processors if candidate not in architectures]:
         yield error(
             "image",
             "uri",
-            what=f"the image is for {', '.join(there)}",
+            what=f"the image is for {', '.join(architectures)}",
             expected=f"one for {', '.join(missing)}, as the nodes have",
             fix=f"build it with --platform linux/{missing[0]}, and name its digest",
         )
     else:
-        yield fine("image", "uri", what=f"for {', '.join(there)}")
+        yield fine("image", "uri", what=f"for {', '.join(architectures)}")
 
 
 def _parts(text: str) -> list[Json]:
@@ -165,4 +167,4 @@ def _parts(text: str) -> list[Json]:
     except ValueError:
         return []
     found_ = data.get("manifests") if isinstance(data, dict) else None
-    return [one for one in found_ if isinstance(one, dict)] if isinstance(found_, list) else []
+    return [manifest for manifest in found_ if isinstance(manifest, dict)] if isinstance(found_, list) else []

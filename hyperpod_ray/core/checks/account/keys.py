@@ -148,13 +148,13 @@ def readable_secret(
         )
     if (key := str(answer.get("KmsKeyId") or "")) and not key.endswith("alias/aws/secretsmanager"):
         # the service answers with what the secret was given: an ARN, an ID or an alias, which names no key
-        short, ours = key.rpartition("/")[2], (key_arn or "").rpartition("/")[2]
-        if ours and (short == ours or ":alias/" in key or key.startswith("alias/")):
+        short, named_key = key.rpartition("/")[2], (key_arn or "").rpartition("/")[2]
+        if named_key and (short == named_key or ":alias/" in key or key.startswith("alias/")):
             return fine(*path, what=f"{name}, encrypted with {short}")
         return warning(
             *path,
             what=f"{name} is encrypted with {short}, and {reader} may not decrypt with it",
-            expected=f"the key {ours}, which the file names" if ours else "the key aws/secretsmanager",
+            expected=f"the key {named_key}, which the file names" if named_key else "the key aws/secretsmanager",
             fix=fix,
         )
     return fine(*path, what=name)
@@ -248,9 +248,11 @@ def rollback_alarms_exist(plan: CommonPlan, account: Account) -> Iterator[Findin
         yield skipped("no group names one")
         return
     answer = account.call("cloudwatch", "describe_alarms", AlarmNames=sorted(named))
-    there = {alarm["AlarmName"] for kind in ("MetricAlarms", "CompositeAlarms") for alarm in answer.get(kind, [])}
+    alarm_names = {
+        alarm["AlarmName"] for alarm_type in ("MetricAlarms", "CompositeAlarms") for alarm in answer.get(alarm_type, [])
+    }
     for alarm, path in named.items():
-        if alarm in there:
+        if alarm in alarm_names:
             yield fine(*path, what=f"{alarm} is there")
         else:
             yield error(
@@ -305,9 +307,9 @@ def _new_app(plan: Plan, account: Account) -> Iterator[Finding]:
     """What there is of the app that the Ray stack creates. Names of apps are not unique: a second one is possible."""
     path, name = ("ray", "tracking", "mlflow_app"), plan.settings.hyperpod.cluster_name
     listed = account.pages("sagemaker", "list_mlflow_apps", "Summaries")
-    there = [app for app in listed if app.get("Name") == name and app.get("Status") not in ("Deleting", "Deleted")]
+    apps = [app for app in listed if app.get("Name") == name and app.get("Status") not in ("Deleting", "Deleted")]
     kept = []
-    for app in there:
+    for app in apps:
         arn, status = str(app["Arn"]), str(app.get("Status", ""))
         stack = owner(account, arn)
         if stack is None:
@@ -323,5 +325,5 @@ def _new_app(plan: Plan, account: Account) -> Iterator[Finding]:
             expected="one app with all runs",
             fix=f"set ray.access.mlflow_arn: {arn}, and remove ray.tracking.mlflow_app; or delete that app",
         )
-    if not there:
+    if not apps:
         yield fine(*path, what=f"the Ray stack creates app {name}")

@@ -36,11 +36,11 @@ def stacks_are_fewenough(plan: CommonPlan, account: Account) -> Iterator[Finding
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
     """
-    wanted = set(stack_names(plan))
+    planned = set(stack_names(plan))
     listed = account.pages("cloudformation", "list_stacks", "StackSummaries", StackStatusFilter=LIVE)
-    others = [one for one in listed if one["StackName"] not in wanted]
+    foreign = [summary for summary in listed if summary["StackName"] not in planned]
     name = read_data("quotas.yaml")["cloudformation"]["stacks"]
-    yield enough(quota_values(account, "cloudformation"), name, len(wanted), len(others))
+    yield enough(quota_values(account, "cloudformation"), name, len(planned), len(foreign))
 
 
 @rule("network", "storage", "image", eks=("eks",), needs="account", title="export names")
@@ -51,11 +51,11 @@ def exports_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """
     stacks = stack_names(plan)
     taken = []
-    for one in account.pages("cloudformation", "list_exports", "Exports"):
-        stack, _, rest = one["Name"].partition(":")
-        exporting = str(one.get("ExportingStackId", "")).partition(":stack/")[2].partition("/")[0]
+    for export in account.pages("cloudformation", "list_exports", "Exports"):
+        stack, _, rest = export["Name"].partition(":")
+        exporting = str(export.get("ExportingStackId", "")).partition(":stack/")[2].partition("/")[0]
         if rest and stack in stacks and exporting != stack:
-            taken.append((one["Name"], exporting))
+            taken.append((export["Name"], exporting))
     for name, exporting in taken:
         yield error(
             what=f"stack {exporting} exports {name}",
@@ -120,8 +120,8 @@ def workspaces_are_few_enough(plan: Plan, account: Account) -> Iterator[Finding]
     if plan.settings.observability is None:
         yield skipped("no metrics are collected")
         return
-    there = account.pages("amp", "list_workspaces", "workspaces")
-    used = sum(1 for one in there if one.get("tags", {}).get(names.ENVIRONMENT_TAG) != plan.name)
+    workspaces = account.pages("amp", "list_workspaces", "workspaces")
+    used = sum(1 for workspace in workspaces if workspace.get("tags", {}).get(names.ENVIRONMENT_TAG) != plan.name)
     yield enough(quota_values(account, "aps"), read_data("quotas.yaml")["aps"]["workspaces"], 1, used)
 
 
@@ -151,6 +151,6 @@ def functions_may_run(plan: Plan, account: Account) -> Iterator[Finding]:
 
 def _deployed(plan: CommonPlan, account: Account) -> bool:
     """Whether the environment's stacks, and with them its roles, are there already."""
-    wanted = set(stack_names(plan))
+    planned = set(stack_names(plan))
     listed = account.pages("cloudformation", "list_stacks", "StackSummaries", StackStatusFilter=LIVE)
-    return wanted <= {one["StackName"] for one in listed}
+    return planned <= {summary["StackName"] for summary in listed}

@@ -32,21 +32,21 @@ def linked_buckets_let_fsx_in(plan: CommonPlan, account: Account) -> Iterator[Fi
         path, bucket = ("storage", "data_repositories", index, "bucket"), link.bucket
         if not bucket_region(account, bucket):
             continue  # it is not there, or is closed to these credentials: the rule "buckets" says so
-        wrong = [*_key(account, path, bucket), *_policy(account, path, bucket)]
+        findings = [*_key(account, path, bucket), *_policy(account, path, bucket)]
         if link.auto_import:
-            wrong += _events(account, path, bucket)
-        yield from wrong or [fine(*path, what=f"FSx can use {bucket}")]
+            findings += _events(account, path, bucket)
+        yield from findings or [fine(*path, what=f"FSx can use {bucket}")]
 
 
 def _key(account: Account, path: tuple[str | int, ...], bucket: str) -> Iterator[Finding]:
     answer = _setting(account, bucket, operation="get_bucket_encryption")
     rules = (answer.get("ServerSideEncryptionConfiguration") or {}).get("Rules", [])
-    for one in rules:
-        key = (one.get("ApplyServerSideEncryptionByDefault") or {}).get("KMSMasterKeyID")
+    for encryption in rules:
+        key = (encryption.get("ApplyServerSideEncryptionByDefault") or {}).get("KMSMasterKeyID")
         if not key:
             continue
-        known = found(account, "kms", "describe_key", KeyId=key)
-        state = known["KeyMetadata"].get("KeyState", "") if known else "not there"
+        description = found(account, "kms", "describe_key", KeyId=key)
+        state = description["KeyMetadata"].get("KeyState", "") if description else "not there"
         if state != "Enabled":
             yield error(
                 *path,
@@ -72,10 +72,10 @@ def _events(account: Account, path: tuple[str | int, ...], bucket: str) -> Itera
     answer = _setting(account, bucket, operation="get_bucket_notification_configuration")
     taken = sorted(
         event
-        for kind in LISTENERS
-        for one in answer.get(kind, [])
-        if not ((one.get("Filter") or {}).get("Key") or {}).get("FilterRules")
-        for event in one.get("Events", [])
+        for listener in LISTENERS
+        for configuration in answer.get(listener, [])
+        if not ((configuration.get("Filter") or {}).get("Key") or {}).get("FilterRules")
+        for event in configuration.get("Events", [])
         if event.startswith(CHANGES)
     )
     if taken:

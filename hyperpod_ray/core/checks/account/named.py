@@ -56,10 +56,10 @@ def repositories_are_there(plan: Plan, account: Account) -> Iterator[Finding]:
         pattern = reference.repository
         if "*" in pattern:
             listed = account.pages("ecr", "describe_repositories", "repositories")
-            there = any(fnmatchcase(entry["repositoryName"], pattern) for entry in listed)
+            exists = any(fnmatchcase(repository["repositoryName"], pattern) for repository in listed)
         else:
-            there = found(account, "ecr", "describe_repositories", repositoryNames=[pattern]) is not None
-        if there:
+            exists = found(account, "ecr", "describe_repositories", repositoryNames=[pattern]) is not None
+        if exists:
             yield fine(*path, what=f"{pattern} is there")
         else:
             yield (warning if "*" in pattern else error)(

@@ -38,13 +38,13 @@ def zones_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/ram/latest/userguide/working-with-az-ids.html
     """
-    known = set(zone_ids(account).values())
-    wanted = plan.settings.network.availability_zone_ids
+    offered = set(zone_ids(account).values())
+    planned = plan.settings.network.availability_zone_ids
     listed = account.call("ec2", "describe_availability_zones")["AvailabilityZones"]
     states = {zone["ZoneId"]: zone.get("State", "") for zone in listed if zone.get("OptInStatus") != "not-opted-in"}
-    impaired = [zone for zone in wanted if zone not in known and zone in states]
+    impaired = [zone for zone in planned if zone not in offered and zone in states]
     for zone in impaired:
-        index = wanted.index(zone)
+        index = planned.index(zone)
         yield warning(
             "network",
             "availability_zone_ids",
@@ -53,19 +53,19 @@ def zones_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             expected="an available zone",
             fix="wait (https://health.aws.amazon.com), or name another zone",
         )
-    known |= set(impaired)
-    wrong = [(index, zone) for index, zone in enumerate(wanted) if zone not in known]
-    for index, zone in wrong:
+    offered |= set(impaired)
+    absent = [(index, zone) for index, zone in enumerate(planned) if zone not in offered]
+    for index, zone in absent:
         yield error(
             "network",
             "availability_zone_ids",
             index,
             what=f"{zone}: not a zone of this account in {plan.settings.region}",
-            expected=", ".join(sorted(known)),
+            expected=", ".join(sorted(offered)),
             fix="correct network.availability_zone_ids",
         )
-    if not wrong:
-        yield fine("network", what=", ".join(wanted))
+    if not absent:
+        yield fine("network", what=", ".join(planned))
 
 
 @rule("network", needs="account", title="VPC")
@@ -88,9 +88,9 @@ def vpc_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             fix="correct network.existing.vpc_id, region or account",
         )
         return
-    vpc, wrong = answer["Vpcs"][0], []
+    vpc, findings = answer["Vpcs"][0], []
     if vpc.get("State", "available") != "available":
-        wrong.append(
+        findings.append(
             error(
                 *VPC,
                 what=f"{existing.vpc_id} is {vpc['State']}",
@@ -101,7 +101,7 @@ def vpc_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     if vpc["CidrBlock"] != existing.vpc_cidr:
         message = f"{existing.vpc_id} has {vpc['CidrBlock']}, the file says {existing.vpc_cidr}"
         fix = f"set network.existing.vpc_cidr: {vpc['CidrBlock']}"
-        wrong.append(
+        findings.append(
             error(
                 "network",
                 "existing",
@@ -112,12 +112,12 @@ def vpc_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             )
         )
     for attribute, member in (("enableDnsSupport", "EnableDnsSupport"), ("enableDnsHostnames", "EnableDnsHostnames")):
-        shown = account.call("ec2", "describe_vpc_attribute", VpcId=existing.vpc_id, Attribute=attribute)
-        if not shown[member]["Value"]:
+        described = account.call("ec2", "describe_vpc_attribute", VpcId=existing.vpc_id, Attribute=attribute)
+        if not described[member]["Value"]:
             option = "--enable-dns-support" if member == "EnableDnsSupport" else "--enable-dns-hostnames"
             message = f"{member} of {existing.vpc_id} is off, and EKS's private endpoint and FSx need it"
             fix = f"aws ec2 modify-vpc-attribute --vpc-id {existing.vpc_id} {option}"
-            wrong.append(
+            findings.append(
                 error(
                     *VPC,
                     what=f"{member} of {existing.vpc_id} is off",
@@ -125,7 +125,7 @@ def vpc_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
                     fix=fix,
                 )
             )
-    yield from wrong or [fine(*VPC, what=f"{existing.vpc_id}, {vpc['CidrBlock']}")]
+    yield from findings or [fine(*VPC, what=f"{existing.vpc_id}, {vpc['CidrBlock']}")]
 
 
 @rule("network", "hyperpod", "instance_types", eks=("ray", "eks"), needs="account", title="subnets")
@@ -139,15 +139,15 @@ def subnets_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         yield skipped("the Network stack creates them")
         return
     control_plane = existing.control_plane_subnet_ids if isinstance(existing, ExistingVpc) else []
-    wanted = [*existing.node_subnet_ids.values(), *control_plane]
+    subnet_ids = [*existing.node_subnet_ids.values(), *control_plane]
     # by a filter: with SubnetIds one missing subnet hides the others
-    listed = account.pages("ec2", "describe_subnets", "Subnets", Filters=[{"Name": "subnet-id", "Values": wanted}])
-    there = {subnet["SubnetId"]: subnet for subnet in listed}
+    listed = account.pages("ec2", "describe_subnets", "Subnets", Filters=[{"Name": "subnet-id", "Values": subnet_ids}])
+    subnets = {subnet["SubnetId"]: subnet for subnet in listed}
     for zone, identifier in existing.node_subnet_ids.items():
         path: Path = ("network", "existing", "node_subnet_ids", zone)
-        wrong = list(_place(plan, existing, path, identifier, there.get(identifier), zone=zone))
-        if (subnet := there.get(identifier)) is None or wrong:
-            yield from wrong
+        findings = list(_place(plan, existing, path, identifier, subnets.get(identifier), zone=zone))
+        if (subnet := subnets.get(identifier)) is None or findings:
+            yield from findings
             continue
         cidr = existing.node_subnet_cidrs.get(zone, "")
         if subnet["CidrBlock"] != cidr:
@@ -171,21 +171,21 @@ def subnets_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         else:
             yield error(*path, what=message, expected=f"{needed} free", fix="use a larger subnet, or fewer nodes")
     if isinstance(plan, Plan) and isinstance(existing, ExistingVpc):
-        yield from _control_plane(plan, account, existing, there)
+        yield from _control_plane(plan, account, existing, subnets)
 
 
-def _control_plane(plan: Plan, account: Account, existing: ExistingVpc, there: dict[str, Json]) -> Iterator[Finding]:
+def _control_plane(plan: Plan, account: Account, existing: ExistingVpc, subnets: dict[str, Json]) -> Iterator[Finding]:
     """Subnets of the control plane; an existing cluster has its own, and those of the file carry functions only."""
     zones = plan.settings.network.availability_zone_ids
-    good = []
+    accepted = []
     for index, identifier in enumerate(existing.control_plane_subnet_ids):
         path: Path = (*CONTROL_PLANE, index)
         zone = zones[index] if index < len(zones) else ""
-        wrong = list(_place(plan, existing, path, identifier, there.get(identifier), zone=zone))
-        yield from wrong
-        if not wrong:
-            subnet = there[identifier]
-            good.append(subnet)
+        findings = list(_place(plan, existing, path, identifier, subnets.get(identifier), zone=zone))
+        yield from findings
+        if not findings:
+            subnet = subnets[identifier]
+            accepted.append(subnet)
             if subnet["AvailableIpAddressCount"] < LEAST_FREE and not _deployed_here(plan, account):
                 yield error(
                     *path,
@@ -195,8 +195,8 @@ def _control_plane(plan: Plan, account: Account, existing: ExistingVpc, there: d
                 )
             else:
                 yield fine(*path, what=f"{identifier} in {subnet.get('AvailabilityZoneId', zone)}")
-    if plan.existing_eks is None and len(good) == len(existing.control_plane_subnet_ids):
-        for refusal in eks.control_plane_zones([subnet.get("AvailabilityZoneId", "") for subnet in good]):
+    if plan.existing_eks is None and len(accepted) == len(existing.control_plane_subnet_ids):
+        for refusal in eks.control_plane_zones([subnet.get("AvailabilityZoneId", "") for subnet in accepted]):
             path = CONTROL_PLANE if refusal.index is None else (*CONTROL_PLANE, refusal.index)
             yield error(*path, what=refusal.message, expected=refusal.expected, fix="name subnets of other zones")
 
@@ -290,8 +290,8 @@ def _without_endpoint(plan: CommonPlan, account: Account, existing: ExistingSubn
     """Services that nodes call and that the VPC has no endpoint for."""
     filters = [{"Name": "vpc-id", "Values": [existing.vpc_id]}]
     listed = account.pages("ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=filters)
-    there = {one["ServiceName"].partition(f".{plan.settings.region}.")[2] for one in listed}
-    return sorted({call.endpoint for call in needs.calls(plan)} - there)
+    endpoints = {endpoint["ServiceName"].partition(f".{plan.settings.region}.")[2] for endpoint in listed}
+    return sorted({call.endpoint for call in needs.calls(plan)} - endpoints)
 
 
 def _deployed_here(plan: CommonPlan, account: Account) -> bool:

@@ -19,10 +19,10 @@ def owner(account: Account, physical_id: str) -> str | None:
             return None
         raise
     resources = answer.get("StackResources") or []
-    mine = [one for one in resources if one.get("PhysicalResourceId") == physical_id]
-    return str(mine[0]["StackName"]) if mine else None
+    matches = [resource for resource in resources if resource.get("PhysicalResourceId") == physical_id]
+    return str(matches[0]["StackName"]) if matches else None
 
 
 def ours(plan: CommonPlan, stack: str) -> bool:
     """Whether a stack is one of this environment's."""
-    return stack in {names.stack_name(plan.name, one) for one in names.STACKS}
+    return stack in {names.stack_name(plan.name, short_name) for short_name in names.STACKS}

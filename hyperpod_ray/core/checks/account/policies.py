@@ -17,15 +17,17 @@ def statements(document: object) -> Iterator[Json]:
             document = json.loads(document)
         except ValueError:
             return
-    found = document.get("Statement", []) if isinstance(document, dict) else []
-    yield from (one for one in (found if isinstance(found, list) else [found]) if isinstance(one, dict))
+    listed = document.get("Statement", []) if isinstance(document, dict) else []
+    yield from (
+        statement for statement in (listed if isinstance(listed, list) else [listed]) if isinstance(statement, dict)
+    )
 
 
 def principals(statement: Json) -> list[str]:
     """Everybody whom a statement names: ARNs, account numbers, services, `*`."""
     named = statement.get("Principal", [])
     parts = named.values() if isinstance(named, dict) else [named]
-    return [str(one) for part in parts for one in (part if isinstance(part, list) else [part])]
+    return [str(principal) for part in parts for principal in (part if isinstance(part, list) else [part])]
 
 
 def covers(statement: Json, action: str) -> bool:
@@ -33,7 +35,7 @@ def covers(statement: Json, action: str) -> bool:
     for key, inside in (("Action", True), ("NotAction", False)):
         if key in statement:
             listed = statement[key] if isinstance(statement[key], list) else [statement[key]]
-            matches = any(fnmatch.fnmatchcase(action.lower(), str(one).lower()) for one in listed)
+            matches = any(fnmatch.fnmatchcase(action.lower(), str(pattern).lower()) for pattern in listed)
             return matches is inside
     return False
 
@@ -43,10 +45,10 @@ def delegates(document: object, *, account: str, action: str) -> bool:
 
     https://docs.aws.amazon.com/kms/latest/developerguide/key-policy-default.html
     """
-    whole = {"*", account}
+    everyone = {"*", account}
     return any(
         statement.get("Effect") == "Allow" and covers(statement, action)
-        and any(one in whole or one.endswith(f"::{account}:root") for one in principals(statement))
+        and any(principal in everyone or principal.endswith(f"::{account}:root") for principal in principals(statement))
         for statement in statements(document)
     )  # fmt: skip
 
@@ -63,6 +65,6 @@ def denies(document: object, *, action: str, whom: tuple[str, ...]) -> bool:
         named = principals(statement)
         if "*" in named and not statement.get("Condition"):
             return True
-        if any(word in one for one in named for word in whom):
+        if any(word in principal for principal in named for word in whom):
             return True
     return False

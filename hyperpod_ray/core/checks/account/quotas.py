@@ -25,15 +25,17 @@ def hyperpod_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Find
     listed, values = read_data("quotas.yaml")["sagemaker"], quota_values(account, "sagemaker")
     used = _instances_elsewhere(plan, account)
     # a training plan brings its own capacity
-    ours = [group for group in groups if group.training_plan_arn is None]
-    asked: Counter[str] = Counter()
+    unreserved = [group for group in groups if group.training_plan_arn is None]
+    on_demand: Counter[str] = Counter()
     spot: Counter[str] = Counter()
-    for group in ours:
-        (spot if group.capacity == "spot" else asked)[group.type] += plan.most_nodes(group)
-    for kind in sorted(asked):
-        yield enough(values, listed["instances"].format(type=kind), asked[kind], used[kind])
-    for kind in sorted(spot):
-        yield enough(values, listed["spot_instances"].format(type=kind), spot[kind], 0)
+    for group in unreserved:
+        (spot if group.capacity == "spot" else on_demand)[group.type] += plan.most_nodes(group)
+    for instance_type in sorted(on_demand):
+        yield enough(
+            values, listed["instances"].format(type=instance_type), on_demand[instance_type], used[instance_type]
+        )
+    for instance_type in sorted(spot):
+        yield enough(values, listed["spot_instances"].format(type=instance_type), spot[instance_type], 0)
     total = sum(plan.most_nodes(group) for group in groups)
     yield enough(values, listed["cluster"], total, 0)
     yield enough(values, listed["clusters"], total, used.total())
@@ -67,8 +69,8 @@ def network_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Findi
     yield enough(values, listed["vpc"]["internet_gateways"], 1, len(internet))
     addresses = _others(plan, account.call("ec2", "describe_addresses")["Addresses"])
     yield enough(quota_values(account, "ec2"), listed["ec2"]["addresses"], network.nat_gateways, len(addresses))
-    wanted = [{"Name": "state", "Values": ["pending", "available"]}]
-    gateways = _others(plan, account.pages("ec2", "describe_nat_gateways", "NatGateways", Filter=wanted))
+    state_filter = [{"Name": "state", "Values": ["pending", "available"]}]
+    gateways = _others(plan, account.pages("ec2", "describe_nat_gateways", "NatGateways", Filter=state_filter))
     # which zone a gateway is in, its subnet says; the fullest zone decides
     subnets = sorted({gateway["SubnetId"] for gateway in gateways})
     zones: Counter[str] = Counter()
@@ -90,8 +92,8 @@ def eks_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
     if plan.existing_eks is not None:
         yield skipped("the cluster exists")
         return
-    there = account.pages("eks", "list_clusters", "clusters")
-    used = sum(1 for name in there if str(name) != plan.eks_cluster_name)
+    clusters = account.pages("eks", "list_clusters", "clusters")
+    used = sum(1 for name in clusters if str(name) != plan.eks_cluster_name)
     yield enough(quota_values(account, "eks"), read_data("quotas.yaml")["eks"]["clusters"], 1, used)
 
 
@@ -101,27 +103,27 @@ def fsx_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
     """
-    new = plan.new_file_system
-    if new is None:
+    file_system = plan.new_file_system
+    if file_system is None:
         yield skipped("the file system exists")
         return
     listed, values = read_data("quotas.yaml")["fsx"], quota_values(account, "fsx")
-    others = [
+    other_systems = [
         system
         for system in _others(plan, account.pages("fsx", "describe_file_systems", "FileSystems"))
         if (system.get("LustreConfiguration") or {}).get("DeploymentType") == "PERSISTENT_2"
     ]
-    used = sum(system.get("StorageCapacity", 0) for system in others)
-    yield enough(values, listed["capacity"], new.capacity_gib, used)
-    yield enough(values, listed["file_systems"], 1, len(others))
+    used = sum(system.get("StorageCapacity", 0) for system in other_systems)
+    yield enough(values, listed["capacity"], file_system.capacity_gib, used)
+    yield enough(values, listed["file_systems"], 1, len(other_systems))
 
 
 def _others(plan: CommonPlan, items: list[Json]) -> list[Json]:
     """What does not carry the environment's tag: its own is counted with what the file asks."""
     return [
-        item
-        for item in items
-        if {tag["Key"]: tag["Value"] for tag in item.get("Tags", [])}.get(names.ENVIRONMENT_TAG) != plan.name
+        resource
+        for resource in items
+        if {tag["Key"]: tag["Value"] for tag in resource.get("Tags", [])}.get(names.ENVIRONMENT_TAG) != plan.name
     ]
 
 
@@ -147,14 +149,16 @@ def _instances_elsewhere(plan: CommonPlan, account: Account) -> Counter[str]:
     return used
 
 
-def enough(values: dict[str, float], name: str, asked: float, used: float) -> Finding:
+def enough(values: dict[str, float], name: str, demand: float, used: float) -> Finding:
     """Whether a quota covers what is asked beside what is used."""
     if name not in values:
         fix = "look in the Service Quotas console"
         return unknown(what=f"no quota is called '{name}'", expected="a quota of that name", fix=fix)
     quota = values[name]
-    text = f"{name}: {asked:g} asked" + (f" and {used:g} used by others" if used else "") + f", {quota:g} allowed"
-    if asked + used > quota:
-        fix = f"ask for {asked + used:g} in the Service Quotas console (days for accelerated types), or lower the count"
+    text = f"{name}: {demand:g} asked" + (f" and {used:g} used by others" if used else "") + f", {quota:g} allowed"
+    if demand + used > quota:
+        fix = (
+            f"ask for {demand + used:g} in the Service Quotas console (days for accelerated types), or lower the count"
+        )
         return error(what=text, expected=f"at most {quota:g}", fix=fix)
     return fine(what=text)

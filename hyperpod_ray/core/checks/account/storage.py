@@ -39,31 +39,31 @@ def file_system_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             fix="correct storage.existing.file_system_id",
         )
         return
-    there, wrong = answer["FileSystems"][0], []
-    if there.get("FileSystemType", "LUSTRE") != "LUSTRE":
-        message = f"{identifier} is {there['FileSystemType']}. Expected FSx for Lustre"
+    file_system, findings = answer["FileSystems"][0], []
+    if file_system.get("FileSystemType", "LUSTRE") != "LUSTRE":
+        message = f"{identifier} is {file_system['FileSystemType']}. Expected FSx for Lustre"
         yield error(
             *FILE_SYSTEM,
-            what=f"{identifier} is {there['FileSystemType']}",
+            what=f"{identifier} is {file_system['FileSystemType']}",
             expected="FSx for Lustre",
             fix="name a Lustre file system",
         )
         return
-    if there.get("Lifecycle", "AVAILABLE") not in ("AVAILABLE", "UPDATING"):
-        message = f"{identifier} is {there['Lifecycle']}. Expected AVAILABLE"
-        wrong.append(
+    if file_system.get("Lifecycle", "AVAILABLE") not in ("AVAILABLE", "UPDATING"):
+        message = f"{identifier} is {file_system['Lifecycle']}. Expected AVAILABLE"
+        findings.append(
             error(
                 *FILE_SYSTEM,
-                what=f"{identifier} is {there['Lifecycle']}",
+                what=f"{identifier} is {file_system['Lifecycle']}",
                 expected="AVAILABLE",
                 fix="repair it, or name another",
             )
         )
-    mount = (there.get("LustreConfiguration") or {}).get("MountName", existing.mount_name)
+    mount = (file_system.get("LustreConfiguration") or {}).get("MountName", existing.mount_name)
     if mount != existing.mount_name:
         message = f"the mount name of {identifier} is {mount}, the file says {existing.mount_name}"
         fix = f"set storage.existing.mount_name: {mount}"
-        wrong.append(
+        findings.append(
             error(
                 "storage",
                 "existing",
@@ -73,14 +73,14 @@ def file_system_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
                 fix=fix,
             )
         )
-    wrong += _vpc(plan, account, there)
-    wrong += _zone(plan, account, there)
-    yield from wrong or [fine(*FILE_SYSTEM, what=f"{identifier} is {there.get('Lifecycle', '')}")]
+    findings += _vpc(plan, account, file_system)
+    findings += _zone(plan, account, file_system)
+    yield from findings or [fine(*FILE_SYSTEM, what=f"{identifier} is {file_system.get('Lifecycle', '')}")]
 
 
-def _vpc(plan: CommonPlan, account: Account, there: Json) -> Iterator[Finding]:
+def _vpc(plan: CommonPlan, account: Account, file_system: Json) -> Iterator[Finding]:
     """A file system mounts in its own VPC: the one that the file names, or that the Network stack has created."""
-    identifier, vpc = there["FileSystemId"], there.get("VpcId", "")
+    identifier, vpc = file_system["FileSystemId"], file_system.get("VpcId", "")
     if plan.existing_vpc is not None:
         if vpc != plan.existing_vpc.vpc_id:
             yield error(
@@ -100,8 +100,8 @@ def _vpc(plan: CommonPlan, account: Account, there: Json) -> Iterator[Finding]:
         )
 
 
-def _zone(plan: CommonPlan, account: Account, there: Json) -> Iterator[Finding]:
-    existing, subnets = plan.existing_file_system, there.get("SubnetIds") or []
+def _zone(plan: CommonPlan, account: Account, file_system: Json) -> Iterator[Finding]:
+    existing, subnets = plan.existing_file_system, file_system.get("SubnetIds") or []
     if existing is None or not subnets:
         return
     listed = account.call("ec2", "describe_subnets", Filters=[{"Name": "subnet-id", "Values": subnets[:1]}])["Subnets"]
@@ -112,7 +112,7 @@ def _zone(plan: CommonPlan, account: Account, there: Json) -> Iterator[Finding]:
             "storage",
             "existing",
             "availability_zone_id",
-            what=f"{there['FileSystemId']} is in {zone}",
+            what=f"{file_system['FileSystemId']} is in {zone}",
             expected=f"{existing.availability_zone_id}, as the file has it",
             fix=fix,
         )
@@ -146,31 +146,31 @@ def buckets_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     named: dict[str, Path] = {}
     for index, link in enumerate(plan.data_repositories):
         named.setdefault(link.bucket, ("storage", "data_repositories", index, "bucket"))
-    for index, entry in enumerate(access.s3 if access else []):
-        named.setdefault(entry.bucket, ("ray", "access", "s3", index, "bucket"))
+    for index, grant in enumerate(access.s3 if access else []):
+        named.setdefault(grant.bucket, ("ray", "access", "s3", index, "bucket"))
     if not named:
         yield skipped("the file names none")
     for bucket, path in named.items():
-        there = bucket_region(account, bucket)
+        bucket_home = bucket_region(account, bucket)
         imports = any(link.auto_import for link in plan.data_repositories if link.bucket == bucket)
-        if there is None:
+        if bucket_home is None:
             fix = f"aws s3 mb s3://{bucket} --region {region}, or correct the name"
             yield error(*path, what=f"{bucket}: no such bucket", expected="a bucket that exists", fix=fix)
-        elif not there:
+        elif not bucket_home:
             message = f"{bucket} exists, and these credentials may not see it"
             yield unknown(
                 *path, what=message, expected="s3:ListBucket on it", fix="ask its owner, or ask for s3:ListBucket on it"
             )
-        elif imports and there not in (region, "here"):
-            message = f"{bucket} is in {there}, and FSx imports automatically from {region} only"
+        elif imports and bucket_home not in (region, "here"):
+            message = f"{bucket} is in {bucket_home}, and FSx imports automatically from {region} only"
             yield error(
                 *path,
-                what=f"{bucket} is in {there}, and FSx imports automatically from its own Region only",
+                what=f"{bucket} is in {bucket_home}, and FSx imports automatically from its own Region only",
                 expected=f"a bucket in {region}",
                 fix="set auto_import: [] on its links, or use a bucket of the Region",
             )
         else:
-            yield fine(*path, what=f"{bucket} in {region if there == 'here' else there}")
+            yield fine(*path, what=f"{bucket} in {region if bucket_home == 'here' else bucket_home}")
 
 
 @rule("hyperpod", "account", "region", needs="account", title="tier bucket", orchestrator="eks")
@@ -184,15 +184,15 @@ def tier_bucket_prunes(plan: Plan, account: Account) -> Iterator[Finding]:
         yield skipped("tiered storage is off" if tiered is None else "the Ray stack creates it")
         return
     path, bucket = ("hyperpod", "tiered_storage", "bucket"), tiered.bucket
-    there = bucket_region(account, bucket)
-    if there is None:
+    region = bucket_region(account, bucket)
+    if region is None:
         yield error(
             *path,
             what=f"{bucket}: no such bucket",
             expected="a bucket that exists",
             fix="correct tiered_storage.bucket, or create it",
         )
-    elif not there:
+    elif not region:
         message = f"{bucket} exists, and these credentials may not see it"
         yield unknown(
             *path, what=message, expected="s3:ListBucket on it", fix="ask its owner, or ask for s3:ListBucket on it"
@@ -215,7 +215,10 @@ def _prunes(account: Account, bucket: str) -> bool:
         if code(bad) == "NoSuchLifecycleConfiguration":
             return False
         raise
-    return any(one.get("Status") == "Enabled" and "Expiration" in one for one in answer.get("Rules", []))
+    return any(
+        lifecycle_rule.get("Status") == "Enabled" and "Expiration" in lifecycle_rule
+        for lifecycle_rule in answer.get("Rules", [])
+    )
 
 
 @rule("image", eks=("ray", "registries"), needs="account", title="image")

@@ -67,7 +67,7 @@ def stacks_are_ours(plan: CommonPlan, account: Account) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/view-stack-events.html
     """
-    there = []
+    stacks = []
     for name in stack_names(plan):
         try:
             listed = account.call("cloudformation", "describe_stacks", StackName=name)["Stacks"]
@@ -75,10 +75,10 @@ def stacks_are_ours(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             if code(bad) != "ValidationError" and not absent(bad):
                 raise
             continue
-        there += [stack for stack in listed if stack["StackStatus"] != "DELETE_COMPLETE"]
-    for stack in there:
+        stacks += [stack for stack in listed if stack["StackStatus"] != "DELETE_COMPLETE"]
+    for stack in stacks:
         yield _stack(plan, stack)
-    if not there:
+    if not stacks:
         yield fine(what=f"none of {plan.name}'s stacks is there")
 
 
@@ -120,21 +120,21 @@ def buckets_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
     """
     scripts = plan.lifecycle_bucket_name
-    wanted = [(scripts, "")] if plan.uploads_scripts else []
+    planned = [(scripts, "")] if plan.uploads_scripts else []
     if isinstance(plan, Plan):
         tiered = plan.settings.hyperpod.tiered_storage
         if tiered is not None and tiered.bucket is None and plan.tier_bucket_name:
-            wanted.append((plan.tier_bucket_name, f"set hyperpod.tiered_storage.bucket: {plan.tier_bucket_name}"))
+            planned.append((plan.tier_bucket_name, f"set hyperpod.tiered_storage.bucket: {plan.tier_bucket_name}"))
         if plan.mlflow_app is not None:
             take = "name the app that uses it in ray.access.mlflow_arn and remove ray.tracking.mlflow_app"
-            wanted.append((plan.mlflow_bucket_name, f"{take}, or {OTHER_NAME}"))
-    if not wanted:
+            planned.append((plan.mlflow_bucket_name, f"{take}, or {OTHER_NAME}"))
+    if not planned:
         yield skipped("the stacks create no bucket")
-    for bucket, take_up in wanted:
-        there = bucket_region(account, bucket)
-        if there is None:
+    for bucket, take_up in planned:
+        region = bucket_region(account, bucket)
+        if region is None:
             yield fine(*CLUSTER_NAME, what=f"bucket {bucket} is free")
-        elif not there:
+        elif not region:
             message = f"bucket {bucket} exists, and belongs to another account or is closed to these credentials"
             yield error(*CLUSTER_NAME, what=message, expected="a free name: bucket names are global", fix=OTHER_NAME)
         else:
@@ -160,13 +160,13 @@ def _emptied(account: Account, bucket: str) -> str:
         if code(bad) not in ("AccessDenied", "403") and not absent(bad):
             raise
         return f"look into it with a role that may list it: aws s3 ls s3://{bucket} --recursive, or {OTHER_NAME}"
-    keys = [entry["Key"] for name in ("Versions", "DeleteMarkers") for entry in answer.get(name) or []]
+    keys = [version["Key"] for name in ("Versions", "DeleteMarkers") for version in answer.get(name) or []]
     if not keys:
         return f"aws s3 rb s3://{bucket}, which is empty, or {OTHER_NAME}"
-    shown = ", ".join(dict.fromkeys(keys[:_LOOKED_AT]))
-    more = " and more" if len(keys) > _LOOKED_AT or answer.get("IsTruncated") else ""
+    sample = ", ".join(dict.fromkeys(keys[:_LOOKED_AT]))
+    remainder = " and more" if len(keys) > _LOOKED_AT or answer.get("IsTruncated") else ""
     look = f"aws s3 ls s3://{bucket} --recursive"
-    return f"it holds {shown}{more}: look at them ({look}), keep what is yours, or {OTHER_NAME}"
+    return f"it holds {sample}{remainder}: look at them ({look}), keep what is yours, or {OTHER_NAME}"
 
 
 @rule("hyperpod", eks=("eks",), needs="account", title="cluster names")
@@ -187,7 +187,7 @@ def clusters_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             fix=f"wait until it is gone, or {OTHER_NAME}",
         )
     else:
-        identifiers = tuple(one for one in (answer.get("ClusterArn", ""), name) if one)
+        identifiers = tuple(identifier for identifier in (answer.get("ClusterArn", ""), name) if identifier)
         count = sum(int(group.get("CurrentCount") or 0) for group in answer.get("InstanceGroups") or [])
         take_up = f"{OTHER_NAME}; the cluster has {count} nodes, and deleting it ends them"
         label = f"HyperPod cluster {name}"
@@ -208,16 +208,16 @@ def names_are_taken_up(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """What an earlier teardown kept under a name of this environment is taken up, or is not there."""
     for group in log_groups(plan):
         listed = account.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=group.name)
-        there = any(item["logGroupName"] == group.name for item in listed)
+        present = any(log_group["logGroupName"] == group.name for log_group in listed)
         path = (group.section, group.setting)
         choose = OTHER_NAME if group.section == "eks" else f"rename {plan.name}.yaml"
-        yield _kept(plan, account, path, group.name, there=there, exists=group.exists, choose=choose)
+        yield _kept(plan, account, path, group.name, present=present, exists=group.exists, choose=choose)
     built = plan.built_image
     if built is not None:
-        there = _repository(account, plan.image_repository)
+        present = _repository(account, plan.image_repository)
         path, choose = ("image", "repository_exists"), "choose another image.repository_name"
         exists = built.repository_exists
-        yield _kept(plan, account, path, plan.image_repository, there=there, exists=exists, choose=choose)
+        yield _kept(plan, account, path, plan.image_repository, present=present, exists=exists, choose=choose)
 
 
 @rule("image", "ray", "registries", "helm", "hyperpod", needs="account", title="mirror repositories")
@@ -241,10 +241,10 @@ def _repository_emptied(account: Account, repository: str) -> str:
     if not images:
         return f"aws ecr delete-repository --repository-name {repository}, which is empty"
     tags = [str(tag) for image in images for tag in image.get("imageTags") or ["without a tag"]]
-    shown = ", ".join(tags[:_LOOKED_AT]) + (" and more" if len(tags) > _LOOKED_AT else "")
+    sample = ", ".join(tags[:_LOOKED_AT]) + (" and more" if len(tags) > _LOOKED_AT else "")
     look = f"aws ecr describe-images --repository-name {repository}"
     return (
-        f"it holds {len(images)} images ({shown}): look at them ({look}) and delete those that you do not need, or "
+        f"it holds {len(images)} images ({sample}): look at them ({look}) and delete those that you do not need, or "
         "rename the environment"
     )
 
@@ -254,11 +254,11 @@ def _repository(account: Account, name: str) -> bool:
 
 
 def _kept(
-    plan: CommonPlan, account: Account, path: Path, name: str, *, there: bool, exists: bool, choose: str
+    plan: CommonPlan, account: Account, path: Path, name: str, *, present: bool, exists: bool, choose: str
 ) -> Finding:
     setting = ".".join(str(part) for part in path)
     if exists:
-        if there:
+        if present:
             return fine(*path, what=f"{name} is there")
         return error(
             *path,
@@ -266,7 +266,7 @@ def _kept(
             expected=f"it there, because {setting} is true",
             fix=f"remove {setting}",
         )
-    if not there:
+    if not present:
         return fine(*path, what=f"{name} is free")
     take_up = f"set {setting}: true, or delete it"
     return judged(plan, account, path, name, identifiers=(name,), take_up=take_up, choose=choose)

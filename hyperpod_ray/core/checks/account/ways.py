@@ -47,11 +47,11 @@ def network_acls_let_nodes_through(plan: CommonPlan, account: Account) -> Iterat
 
 def _lets(acl: Json, *, out: bool) -> bool:
     """Whether an ACL allows anything in a direction before it denies everything."""
-    entries = [entry for entry in acl.get("Entries", []) if entry.get("Egress") is out]
-    for entry in sorted(entries, key=lambda one: one["RuleNumber"]):
-        if entry["RuleAction"] == "allow":
+    entries = [acl_rule for acl_rule in acl.get("Entries", []) if acl_rule.get("Egress") is out]
+    for acl_rule in sorted(entries, key=lambda acl_entry: acl_entry["RuleNumber"]):
+        if acl_rule["RuleAction"] == "allow":
             return True
-        if entry.get("Protocol") == "-1" and entry.get("CidrBlock") == "0.0.0.0/0":
+        if acl_rule.get("Protocol") == "-1" and acl_rule.get("CidrBlock") == "0.0.0.0/0":
             return False
     return False
 
@@ -68,23 +68,23 @@ def file_system_serves_the_nodes(plan: CommonPlan, account: Account) -> Iterator
         return
     identifier = existing.file_system_id
     answer = found(account, "fsx", "describe_file_systems", FileSystemIds=[identifier])
-    there = answer["FileSystems"][0] if answer and answer["FileSystems"] else {}
-    if there.get("FileSystemType") != "LUSTRE":
+    file_system = answer["FileSystems"][0] if answer and answer["FileSystems"] else {}
+    if file_system.get("FileSystemType") != "LUSTRE":
         yield skipped("the rule 'file system' says what is wrong")
         return
-    wrong = []
-    kind = str((there.get("LustreConfiguration") or {}).get("DeploymentType", ""))
-    if kind.startswith("SCRATCH"):
-        wrong.append(
+    findings = []
+    deployment_type = str((file_system.get("LustreConfiguration") or {}).get("DeploymentType", ""))
+    if deployment_type.startswith("SCRATCH"):
+        findings.append(
             warning(
                 *FILE_SYSTEM,
-                what=f"{identifier} is {kind}: its files are lost with a server that fails, checkpoints too",
+                what=f"{identifier} is {deployment_type}: its files are lost with a server that fails, checkpoints too",
                 expected="PERSISTENT_2",
                 fix="name a persistent file system, or link its folders to S3 with automatic export",
             )
         )
-    if there.get("FileSystemTypeVersion") == OLD_LUSTRE:
-        wrong.append(
+    if file_system.get("FileSystemTypeVersion") == OLD_LUSTRE:
+        findings.append(
             warning(
                 *FILE_SYSTEM,
                 what=f"{identifier} runs Lustre {OLD_LUSTRE}, and HyperPod's nodes have client 2.15",
@@ -92,18 +92,18 @@ def file_system_serves_the_nodes(plan: CommonPlan, account: Account) -> Iterator
                 fix=f"aws fsx update-file-system --file-system-id {identifier} --file-system-type-version 2.15",
             )
         )
-    wrong += _admits(plan, account, there)
-    yield from wrong or [fine(*FILE_SYSTEM, what=f"{identifier}, {kind}")]
+    findings += _admits(plan, account, file_system)
+    yield from findings or [fine(*FILE_SYSTEM, what=f"{identifier}, {deployment_type}")]
 
 
-def _admits(plan: CommonPlan, account: Account, there: Json) -> Iterator[Finding]:
+def _admits(plan: CommonPlan, account: Account, lustre: Json) -> Iterator[Finding]:
     """Whether a group of the file system's interfaces admits Lustre from the nodes' subnets, or from some group."""
-    interfaces = there.get("NetworkInterfaceIds") or []
+    interfaces = lustre.get("NetworkInterfaceIds") or []
     if not interfaces or plan.existing_vpc is None:
         return
     filters = [{"Name": "network-interface-id", "Values": interfaces[:1]}]
     listed = account.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
-    groups = sorted({group["GroupId"] for one in listed for group in one.get("Groups", [])})
+    groups = sorted({group["GroupId"] for source in listed for group in source.get("Groups", [])})
     if not groups:
         return
     rules = [
@@ -116,14 +116,14 @@ def _admits(plan: CommonPlan, account: Account, there: Json) -> Iterator[Finding
         or (permission.get("FromPort", 0) <= LUSTRE <= permission.get("ToPort", 0))
     ]
     # a group that it admits may be one that is put on nodes later: only CIDRs can be judged
-    if any(one.get("UserIdGroupPairs") or one.get("PrefixListIds") for one in rules):
+    if any(source.get("UserIdGroupPairs") or source.get("PrefixListIds") for source in rules):
         return
     nodes = [ipaddress.ip_network(cidr) for cidr in plan.existing_vpc.node_subnet_cidrs.values()]
-    ranges = [ipaddress.ip_network(one["CidrIp"]) for rule_ in rules for one in rule_.get("IpRanges", [])]
-    if not all(any(node.subnet_of(one) for one in ranges if one.version == node.version) for node in nodes):  # type: ignore[arg-type]
+    ranges = [ipaddress.ip_network(source["CidrIp"]) for rule_ in rules for source in rule_.get("IpRanges", [])]
+    if not all(any(node.subnet_of(source) for source in ranges if source.version == node.version) for node in nodes):  # type: ignore[arg-type]
         yield warning(
             *FILE_SYSTEM,
-            what=f"the security groups of {there['FileSystemId']} ({', '.join(groups)}) do not admit port {LUSTRE} "
+            what=f"the security groups of {lustre['FileSystemId']} ({', '.join(groups)}) do not admit port {LUSTRE} "
             "from every node subnet",
             expected=f"ports {LUSTRE} and 1018 to 1023 open to the nodes",
             fix=f"add rules for {', '.join(map(str, nodes))}",

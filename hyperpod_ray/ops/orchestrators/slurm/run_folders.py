@@ -110,4 +110,4 @@ def parsed(text: str) -> Any:
 
 def _run(storage: str) -> Runner:
     fix = f"give --storage FOLDER, where {names.RUN_STORAGE_VARIABLE} of the jobs is not {storage}"
-    return lambda words: slurm.answer(words, seconds=SECONDS, what="the run folders to be read", fix=fix)
+    return lambda words: slurm.answer(words, seconds=SECONDS, expectation="the run folders to be read", fix=fix)

@@ -37,8 +37,8 @@ class Clusters:
             if name_or_arn in (cluster["ClusterName"], cluster["ClusterArn"]):
                 self.advance(cluster, self._context.now())
                 if cluster["ClusterName"] in self.records:
-                    found: Json = cluster
-                    return found
+                    record: Json = cluster
+                    return record
         raise ServiceError("ResourceNotFound", f"Cluster {name_or_arn} not found")
 
     def exists(self, name_or_arn: str) -> bool:
@@ -80,13 +80,13 @@ class Clusters:
         """Hand the outbox to EventBridge: its rules match, transform and notify as for any event."""
         sent, cluster["_outbox"] = cluster.get("_outbox", []), []
         for detail_type, detail in sent:
-            entry = {
+            notification = {
                 "Source": "aws.sagemaker",
                 "DetailType": detail_type,
                 "Detail": json.dumps(detail),
                 "Resources": [cluster["ClusterArn"]],
             }
-            self._hooks.eventbridge._put_events({"Entries": [entry]}, True)
+            self._hooks.eventbridge._put_events({"Entries": [notification]}, True)
 
     def _advance(self, cluster: Json, now: float) -> None:
         for node in list(cluster["_nodes"]):
@@ -165,10 +165,10 @@ class Clusters:
 
     def _no_capacity_event(self, cluster: Json, group: Json) -> None:
         name = group["InstanceGroupName"]
-        told = cluster.setdefault("_short", [])
-        if name in told:  # once a shortage, however often the group is looked at
+        announced = cluster.setdefault("_short", [])
+        if name in announced:  # once a shortage, however often the group is looked at
             return
-        told.append(name)
+        announced.append(name)
         event(
             cluster,
             f"Instance group {name} could not be scaled",
@@ -260,24 +260,26 @@ class Clusters:
         uri = str(scripts.get("SourceS3Uri", ""))
         script = uri.removeprefix("s3://") if uri.startswith("s3://") else ""
         bucket, _, prefix = script.partition("/")
-        asked: list[tuple[str, str, Json]] = []
+        permissions: list[tuple[str, str, Json]] = []
         if script:
             key = "/".join(
                 filter(None, (prefix.strip("/"), scripts.get("OnCreate") or scripts.get("OnInitComplete", "")))
             )
-            asked = [
+            permissions = [
                 ("s3:ListBucket", f"arn:aws:s3:::{bucket}", {}),
                 ("s3:GetObject", f"arn:aws:s3:::{bucket}/{key}", {}),
             ]
         vpc = group.get("OverrideVpcConfig") or cluster.get("VpcConfig") or {}
         for subnet in vpc.get("Subnets", []):
-            place = self._hooks.ec2._subnets.get(subnet, {}).get("VpcId", "")
-            keys = {"ec2:Vpc": self._hooks.arn("ec2", f"vpc/{place}")}
+            vpc_id = self._hooks.ec2._subnets.get(subnet, {}).get("VpcId", "")
+            keys = {"ec2:Vpc": self._hooks.arn("ec2", f"vpc/{vpc_id}")}
             members = [
                 f"subnet/{subnet}",
                 "network-interface/*",
                 *(f"security-group/{g}" for g in vpc["SecurityGroupIds"]),
             ]
-            asked += [("ec2:CreateNetworkInterface", self._hooks.arn("ec2", member), keys) for member in members]
-        refused = (self._roles.refusal(role, action, arn, session=session, keys=keys) for action, arn, keys in asked)
+            permissions += [("ec2:CreateNetworkInterface", self._hooks.arn("ec2", member), keys) for member in members]
+        refused = (
+            self._roles.refusal(role, action, arn, session=session, keys=keys) for action, arn, keys in permissions
+        )
         return next(filter(None, refused), "")

@@ -20,16 +20,16 @@ class EventOperations:
     def ListClusterEvents(self, data: Json) -> Json:
         """Answer a cluster's events, newest first unless asked otherwise; without their failure messages."""
         cluster = self._clusters.find(data["ClusterName"])
-        wanted = {"InstanceGroupName": "InstanceGroupName", "NodeId": "InstanceId", "ResourceType": "ResourceType"}
+        filters = {"InstanceGroupName": "InstanceGroupName", "NodeId": "InstanceId", "ResourceType": "ResourceType"}
         events = [
             e
             for e in cluster["_events"]
-            if all(e.get(member) == data[asked] for asked, member in wanted.items() if asked in data)
+            if all(e.get(member) == data[parameter] for parameter, member in filters.items() if parameter in data)
             and _within(e["EventTime"], data.get("EventTimeAfter"), data.get("EventTimeBefore"))
         ]
         events.sort(key=lambda e: e["EventTime"], reverse=data.get("SortOrder", "Descending") == "Descending")
-        found, token = page(events, data)
-        return {"Events": [{k: v for k, v in e.items() if not k.startswith("_")} for e in found], **token}
+        selected, token = page(events, data)
+        return {"Events": [{k: v for k, v in e.items() if not k.startswith("_")} for e in selected], **token}
 
     def DescribeClusterEvent(self, data: Json) -> Json:
         """Answer one event with its failure message."""
@@ -38,8 +38,8 @@ class EventOperations:
             if event["EventId"] == data["EventId"]:
                 details: Json = {k: v for k, v in event.items() if not k.startswith("_")}
                 if event["_failure"]:
-                    kind = event["ResourceType"]
-                    details["EventDetails"] = {"EventMetadata": {kind: {"FailureMessage": event["_failure"]}}}
+                    resource_type = event["ResourceType"]
+                    details["EventDetails"] = {"EventMetadata": {resource_type: {"FailureMessage": event["_failure"]}}}
                 return {"EventDetails": details}
         raise ServiceError("ResourceNotFound", f"Event {data['EventId']} not found")
 

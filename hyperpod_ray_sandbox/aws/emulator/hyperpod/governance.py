@@ -31,9 +31,9 @@ class GovernanceOperations:
     def CreateComputeQuota(self, data: Json) -> Json:
         """Create the quota of a team; a team has one in a cluster."""
         team = data["ComputeQuotaTarget"]["TeamName"]
-        for other in self._of(QUOTA, data["ClusterArn"]):
-            if other["ComputeQuotaTarget"]["TeamName"] == team:
-                raise ServiceError("ConflictException", f"Team {team} already has {other['ComputeQuotaArn']}")
+        for quota in self._of(QUOTA, data["ClusterArn"]):
+            if quota["ComputeQuotaTarget"]["TeamName"] == team:
+                raise ServiceError("ConflictException", f"Team {team} already has {quota['ComputeQuotaArn']}")
         types = self._types(data["ClusterArn"])
         for resource in data["ComputeQuotaConfig"].get("ComputeQuotaResources", []):
             if resource["InstanceType"] not in types:
@@ -44,8 +44,8 @@ class GovernanceOperations:
 
     def UpdateComputeQuota(self, data: Json) -> Json:
         """Change a quota, if the version is the one that the caller saw."""
-        there = self._find(QUOTA, data["ComputeQuotaId"])["ComputeQuotaTarget"]["TeamName"]
-        if data.get("ComputeQuotaTarget", {}).get("TeamName", there) != there:
+        current_team = self._find(QUOTA, data["ComputeQuotaId"])["ComputeQuotaTarget"]["TeamName"]
+        if data.get("ComputeQuotaTarget", {}).get("TeamName", current_team) != current_team:
             raise ServiceError("ValidationException", "TeamName cannot change")
         return self._update(QUOTA, data)
 
@@ -59,10 +59,10 @@ class GovernanceOperations:
 
     def ListComputeQuotas(self, data: Json) -> Json:
         """Answer the quotas of a cluster, or all."""
-        found = self._of(QUOTA, data.get("ClusterArn", ""))
+        quotas = self._of(QUOTA, data.get("ClusterArn", ""))
         keys = ("ComputeQuotaArn", "ComputeQuotaId", "Name", "ComputeQuotaVersion", "Status", "ClusterArn",
                 "ComputeQuotaConfig", "ComputeQuotaTarget", "ActivationState", "CreationTime")  # fmt: skip
-        return {"ComputeQuotaSummaries": [{key: one[key] for key in keys if key in one} for one in found]}
+        return {"ComputeQuotaSummaries": [{key: quota[key] for key in keys if key in quota} for quota in quotas]}
 
     def CreateClusterSchedulerConfig(self, data: Json) -> Json:
         """Create the policy of a cluster, which has one."""
@@ -86,58 +86,63 @@ class GovernanceOperations:
         """Answer the policy of a cluster, or all."""
         keys = ("ClusterSchedulerConfigArn", "ClusterSchedulerConfigId", "ClusterSchedulerConfigVersion", "Name",
                 "CreationTime", "Status", "ClusterArn")  # fmt: skip
-        found = self._of(POLICY, data.get("ClusterArn", ""))
-        return {"ClusterSchedulerConfigSummaries": [{key: one[key] for key in keys} for one in found]}
+        policies = self._of(POLICY, data.get("ClusterArn", ""))
+        return {"ClusterSchedulerConfigSummaries": [{key: policy[key] for key in keys} for policy in policies]}
 
     def governance_inventory(self) -> list[Json]:
         """Return what exists now."""
         return [
-            {"type": f"AWS::SageMaker::{one['_kind']}", "id": one[f"{one['_kind']}Arn"], "state": one["Status"]}
-            for one in self._kept.values()
+            {
+                "type": f"AWS::SageMaker::{record['_kind']}",
+                "id": record[f"{record['_kind']}Arn"],
+                "state": record["Status"],
+            }
+            for record in self._kept.values()
         ]
 
     # -- what both have in common ---------------------------------------------------------------------------------
 
-    def _create(self, kind: str, data: Json) -> Json:
+    def _create(self, resource: str, data: Json) -> Json:
         self._require_kueue(data["ClusterArn"])
         identifier = word(12)
-        arn = self._hooks.arn("sagemaker", f"{PATHS[kind]}/{identifier}")
+        arn = self._hooks.arn("sagemaker", f"{PATHS[resource]}/{identifier}")
         self._kept[identifier] = {
             **{key: value for key, value in data.items() if key != "Tags"},
-            f"{kind}Arn": arn,
-            f"{kind}Id": identifier,
-            f"{kind}Version": 1,
+            f"{resource}Arn": arn,
+            f"{resource}Id": identifier,
+            f"{resource}Version": 1,
             "Status": "Created",
             "CreationTime": time.time(),
-            "_kind": kind,
+            "_kind": resource,
         }
         self._clusters.tags[arn] = tag_map(data.get("Tags"))
-        return {f"{kind}Arn": arn, f"{kind}Id": identifier}
+        return {f"{resource}Arn": arn, f"{resource}Id": identifier}
 
-    def _update(self, kind: str, data: Json) -> Json:
-        record = self._find(kind, data[f"{kind}Id"])
-        if data["TargetVersion"] != record[f"{kind}Version"]:
+    def _update(self, resource: str, data: Json) -> Json:
+        record = self._find(resource, data[f"{resource}Id"])
+        if data["TargetVersion"] != record[f"{resource}Version"]:
             raise ServiceError(
-                "ConflictException", f"Version {data['TargetVersion']} is not {record[f'{kind}Version']}, the newest"
+                "ConflictException",
+                f"Version {data['TargetVersion']} is not {record[f'{resource}Version']}, the newest",
             )
         members = ("ComputeQuotaConfig", "ComputeQuotaTarget", "ActivationState", "SchedulerConfig", "Description")
         record.update({key: data[key] for key in members if key in data})
-        record.update({f"{kind}Version": record[f"{kind}Version"] + 1, "Status": "Updated"})
-        return {f"{kind}Arn": record[f"{kind}Arn"], f"{kind}Version": record[f"{kind}Version"]}
+        record.update({f"{resource}Version": record[f"{resource}Version"] + 1, "Status": "Updated"})
+        return {f"{resource}Arn": record[f"{resource}Arn"], f"{resource}Version": record[f"{resource}Version"]}
 
-    def _delete(self, kind: str, data: Json) -> Json:
-        self._kept.pop(self._find(kind, data[f"{kind}Id"])[f"{kind}Id"], None)
+    def _delete(self, resource: str, data: Json) -> Json:
+        self._kept.pop(self._find(resource, data[f"{resource}Id"])[f"{resource}Id"], None)
         return {}
 
-    def _find(self, kind: str, identifier: str) -> Json:
-        found: Json | None = self._kept.get(identifier)
-        if found is None or found["_kind"] != kind:
-            raise ServiceError("ResourceNotFound", f"{kind} {identifier} not found")
-        return found
+    def _find(self, resource: str, identifier: str) -> Json:
+        record: Json | None = self._kept.get(identifier)
+        if record is None or record["_kind"] != resource:
+            raise ServiceError("ResourceNotFound", f"{resource} {identifier} not found")
+        return record
 
-    def _of(self, kind: str, cluster: str) -> list[Json]:
-        kept = [one for one in self._kept.values() if one["_kind"] == kind]
-        return [one for one in kept if not cluster or one["ClusterArn"] == cluster]
+    def _of(self, resource: str, cluster: str) -> list[Json]:
+        kept = [record for record in self._kept.values() if record["_kind"] == resource]
+        return [record for record in kept if not cluster or record["ClusterArn"] == cluster]
 
     def _view(self, record: Json) -> Json:
         return {key: value for key, value in record.items() if not key.startswith("_")}

@@ -37,22 +37,22 @@ class Mounts:
             for mount in _lustre(group):
                 self._check(f"instance group {group['InstanceGroupName']}", mount, subnets)
 
-    def _check(self, who: str, mount: Json, subnets: list[str]) -> None:
+    def _check(self, owner: str, mount: Json, subnets: list[str]) -> None:
         dns_name = mount["DnsName"]
-        there = next((one for one in self._fsx.records() if one["DNSName"] == dns_name), None)
-        if there is None:
-            raise ServiceError("ValidationException", f"FsxLustreConfig of {who}: no file system has {dns_name}")
-        name = there["LustreConfiguration"]["MountName"]
+        file_system = next((record for record in self._fsx.records() if record["DNSName"] == dns_name), None)
+        if file_system is None:
+            raise ServiceError("ValidationException", f"FsxLustreConfig of {owner}: no file system has {dns_name}")
+        name = file_system["LustreConfiguration"]["MountName"]
         if mount["MountName"] != name:
             raise ServiceError(
-                "ValidationException", f"FsxLustreConfig of {who}: the mount name of {dns_name} is {name}"
+                "ValidationException", f"FsxLustreConfig of {owner}: the mount name of {dns_name} is {name}"
             )
         for subnet in subnets:
             vpc = self._ec2._subnets.get(subnet, {}).get("VpcId")
-            if vpc != there["VpcId"]:
+            if vpc != file_system["VpcId"]:
                 raise ServiceError(
                     "ValidationException",
-                    f"FsxLustreConfig of {who}: {dns_name} is in {there['VpcId']}, and {subnet} is in {vpc}",
+                    f"FsxLustreConfig of {owner}: {dns_name} is in {file_system['VpcId']}, and {subnet} is in {vpc}",
                 )
 
 

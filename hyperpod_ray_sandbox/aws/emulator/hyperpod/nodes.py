@@ -28,7 +28,7 @@ class NodeOperations:
         nodes = [n for n in cluster["_nodes"] if contains in n["InstanceGroupName"]]
         key = "InstanceGroupName" if data.get("SortBy") == "NAME" else "LaunchTime"
         nodes.sort(key=lambda n: n[key], reverse=data.get("SortOrder") == "Descending")
-        found, token = page(nodes, data)
+        selected, token = page(nodes, data)
         summaries = [
             {
                 "InstanceGroupName": n["InstanceGroupName"],
@@ -40,7 +40,7 @@ class NodeOperations:
                 "CurrentImageReleaseVersion": n["_image"],
                 **({"NodeLogicalId": n["NodeLogicalId"]} if data.get("IncludeNodeLogicalIds") else {}),
             }
-            for n in found
+            for n in selected
         ]
         return {"ClusterNodeSummaries": summaries, **token}
 
@@ -111,14 +111,16 @@ class NodeOperations:
     def StartClusterHealthCheck(self, data: Json) -> Json:
         """Run deep health checks on nodes that are there; they are unschedulable until then."""
         cluster = self._clusters.find(data["ClusterName"])
-        for wanted in data["DeepHealthCheckConfigurations"]:
-            group = cluster["_groups"].get(wanted["InstanceGroupName"])
+        for configuration in data["DeepHealthCheckConfigurations"]:
+            group = cluster["_groups"].get(configuration["InstanceGroupName"])
             if group is None:
-                raise ServiceError("ValidationException", f"Instance group {wanted['InstanceGroupName']} not found")
-            asked = {"InstanceGroups": [{**group, "OnStartDeepHealthChecks": wanted["DeepHealthChecks"]}]}
+                raise ServiceError(
+                    "ValidationException", f"Instance group {configuration['InstanceGroupName']} not found"
+                )
+            request = {"InstanceGroups": [{**group, "OnStartDeepHealthChecks": configuration["DeepHealthChecks"]}]}
             for check in (rules.deep_checks_have_a_device, rules.connectivity_needs_two):
-                refuse(check(asked, rules.Where()))
-            ids = wanted.get("InstanceIds") or [n["InstanceId"] for n in of_group(cluster, group)]
+                refuse(check(request, rules.Where()))
+            ids = configuration.get("InstanceIds") or [n["InstanceId"] for n in of_group(cluster, group)]
             for node_id in ids:
                 node = find_node(cluster, node_id)
                 if node["_status"] != "Running":
@@ -126,7 +128,7 @@ class NodeOperations:
                 self._clusters.deep_check(cluster, node)
         return {"ClusterArn": cluster["ClusterArn"]}
 
-    def _batch(self, data: Json, what: str, act: Any, code: str = "InstanceIdNotFound") -> Json:
+    def _batch(self, data: Json, operation: str, act: Any, code: str = "InstanceIdNotFound") -> Json:
         cluster = self._clusters.find(data["ClusterName"])
         answer: Json = {}
         for member, prefix in (("NodeIds", ""), ("NodeLogicalIds", "NodeLogicalIds")):
@@ -144,7 +146,7 @@ class NodeOperations:
                     failed.append({"NodeId": node_id, "ErrorCode": invalid, "Message": message})
                     continue
                 act(cluster, node)
-                node_event(cluster, node, f"Instance {node_id}: {what} requested")
+                node_event(cluster, node, f"Instance {node_id}: {operation} requested")
                 done.append(node_id)
             if prefix:
                 renamed = [{"NodeLogicalId": f.pop("NodeId"), **f} for f in failed]

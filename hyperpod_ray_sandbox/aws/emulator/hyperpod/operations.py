@@ -117,10 +117,10 @@ class ClusterOperations:
             clusters = [c for c in clusters if plan in plans_of(c)]
         key = "ClusterName" if data.get("SortBy") == "NAME" else "CreationTime"
         clusters.sort(key=lambda c: c[key], reverse=data.get("SortOrder") == "Descending")
-        found, token = page(clusters, data)
+        selected, token = page(clusters, data)
         members = ("ClusterArn", "ClusterName", "CreationTime", "ClusterStatus")
         summaries = [
-            {k: c[k] for k in members} | ({"TrainingPlanArns": p} if (p := plans_of(c)) else {}) for c in found
+            {k: c[k] for k in members} | ({"TrainingPlanArns": p} if (p := plans_of(c)) else {}) for c in selected
         ]
         return {"ClusterSummaries": summaries, **token}
 
@@ -128,19 +128,19 @@ class ClusterOperations:
         """Bring every node, or those of the groups named, to the newest image release or the one asked for."""
         cluster = self._clusters.find(data["ClusterName"])
         self._clusters.in_status(cluster, "UpdateClusterSoftware", "InService")
-        wanted = {g["InstanceGroupName"]: g.get("ImageReleaseVersion") for g in data.get("InstanceGroups", [])}
-        unknown = sorted(set(wanted) - set(cluster["_groups"]))
+        releases = {g["InstanceGroupName"]: g.get("ImageReleaseVersion") for g in data.get("InstanceGroups", [])}
+        unknown = sorted(set(releases) - set(cluster["_groups"]))
         if unknown:
             raise ServiceError("ValidationException", f"Instance group {unknown[0]} not found")
         self._clusters.begin(cluster, "SystemUpdating", "Cluster software update started")
         done = cluster["_ready_at"]
-        for name in wanted or cluster["_groups"]:
+        for name in releases or cluster["_groups"]:
             cluster.get("_shown", {}).pop(name, None)
         for node in cluster["_nodes"]:
-            if wanted and node["InstanceGroupName"] not in wanted:
+            if releases and node["InstanceGroupName"] not in releases:
                 continue
             node.update(_status="SystemUpdating", _next=[(done, "Running")], LastSoftwareUpdateTime=time.time())
-            node["_image"] = wanted.get(node["InstanceGroupName"]) or IMAGE_RELEASES[-1]
+            node["_image"] = releases.get(node["InstanceGroupName"]) or IMAGE_RELEASES[-1]
         return {"ClusterArn": cluster["ClusterArn"]}
 
     def AddTags(self, data: Json) -> Json:

@@ -31,14 +31,14 @@ def find_node(cluster: Json, node_id: str) -> Json:
     """The instance of an id or a logical id; `ResourceNotFound` without one."""
     for node in cluster["_nodes"]:
         if node_id in (node["InstanceId"], node["NodeLogicalId"]):
-            found: Json = node
-            return found
+            match: Json = node
+            return match
     raise ServiceError("ResourceNotFound", f"Node {node_id} not found in cluster {cluster['ClusterName']}")
 
 
-def node_event(cluster: Json, node: Json, description: str, **more: str) -> None:
+def node_event(cluster: Json, node: Json, description: str, **details: str) -> None:
     """Record an event of an instance."""
-    event(cluster, description, group=node["InstanceGroupName"], instance=node["InstanceId"], **more)
+    event(cluster, description, group=node["InstanceGroupName"], instance=node["InstanceId"], **details)
 
 
 def event(
@@ -51,7 +51,7 @@ def event(
     failure: str = "",
 ) -> None:
     """Record an event of a cluster, of one of its groups or of an instance."""
-    new: Json = {
+    record: Json = {
         "EventId": str(uuid.uuid4()),  # the model demands this form
         "ClusterArn": cluster["ClusterArn"],
         "ClusterName": cluster["ClusterName"],
@@ -61,19 +61,19 @@ def event(
         "EventLevel": level,
         "_failure": failure,
     }
-    new |= {"InstanceGroupName": group} if group else {}
-    new |= {"InstanceId": instance} if instance else {}
-    cluster["_events"].append(new)
-    sent = {**{k: v for k, v in new.items() if not k.startswith("_")}, "EventTime": int(new["EventTime"] * 1000)}
+    record |= {"InstanceGroupName": group} if group else {}
+    record |= {"InstanceId": instance} if instance else {}
+    cluster["_events"].append(record)
+    sent = {**{k: v for k, v in record.items() if not k.startswith("_")}, "EventTime": int(record["EventTime"] * 1000)}
     if failure:
-        sent["EventDetails"] = {"EventMetadata": {new["ResourceType"]: {"FailureMessage": failure}}}
+        sent["EventDetails"] = {"EventMetadata": {record["ResourceType"]: {"FailureMessage": failure}}}
     send(cluster, "SageMaker HyperPod Cluster Event", {"EventDetails": sent})
 
 
 def state_change(cluster: Json) -> None:
     """Announce the state that a cluster is in now."""
-    said = ("ClusterArn", "ClusterName", "ClusterStatus", "NodeRecovery", "Orchestrator", "VpcConfig")
-    detail = {key: cluster[key] for key in said if key in cluster}
+    members = ("ClusterArn", "ClusterName", "ClusterStatus", "NodeRecovery", "Orchestrator", "VpcConfig")
+    detail = {key: cluster[key] for key in members if key in cluster}
     groups = [
         {
             "InstanceGroupName": name,
@@ -118,5 +118,5 @@ def page(items: list[Json], data: Json) -> tuple[list[Json], Json]:
     if not token.isdigit():
         raise ServiceError("ValidationException", f"NextToken {token} is not valid")
     start, size = int(token), int(data.get("MaxResults", 100))
-    more = start + size < len(items)
-    return items[start : start + size], {"NextToken": str(start + size)} if more else {}
+    has_more = start + size < len(items)
+    return items[start : start + size], {"NextToken": str(start + size)} if has_more else {}

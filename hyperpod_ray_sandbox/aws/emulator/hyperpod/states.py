@@ -38,11 +38,11 @@ class States:
         cluster.update(fields)
         if "ClusterStatus" in fields:
             cluster["_ready_at"] = math.inf
-        for name, shown in (data.get("groups") or {}).items():
+        for name, overrides in (data.get("groups") or {}).items():
             if name not in cluster["_groups"]:
                 raise KeyError(f"cluster {cluster['ClusterName']} has no group {name}")
-            known = {**cluster.setdefault("_shown", {}).get(name, {}), **shown}
-            cluster["_shown"][name] = {key: value for key, value in known.items() if value is not None}
+            merged = {**cluster.setdefault("_shown", {}).get(name, {}), **overrides}
+            cluster["_shown"][name] = {key: value for key, value in merged.items() if value is not None}
         cluster.setdefault("_plans", {}).update(data.get("plans") or {})
         for node_id, state in (data.get("nodes") or {}).items():
             node = find_node(cluster, node_id)
@@ -65,9 +65,11 @@ class States:
         """Deliver an event in AWS's form; an event of the cluster is also listed."""
         detail = event["detail"]
         if event["detail-type"] == EVENT:
-            said = dict(detail["EventDetails"])
-            of_it = (said.pop("EventDetails", {}).get("EventMetadata") or {}).values()
+            record = dict(detail["EventDetails"])
+            of_it = (record.pop("EventDetails", {}).get("EventMetadata") or {}).values()
             failures = [str(part["FailureMessage"]) for part in of_it if part.get("FailureMessage")]
-            cluster["_events"].append({**said, "EventTime": said["EventTime"] / 1000, "_failure": "; ".join(failures)})
+            cluster["_events"].append(
+                {**record, "EventTime": record["EventTime"] / 1000, "_failure": "; ".join(failures)}
+            )
         send(cluster, event["detail-type"], detail)
         self._clusters.deliver(cluster)
