@@ -35,7 +35,7 @@ BOOTSTRAP_ADDONS: dict[str, dict[str, object]] = {
 """Add-ons that run on nodes but wait for none: they must be there before the first HyperPod node joins."""
 
 
-class ControlPlaneGround(Construct):
+class ControlPlanePrerequisites(Construct):
     """What the control plane stands on and what it does not have to wait for: it is created beside the network.
 
     Creates its role (`AWS::IAM::Role`), its log group with retention, the KMS key of the Kubernetes secrets, and the
@@ -152,7 +152,7 @@ class EksCluster(ControlPlane):
         vpc: The VPC of the nodes.
         subnets: At least two private subnets in different zones.
         node_security_group: Gets free passage to and from the cluster security group.
-        ground: What the cluster stands on.
+        prerequisites: What the cluster stands on.
         admin_role_arns: Roles with the policy AmazonEKSClusterAdminPolicy.
         ray_user_groups: Role ARN of a Ray user to the Kubernetes groups that the namespaces' roles are bound to.
         public_cidrs: Ranges that reach the API server over its public endpoint. None: the endpoint is private.
@@ -170,7 +170,7 @@ class EksCluster(ControlPlane):
         vpc: ec2.IVpc,
         subnets: Sequence[ec2.ISubnet],
         node_security_group: ec2.ISecurityGroup,
-        ground: ControlPlaneGround,
+        prerequisites: ControlPlanePrerequisites,
         admin_role_arns: Sequence[str] = (),
         ray_user_groups: Mapping[str, Sequence[str]] | None = None,
         public_cidrs: Sequence[str] | None = None,
@@ -196,9 +196,9 @@ class EksCluster(ControlPlane):
             bootstrap_cluster_creator_admin_permissions=False,
             bootstrap_self_managed_addons=False,
             cluster_logging=CONTROL_PLANE_LOGS,
-            secrets_encryption_key=ground.key,
-            role=ground.role,
-            security_group=ground.security_group,
+            secrets_encryption_key=prerequisites.key,
+            role=prerequisites.role,
+            security_group=prerequisites.security_group,
             kubectl_provider_options=eks.KubectlProviderOptions(
                 kubectl_layer=_kubectl_layer(self, kubectl_version), private_subnets=list(subnets)
             ),

@@ -66,7 +66,17 @@ def imports(module: str) -> frozenset[str]:
             found |= {name for name in names if file_of(name)} or {node.module}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names if alias.name.startswith(f"{OPS}.")}
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value).startswith("orchestrators.of("):
+            found |= set(parts(node.attr))
     return frozenset(found)
+
+
+def parts(part: str) -> list[str]:
+    """The modules of a part of the operations, such as `runs`: of each orchestrator, and what they share."""
+    room = f"{OPS}.orchestrators"
+    packages = sorted(path.parent.name for path in (PROJECT / room.replace(".", "/")).glob("*/__init__.py"))
+    modules = [*(f"{room}.{package}.{part}" for package in packages), f"{room}.hyperpod_{part}"]
+    return [module for module in modules if file_of(module)]
 
 
 def closure(module: str) -> set[str]:

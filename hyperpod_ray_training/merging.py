@@ -7,12 +7,10 @@ not count as given.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hyperpod_ray_training.errors import InputError, in_three_parts
-
-if TYPE_CHECKING:
-    from hyperpod_ray_training.run import Run
+from hyperpod_ray_training.run_parts import RunFacts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +28,7 @@ class Asked:
 
 
 def merged(
-    run: Run,
+    run: RunFacts,
     *,
     workers: str | int | None,
     gpus: float | None,
@@ -95,7 +93,7 @@ def _resources(
     return gpus, cpus
 
 
-def _check_run(run: Run, run_config: Any, problems: list[str]) -> None:
+def _check_run(run: RunFacts, run_config: Any, problems: list[str]) -> None:
     if run_config is None:
         return
     from ray.train import CheckpointConfig, FailureConfig
@@ -142,7 +140,7 @@ def _check_run(run: Run, run_config: Any, problems: list[str]) -> None:
         )
 
 
-def _check_torch(run: Run, torch_config: Any, problems: list[str]) -> None:
+def _check_torch(run: RunFacts, torch_config: Any, problems: list[str]) -> None:
     if torch_config is None:
         return
     from ray.train.torch import TorchConfig

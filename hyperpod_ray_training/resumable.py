@@ -33,6 +33,7 @@ from ray.train import Checkpoint, CheckpointUploadMode
 from ray.train.v2._internal.execution.train_fn_utils import get_train_fn_utils
 
 from hyperpod_ray_training import fabric, hangs, rng, torchrun
+from hyperpod_ray_training.batches import Position
 from hyperpod_ray_training.completeness import Completeness
 from hyperpod_ray_training.draining import NONE, DrainWatch
 from hyperpod_ray_training.errors import InputError, Unrecoverable
@@ -51,7 +52,7 @@ from hyperpod_ray_training.spares import warm_up
 from hyperpod_ray_training.spares.loop import HandOverError, current
 from hyperpod_ray_training.spares.memory import memory_of
 from hyperpod_ray_training.spares.ray_group import report_alone
-from hyperpod_ray_training.state import TrainingState
+from hyperpod_ray_training.state import TrainingState, module_of
 from hyperpod_ray_training.tiered import Tier
 from hyperpod_ray_training.tracking import tracker_of
 from hyperpod_ray_training.variables import loop_frames
@@ -85,8 +86,6 @@ class Resumable(Looping):
         """A spare that rehearses the loop gets one that only counts steps."""
         if not warm_up.under_way():
             return super().__new__(cls)
-        from hyperpod_ray_training.dry_run import Rehearsed
-
         return super().__new__(Rehearsed)
 
     def __init__(
@@ -529,3 +528,56 @@ def in_local_mode() -> bool:
 def node_address() -> str:
     """This process's node, as Ray or Slurm knows it; `local` without both."""
     return str(ray.util.get_node_ip_address()) if ray.is_initialized() else torchrun.node()
+
+
+class Rehearsed(Resumable):
+    """What a spare gets while it rehearses the loop: two steps from 0, nothing restored, nothing written."""
+
+    def __init__(self, run: Run, *, model: Any, **_: Any) -> None:
+        self.run, self.settings, self.position = run, run.settings, Position()
+        self.device = next(module_of(model).parameters()).device
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self.generation, self.memory = None, None
+
+    def leave(self, *, failed: bool) -> None:
+        """Nothing to save."""
+
+    def restore(self) -> None:
+        """Nothing."""
+
+    def about_to_step(self) -> None:
+        """Nothing."""
+
+    def finish(self) -> None:
+        """The rehearsal is over."""
+        raise warm_up.RehearsalOverError
+
+    def finished(self, step: int, **metrics: float) -> None:
+        """Count."""
+        self.step = step + 1
+        if self.step >= warm_up.STEPS:
+            raise warm_up.RehearsalOverError
+
+    def handed(self, batch: Any) -> None:
+        """Nothing."""
+
+    def fetched_ahead(self) -> None:
+        """Nothing."""
+
+    def part_done(self) -> None:
+        """Nothing."""
+
+    def save(self, reason: str = "interval", *, wait: bool = False) -> None:
+        """Nothing."""
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Nothing."""
+        yield
+
+    @contextlib.contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """Nothing."""
+        yield
+
+    pause = unhurried

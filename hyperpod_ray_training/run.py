@@ -26,21 +26,9 @@ from hyperpod_ray_training.merging import Asked, merged, resources_of
 from hyperpod_ray_training.metrics import Metrics
 from hyperpod_ray_training.open_runs import closing
 from hyperpod_ray_training.publish import publish
+from hyperpod_ray_training.run_parts import Parts
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.submissions import Submissions, cause_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a trainer is made of that depends on whether there are spares."""
-
-    loop: Callable[[dict[str, Any]], Any]
-    torch_config: Any
-    callbacks: tuple[Any, ...] = ()
-    spares: int = 0
-    dataset_config: Any = None
-    survive: bool = False
-    """Whether the workers that live stay when others are lost."""
 
 
 @dataclass(frozen=True, kw_only=True)

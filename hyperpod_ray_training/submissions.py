@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hyperpod_ray_training.errors import MARK
 from hyperpod_ray_training.journal import Journal, log
-
-if TYPE_CHECKING:
-    from hyperpod_ray_training.run import Run
+from hyperpod_ray_training.run_parts import RunFacts
 
 
 class Submissions:
@@ -24,7 +22,7 @@ class Submissions:
         sleep: Waits between two attempts.
     """
 
-    def __init__(self, run: Run, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, run: RunFacts, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.run, self.folder, self.sleep = run, run.folder(), sleep
         self.last: tuple[str, Any] | None = None
         self.times = 0

@@ -14,13 +14,11 @@ import signal
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hyperpod_ray_training.folder import RunFolder
 from hyperpod_ray_training.journal import log
-
-if TYPE_CHECKING:
-    from hyperpod_ray_training.run import Run
+from hyperpod_ray_training.run_parts import RunFacts
 
 SAVE, LEAVE = signal.SIGUSR1, signal.SIGTERM
 LEFT = 128 + LEAVE
@@ -80,7 +78,7 @@ def prepared(loop: Callable[[dict[str, Any]], Any], *, limit_s: float) -> Callab
 # ---- checkpoints ----
 
 
-def prune(folder: RunFolder, run: Run, *, keep: int | None) -> list[str]:
+def prune(folder: RunFolder, run: RunFacts, *, keep: int | None) -> list[str]:
     """Delete complete checkpoints beyond `keep`, by the run's `best` or the oldest first; returns their names.
 
     The newest always stays, and so does what Ray's snapshot names: the run may go back to Ray.

@@ -6,7 +6,7 @@ is the only way to stop on purpose, so this callback raises for exactly two reas
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ray.train import UserCallback
 
@@ -14,10 +14,8 @@ from hyperpod_ray_training.errors import MARK, InputError, Unrecoverable, in_thr
 from hyperpod_ray_training.fresh_view import FreshView
 from hyperpod_ray_training.hardware import SIGNS
 from hyperpod_ray_training.journal import Journal, log
+from hyperpod_ray_training.run_parts import RunFacts
 from hyperpod_ray_training.submissions import cause_of
-
-if TYPE_CHECKING:
-    from hyperpod_ray_training.run import Run
 
 # what a broken peer, a broken network or a broken node looks like from a healthy rank: never the user's code
 _HARDWARE = (
@@ -37,7 +35,7 @@ _HARDWARE = (
 class Watch(UserCallback):
     """Notes errors in the journal; stops on Unrecoverable and on the same error of user code again and again."""
 
-    def __init__(self, run: Run, *, elastic: bool = False) -> None:
+    def __init__(self, run: RunFacts, *, elastic: bool = False) -> None:
         self.run = run
         self.elastic = elastic
         self.last: tuple[str, Any] | None = None

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from hyperpod_ray.core.access import tier_base
 from hyperpod_ray.core.model import RayPod
-from hyperpod_ray.core.names import HANG_RULES_FILE, HANG_RULES_PATH, TIERED_S3_VARIABLE, TRACKING_VARIABLE
+from hyperpod_ray.core.names import (
+    HANG_RULES_FILE,
+    HANG_RULES_PATH,
+    SPARES_VARIABLE,
+    TIERED_S3_VARIABLE,
+    TRACKING_VARIABLE,
+)
 from hyperpod_ray.core.plan import Plan, PodResources
 from hyperpod_ray.k8s.bindings import Bindings
 from hyperpod_ray_training.settings import (
@@ -77,7 +83,7 @@ def _common(plan: Plan, bindings: Bindings) -> dict[str, str]:
         {"AWS_REGION": plan.settings.region, "AWS_DEFAULT_REGION": plan.settings.region} if plan.pods_have_roles else {}
     )
     tier = {TIERED_S3_VARIABLE: base} if base else {}
-    spares = {"RESILIENCE_SPARES": str(resilience.spares)} if resilience.spares else {}
+    spares = {SPARES_VARIABLE: str(resilience.spares)} if resilience.spares else {}
     rules = {HANG_RULES_VARIABLE: f"{HANG_RULES_PATH}/{HANG_RULES_FILE}"}
     trackers = _trackers(plan)
     return {**resilience.node_env(), **resilience.job_env(), **rules, **spares, **region, **mlflow, **trackers, **tier}

@@ -8,7 +8,7 @@ from aws_cdk import aws_ecr as ecr
 
 from constructs import Construct
 from hyperpod_ray import k8s
-from hyperpod_ray.constructs.cluster import ControlPlane, ControlPlaneGround, EksCluster
+from hyperpod_ray.constructs.cluster import ControlPlane, ControlPlanePrerequisites, EksCluster
 from hyperpod_ray.constructs.execution_role import ExecutionRole
 from hyperpod_ray.constructs.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.constructs.lifecycle import OWN_STEP, LifecycleScripts
@@ -39,13 +39,13 @@ class EksStack(EnvironmentStack):
         *,
         plan: Plan,
         network: Network,
-        ground: ControlPlaneGround | None,
+        prerequisites: ControlPlanePrerequisites | None,
         project: Path,
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="EKS control plane, and what the first node needs")
         settings = plan.settings
         out = egress(self, plan, network)
-        self.eks = self._control_plane(plan, network, ground)
+        self.eks = self._control_plane(plan, network, prerequisites)
         release = k8s.hyperpod_dependencies(plan)
         chart = HelmRelease(
             self,
@@ -100,7 +100,9 @@ class EksStack(EnvironmentStack):
             "KubectlCommand", f"aws eks update-kubeconfig --name {name} --region {region}", "makes kubectl talk to it"
         )
 
-    def _control_plane(self, plan: Plan, network: Network, ground: ControlPlaneGround | None) -> ControlPlane:
+    def _control_plane(
+        self, plan: Plan, network: Network, prerequisites: ControlPlanePrerequisites | None
+    ) -> ControlPlane:
         settings = plan.settings.eks
         kubectl_version = kubectl_for(settings.version)
         groups = user_groups(plan)
@@ -120,7 +122,7 @@ class EksStack(EnvironmentStack):
                 admin_role_arns=settings.admin_role_arns,
                 ray_user_groups=groups,
             )
-        assert ground is not None  # noqa: S101  (narrowing only: a new cluster has one)
+        assert prerequisites is not None  # noqa: S101  (narrowing only: a new cluster has one)
         return EksCluster(
             self,
             "Eks",
@@ -130,7 +132,7 @@ class EksStack(EnvironmentStack):
             vpc=network.vpc,
             subnets=network.control_plane_subnets,
             node_security_group=network.node_security_group,
-            ground=ground,
+            prerequisites=prerequisites,
             admin_role_arns=settings.admin_role_arns,
             ray_user_groups=groups,
             public_cidrs=settings.endpoint.public_cidrs if settings.endpoint.public else None,

@@ -198,7 +198,7 @@ class EnvironmentStage(cdk.Stage):
         """Network, EKS, storage and image, HyperPod with its nodes, what runs on nodes, Ray."""
         network = base.network
         control = self.control = EksStack(
-            self, names.EKS_STACK, plan=plan, network=network, ground=base.ground, project=project
+            self, names.EKS_STACK, plan=plan, network=network, prerequisites=base.prerequisites, project=project
         )
         control.add_stack_dependency(base, reason="EKS writes into a log group of ours, whose name alone it knows")
         file_system = self._file_system(plan, base)

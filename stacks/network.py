@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from constructs import Construct
-from hyperpod_ray.constructs.cluster import ControlPlaneGround
+from hyperpod_ray.constructs.cluster import ControlPlanePrerequisites
 from hyperpod_ray.constructs.egress import ClusterEgress
 from hyperpod_ray.constructs.endpoints import EndpointCall
 from hyperpod_ray.constructs.network import ClusterNetwork, Network
@@ -22,9 +22,9 @@ class NetworkStack(EnvironmentStack):
     def __init__(self, scope: Construct, construct_id: str, *, plan: CommonPlan) -> None:
         super().__init__(scope, construct_id, plan=plan, description="network of Ray on HyperPod")
         self.network = _network(self, plan)
-        self.ground = None
+        self.prerequisites = None
         if isinstance(plan, Plan) and isinstance(plan.settings.eks, NewEks):
-            self.ground = ControlPlaneGround(
+            self.prerequisites = ControlPlanePrerequisites(
                 self,
                 "ControlPlane",
                 cluster_name=plan.eks_cluster_name,

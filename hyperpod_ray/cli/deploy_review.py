@@ -9,9 +9,10 @@ from typing import Any
 
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
+from hyperpod_ray.ops.change import upkeep
 from hyperpod_ray.ops.change.progress import Expected
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OpsError
-from hyperpod_ray.ops.observe import gather, upkeep
+from hyperpod_ray.ops.observe import account
 from hyperpod_ray.ops.observe.snapshot import Stack
 from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.review import assembly as assemblies
@@ -110,11 +111,11 @@ def deployed_stacks(chosen: AnyTarget, stacks: Sequence[Stack]) -> list[Deployed
 
     Args:
         chosen: The environment.
-        stacks: Stacks that its file has, as `gather.stack` sees them.
+        stacks: Stacks that its file has, as `account.stack` sees them.
     """
     listed = {stack.name for stack in stacks}
     stack_names = [names.stack_name(chosen.name, part) for part in names.STACKS]
-    every = [*stacks, *(gather.stack(chosen, name) for name in stack_names if name not in listed)]
+    every = [*stacks, *(account.stack(chosen, name) for name in stack_names if name not in listed)]
     return [
         DeployedStack(name=stack.name, template=_template(chosen, stack.name), protected=stack.protected)
         for stack in every

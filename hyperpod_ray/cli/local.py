@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,9 +10,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hyperpod_ray.cli.local_ray import app as ray_app
+from hyperpod_ray.cli.local_state import rehearsal_errors, state_folder
 from hyperpod_ray.cli.options import Env, Plain, command, current, folder, group
 from hyperpod_ray.core import names
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
+from hyperpod_ray_rules import faults as fault_names
 
 app = group(
     "Rehearse on this machine, without an AWS account. Runs the sandbox (embedded AWS and Kubernetes APIs) and Ray "
@@ -41,36 +42,6 @@ def sandbox_errors() -> Iterator[None]:
         yield
     except (install.InstallError, process.StartError, client.ControlError) as error:
         raise OpsError.of(error, code=ERROR) from error
-
-
-@contextlib.contextmanager
-def rehearsal_errors() -> Iterator[None]:
-    """Turn a failure of a rehearsal into one line, and let its processes read the environments of this command."""
-    from hyperpod_ray.core.names import ENVIRONMENTS_VARIABLE
-    from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
-
-    before = os.environ.get(ENVIRONMENTS_VARIABLE)
-    with contextlib.suppress(OpsError):
-        os.environ[ENVIRONMENTS_VARIABLE] = str(folder())
-    try:
-        yield
-    except LocalError as error:
-        raise OpsError.of(error, code=error.code) from error
-    finally:
-        os.environ.pop(ENVIRONMENTS_VARIABLE, None)
-        if before is not None:
-            os.environ[ENVIRONMENTS_VARIABLE] = before
-
-
-def state_folder(chosen: Path | None) -> Path:
-    """The state folder of a command."""
-    from hyperpod_ray.core import project
-    from hyperpod_ray_sandbox.aws import paths
-
-    if chosen is not None:
-        return chosen
-    top = project.root(current.folder or project.environments())
-    return top / ".local" / "aws" if top else paths.STATE
 
 
 @command(app, examples=["local setup"])
@@ -311,12 +282,6 @@ def _faults(action: Literal["set", "clear", "list"], state: Path | None, fault: 
     return OK
 
 
-FAULT_NAMES = (
-    "worker", "node", "freeze", "hang", "gpu-error", "hung-job", "drain", "elastic", "driver", "head",
-    "two-at-once", "during-recovery", "flap", "spares-exhausted", "coordinator", "writer",
-    "disk-full", "read-only", "slow-storage", "clock-jump",
-)  # fmt: skip
-"""Faults of `hyperpod_ray_sandbox.rehearsal.faults`, which is imported only when it runs; a test compares the two."""
 Manifest = Annotated[str, typer.Argument(metavar="ENV", help="Environment, or the path of a RayCluster manifest.")]
 Job = Annotated[str, typer.Option(metavar="FOLDER", help="Folder in jobs/.")]
 Interval = Annotated[int, typer.Option(help="Steps between two checkpoints.")]
@@ -347,7 +312,7 @@ def rehearse(  # noqa: PLR0917
     env: Manifest,
     faults: Annotated[
         str,
-        typer.Option(metavar="NAME,NAME", help=f"Faults to inject, in this order: {', '.join(FAULT_NAMES)}."),
+        typer.Option(metavar="NAME,NAME", help=f"Faults to inject, in this order: {', '.join(fault_names.NAMES)}."),
     ] = "worker,node,freeze",
     job: Job = "finetune",
     interval: Interval = 10,

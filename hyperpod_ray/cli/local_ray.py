@@ -20,7 +20,7 @@ Pod = Annotated[str | None, typer.Option(metavar="POD", help="Pod name or addres
 
 
 def _run(action: str, *arguments: Any, **options: Any) -> int:
-    from hyperpod_ray.cli.local import rehearsal_errors
+    from hyperpod_ray.cli.local_state import rehearsal_errors
     from hyperpod_ray_sandbox.rehearsal.ray_hosts import commands
 
     with rehearsal_errors():
@@ -50,7 +50,7 @@ def stop(cluster: Cluster = None) -> int:
 @command(app, examples=["local ray status", "local ray status -o json"])
 def status(cluster: Cluster = None, form: Plain = "table") -> int:
     """Show pods, their processes and what Ray reports of them."""
-    from hyperpod_ray.cli.local import rehearsal_errors
+    from hyperpod_ray.cli.local_state import rehearsal_errors
     from hyperpod_ray_sandbox.rehearsal.ray_hosts import commands
 
     with rehearsal_errors():
@@ -66,7 +66,7 @@ def bridge(
     ] = None,
 ) -> int:
     """Serve this cluster behind the embedded Kubernetes API. `connect` and `submit` then reach it as a RayCluster."""
-    from hyperpod_ray.cli.local import state_folder
+    from hyperpod_ray.cli.local_state import state_folder
 
     return _run("bridge", cluster, state=state_folder(state))
 

@@ -34,20 +34,12 @@ from hyperpod_ray.cli import (
     runs,
     submit,
 )
+from hyperpod_ray.cli.failures import EXIT_CODES, failure
 from hyperpod_ray.cli.options import current, epilog
 from hyperpod_ray.core import names
 from hyperpod_ray.core.names import PROGRAM
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
-
-EXIT_CODES = (
-    (0, "success"),
-    (1, "error: the command failed"),
-    (2, "bad usage or an invalid environment file; nothing was done"),
-    (3, "the condition is false: not healthy, a check failed, a review stops a deploy, a generated file is stale"),
-    (4, "timeout; what the command waited for continues"),
-    (130, "interrupted by Ctrl-C"),
-)
 
 COMMANDS = (
     "init", "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect",
@@ -254,11 +246,6 @@ def script() -> None:
 
 def _terminated(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
-
-
-def failure(error: OpsError) -> dict[str, dict[str, str | int]]:
-    """What a JSON document says of a failure."""
-    return {"error": {"what": error.what, "expected": error.expected, "fix": error.fix, "code": error.code}}
 
 
 def _failed(error: OpsError, *, as_json: bool) -> int:

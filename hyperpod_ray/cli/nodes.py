@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from hyperpod_ray.cli.options import Env, Listing, Output, Yes, any_target, command, group, target
+from hyperpod_ray.cli.options import Env, Listing, Output, Yes, any_target, command, group
 from hyperpod_ray.ops.output import Format
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Instance ID (i-…), or its name in Kubernetes or Slurm.")]
@@ -143,7 +143,7 @@ def drill(
     """Make one worker node faulty, to see recovery work. Never the head's node."""
     from hyperpod_ray.ops.repair import nodes as verb
 
-    return verb.drill(target(env), node, action=action, yes=yes)
+    return verb.drill(any_target(env), node, action=action, yes=yes)
 
 
 @command(app, examples=["nodes free prod hyperpod-i-0123456789abcdef0"])
@@ -151,7 +151,7 @@ def free(env: Env, node: NodeName, yes: Yes = False) -> int:
     """Force-delete the pods stuck on an unreachable node."""
     from hyperpod_ray.ops.repair import nodes as verb
 
-    return verb.free(target(env), node, yes=yes)
+    return verb.free(any_target(env), node, yes=yes)
 
 
 @command(app, examples=["nodes shell prod i-0123456789abcdef0", "nodes shell prod i-0123456789abcdef0 --print"])

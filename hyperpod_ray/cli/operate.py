@@ -33,7 +33,9 @@ def register(app: typer.Typer) -> None:
         from hyperpod_ray.ops import status as verb
 
         if web:
-            return verb.web(any_target(env), port=port, every=poll, events=events)
+            from hyperpod_ray.ops.web import command as page
+
+            return page.run(any_target(env), port=port, every=poll, events=events)
         return verb.run(any_target(env), form=form, events=events)
 
     @command(app, examples=["wait prod", "wait prod --for workers --timeout 7200"])

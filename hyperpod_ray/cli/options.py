@@ -16,7 +16,7 @@ from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.output import Format
 
 if TYPE_CHECKING:
-    from hyperpod_ray.ops.reach.clients import SlurmTarget, Target
+    from hyperpod_ray.ops.reach.clients import AnyTarget, Target
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -79,9 +79,9 @@ def target(name: str) -> Target:
     return made(name, folder=foreign_folder(), mode=current.tunnel)
 
 
-def any_target(name: str) -> Target | SlurmTarget:
+def any_target(name: str) -> AnyTarget:
     """The environment called `name` with its clients, whatever orchestrates it."""
-    from hyperpod_ray.ops.reach.clients import any_target as made
+    from hyperpod_ray.ops.orchestrators import any_target as made
 
     current.environment = name
     return made(name, folder=foreign_folder(), mode=current.tunnel)

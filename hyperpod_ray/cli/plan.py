@@ -180,7 +180,7 @@ def _plan(
     if system:
         plan = with_storage(plan, system)
     part = cluster(plan, team=team)
-    work = job(wish, plan.settings.training if isinstance(plan, core.Plan) else None)
+    work = job(wish, plan.training)
     outlook = Outlook(
         cluster=(part.with_storage(system) if system else part).with_checked(
             checked_nodes.newest(name, foreign_folder())

@@ -29,15 +29,15 @@ def register(app: typer.Typer) -> None:
         epilog=f"\b\nExamples:\n  {PROGRAM} commands --check",
     )
     def commands(
+        root: typer.Context,
         check: Annotated[
             bool, typer.Option("--check", help="Write nothing. Exit code 3 when a page is stale.")
         ] = False,
     ) -> int:
         """Write the pages in docs/reference, generated from the command tree."""
         from hyperpod_ray.cli.environments import written
-        from hyperpod_ray.cli.main import tree
 
-        pages = {"commands.md": page(tree()), "exit-codes.md": exit_codes()}
+        pages = {"commands.md": page(root.find_root().command), "exit-codes.md": exit_codes()}
         return max(written(FOLDER / name, text, command="commands", check=check) for name, text in pages.items())
 
 
@@ -71,7 +71,7 @@ def page(root: Any) -> str:
 
 def exit_codes() -> str:
     """The page of exit codes."""
-    from hyperpod_ray.cli.main import EXIT_CODES, failure
+    from hyperpod_ray.cli.failures import EXIT_CODES, failure
     from hyperpod_ray.ops.errors import ERROR, OpsError
 
     example = OpsError("the credentials have expired", expected="current credentials", fix="aws sso login", code=ERROR)

@@ -153,7 +153,7 @@ def _against_deployed(env: str | None, head: Path | None, *, with_sides: bool) -
     from hyperpod_ray.cli.deploy_review import deployed_stacks, read, with_upkeep
     from hyperpod_ray.cli.options import any_target
     from hyperpod_ray.cli.synthesis import assembly
-    from hyperpod_ray.ops.observe import gather
+    from hyperpod_ray.ops.observe import account
     from hyperpod_ray.review.deployed import deployed
     from hyperpod_ray.review.review import review_deploy
     from hyperpod_ray.review.training import add_outlook
@@ -169,7 +169,7 @@ def _against_deployed(env: str | None, head: Path | None, *, with_sides: bool) -
     chosen.aws.require_account()
     with assembly(env, given=head) as folder:
         after = read(folder, env)
-        stacks = gather.stacks(chosen, also=[stack.name for stack in after.stacks.values()])
+        stacks = account.stacks(chosen, also=[stack.name for stack in after.stacks.values()])
         before = deployed(after, deployed_stacks(chosen, stacks))
         result = review_deploy(before, after, base_name="deployed", head_name="this checkout")
         return with_upkeep(add_outlook(result, [chosen.plan]), chosen)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hyperpod_ray.cli.options import Env, Listing, Output, Yes, any_target, command, group, target
+from hyperpod_ray.cli.options import Env, Listing, Output, Yes, any_target, command, group
 from hyperpod_ray.ops.output import Format
 
 if TYPE_CHECKING:
-    from hyperpod_ray.ops.runs.listing import Source
+    from hyperpod_ray.ops.orchestrators.run_list import Source
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="ID or name of the run, as `runs list` shows it.")]
 RunNames = Annotated[list[str], typer.Argument(metavar="RUN...", help="IDs or names of runs.")]
@@ -39,7 +39,7 @@ Storage = Annotated[
 
 def _source(address: str, local_folders: list[Path] | None = None, storage: str = "") -> Source:
     from hyperpod_ray.ops.errors import BAD_USE, OpsError
-    from hyperpod_ray.ops.runs.listing import Source
+    from hyperpod_ray.ops.orchestrators.run_list import Source
 
     for folder in local_folders or []:
         if not folder.is_dir():
@@ -90,7 +90,7 @@ def logs(
     """Print the log of a run. With --follow, exits with the run's own exit code."""
     from hyperpod_ray.ops.runs import listing as verb
 
-    return verb.logs(target(env), run, following=follow, source=_source(address))
+    return verb.logs(any_target(env), run, following=follow, source=_source(address))
 
 
 @command(app, examples=["runs stop prod job-20261122-101500-0a1b2c --yes"])
@@ -98,7 +98,7 @@ def stop(env: Env, run: RunName, yes: Yes = False, address: Address = "") -> int
     """Stop a run and wait until it has ended. Its checkpoints stay."""
     from hyperpod_ray.ops.runs import listing as verb
 
-    return verb.stop(target(env), run, yes=yes, source=_source(address))
+    return verb.stop(any_target(env), run, yes=yes, source=_source(address))
 
 
 @command(app, examples=["runs compare prod first second", "runs compare prod first second -o json"])
@@ -197,4 +197,4 @@ def pull(  # noqa: PLR0917
             code=BAD_USE,
         )
     selection = verb.Wanted(best=best, mode=mode, step=step, files=tuple(file or ()))
-    return verb.run(target(env), run, selection=selection, to=to, source=_source(address, here), form=form)
+    return verb.run(any_target(env), run, selection=selection, to=to, source=_source(address, here), form=form)

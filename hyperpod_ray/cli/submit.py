@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hyperpod_ray.cli.options import Env, command, target
+from hyperpod_ray.cli.options import Env, any_target, command
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
 
 Pairs = list[str] | None
@@ -90,7 +90,7 @@ def register(app: typer.Typer) -> None:
         import shlex
 
         from hyperpod_ray.core import job_file
-        from hyperpod_ray.ops.jobs import submit as verb
+        from hyperpod_ray.ops import orchestrators
 
         fields: dict[str, Any] = {
             "command": shlex.join(entrypoint) if entrypoint else None,
@@ -100,7 +100,7 @@ def register(app: typer.Typer) -> None:
             "storage": storage, "data": data, "retries": retries, "team": team, "queue": queue, "priority": priority,
             "topology": topology, "topology_required": topology_required,
         }  # fmt: skip
-        chosen = target(env)
+        environment = any_target(env)
         if file is None and not entrypoint:
             raise OpsError(
                 "no command to submit",
@@ -109,7 +109,9 @@ def register(app: typer.Typer) -> None:
                 code=BAD_USE,
             )
         job = job_file.load(file, {key: value for key, value in fields.items() if value not in (None, {})})
-        return verb.run(chosen, job, runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_)
+        return orchestrators.of(environment).jobs.submit(
+            job, runtime_env=runtime_env, submission_id=submission_id, address=address, wait=wait_
+        )
 
 
 def pairs(option: str, items: Pairs, *, value: str) -> dict[str, str]:

@@ -7,10 +7,12 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import (
     BuiltImage,
+    CommonEnvironment,
     DataRepository,
     DeepHealthCheck,
     ExistingFileSystem,
@@ -18,16 +20,21 @@ from hyperpod_ray.core.model import (
     ExistingNodeNetwork,
     ExistingStorage,
     ExistingSubnets,
-    Ground,
     InstanceTypeSpec,
+    ManagedMetrics,
+    MlflowApp,
+    NewEks,
     NewFileSystem,
     NewNetwork,
     NodeGroup,
     S3Access,
     StaticStorage,
+    Team,
+    Training,
 )
 from hyperpod_ray_rules import data
 
+SettingPath = tuple[str | int, ...]
 SMALL_SUBNET_PREFIX = 27
 """Prefix length of the control plane's and the public subnets, which hold few interfaces."""
 
@@ -43,7 +50,7 @@ class CommonPlan:
     """What follows from the settings of an environment, whatever orchestrates it."""
 
     name: str
-    settings: Ground
+    settings: CommonEnvironment
     project: Path | None = None
     """The user's project, whose lock files and scripts come first. None: those that the product ships."""
 
@@ -127,6 +134,73 @@ class CommonPlan:
         """Number of vCPUs of one node of a group, with the threads per core it asks for."""
         spec = self.type_spec(group.type)
         return max(1, spec.vcpus * min(group.threads_per_core, spec.threads) // spec.threads)
+
+    def role(self, name: str) -> str:
+        """A group's part in the scheduler; empty where groups have none, and for a group that is not in the file."""
+        return ""
+
+    @property
+    def eks_cluster_name(self) -> str:
+        """Name of the EKS cluster; empty without one."""
+        return ""
+
+    @property
+    def new_eks(self) -> NewEks | None:
+        """The EKS cluster that the stacks create; None where one exists, and without one."""
+        return None
+
+    @property
+    def absent_stacks(self) -> frozenset[str]:
+        """Stacks that its orchestrator has no use for, as `names` has them."""
+        return frozenset()
+
+    @property
+    def event_stack(self) -> str:
+        """The stack that creates the log group of events."""
+        return names.PLATFORM_STACK
+
+    @property
+    def kms_keys(self) -> list[tuple[SettingPath, str]]:
+        """KMS keys that the file names, by their settings."""
+        return [
+            (("hyperpod", "instance_groups", index, "volume_kms_key_arn"), group.volume_kms_key_arn)
+            for index, group in enumerate(self.groups)
+            if group.volume_kms_key_arn
+        ]
+
+    @property
+    def orchestrator_request(self) -> dict[str, Any]:
+        """Member `Orchestrator` of a CreateCluster request. The ARN of an EKS cluster is known after its deployment."""
+        return {"Eks": {}}
+
+    def scheduler_request(self, group: NodeGroup) -> dict[str, Any]:
+        """Members of a group in a CreateCluster request that only a scheduler on the nodes has."""
+        return {}
+
+    @property
+    def training(self) -> Training | None:
+        """What a run is planned for; None where the file does not say."""
+        return None
+
+    @property
+    def observability(self) -> ManagedMetrics | None:
+        """Where metrics go; None without a workspace."""
+        return None
+
+    @property
+    def mlflow_app(self) -> MlflowApp | None:
+        """The MLflow app that the stacks create; None without one."""
+        return None
+
+    @property
+    def teams(self) -> Sequence[Team]:
+        """Teams that share the cluster."""
+        return []
+
+    @property
+    def ray_groups(self) -> Sequence[str]:
+        """Names of the groups of Ray's workers, in the order of the file; none without a RayCluster."""
+        return []
 
     @property
     def scaled_groups(self) -> Sequence[NodeGroup]:

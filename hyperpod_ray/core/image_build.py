@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.model import BuiltImage, PackageIndex
 
@@ -39,7 +40,7 @@ class CodeArtifact:
     @classmethod
     def parse(cls, arn: str) -> CodeArtifact:
         """From the ARN of a repository."""
-        _, partition, _, region, owner, resource = arn.split(":", 5)
+        partition, _, region, owner, resource = arn_of(arn)
         _, domain, repository = resource.split("/", 2)
         return cls(partition=partition, region=region, owner=owner, domain=domain, repository=repository)
 
@@ -90,7 +91,7 @@ def credential_commands(index: PackageIndex | None, *, file: str = NETRC) -> lis
     if index is not None and index.secret_arn:
         ask = (
             f"aws secretsmanager get-secret-value --secret-id {index.secret_arn} "
-            f"--region {index.secret_arn.split(':')[3]} --query SecretString --output text"
+            f"--region {arn_of(index.secret_arn).region} --query SecretString --output text"
         )
         return [f"(umask 077 && {ask} | python3 -c {shlex.quote(_WRITE_LOGIN)} {host} > {file})"]
     return []

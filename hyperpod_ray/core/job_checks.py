@@ -385,7 +385,7 @@ def _variables(_: Plan, job: Job) -> Iterator[Finding]:
     for section in ("env", "secrets"):
         for name in getattr(job, section):
             if name in RESERVED_VARIABLES:
-                fix = "set spares" if name == "RESILIENCE_SPARES" else RESERVED_VARIABLES[name]
+                fix = "set spares" if name == names.SPARES_VARIABLE else RESERVED_VARIABLES[name]
                 yield error(
                     section, name, what="is not yours to set", expected="a variable that nothing else sets", fix=fix
                 )

@@ -20,7 +20,7 @@ from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.errors import Message, in_three_parts
 from hyperpod_ray.core.evidence import Evidence, Repository
 from hyperpod_ray.core.findings import Finding, meant
-from hyperpod_ray.core.model import NAME, Environment, Ground
+from hyperpod_ray.core.model import NAME, CommonEnvironment, Environment
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.project import FOLDER_NAME
 from hyperpod_ray.core.secret_words import masked
@@ -81,7 +81,7 @@ class GoodFile:
 
     name: str
     path: Path
-    settings: Ground
+    settings: CommonEnvironment
     project: Path | None = None
     """The user's project; None where there is none."""
     warnings: list[Problem] = field(default_factory=list)
@@ -118,7 +118,9 @@ class SlurmFile(GoodFile):
         return SlurmPlan(name=self.name, settings=self.settings, project=self.project)
 
 
-AnyFile = EnvironmentFile | SlurmFile
+AnyFile = GoodFile
+FILES: dict[str, type[GoodFile]] = {"eks": EnvironmentFile, "slurm": SlurmFile}
+"""Files whose plan has a type of its own; that of another orchestrator is a `GoodFile`."""
 
 
 class OtherOrchestratorError(EnvironmentFileError):
@@ -259,10 +261,8 @@ def parse_any(text: str, *, name: str, path: Path, repository: Repository | None
     warnings = [problem for problem in problems if problem.severity == "warning"]
     if errors:
         raise EnvironmentFileError(errors, warnings=warnings)
-    if isinstance(settings, SlurmEnvironment):
-        return SlurmFile(name=name, path=path, settings=settings, project=around.root, warnings=warnings)
-    assert isinstance(settings, Environment)  # noqa: S101  (narrowing only: there are two)
-    return EnvironmentFile(name=name, path=path, settings=settings, project=around.root, warnings=warnings)
+    file_of = FILES.get(orchestrator_name, GoodFile)
+    return file_of(name=name, path=path, settings=settings, project=around.root, warnings=warnings)
 
 
 def _no_orchestrator(root: Node) -> YamlError:
@@ -363,7 +363,7 @@ def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
 # --- judging ---------------------------------------------------------------------------------------------------------
 
 
-def _validated(root: Node, model: type[Ground]) -> tuple[Ground, frozenset[str], list[YamlError]]:
+def _validated(root: Node, model: type[CommonEnvironment]) -> tuple[CommonEnvironment, frozenset[str], list[YamlError]]:
     """Every top-level section against the model.
 
     Gives the settings (complete only when nothing was found: a broken section is unset), the names of the valid
@@ -400,7 +400,7 @@ def _validated(root: Node, model: type[Ground]) -> tuple[Ground, frozenset[str],
     return model.model_construct(_fields_set=set(values), **values), frozenset(values), flaws
 
 
-_ADAPTERS: dict[tuple[type[Ground], str], TypeAdapter[Any]] = {}
+_ADAPTERS: dict[tuple[type[CommonEnvironment], str], TypeAdapter[Any]] = {}
 
 
 def _has_kinds(annotation: Any, metadata: Iterable[Any]) -> bool:
@@ -411,7 +411,7 @@ def _has_kinds(annotation: Any, metadata: Iterable[Any]) -> bool:
     return any(isinstance(candidate, Discriminator) for part in parts for candidate in part.__metadata__)
 
 
-def _adapter(section: str, model: type[Ground]) -> TypeAdapter[Any]:
+def _adapter(section: str, model: type[CommonEnvironment]) -> TypeAdapter[Any]:
     """Validates one top-level section."""
     if (model, section) not in _ADAPTERS:
         info = model.model_fields[section]

@@ -145,6 +145,8 @@ RUN_STORAGE_VARIABLE = "RUN_STORAGE"
 RUN_WORKERS_VARIABLE = "RUN_WORKERS"
 RUN_GPUS_VARIABLE = "RUN_GPUS_PER_WORKER"
 RUN_SPARES_VARIABLE = "RUN_SPARES"
+SPARES_VARIABLE = "RESILIENCE_SPARES"
+"""Setting `spares` of the training library, of every job of an environment."""
 
 
 def stack_name(environment: str, stack: str) -> str:

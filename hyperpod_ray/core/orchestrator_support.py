@@ -133,12 +133,15 @@ ON_SLURM: dict[str, Decision] = {
 """Every command by its words; with an option where that decides. A command without a row fails the tests."""
 
 
+DECISIONS = {"slurm": ON_SLURM}
+"""Decisions of each orchestrator that some command has no use for."""
+
+
 def instead(orchestrator: str, path: str, options: list[str]) -> tuple[str, Instead] | None:
     """The words that are refused on an orchestrator and what to use; None where the command works there."""
-    if orchestrator != "slurm":
-        return None
+    decisions = DECISIONS.get(orchestrator, {})
     for words in (path, *(f"{path} {option}" for option in options)):
-        replacement = ON_SLURM.get(words)
+        replacement = decisions.get(words)
         if isinstance(replacement, Instead):
             return words, replacement
     return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.model import Environment, Ground
+from hyperpod_ray.core.model import CommonEnvironment, Environment
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_model import SlurmEnvironment
 from hyperpod_ray.core.slurm_plan import SlurmPlan
@@ -20,15 +20,17 @@ DEFAULT = "eks"
 class Orchestrator:
     """One kind of environments."""
 
-    settings: type[Ground]
+    settings: type[CommonEnvironment]
     """The model of its files."""
     plan: Callable[..., CommonPlan]
     """What follows from them: called with `name` and `settings`."""
+    operations: str
+    """The package that operates such an environment: `hyperpod_ray.ops.orchestrators.interface` says what it has."""
 
 
 ORCHESTRATORS: dict[str, Orchestrator] = {
-    "eks": Orchestrator(settings=Environment, plan=Plan),
-    "slurm": Orchestrator(settings=SlurmEnvironment, plan=SlurmPlan),
+    "eks": Orchestrator(settings=Environment, plan=Plan, operations="hyperpod_ray.ops.orchestrators.eks"),
+    "slurm": Orchestrator(settings=SlurmEnvironment, plan=SlurmPlan, operations="hyperpod_ray.ops.orchestrators.slurm"),
 }
 """Every value of the setting `orchestrator`."""
 

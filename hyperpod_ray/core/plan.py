@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.core.common_plan import CommonPlan, SettingPath
 from hyperpod_ray.core.model import (
     Environment,
     ExistingEks,
@@ -18,11 +18,14 @@ from hyperpod_ray.core.model import (
     ExistingNetwork,
     ExistingVpc,
     InstanceGroup,
+    ManagedMetrics,
     MlflowApp,
     NewEks,
     NodeGroup,
     RayWorkerGroup,
     S3Access,
+    Team,
+    Training,
 )
 
 MEMORY_OVERHEAD_SHARE = 0.075
@@ -92,6 +95,39 @@ class Plan(CommonPlan):
         """The EKS cluster that the file names; None where the stack creates one."""
         eks = self.settings.eks
         return eks.existing if isinstance(eks, ExistingEks) else None
+
+    @property
+    def training(self) -> Training | None:
+        """What a run is planned for; None where the file does not say."""
+        return self.settings.training
+
+    @property
+    def observability(self) -> ManagedMetrics | None:
+        """The workspace for metrics; None without one."""
+        return self.settings.observability
+
+    @property
+    def teams(self) -> list[Team]:
+        """Teams that share the cluster."""
+        return self.settings.teams
+
+    @property
+    def ray_groups(self) -> list[str]:
+        """Names of the groups of Ray's workers, in the order of the file."""
+        return [worker.instance_group for worker in self.settings.ray.workers]
+
+    @property
+    def new_eks(self) -> NewEks | None:
+        """The EKS cluster that the stacks create; None where one exists."""
+        eks = self.settings.eks
+        return eks if isinstance(eks, NewEks) else None
+
+    @property
+    def kms_keys(self) -> list[tuple[SettingPath, str]]:
+        """KMS keys that the file names, by their settings."""
+        access = self.settings.ray.access
+        named = enumerate(access.kms_key_arns if access else [])
+        return [*super().kms_keys, *((("ray", "access", "kms_key_arns", index), arn) for index, arn in named)]
 
     # --- instance types and groups ---------------------------------------------------------------------------------
 

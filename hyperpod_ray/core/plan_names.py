@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hyperpod_ray.core import names, needs
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.model import NewEks, StaticStorage
+from hyperpod_ray.core.model import StaticStorage
 from hyperpod_ray.core.plan import Plan
 
 
@@ -21,9 +21,8 @@ def stacks(plan: CommonPlan) -> list[str]:
         absent.add(names.STORAGE_STACK)
     if plan.built_image is None:
         absent.add(names.IMAGE_STACK)
-    if not isinstance(plan, Plan):
-        absent |= {names.EKS_STACK, names.MIRROR_STACK, names.PLATFORM_STACK, names.RAY_STACK}
-    elif not needs.copies(plan):
+    absent |= plan.absent_stacks
+    if not (isinstance(plan, Plan) and needs.copies(plan)):
         absent.add(names.MIRROR_STACK)
     return [stack for stack in names.STACKS if stack not in absent]
 
@@ -60,18 +59,18 @@ def log_groups(plan: CommonPlan) -> Iterator[LogGroup]:
             retention="flow_log_retention_days",
             exists=network.flow_log_group_exists,
         )
-    if isinstance(plan, Plan) and isinstance(plan.settings.eks, NewEks):
+    if (eks := plan.new_eks) is not None:
         yield LogGroup(
-            name=plan.control_plane_log_group,
+            name=names.control_plane_log_group(plan.eks_cluster_name),
             stack=names.NETWORK_STACK,
             section="eks",
             setting="log_group_exists",
             retention="log_retention_days",
-            exists=plan.settings.eks.log_group_exists,
+            exists=eks.log_group_exists,
         )
     yield LogGroup(
         name=names.event_log_group(plan.name),
-        stack=names.PLATFORM_STACK if isinstance(plan, Plan) else names.HYPERPOD_STACK,
+        stack=plan.event_stack,
         section="hyperpod",
         setting="event_log_group_exists",
         retention="event_retention_days",

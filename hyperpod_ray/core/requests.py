@@ -10,8 +10,6 @@ from typing import Any
 
 from hyperpod_ray.core.common_plan import CommonPlan, catalogue
 from hyperpod_ray.core.model import HyperPod, NodeGroup, UpdateSchedule
-from hyperpod_ray.core.slurm_model import SlurmGroup
-from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray_rules import hyperpod
 from hyperpod_ray_rules.refusal import Refusal
 
@@ -24,7 +22,7 @@ def create_cluster(plan: CommonPlan) -> Json:
     request: Json = {
         "ClusterName": settings.cluster_name,
         "NodeRecovery": settings.node_recovery,
-        "Orchestrator": _orchestrator(plan),
+        "Orchestrator": plan.orchestrator_request,
         "VpcConfig": {},
         "InstanceGroups": [_group(plan, group) for group in plan.groups],
     }
@@ -66,19 +64,6 @@ def refused(plan: CommonPlan, *rules: str) -> Iterator[Refusal]:
         yield from hyperpod.RULES[rule](request, where)
 
 
-def _orchestrator(plan: CommonPlan) -> Json:
-    if not isinstance(plan, SlurmPlan):
-        return {"Eks": {}}
-    settings = plan.settings.hyperpod
-    slurm: Json = {"SlurmConfigStrategy": settings.config_strategy}
-    if (database := settings.accounting_database) is not None:
-        optional = {"Port": database.port, "Name": database.name}
-        slurm["AccountingDatabase"] = {"Endpoint": database.endpoint, "SecretArn": database.secret_arn} | {
-            member: value for member, value in optional.items() if value is not None
-        }
-    return {"Slurm": slurm}
-
-
 def _group(plan: CommonPlan, group: NodeGroup) -> Json:
     has_spec = plan.known(group.type)
     request: Json = {
@@ -95,13 +80,10 @@ def _group(plan: CommonPlan, group: NodeGroup) -> Json:
         "ScheduledUpdateConfig": _schedule(group.update_schedule) if group.update_schedule else None,
         "AutoPatchConfig": {"PatchingStrategy": group.auto_patch} if group.auto_patch else None,
     }
-    if isinstance(group, SlurmGroup):
-        request["SlurmConfig"] = {"NodeType": group.slurm.role.capitalize()}
-        if group.slurm.partitions:
-            request["SlurmConfig"]["PartitionNames"] = group.slurm.partitions
     if group.volume_kms_key_arn:
         optional["InstanceStorageConfigs"] = [{"EbsVolumeConfig": {"VolumeKmsKeyId": group.volume_kms_key_arn}}]
-    return request | {member: value for member, value in optional.items() if value is not None}
+    present = {member: value for member, value in optional.items() if value is not None}
+    return request | plan.scheduler_request(group) | present
 
 
 def _schedule(schedule: UpdateSchedule) -> Json:

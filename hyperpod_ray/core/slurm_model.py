@@ -13,10 +13,10 @@ from hyperpod_ray.core import shapes
 from hyperpod_ray.core.model import (
     BuiltImage,
     ClusterSettings,
+    CommonEnvironment,
     ExistingImage,
     ExistingNodeNetwork,
     ExistingStorage,
-    Ground,
     NewNetwork,
     NodeGroup,
     Settings,
@@ -85,7 +85,7 @@ class SlurmCluster(ClusterSettings):
     uploaded. Default: none."""
 
 
-class SlurmEnvironment(Ground):
+class SlurmEnvironment(CommonEnvironment):
     """One environment on Slurm: one file, one CDK Stage named like the file."""
 
     kind: ClassVar = "slurm"

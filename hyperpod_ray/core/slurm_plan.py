@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.core import names
+from hyperpod_ray.core.common_plan import CommonPlan, SettingPath
 from hyperpod_ray.core.model import NodeGroup
 from hyperpod_ray.core.slurm_model import SlurmEnvironment, SlurmGroup
 
@@ -27,6 +29,46 @@ class SlurmPlan(CommonPlan):
     def of_role(self, role: str) -> list[SlurmGroup]:
         """Groups of a role, in the order of the file."""
         return [group for group in self.groups if group.slurm.role == role]
+
+    def role(self, name: str) -> str:
+        """Controller, Login or Compute; empty for a group that the file does not have."""
+        return next((group.slurm.role.capitalize() for group in self.groups if group.name == name), "")
+
+    @property
+    def absent_stacks(self) -> frozenset[str]:
+        """Stacks of Kubernetes and Ray."""
+        return frozenset({names.EKS_STACK, names.MIRROR_STACK, names.PLATFORM_STACK, names.RAY_STACK})
+
+    @property
+    def event_stack(self) -> str:
+        """The stack that creates the log group of events."""
+        return names.HYPERPOD_STACK
+
+    @property
+    def kms_keys(self) -> list[tuple[SettingPath, str]]:
+        """KMS keys that the file names, by their settings."""
+        database = self.settings.hyperpod.accounting_database
+        if database is None or database.kms_key_arn is None:
+            return super().kms_keys
+        return [*super().kms_keys, (("hyperpod", "accounting_database", "kms_key_arn"), database.kms_key_arn)]
+
+    @property
+    def orchestrator_request(self) -> dict[str, Any]:
+        """Member `Orchestrator` of a CreateCluster request."""
+        hyperpod = self.settings.hyperpod
+        slurm: dict[str, Any] = {"SlurmConfigStrategy": hyperpod.config_strategy}
+        if (database := hyperpod.accounting_database) is not None:
+            optional = {"Port": database.port, "Name": database.name}
+            slurm["AccountingDatabase"] = {"Endpoint": database.endpoint, "SecretArn": database.secret_arn} | {
+                member: value for member, value in optional.items() if value is not None
+            }
+        return {"Slurm": slurm}
+
+    def scheduler_request(self, group: NodeGroup) -> dict[str, Any]:
+        """Role and partitions of a group in Slurm."""
+        slurm = self.group(group.name).slurm
+        config: dict[str, Any] = {"NodeType": slurm.role.capitalize()}
+        return {"SlurmConfig": config | ({"PartitionNames": slurm.partitions} if slurm.partitions else {})}
 
     @property
     def controller(self) -> SlurmGroup:

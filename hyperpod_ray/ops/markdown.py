@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from hyperpod_ray.ops.output import printable
+from hyperpod_ray.ops.steering import printable
 
 WIDTH = 100_000
 """Characters of a line: Markdown wraps by itself."""

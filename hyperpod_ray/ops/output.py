@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
+from hyperpod_ray.ops.steering import STEERING, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,18 +70,8 @@ def console(form: Format = Format.table, *, stderr: bool = False, stream: TextIO
     return Printable(file=stream, theme=Theme(STYLES), highlight=False, markup=False, width=width, soft_wrap=False)
 
 
-STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that a terminal obeys or cannot show: controls but tab and newline, and those that turn text around."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 """What a log may tell a terminal besides carriage return: colours, and to erase the rest of the line."""
-
-
-def printable(text: str) -> str:
-    """Text of others as a terminal may get it: what would steer the terminal is written as its code.
-
-    A run's name, its errors and its metrics are what somebody's job wrote into its folder.
-    """
-    return STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def _printable_cell(cell: Any) -> Any:

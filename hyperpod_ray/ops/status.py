@@ -9,19 +9,25 @@ from hyperpod_ray.core import names
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import CONDITION_FALSE, OK
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.journal.run import Run
+from hyperpod_ray.ops.observe import hyperpod
 from hyperpod_ray.ops.observe.interruptions import interruptions
-from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Group, Instance, Run, Slurm, Snapshot
+from hyperpod_ray.ops.observe.snapshot import (
+    ClusterEvent,
+    Group,
+    Instance,
+    Slurm,
+    Snapshot,
+)
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import AnyTarget, Target
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.ops.verdict import Finding, Verdict, judge
 from hyperpod_ray.planner import PlanError, checked_nodes
 from hyperpod_ray.planner.checked_nodes import Checked
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from hyperpod_ray.ops.web.view import View
 
 DEEP = "DeepHealthCheckInProgress"
 LAST_EVENTS = 5
@@ -34,9 +40,7 @@ def run(target: AnyTarget, *, form: Format, events: int = LAST_EVENTS) -> int:
     snapshot = gather.snapshot(target)
     snapshot = with_failures(target, snapshot, limit=events)
     verdict = judge(snapshot)
-    record = None
-    if isinstance(target, Target):
-        record = interruptions(target.plan, snapshot, now=output.now(), listed=gather.EVENTS)
+    record = interruptions(target.plan, snapshot, now=output.now(), listed=hyperpod.EVENTS)
     if form is Format.json:
         checked, _ = last_check(target)
         data = {**as_data(snapshot, verdict), "interruptions": record}
@@ -62,30 +66,6 @@ def last_check(target: AnyTarget) -> tuple[Checked | None, str]:
     return checked, f"nodes check: {checked.sentence}" if checked else ""
 
 
-def web(target: AnyTarget, *, port: int, every: float, events: int = LAST_EVENTS) -> int:
-    """Serve the status as a page on 127.0.0.1 until Ctrl-C."""
-    from hyperpod_ray.ops.web import environment, serve
-    from hyperpod_ray.pricing import price_file
-
-    target.aws.require_account()
-    try:
-        prices, why = price_file.recorded(target.folder), ""
-    except price_file.PriceFileError as error:
-        prices, why = None, f"The price file cannot be used: {error}"
-
-    def take(target: AnyTarget) -> View:
-        snapshot = with_failures(target, gather.snapshot(target), limit=events)
-        return environment.view(target.plan, snapshot, judge(snapshot), prices=prices, why_no_prices=why)
-
-    return serve.run(
-        serve.Looks(target, take),
-        environment=target.name,
-        port=port,
-        every=every,
-        restart_command=target.command("status", "--web", "--port", "0"),
-    )
-
-
 def with_failures(target: AnyTarget, snapshot: Snapshot, *, limit: int) -> Snapshot:
     """The snapshot with the failure messages of its newest errors: each costs a call of its own."""
     from dataclasses import replace
@@ -96,7 +76,7 @@ def with_failures(target: AnyTarget, snapshot: Snapshot, *, limit: int) -> Snaps
     return replace(
         snapshot,
         events=tuple(
-            gather.describe_event(target, event) if event.id in error_ids else event for event in snapshot.events
+            hyperpod.describe_event(target, event) if event.id in error_ids else event for event in snapshot.events
         ),
     )
 

@@ -160,7 +160,7 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
         )
     per_node = plan.type_spec(instance_type).accelerators
     if not part.world:
-        names = [candidate.name for candidate in plan.settings.teams] if isinstance(plan, Plan) else []
+        names = [team.name for team in plan.teams]
         raise PlanError(
             f"{plan.name}: ray.workers has 0 replicas",
             expected="1 or more, or a team" if names else "1 or more",

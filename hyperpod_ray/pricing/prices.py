@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hyperpod_ray.core import needs
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.service_limits import platform
 from hyperpod_ray.pricing import ec2
 
@@ -295,7 +294,7 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
 
 
 def _observed(plan: CommonPlan) -> bool:
-    return isinstance(plan, Plan) and plan.settings.observability is not None
+    return plan.observability is not None
 
 
 def autoscaled(*, name: str, instance_type: str, limit: int | None, price: Price | None) -> Line:
@@ -359,9 +358,9 @@ def always_paid(plan: CommonPlan, *, day: date) -> Iterator[tuple[HourlyCharge, 
     Existing ones are not counted: somebody pays for them already.
     """
     network, zones = plan.new_network, len(plan.settings.network.availability_zone_ids)
-    if isinstance(plan, Plan) and plan.existing_eks is None:
+    if (eks := plan.new_eks) is not None:
         yield "eks_cluster", 1
-        if in_extended_support(plan.settings.eks.version, day=day):
+        if in_extended_support(eks.version, day=day):
             yield "eks_extended_support", 1
     if network is not None and not network.closed:
         gateways = min(network.nat_gateways, zones)

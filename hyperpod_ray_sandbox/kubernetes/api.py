@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray_rules import names
-from hyperpod_ray_sandbox.kubernetes import schema
 from hyperpod_ray_sandbox.kubernetes.authorization import defaults as roles
-from hyperpod_ray_sandbox.kubernetes.authorization.rbac import Rbac
-from hyperpod_ray_sandbox.kubernetes.authorization.tokens import Tokens
+from hyperpod_ray_sandbox.kubernetes.objects import Objects
 from hyperpod_ray_sandbox.kubernetes.options import Options
-from hyperpod_ray_sandbox.kubernetes.resources import Registry, Resource, builtin_resources
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, not_found
-from hyperpod_ray_sandbox.kubernetes.store import Change, Key, Store
+from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.store import Key, Store
 from hyperpod_ray_sandbox.kubernetes.writes import apply, create, delete, update
 
 Json = dict[str, Any]
@@ -21,16 +18,11 @@ Json = dict[str, Any]
 _SYSTEM_NAMESPACES = ("default", names.KUBE_SYSTEM, names.KUBE_PUBLIC, names.KUBE_NODE_LEASE)
 
 
-class Api:
+class Api(Objects):
     """All verbs on all resources, over one store."""
 
     def __init__(self, store: Store) -> None:
-        self.store = store
-        self.registry = Registry(builtin_resources())
-        self.rbac = Rbac(store)
-        self.tokens = Tokens(store)
-        for crd in store.objects("apiextensions.k8s.io/customresourcedefinitions"):
-            self.registry.install(crd)
+        super().__init__(store)
         self._furnish()
 
     def reset(self) -> None:
@@ -63,56 +55,6 @@ class Api:
                 "spec": {"ports": [{"name": "https", "port": 443, "targetPort": 443}]},
             }
             self.create(self.kind("v1", "Service"), "default", service)
-
-    # ---- small helpers ---------------------------------------------------------------------------------------------
-
-    def kind(self, api_version: str, kind: str) -> Resource:
-        """The resource of a kind that must be served."""
-        resource = self.registry.by_kind(api_version, kind)
-        if resource is None:
-            raise ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')
-        return resource
-
-    @staticmethod
-    def key(resource: Resource, namespace: str, name: str) -> Key:
-        """Where an object is stored."""
-        return (resource.store, namespace if resource.namespaced else "", name)
-
-    def get(self, resource: Resource, namespace: str, name: str) -> Json:
-        """The object, as the asked version; raises 404."""
-        stored = self.store.get(self.key(resource, namespace, name))
-        if stored is None:
-            raise not_found(resource.plural, resource.group, name)
-        return self.present(resource, stored)
-
-    def exists(self, resource: Resource, namespace: str, name: str) -> bool:
-        """Whether an object is there."""
-        return self.store.get(self.key(resource, namespace, name)) is not None
-
-    def find(self, api_version: str, kind: str, namespace: str, name: str) -> Json | None:
-        """The object of a kind, or None; for controllers."""
-        resource = self.registry.by_kind(api_version, kind)
-        return self.store.get(self.key(resource, namespace, name)) if resource else None
-
-    def all(self, api_version: str, kind: str, namespace: str = "") -> list[Json]:
-        """All objects of a kind; for controllers."""
-        resource = self.registry.by_kind(api_version, kind)
-        return self.store.objects(resource.store, namespace) if resource else []
-
-    @staticmethod
-    def present(resource: Resource, obj: Json) -> Json:
-        """A stored object in the version asked for: conversion strategy None, so that only unknown fields go."""
-        if obj.get("apiVersion") == resource.api_version:
-            return obj
-        if resource.kind == "Event":
-            return _event(obj, resource)
-        pruned, _ = schema.check_unknown(resource, {**obj, "apiVersion": resource.api_version}, strict=False)
-        return pruned
-
-    def select(self, resource: Resource, namespace: str, keep: Callable[[Json], bool] | None = None) -> list[Json]:
-        """Objects of a resource that `keep` takes."""
-        objects = self.store.objects(resource.store, namespace if resource.namespaced else "")
-        return [self.present(resource, o) for o in objects if keep is None or keep(o)]
 
     # ---- writes ----------------------------------------------------------------------------------------------------
 
@@ -170,30 +112,3 @@ class Api:
     def dependents(self, owner: Json) -> list[tuple[Key, Json]]:
         """Objects that name this one as an owner."""
         return delete.dependents(self, owner)
-
-    def watch_from(self, version: str) -> list[Change]:
-        """Changes since a resourceVersion; raises 410 when they are not known any more."""
-        if not version.isdigit():
-            raise bad_request(f"invalid resource version {version!r}")
-        number = int(version)
-        if number < self.store.oldest:
-            raise ApiError(410, "Expired", f"too old resource version: {number} ({self.store.oldest})")
-        return self.store.since(number)
-
-
-def _event(obj: Json, resource: Resource) -> Json:
-    """An Event of one API as the other shows it."""
-    converted = {**obj, "apiVersion": resource.api_version}
-    pairs = (
-        ("involvedObject", "regarding"),
-        ("message", "note"),
-        ("count", "deprecatedCount"),
-        ("firstTimestamp", "deprecatedFirstTimestamp"),
-        ("lastTimestamp", "deprecatedLastTimestamp"),
-        ("source", "deprecatedSource"),
-    )
-    for core, newer in pairs:
-        a, b = (core, newer) if resource.group else (newer, core)
-        if a in converted:
-            converted[b] = converted.pop(a)
-    return converted

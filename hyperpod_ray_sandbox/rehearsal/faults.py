@@ -1,7 +1,7 @@
 """The faults a rehearsal knows: one class each, and the table of them at the end.
 
 A fault says what it needs, does its harm (`inject`) and knows when the run has survived it (`recovered`). To add one,
-write a class and name it in `FAULTS`; command line, report and documentation take it from there.
+write a class, add it to `FAULTS`, and its name to `hyperpod_ray_rules/faults.py`, which the command line reads.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from hyperpod_ray_sandbox.rehearsal.fault_names import require_known
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.report import Injected
@@ -18,10 +19,25 @@ from hyperpod_ray_training.history import Event, Tail
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.rehearsal.loopback_run import Scene
-    from hyperpod_ray_sandbox.rehearsal.options import Options
 
 ELASTIC_SECONDS, HEAD_SECONDS, STORAGE_SECONDS = 30, 40, 8
 Harm = tuple[float, str]
+
+
+class Timing(Protocol):
+    """What of a rehearsal's options decides how many steps a fault takes."""
+
+    @property
+    def interval(self) -> int:
+        """Steps between two checkpoints."""
+
+    @property
+    def step_delay_s(self) -> float:
+        """Seconds of a step."""
+
+    @property
+    def drain_s(self) -> int:
+        """Seconds until a draining node is gone."""
 
 
 class Fault:
@@ -52,7 +68,7 @@ class Fault:
                 fix=f"add --nodes {self.nodes} --spares {self.spares}",
             )
 
-    def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
+    def extra_steps(self, options: Timing, *, fault_tolerant: bool) -> int:
         """Work there must be for it beyond an interval: steps done while nothing is interrupted."""
         return 0
 
@@ -153,7 +169,7 @@ class Drain(Fault):
 
     name = "drain"
 
-    def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
+    def extra_steps(self, options: Timing, *, fault_tolerant: bool) -> int:
         return int(options.drain_s / options.step_delay_s)
 
     def inject(self, scene: Scene) -> Harm:
@@ -169,7 +185,7 @@ class Elastic(Fault):
     nodes = 2
     elastic = True
 
-    def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
+    def extra_steps(self, options: Timing, *, fault_tolerant: bool) -> int:
         return int(ELASTIC_SECONDS / options.step_delay_s)
 
     def inject(self, scene: Scene) -> Harm:
@@ -203,7 +219,7 @@ class Head(Fault):
     name = "head"
     resubmits = True
 
-    def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
+    def extra_steps(self, options: Timing, *, fault_tolerant: bool) -> int:
         return int(HEAD_SECONDS / options.step_delay_s) if fault_tolerant else 0
 
     def inject(self, scene: Scene) -> Harm:
@@ -306,7 +322,7 @@ class CoordinatorKilled(Fault):
         isolation.send(pids, signal.SIGKILL)
         return t, "the coordinator"
 
-    def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
+    def extra_steps(self, options: Timing, *, fault_tolerant: bool) -> int:
         return 2 * options.interval
 
     def recovered(self, scene: Scene, tail: Tail, injected: Injected) -> bool:
@@ -329,7 +345,7 @@ class _Storage(Fault):
 
     switch: ClassVar[str]
 
-    def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
+    def extra_steps(self, options: Timing, *, fault_tolerant: bool) -> int:
         return 2 * options.interval + int(STORAGE_SECONDS / options.step_delay_s)
 
     def inject(self, scene: Scene) -> Harm:
@@ -363,7 +379,7 @@ class ClockJump(Fault):
 
     name = "clock-jump"
 
-    def extra_steps(self, options: Options, *, fault_tolerant: bool) -> int:
+    def extra_steps(self, options: Timing, *, fault_tolerant: bool) -> int:
         return 2 * options.interval
 
     def inject(self, scene: Scene) -> Harm:
@@ -388,11 +404,5 @@ FAULTS: dict[str, Fault] = {
 
 def faults_named(names: Sequence[str]) -> list[Fault]:
     """Faults by name; LocalError for an unknown one, or none."""
-    unknown = [name for name in names if name not in FAULTS]
-    if unknown or not names:
-        raise LocalError(
-            f"--faults: {', '.join(unknown) or 'none'}",
-            expected=f"some of {', '.join(FAULTS)}",
-            fix="correct the names",
-        )
+    require_known(names)
     return [FAULTS[name] for name in names]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from hyperpod_ray_sandbox.rehearsal.faults import Fault, faults_named
+from hyperpod_ray_sandbox.rehearsal.fault_names import require_known
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import Manifest
 from hyperpod_ray_sandbox.rehearsal.report import FaultReport
 
 PROJECT = Path(__file__).resolve().parents[2]
 OUT = Path(".rehearsal")
-WARM_SECONDS = 12  # from a node's replacement to a warm spare: Ray's worker starts, imports and rehearses
+
 FINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
@@ -87,7 +86,7 @@ class Options:
     undisturbed: bool = True
 
     def __post_init__(self) -> None:
-        faults_named(self.faults)
+        require_known(self.faults)
         for name, seconds in (("step-delay", self.step_delay_s), ("fault-timeout", self.fault_timeout_s)):
             if not seconds > 0:
                 raise LocalError(f"--{name}: {seconds:g}", expected="more than 0", fix="correct the option")
@@ -100,20 +99,6 @@ class Options:
         for name, value, minimum in (("spares", self.spares, 0), ("ranks-per-node", self.ranks_per_node, 1)):
             if value < minimum:
                 raise LocalError(f"--{name}: {value}", expected=f"{minimum} or more", fix="correct the option")
-
-
-def run_lengths(options: Options, faults: Sequence[Fault], *, fault_tolerant: bool) -> tuple[int, int]:
-    """Steps of the run whose size is fixed, and of the run whose size changes.
-
-    Each fault costs one new checkpoint. A fault that does not interrupt training needs further steps. The next fault
-    waits until a replaced node is a warm spare, and training continues in that time.
-    """
-    fixed, changing = [f for f in faults if not f.elastic], [f for f in faults if f.elastic]
-    steps = options.interval * (len(faults) + 3)
-    steps += sum(f.extra_steps(options, fault_tolerant=fault_tolerant) for f in fixed)
-    if options.spares and fixed:
-        steps += (len(fixed) - 1) * int(WARM_SECONDS / options.step_delay_s)
-    return steps, steps + sum(f.extra_steps(options, fault_tolerant=fault_tolerant) for f in changing)
 
 
 def with_spare_pods(manifest: Manifest, *, max_replicas: int, spares: int) -> Manifest:

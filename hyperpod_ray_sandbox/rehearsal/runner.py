@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 
 from hyperpod_ray_sandbox.rehearsal.faults import Fault, faults_named
 from hyperpod_ray_sandbox.rehearsal.job import Job, Undisturbed
+from hyperpod_ray_sandbox.rehearsal.lengths import run_lengths
 from hyperpod_ray_sandbox.rehearsal.loopback_run import NotRecoveredError, Scene, last_line
-from hyperpod_ray_sandbox.rehearsal.options import FINAL, OUT, PROJECT, Listener, Options, Silent, run_lengths
+from hyperpod_ray_sandbox.rehearsal.options import FINAL, OUT, PROJECT, Listener, Options, Silent
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.machine import rehearsal_bin
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import Manifest

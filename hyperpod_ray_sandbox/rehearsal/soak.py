@@ -20,8 +20,9 @@ from typing import Any
 from rich.console import Console
 
 from hyperpod_ray_sandbox.rehearsal.job import Job, Undisturbed
+from hyperpod_ray_sandbox.rehearsal.lengths import WARM_SECONDS
 from hyperpod_ray_sandbox.rehearsal.loopback_run import Scene
-from hyperpod_ray_sandbox.rehearsal.options import FINAL, OUT, PROJECT, WARM_SECONDS, Options
+from hyperpod_ray_sandbox.rehearsal.options import FINAL, OUT, PROJECT, Options
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import Manifest
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.source import manifest_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.in_ray.history import History, mapping
+from hyperpod_ray.ops.journal.record import Record, moment, record_of
 from hyperpod_ray.ops.output import now
-from hyperpod_ray.ops.runs.record import Record, moment, record_of
 from hyperpod_ray.ops.web.serve import paths
 from hyperpod_ray.ops.web.server import Server
 from hyperpod_ray.ops.web.view import GroupLine, Happening, NodeLine, RunLine, Tone, View

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import ray
 from ray.train import DataConfig
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.run_parts import Parts, RunFacts
 from hyperpod_ray_training.spares.coordinator import Coordinator
 from hyperpod_ray_training.spares.loop import Plan, survive
 from hyperpod_ray_training.spares.members import Limits
 from hyperpod_ray_training.spares.ray_group import KeepSurvivors, SparesConfig, supported
 
-if TYPE_CHECKING:
-    from hyperpod_ray_training.run import Parts, Run
 
-
-def surviving(run: Run, parts: Parts, *, workers: int, min_workers: int, spares: int, on_gpu: bool) -> Parts:
+def surviving(run: RunFacts, parts: Parts, *, workers: int, min_workers: int, spares: int, on_gpu: bool) -> Parts:
     """The parts of a trainer whose workers survive a lost one; unchanged, and said, where this Ray does not allow it.
 
     Args:

@@ -228,7 +228,7 @@ def test_caches_go_to_the_users_folder_where_the_checkout_is_read_only(
 
 
 def test_review_and_submit_without_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from hyperpod_ray.ops.jobs.submit import files_of
+    from hyperpod_ray.ops.jobs.packing import files_of
 
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "train.py").touch()

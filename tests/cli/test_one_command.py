@@ -126,10 +126,10 @@ def test_the_root_lists_the_commands_in_their_order() -> None:
 
 
 def test_the_help_of_a_rehearsal_names_every_fault() -> None:
-    from hyperpod_ray.cli.local import FAULT_NAMES
+    from hyperpod_ray_rules.faults import NAMES
     from hyperpod_ray_sandbox.rehearsal.faults import FAULTS
 
-    assert tuple(FAULTS) == FAULT_NAMES
+    assert tuple(FAULTS) == NAMES
 
 
 def test_a_stale_reference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,14 +21,16 @@ FINDINGS = {
     "hyperpod_ray/core/job_checks.py": {"error", "warning"},
     "hyperpod_ray/planner/checks.py": {"error", "warning", "found"},
     "hyperpod_ray/ops/preflight/": {"failed", "warning"},
+    "hyperpod_ray/ops/orchestrators/eks/way.py": {"failed", "warning"},
 }
 """Functions that make a finding, by the rooms of rules. `found` chooses between two of them."""
 BUILDERS = {
     "Finding": ("hyperpod_ray/core/findings.py", "hyperpod_ray/ops/verdict/", "hyperpod_ray/review/"),
     "Problem": ("hyperpod_ray/core/loader.py", "hyperpod_ray/core/job_file.py", "hyperpod_ray/core/stand_ins.py"),
-    "Check": ("hyperpod_ray/ops/preflight/",),
+    "Check": ("hyperpod_ray/ops/preflight/", "hyperpod_ray/ops/orchestrators/check.py"),
 }
 """Where a finding is put together of its parts: nowhere else."""
+RETURN_ERRORS = ("interrupted", "_interrupted", "unknown_group", "refused_command", "port_taken", "unanswered")
 PARTS = ("expected", "fix")
 WITHOUT_A_VALUE = {"together", "of", "outcome", "passed_on"}
 """Class methods of the errors: several messages, another's message, an outcome that has no wrong value."""
@@ -78,7 +80,8 @@ OTHERS = {
     "hyperpod_ray/image/efa/": "printed by the image build, with the parts in its text",
     "hyperpod_ray/image/installer.py": "caught there, with the parts",
     "hyperpod_ray/ops/web/server.py": "what HTTP answers to a refused request, and Python's own text",
-    "hyperpod_ray/ops/observe/gather.py": "a kind that is not installed: caught there",
+    "hyperpod_ray/ops/orchestrators/eks/runs.py": "caught there, with the parts",
+    "hyperpod_ray/ops/observe/kube.py": "a kind that is not installed: caught there",
 }
 """Where an exception of another class may be raised, and why."""
 
@@ -125,7 +128,7 @@ def wrong(name: str, tree: ast.Module, classes: set[str]) -> Iterator[str]:
             known = classes | FORM | {"SystemExit", "Exit"}
             if called in known or (called in WITHOUT_A_VALUE and owner in classes):
                 continue
-            if called in ("interrupted", "_interrupted", "unknown_group", "port_taken", "unanswered"):
+            if called in RETURN_ERRORS:
                 continue  # a function that returns one of the errors; its own call of the class is judged
             if node.exc.args and isinstance(node.exc.args[0], ast.Call) and last(node.exc.args[0].func) in FORM:
                 continue

@@ -10,8 +10,8 @@ import pytest
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import DeepHealthCheck, InstanceGroup
-from hyperpod_ray.ops.change import durations
-from hyperpod_ray.ops.repair.logs import STREAMS
+from hyperpod_ray.ops.orchestrators.hyperpod_logs import STREAMS
+from hyperpod_ray.ops.verdict import durations
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "deep-health-checks.md").read_text(encoding="utf-8")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperpod_ray.ops.jobs import submit
 from hyperpod_ray.ops.observe import training
-from hyperpod_ray.ops.reach import api_server, clients, connect
+from hyperpod_ray.ops.reach import api_server, clients, connect, jobs_api
 from hyperpod_ray_sandbox.aws import install, process
 from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text
@@ -68,7 +67,7 @@ def ray(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head
     with ray_head(tmp_path_factory.mktemp("r"), token=token, **role) as head, pytest.MonkeyPatch.context() as patch:
         # beside a busy suite a real Ray is slow, not away
         patch.setattr(connect, "ANSWER_SECONDS", 900)
-        patch.setattr(submit, "AGENT_SECONDS", 900)
+        patch.setattr(jobs_api, "AGENT_SECONDS", 900)
         patch.setattr(training, "CALL_SECONDS", 900.0)
         yield head
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hyperpod_ray.core.names import STACKS, node_name
+from hyperpod_ray.ops.journal.record import RunEvent
+from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.observe.snapshot import (
     Claim,
     Cluster,
@@ -16,13 +18,11 @@ from hyperpod_ray.ops.observe.snapshot import (
     Instance,
     Job,
     Node,
-    Pod,
     RayCluster,
-    Run,
-    RunEvent,
     Snapshot,
     Stack,
 )
+from hyperpod_ray.ops.reach.ray_pods import Pod
 from hyperpod_ray.ops.verdict import Verdict
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

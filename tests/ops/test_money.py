@@ -15,10 +15,15 @@ from botocore.stub import Stubber
 
 from hyperpod_ray.core import load
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.money import bill, spending
 from hyperpod_ray.ops.money.spend import run_usd, spend
-from hyperpod_ray.ops.observe import gather
-from hyperpod_ray.ops.observe.snapshot import Job, Run, Snapshot, Unseen
+from hyperpod_ray.ops.observe.snapshot import (
+    Job,
+    Snapshot,
+    Unseen,
+)
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.pricing.prices import Price, Prices

@@ -17,13 +17,17 @@ import pytest
 
 from hyperpod_ray.ops.in_ray import history as sent
 from hyperpod_ray.ops.in_ray.history import SHARES, History
+from hyperpod_ray.ops.journal import run_state
+from hyperpod_ray.ops.journal.record import record_of
+from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.money import spending
-from hyperpod_ray.ops.observe import gather
-from hyperpod_ray.ops.observe.snapshot import Job, Run
+from hyperpod_ray.ops.observe.snapshot import (
+    Job,
+)
 from hyperpod_ray.ops.observe.training import run_of
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.runs import listing, run_state
-from hyperpod_ray.ops.runs.record import record_of
+from hyperpod_ray.ops.runs import listing
 from hyperpod_ray.ops.status import run_data
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web.environment import view
@@ -388,7 +392,7 @@ def test_several_runs_at_once_are_kept_apart(tmp_path: Path) -> None:
         story = STORIES[name]()
         (folder / "events.jsonl").write_bytes(b"".join(story.lines))
         (folder / "progress.json").write_text(json.dumps(story.progress | {"name": name}))
-    states = {state.training.name: state for state in run_state.read_here([str(tmp_path)], every_run=True)}
+    states = {state.training.name: state for state in run_state.read_here([str(tmp_path)], whole=True)}
     for name in names[:2]:
         assert states[name].record.seconds == pytest.approx(STORIES[name]().spent, abs=0.01)
 

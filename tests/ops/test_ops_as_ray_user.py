@@ -12,8 +12,8 @@ from hyperpod_ray import k8s
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops.change import wait
 from hyperpod_ray.ops.errors import ApiError
-from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.observe.snapshot import Cluster, Node
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.reach import connect
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.verdict import judge

@@ -15,7 +15,13 @@ from hyperpod_ray.core import notifications
 from hyperpod_ray.core.names import node_name
 from hyperpod_ray.core.notifications import CONTROLLER, Notification
 from hyperpod_ray.ops import output, status
-from hyperpod_ray.ops.observe.snapshot import Hang, Job, RayJob, RunEvent, Unseen
+from hyperpod_ray.ops.journal.record import RunEvent
+from hyperpod_ray.ops.observe.snapshot import (
+    Hang,
+    Job,
+    RayJob,
+    Unseen,
+)
 from hyperpod_ray.ops.verdict import Verdict, judge
 from hyperpod_ray.ops.verdict.training import patience
 from tests.cli.test_one_command import problem

@@ -76,7 +76,7 @@ def player(world: World) -> Iterator[Player]:
         stage.patch(OPERATOR, {"spec": {"replicas": 2}})
         forget = stage.log("LifecycleConfig/workers/i-0", "mounted")
         post = Post(stage.client, stage.client("sagemaker").describe_cluster(ClusterName="ray-ops")["ClusterArn"])
-        with mock.patch("hyperpod_ray.ops.observe.gather.now", stage.now):
+        with mock.patch("hyperpod_ray.ops.orchestrators.gather.now", stage.now):
             yield Player(stage, post)
         post.close()
         forget()

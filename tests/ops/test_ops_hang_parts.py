@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.ops.in_ray.history import History
-from hyperpod_ray.ops.runs.record import run_of
+from hyperpod_ray.ops.journal.run import run_of
 from hyperpod_ray.ops.verdict import Verdict, judge
 from hyperpod_ray_training.pace import Pace, Parts
 from tests.ops.snapshots import JOB, healthy, said

@@ -16,8 +16,8 @@ from hyperpod_ray.core.job_file import load
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.jobs import job_object, own_cluster
 from hyperpod_ray.ops.observe import queues
+from hyperpod_ray.ops.orchestrators.eks import runs
 from hyperpod_ray.ops.reach.clients import target as target_of
-from hyperpod_ray.ops.runs import listing as runs
 from tests.ops.world import World
 
 Json = dict[str, Any]

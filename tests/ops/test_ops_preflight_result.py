@@ -9,8 +9,9 @@ import pytest
 from hyperpod_ray.core import load
 from hyperpod_ray.ops import preflight
 from hyperpod_ray.ops.errors import CONDITION_FALSE, OK
+from hyperpod_ray.ops.orchestrators.check import Check, Result
+from hyperpod_ray.ops.orchestrators.eks import way
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.preflight.check import Check, Result
 from hyperpod_ray.ops.reach.clients import Target
 
 
@@ -28,6 +29,6 @@ def test_only_what_is_known_to_be_good_passes(
 ) -> None:
     monkeypatch.setattr(preflight, "_offline", lambda _: [])
     monkeypatch.setattr(preflight, "_online", lambda _: [Check(check=result, result=result) for result in results])
-    monkeypatch.setattr(preflight.laptop, "way", lambda _: [])  # depends on what this machine has installed
+    monkeypatch.setattr(way, "way", lambda _: [])  # depends on what this machine has installed
     assert preflight.run(Target(load("dev")), offline=False, form=Format.json) == code
     assert json.loads(capsys.readouterr().out)["passed"] is (code == OK)

@@ -11,7 +11,7 @@ import yaml
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.core.today import VARIABLE
 from hyperpod_ray.ops import preflight
-from hyperpod_ray.ops.preflight.check import Check
+from hyperpod_ray.ops.orchestrators.check import Check
 from hyperpod_ray.ops.reach.clients import Aws, Target
 from tests.core.account.good import EXISTING, GONE, KEY, NEW, PLAN, account
 from tests.core.account.recorded import RecordedAccount

@@ -16,7 +16,7 @@ from hyperpod_ray.core.loader import parse
 from hyperpod_ray.core.service_limits import platform as known
 from hyperpod_ray.core.today import VARIABLE
 from hyperpod_ray.ops import preflight
-from hyperpod_ray.ops.preflight.check import Check
+from hyperpod_ray.ops.orchestrators.check import Check
 from hyperpod_ray.ops.reach.clients import Target
 from tests.core.account.good import EXISTING, NEW, account
 from tests.core.account.recorded import RecordedAccount

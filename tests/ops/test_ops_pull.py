@@ -13,9 +13,8 @@ import pytest
 
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.jobs.submit import post
 from hyperpod_ray.ops.reach import clients
-from hyperpod_ray.ops.reach.jobs_api import Jobs
+from hyperpod_ray.ops.reach.jobs_api import Jobs, post
 from hyperpod_ray.ops.runs import pull
 from tests.ops.ray_head import Head
 from tests.ops.test_pull import checkpoint, same

@@ -15,7 +15,7 @@ from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.jobs import own_cluster
 from hyperpod_ray.ops.observe import gang, queues
-from hyperpod_ray.ops.observe.snapshot import Pod
+from hyperpod_ray.ops.reach.ray_pods import Pod
 from tests.k8s.conftest import BINDINGS
 from tests.k8s.test_k8s_team_jobs import made
 
@@ -245,7 +245,7 @@ PODS: dict[str, tuple[str, list[Pod], str | None]] = {
 @pytest.mark.parametrize("name", PODS)
 def test_the_pods_in_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     state, pods, words = PODS[name]
-    monkeypatch.setattr("hyperpod_ray.ops.observe.gather.pods", lambda _target, _space: pods)
+    monkeypatch.setattr("hyperpod_ray.ops.reach.ray_pods.pods", lambda _target, _space: pods)
     item = {**ITEM, "spec": {"suspend": False}, "status": {"jobDeploymentStatus": state, "rayClusterName": "mine"}}
     waiting = queues.why_it_waits(target([]), item)
     assert (None if waiting is None else str(waiting)) == words
@@ -389,7 +389,7 @@ def test_a_follower_prints_why_it_waits_then_its_log_and_ends_with_the_drivers_c
         return text[begun:]
 
     monkeypatch.setattr("hyperpod_ray.ops.reach.pod_log.Follower.more", more)
-    monkeypatch.setattr("hyperpod_ray.ops.observe.gather.pods", lambda _target, _space: [])
+    monkeypatch.setattr("hyperpod_ray.ops.reach.ray_pods.pods", lambda _target, _space: [])
     asked = SimpleNamespace(name="env", kubernetes=SimpleNamespace(items=lambda _path: here[0][2]))
     assert own_cluster.follow(asked, "j", poll=0.0) == 7  # type: ignore[arg-type]
     out, err = capsys.readouterr()

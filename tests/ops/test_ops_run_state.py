@@ -15,7 +15,8 @@ from hyperpod_ray.cli.main import main
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.in_ray import history
 from hyperpod_ray.ops.in_ray import runs as reader
-from hyperpod_ray.ops.runs import run_plot, run_state
+from hyperpod_ray.ops.journal import run_state
+from hyperpod_ray.ops.runs import run_plot
 from hyperpod_ray_training import journal
 from tests.ops.world import environment_text
 
@@ -110,7 +111,7 @@ def test_a_run_is_read(storage: Path) -> None:
 
 
 def test_what_is_cut_or_foreign_is_no_run(storage: Path, tmp_path: Path) -> None:
-    assert [one.training.name for one in run_state.read_here([str(storage)], every_run=True)] == ["first", "second"]
+    assert [one.training.name for one in run_state.read_here([str(storage)], whole=True)] == ["first", "second"]
     assert run_state.read_here([str(storage / "no-run"), str(storage / "nowhere")]) == []
     broken = storage / "broken"
     shutil.copytree(storage / "first", broken)
@@ -226,7 +227,7 @@ def test_a_line_that_the_library_did_not_write_harms_no_other_run(
     shown = run("show", "demo", "first", *here, capfd=capfd)
     assert "32 of 100" in shown
     assert "\x1b[2J" not in shown
-    states = {state.training.name: state for state in run_state.read_here([str(storage)], every_run=True)}
+    states = {state.training.name: state for state in run_state.read_here([str(storage)], whole=True)}
     assert states["second"].curve == before
     assert [point[1] for point in states["first"].curve] == list(range(1, 33))
     assert run("best", "demo", *here, capfd=capfd)
@@ -292,7 +293,7 @@ def test_a_flat_line_and_a_single_point_are_drawn(tmp_path: Path) -> None:
         folder.mkdir()
         lines = [json.dumps({"t": BEGIN + n, "kind": "step", "step": n, "loss": loss}) for n, loss in enumerate(losses)]
         (folder / "events.jsonl").write_text("\n".join(lines))
-    found = run_state.read_here([str(tmp_path)], every_run=True)
+    found = run_state.read_here([str(tmp_path)], whole=True)
     assert len(found) == 3
     for one in found:
         ET.fromstring(run_plot.svg([one], title='a "title" & <more>'))  # noqa: S314

@@ -15,14 +15,27 @@ import pytest
 from hyperpod_ray import core
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.ops import status
-from hyperpod_ray.ops.change import durations
-from hyperpod_ray.ops.observe import slurm
-from hyperpod_ray.ops.observe.gather import _group
+from hyperpod_ray.ops.observe import hyperpod, slurm
 from hyperpod_ray.ops.observe.hostlist import expanded
-from hyperpod_ray.ops.observe.node_rows import joined
-from hyperpod_ray.ops.observe.snapshot import Cluster, Group, Instance, Slurm, SlurmNode, Snapshot, Unseen
+from hyperpod_ray.ops.observe.hyperpod import _group
+from hyperpod_ray.ops.observe.snapshot import (
+    SLURM,
+    Cluster,
+    Group,
+    Instance,
+    RayCluster,
+    Slurm,
+    SlurmNode,
+    Snapshot,
+    Unseen,
+)
+from hyperpod_ray.ops.orchestrators.eks import nodes as eks_nodes
+from hyperpod_ray.ops.orchestrators.hyperpod_nodes import HyperPodNodes
+from hyperpod_ray.ops.orchestrators.node_repair import NodeRepair
+from hyperpod_ray.ops.orchestrators.slurm import repair as slurm_repair
+from hyperpod_ray.ops.orchestrators.slurm.nodes import rows
 from hyperpod_ray.ops.reach.clients import SlurmTarget
-from hyperpod_ray.ops.verdict import RULES, judge
+from hyperpod_ray.ops.verdict import RULES, durations, judge
 from hyperpod_ray.planner.cluster import cluster
 
 RECORDED = Path(__file__).parent / "slurm_outputs"
@@ -62,6 +75,7 @@ def seen(state: str) -> Snapshot:
         environment="slurm",
         at=datetime(2026, 11, 22, tzinfo=UTC),
         orchestrator="slurm",
+        sources=("CloudFormation", "HyperPod", "HyperPod events", "FSx", SLURM),
         cluster=CLUSTER,
         instances=(CONTROLLER, WORKER),
         slurm=slurm.parsed(answer(state)),
@@ -203,12 +217,12 @@ def test_without_an_answer_hyperpods_view_remains() -> None:
 
 
 def test_nothing_of_kubernetes_is_judged_or_shown() -> None:
-    assert not {rule.__module__ for rule in RULES["slurm"]} & {
+    assert not {rule.__module__ for source, rule in RULES if source in ("", *seen("idle").sources)} & {
         "hyperpod_ray.ops.verdict.ray",
         "hyperpod_ray.ops.verdict.controllers",
     }
     found = seen("idle")
-    assert {row.kubernetes for row in joined(found)} == {""}
+    assert {row.kubernetes for row in rows(found)} == {""}
     assert status.counts(found, CLUSTER.groups[1])["ready"] == 1
 
 
@@ -296,3 +310,39 @@ def test_a_plan_counts_the_time_until_slurm_calls_a_node_down(target: SlurmTarge
     part = cluster(target.plan)
     assert (part.lost_after, part.world, part.nodes, part.spares, part.per_pod) == (300.0, 32, 4, 0, 8)
     assert part.pod_memory_gib == target.plan.type_spec("ml.p5.48xlarge").memory_gib
+
+
+def test_only_sources_that_an_environment_has_are_judged() -> None:
+    """A RayCluster in a snapshot of Slurm is nobody's: its rules do not run."""
+    ray = RayCluster(name="ray", namespace="ray", state="failed", desired_workers=2, ready_workers=0)
+    assert judge(replace(seen("idle"), ray_clusters=(ray,))) == judge(seen("idle"))
+
+
+@pytest.mark.parametrize("when", ["now", "after-jobs"])
+def test_a_repair_after_jobs_is_slurms_and_one_at_once_is_hyperpods(
+    target: SlurmTarget, monkeypatch: pytest.MonkeyPatch, when: Any
+) -> None:
+    done: list[str] = []
+
+    def hyperpods(*_: object, **__: object) -> str:
+        done.append("HyperPod")
+        return ""
+
+    def slurms(*_: object, **__: object) -> None:
+        done.append("Slurm")
+
+    monkeypatch.setattr("hyperpod_ray.ops.orchestrators.slurm.repair.act_now", hyperpods)
+    monkeypatch.setattr(slurm, "update", slurms)
+    monkeypatch.setattr(hyperpod, "require_cluster", lambda _: CLUSTER)
+    monkeypatch.setattr(hyperpod, "instances", lambda _: (CONTROLLER, WORKER))
+    repair = NodeRepair(when=when, instances=(WORKER,), hosts=("n1",))
+    slurm_repair.SlurmRepair(target, HyperPodNodes(target)).carry_out(repair, verb="replace")
+    assert done == ["HyperPod" if when == "now" else "Slurm"]
+
+
+def test_an_instance_without_a_node_is_not_joined_where_kubernetes_lists_nodes() -> None:
+    at = datetime(2026, 11, 22, tzinfo=UTC)
+    found = Snapshot(environment="eks", at=at, cluster=CLUSTER, instances=(WORKER,))
+    assert [row.kubernetes for row in eks_nodes.rows(found)] == ["not joined"]
+    hidden = replace(found, unseen=(Unseen(source="Kubernetes nodes", why="forbidden", refused=True),))
+    assert [row.kubernetes for row in eks_nodes.rows(hidden)] == ["?"]

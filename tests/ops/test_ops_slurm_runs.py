@@ -18,7 +18,7 @@ from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import history
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.observe import slurm
-from hyperpod_ray.ops.runs import slurm_runs
+from hyperpod_ray.ops.orchestrators.slurm import run_folders as slurm_runs
 from tests.ops.test_ops_run_state import write_run
 from tests.support.slurm_account import CONTROLLER, LOGIN, NAME, SlurmAccount
 

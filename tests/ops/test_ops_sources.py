@@ -13,12 +13,17 @@ from botocore.exceptions import ClientError
 from botocore.validate import validate_parameters
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops.observe import controllers, free_space, gather, upkeep
+from hyperpod_ray.ops.change import upkeep
+from hyperpod_ray.ops.observe import controllers, free_space, hyperpod
 from hyperpod_ray.ops.observe.controllers import EXPECTED
 from hyperpod_ray.ops.observe.hangs import hangs
-from hyperpod_ray.ops.observe.snapshot import Cluster, FileSystem, Pod
+from hyperpod_ray.ops.observe.snapshot import (
+    Cluster,
+    FileSystem,
+)
 from hyperpod_ray.ops.observe.stack_cause import first_failure
 from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.ops.reach.ray_pods import Pod
 from tests.ops.world import environment_text
 
 NOW = datetime.now(UTC)
@@ -94,7 +99,7 @@ CLUSTER = Cluster(name="ray-ops", arn="arn:aws:sagemaker:us-west-2:000000000001:
 
 
 def test_groups_have_their_plan_and_their_ami(target: Target) -> None:
-    found = gather.cluster(target)
+    found = hyperpod.cluster(target)
     assert found is not None
     (group,) = found.groups
     assert (group.training_plan, group.image_status) == (ARN, "EndOfLife")
@@ -103,7 +108,7 @@ def test_groups_have_their_plan_and_their_ami(target: Target) -> None:
         "2026.10.02",
         "Succeeded",
     )
-    (plan,) = gather.training_plans(target, found)
+    (plan,) = hyperpod.training_plans(target, found)
     assert (plan.name, plan.status, plan.groups, plan.unhealthy) == ("block", "Active", ("workers",), 1)
 
 

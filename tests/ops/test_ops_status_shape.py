@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.ops import output
+from hyperpod_ray.ops.journal.record import RunEvent
+from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.observe.snapshot import (
     Controller,
     FileSystem,
     Hang,
     Job,
     RayJob,
-    Run,
-    RunEvent,
     Snapshot,
     TrainingPlan,
 )

@@ -18,7 +18,7 @@ from hyperpod_ray.core.job_file import load
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.in_ray import runs, with_secrets
 from hyperpod_ray.ops.jobs import job_object
-from hyperpod_ray.ops.jobs.submit import files_of, pack
+from hyperpod_ray.ops.jobs.packing import files_of, pack
 from hyperpod_ray.ops.reach.jobs_api import Jobs
 from tests.ops.ray_head import COMMAND, OWN_RUN, RAY, Head
 from tests.ops.world import ROOT, World, environment_text

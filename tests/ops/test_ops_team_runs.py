@@ -27,6 +27,9 @@ from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import reports
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.jobs import job_object, submit
+from hyperpod_ray.ops.orchestrators import run_list
+from hyperpod_ray.ops.orchestrators.eks import runs as eks_runs
+from hyperpod_ray.ops.orchestrators.run_list import Source
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach import pod_log
 from hyperpod_ray.ops.reach.clients import Target
@@ -133,7 +136,7 @@ def test_a_member_sees_state_progress_and_the_best_checkpoint_of_the_teams_runs(
     target: Target, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    source = runs.Source()
+    source = Source()
     assert runs.listing(target, form=Format.json, source=source) == 0
     out, err = capsys.readouterr()
     assert "the standing RayCluster is not yours to reach" in err
@@ -159,7 +162,7 @@ def test_a_member_sees_state_progress_and_the_best_checkpoint_of_the_teams_runs(
 
 
 def test_a_name_that_is_no_run_and_files_that_may_not_be_read_are_said(target: Target, tmp_path: Path) -> None:
-    source, none = runs.Source(), "no run 'firsd'; did you mean 'first'"
+    source, none = Source(), "no run 'firsd'; did you mean 'first'"
     with pytest.raises(OpsError, match=none):
         runs.show(target, "firsd", form=Format.table, source=source)
     with pytest.raises(OpsError, match=none):
@@ -168,14 +171,14 @@ def test_a_name_that_is_no_run_and_files_that_may_not_be_read_are_said(target: T
         runs.stop(target, "firsd", yes=True, source=source)
     wanted = pull.Wanted(best="loss")
     with pytest.raises(OpsError, match="on the shared file system, which the standing RayCluster serves"):
-        pull.run(target, "first", selection=wanted, to=tmp_path / "best", source=runs.Source(), form=Format.table)
+        pull.run(target, "first", selection=wanted, to=tmp_path / "best", source=Source(), form=Format.table)
     assert not list(tmp_path.glob("best*")), "nothing is half done"
 
 
 def test_another_refusal_is_not_hidden(target: Target) -> None:
     target.plan.settings.__dict__["teams"] = []
     with pytest.raises(Exception, match="403"):
-        runs.listing(target, form=Format.json, source=runs.Source())
+        runs.listing(target, form=Format.json, source=Source())
 
 
 @pytest.mark.parametrize("deployment", ["Failed", "ValidationFailed"])
@@ -183,7 +186,7 @@ def test_a_job_that_the_operator_failed_has_failed(target: Target, deployment: s
     """Ray has no state of a job whose cluster never ran it; it waits for nothing either."""
     job: Json = dict(target.kubernetes.items(f"/apis/ray.io/v1/namespaces/{SPACE}/rayjobs")[1])
     job["status"] = {"jobDeploymentStatus": deployment, "jobStatus": "", "message": "the operator's words"}
-    run = runs._of_ray_job(target, job)
+    run = eks_runs._of_ray_job(target, job)
     assert (run.state, run.waits, run.message) == ("FAILED", "", "the operator's words")
 
 
@@ -193,21 +196,23 @@ def test_a_job_that_has_not_begun_comes_first() -> None:
         for name, at in (("old", 1), ("new", 9), ("not begun", None))
     ]
     jobs: Any = SimpleNamespace(json=lambda *_: items)
-    assert [run.id for run in runs.all_of(jobs)] == ["not begun", "new", "old"]
+    assert [run.id for run in eks_runs.all_of(jobs)] == ["not begun", "new", "old"]
 
 
 @pytest.mark.parametrize("storage", ["/fsx/runs", "/fsx/runs/"])
 def test_the_folder_of_a_run_that_its_command_names(storage: str) -> None:
     item = {"submission_id": "a", "status": "RUNNING", "entrypoint": f"python a.py --storage {storage} --name x"}
-    assert runs._run(item).folder == "/fsx/runs/x"
+    assert eks_runs._run(item).folder == "/fsx/runs/x"
 
 
 def test_an_id_goes_before_a_name_and_the_newest_of_a_name_is_meant() -> None:
     made = [
-        runs._run({"submission_id": one, "status": "RUNNING", "metadata": {"run": name, "run_folder": "/fsx/runs/x"}})
+        eks_runs._run(
+            {"submission_id": one, "status": "RUNNING", "metadata": {"run": name, "run_folder": "/fsx/runs/x"}}
+        )
         for one, name in (("b", "a"), ("a", "c"), ("d", "c"))
     ]
-    assert [runs.pick(made, name, environment="e").id for name in ("a", "c", "d")] == ["a", "a", "d"]
+    assert [run_list.pick(made, name, environment="e").id for name in ("a", "c", "d")] == ["a", "a", "d"]
 
 
 # --- the process that runs the command -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import inventory, protection, teardown
 from hyperpod_ray.ops.change.inventory import Inventory, Item
 from hyperpod_ray.ops.errors import OK, OpsError
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import account
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import Target
 from tests.ops.world import environment_text
@@ -35,7 +35,7 @@ def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(teardown, "_wait_for_file_systems", lambda target, poll: True)
     monkeypatch.setattr(protection, "lift", lambda target, stacks: done.append("unprotected"))
     monkeypatch.setattr(teardown, "_destroy", lambda target, app: done.append("destroyed"))
-    monkeypatch.setattr(gather, "stacks", lambda target, **_: ())
+    monkeypatch.setattr(account, "stacks", lambda target, **_: ())
     monkeypatch.setattr(teardown, "_look_again", lambda target, form, delete_logs: OK)
     return done
 

@@ -15,11 +15,14 @@ import pytest
 
 from hyperpod_ray.core import names
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.observe.activity import with_activity
-from hyperpod_ray.ops.observe.snapshot import Job, Run
+from hyperpod_ray.ops.observe.snapshot import (
+    Job,
+)
 from hyperpod_ray.ops.observe.training import read, run_of
+from hyperpod_ray.ops.orchestrators.eks.runs import all_of
 from hyperpod_ray.ops.reach.jobs_api import OURS, Jobs
-from hyperpod_ray.ops.runs.listing import all_of
 from hyperpod_ray.ops.verdict import judge
 from tests.ops.ray_head import Head
 from tests.ops.snapshots import healthy, said, trains

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops.preflight import laptop as laptop_check
+from hyperpod_ray.ops.orchestrators.eks import way as laptop_check
 from hyperpod_ray.ops.reach import tunnel
 from hyperpod_ray.ops.reach.clients import Kubernetes, Target
 from hyperpod_ray_sandbox.aws import paths

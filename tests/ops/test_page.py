@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.runs.record import Sign
+from hyperpod_ray.ops.journal.record import Sign
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web import page, timeline
 from hyperpod_ray.ops.web.environment import tone_of, view
@@ -250,7 +250,11 @@ def test_the_paths_that_are_served(made: View) -> None:
 
 
 def test_runs_and_jobs_of_a_snapshot(tmp_path: Path) -> None:
-    from hyperpod_ray.ops.observe.snapshot import Controller, Job, Run
+    from hyperpod_ray.ops.journal.run import Run
+    from hyperpod_ray.ops.observe.snapshot import (
+        Controller,
+        Job,
+    )
 
     jobs = (
         Job(id="job-1", state="RUNNING", cluster="ray", namespace="ray", run="llama"),
@@ -324,7 +328,7 @@ def test_interruptions_too_close_share_a_number(made: View) -> None:
 
 
 def test_before_two_steps_there_is_no_picture() -> None:
-    from hyperpod_ray.ops.runs.record import read
+    from hyperpod_ray.ops.journal.record import read
 
     assert timeline.draw(read("a"), now=0.0) == ""
 

@@ -18,6 +18,7 @@ from hyperpod_ray.cli.main import main
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.in_ray import files as reader
 from hyperpod_ray.ops.in_ray import runs as run_reader
+from hyperpod_ray.ops.orchestrators.run_files import File
 from hyperpod_ray.ops.runs import pull
 from tests.ops.world import environment_text
 
@@ -185,7 +186,7 @@ def test_a_stream_that_ends_early_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crc32: int | None
 ) -> None:
     monkeypatch.setattr(pull, "WAIT_SECONDS", 0.0)
-    file = pull.File(name="a", bytes=6, crc32=crc32)
+    file = File(name="a", bytes=6, crc32=crc32)
     answers: list[list[bytes]] = [[b"abc"], *([[b"abc", b"xyz"]] if crc32 else []), [b"abc", b"def"]]
 
     def read(_: str) -> Any:
@@ -208,7 +209,7 @@ def test_what_did_not_arrive_is_not_counted(tmp_path: Path) -> None:
     def read(_name: str) -> Iterator[list[bytes]]:
         yield next(parts)
 
-    file = pull.File(name="a", bytes=len(SHARD), crc32=zlib.crc32(SHARD))
+    file = File(name="a", bytes=len(SHARD), crc32=zlib.crc32(SHARD))
     for words in ("100 bytes of", "CRC-32"):
         with pytest.raises(OSError, match=words):
             pull._receive(file, read, tmp_path / "a.part", progress=progress)
@@ -236,4 +237,4 @@ def test_links_of_earlier_days_are_removed(tmp_path: Path) -> None:
 def test_a_file_of_another_size_is_not_there_yet(tmp_path: Path, size: int | None, there: bool) -> None:
     if size is not None:
         (tmp_path / "a").write_bytes(b"x" * size)
-    assert pull._is_there(tmp_path / "a", pull.File(name="a", bytes=3, crc32=None)) is there
+    assert pull._is_there(tmp_path / "a", File(name="a", bytes=3, crc32=None)) is there

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.ops.in_ray.history import History
-from hyperpod_ray.ops.runs.record import read, run_of
+from hyperpod_ray.ops.journal.record import read
+from hyperpod_ray.ops.journal.run import run_of
 from tests.support.pages import NOW, journal
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.jobs import submit
+from hyperpod_ray.ops.jobs import packing
+from hyperpod_ray.ops.reach import jobs_api
 
 
 def posted(monkeypatch: pytest.MonkeyPatch, *answers: Exception | None) -> str:
@@ -21,10 +22,10 @@ def posted(monkeypatch: pytest.MonkeyPatch, *answers: Exception | None) -> str:
             raise error
 
     monkeypatch.setattr(
-        "hyperpod_ray.ops.jobs.submit.time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None)
+        "hyperpod_ray.ops.reach.jobs_api.time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None)
     )
     jobs: Any = SimpleNamespace(json=answer)
-    return submit.post(jobs, {"submission_id": "mine"})
+    return jobs_api.post(jobs, {"submission_id": "mine"})
 
 
 EXISTS = OpsError("the Jobs API answers 400: mine already exists", expected="x", fix="x")
@@ -46,14 +47,14 @@ def test_a_job_of_somebody_elses_is_not_taken_for_ones_own(monkeypatch: pytest.M
 
 def test_a_folder_that_ray_would_refuse_is_not_uploaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
-    monkeypatch.setattr(submit, "PACKAGE_LIMIT_MIB", 0)
+    monkeypatch.setattr(packing, "PACKAGE_LIMIT_MIB", 0)
     with pytest.raises(OpsError, match=r"packs to 0 MiB\. Expected at most 0"):
-        submit.pack(tmp_path)
+        packing.pack(tmp_path)
 
 
 def test_without_git_caches_are_not_packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("train.py", "__pycache__/train.pyc", ".venv/bin/python", "data/a"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
-    monkeypatch.setattr("hyperpod_ray.ops.jobs.submit.shutil", SimpleNamespace(which=lambda _: None))
-    assert [path.relative_to(tmp_path).as_posix() for path in submit.files_of(tmp_path)] == ["data/a", "train.py"]
+    monkeypatch.setattr("hyperpod_ray.ops.jobs.packing.shutil", SimpleNamespace(which=lambda _: None))
+    assert [path.relative_to(tmp_path).as_posix() for path in packing.files_of(tmp_path)] == ["data/a", "train.py"]

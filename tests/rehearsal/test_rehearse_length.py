@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hyperpod_ray_sandbox.rehearsal.faults import faults_named
-from hyperpod_ray_sandbox.rehearsal.options import WARM_SECONDS, Options, run_lengths
+from hyperpod_ray_sandbox.rehearsal.lengths import WARM_SECONDS, run_lengths
+from hyperpod_ray_sandbox.rehearsal.options import Options
 
 OPTIONS = Options(interval=10, step_delay_s=0.15)
 

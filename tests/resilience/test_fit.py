@@ -13,7 +13,7 @@ from ray.train.torch import TorchConfig
 
 from hyperpod_ray_training import InputError, Run, Settings
 from hyperpod_ray_training.merging import Asked, merged, resources_of
-from hyperpod_ray_training.run import Parts
+from hyperpod_ray_training.run_parts import Parts
 from hyperpod_ray_training.spares import driver
 from hyperpod_ray_training.spares.ray_view import Shard, View
 

@@ -28,8 +28,9 @@ from botocore.validate import validate_parameters
 from hyperpod_ray.core import names
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops.errors import ApiError
-from hyperpod_ray.ops.observe import controllers, gather, training
+from hyperpod_ray.ops.observe import controllers, training
 from hyperpod_ray.ops.observe.snapshot import Instance, Snapshot
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.jobs_api import Jobs
 from hyperpod_ray.ops.status import with_failures

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hyperpod_ray.core import Plan, load
 from hyperpod_ray.core.names import STACKS, node_name
+from hyperpod_ray.ops.journal.record import Record, read
 from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour
 from hyperpod_ray.ops.observe.snapshot import (
     Cluster,
@@ -18,13 +19,12 @@ from hyperpod_ray.ops.observe.snapshot import (
     Instance,
     KubernetesEvent,
     Node,
-    Pod,
     RayCluster,
     Snapshot,
     Stack,
     Unseen,
 )
-from hyperpod_ray.ops.runs.record import Record, read
+from hyperpod_ray.ops.reach.ray_pods import Pod
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web.environment import view
 from hyperpod_ray.ops.web.view import RunLine, View

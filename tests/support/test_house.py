@@ -13,14 +13,14 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 CEILINGS = {
-    "empty_words_percent": 11.9,
-    "orchestrator_questions": 88,
-    "orchestrator_files": 44,
-    "circles": 50,
+    "empty_words_percent": 11.7,
+    "orchestrator_questions": 37,
+    "orchestrator_files": 21,
+    "circles": 3,
     "long_functions": 63,
-    "top_level_names": 35,
+    "top_level_names": 32,
 }
-FLOORS = {"comments_per_100_lines": 1.0, "documented_functions_percent": 64.0, "tested_modules_percent": 43.0}
+FLOORS = {"comments_per_100_lines": 1.0, "documented_functions_percent": 65.9, "tested_modules_percent": 45.5}
 
 
 @cache

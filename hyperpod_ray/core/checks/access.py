@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from hyperpod_ray.core.access import refusals
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.names import TRACKING_VARIABLE
 from hyperpod_ray.core.plan import Plan
@@ -37,7 +38,7 @@ def mlflow_is_reachable(plan: Plan) -> Iterator[Finding]:
     access = settings.ray.access
     if access is None or access.mlflow_arn is None:
         return
-    region = access.mlflow_arn.split(":")[3]
+    region = arn_of(access.mlflow_arn).region
     if region != settings.region:
         yield error(
             "ray",
@@ -77,7 +78,7 @@ def secrets_are_reachable(plan: Plan) -> Iterator[Finding]:
     arns = settings.ray.access.secret_arns if settings.ray.access else []
     for index, arn in enumerate(arns):
         setting = ("ray", "access", "secret_arns", index)
-        if (region := arn.split(":")[3]) != settings.region:
+        if (region := arn_of(arn).region) != settings.region:
             yield error(
                 *setting,
                 what=f"the secret is in {region}",
@@ -98,23 +99,23 @@ def keys_are_regional(plan: Plan) -> Iterator[Finding]:
     """Pods use keys through S3 of their own region."""
     access = plan.settings.ray.access
     for index, arn in enumerate(access.kms_key_arns if access else []):
-        if arn.split(":")[1] != (partition := partition_of(plan.settings.region)):
+        if arn_of(arn).partition != (partition := partition_of(plan.settings.region)):
             yield error(
                 "ray",
                 "access",
                 "kms_key_arns",
                 index,
-                what=f"the key is in partition {arn.split(':')[1]}",
+                what=f"the key is in partition {arn_of(arn).partition}",
                 expected=f"a key of partition {partition}, as the Region",
                 fix="name a key of the environment's Region",
             )
-        elif arn.split(":")[3] != plan.settings.region:
+        elif arn_of(arn).region != plan.settings.region:
             yield error(
                 "ray",
                 "access",
                 "kms_key_arns",
                 index,
-                what=f"the key is in {arn.split(':')[3]}",
+                what=f"the key is in {arn_of(arn).region}",
                 expected=f"a key in {plan.settings.region}, the environment's Region",
                 fix="name a key of that Region",
             )

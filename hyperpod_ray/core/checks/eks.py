@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from hyperpod_ray.core import names
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.findings import Finding, error, fine, rule, warning
 from hyperpod_ray.core.model import NewEks
 from hyperpod_ray.core.plan import Plan
@@ -218,7 +219,7 @@ def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
         roles.append((("eks", "existing", "kubectl_role_arn"), plan.existing_eks.kubectl_role_arn))
     holders: dict[str, str] = {}
     for path, arn in roles:
-        partition, account = arn.split(":")[1], arn.split(":")[4]
+        partition, account = arn_of(arn).partition, arn_of(arn).account
         expected_partition = partition_of(settings.region)
         if partition != expected_partition:
             yield error(

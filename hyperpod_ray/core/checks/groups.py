@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core import regions
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.lookup import GROUPS, groups, known_groups
 from hyperpod_ray.core.common_plan import CommonPlan, catalogue
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
@@ -364,7 +365,7 @@ def plan_and_key_are_ours(plan: CommonPlan) -> Iterator[Finding]:
     for rule_name, setting in names.items():
         for index, group in _refused(plan, rule_name, once=True):
             arn = str(getattr(group, setting))
-            partition, (region, account) = arn.split(":")[1], arn.split(":")[3:5]
+            partition, _, region, account, _ = arn_of(arn)
             path = (*GROUPS, index, setting)
             if partition != (own_partition := partition_of(settings.region)):
                 yield error(
@@ -397,7 +398,7 @@ def keys_of_others_are_granted(plan: CommonPlan) -> Iterator[Finding]:
     """
     settings = plan.settings
     for index, group in groups(plan):
-        owner = group.volume_kms_key_arn.split(":")[4] if group.volume_kms_key_arn else settings.account
+        owner = arn_of(group.volume_kms_key_arn).account if group.volume_kms_key_arn else settings.account
         if owner != settings.account:
             yield warning(
                 *GROUPS,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path as FilePath
 
 from hyperpod_ray.core import image_packages, image_sets
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped
@@ -101,12 +102,12 @@ def a_build_in_a_closed_network_reaches_its_sources(plan: CommonPlan) -> Iterato
         )
     for name in ("codeartifact_arn", "secret_arn"):
         arn = getattr(package_index, name)
-        if arn and arn.split(":")[3] != region:
+        if arn and arn_of(arn).region != region:
             yield error(
                 "image",
                 "index",
                 name,
-                what=f"of {arn.split(':')[3]}; a closed network has endpoints of {region} only",
+                what=f"of {arn_of(arn).region}; a closed network has endpoints of {region} only",
                 expected=f"one of {region}",
                 fix="name one of that Region",
             )

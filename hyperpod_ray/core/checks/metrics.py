@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core import metric_alerts
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.names import OBSERVABILITY_NAMESPACE
 from hyperpod_ray.core.plan import Plan
@@ -38,7 +39,7 @@ def grafana_is_in_the_region(plan: Plan) -> Iterator[Finding]:
     section = plan.settings.observability
     if section is None or section.grafana is None:
         return
-    region = section.grafana.workspace_arn.split(":")[3]
+    region = arn_of(section.grafana.workspace_arn).region
     if region != plan.settings.region:
         yield warning(
             "observability",

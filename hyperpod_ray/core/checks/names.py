@@ -42,7 +42,7 @@ RESERVED_VARIABLES = {
     "RAY_GRAFANA_IFRAME_HOST": "set ray.observability",
     "RAY_PROMETHEUS_HOST": "set ray.observability",
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "set ray.drain_timeout_seconds",
-    "RESILIENCE_SPARES": "set ray.training_spares",
+    names.SPARES_VARIABLE: "set ray.training_spares",
     "RESILIENCE_HANG_RULES": "set ray.hung_job_detection",
     names.TRACKERS_VARIABLE: "set ray.tracking",
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperpod_ray.core import project
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.lookup import GROUPS, known_groups
 from hyperpod_ray.core.checks.network import addresses
 from hyperpod_ray.core.evidence import Repository
@@ -167,7 +168,7 @@ def accounting_secret_is_of_the_region(plan: SlurmPlan) -> Iterator[Finding]:
     if database.kms_key_arn is not None:
         named.append(("kms_key_arn", database.kms_key_arn, "key", "name the key of the secret in the Region"))
     for setting, arn, resource, fix in named:
-        if (region := arn.split(":")[3]) != own_region:
+        if (region := arn_of(arn).region) != own_region:
             yield error(
                 "hyperpod",
                 "accounting_database",

@@ -8,7 +8,7 @@ The JSON Schema for editors and `docs/settings.md` are generated from this packa
 """
 
 from hyperpod_ray.core.model.eks import Eks, EksAccess, Endpoint, ExistingEks, ExistingEksCluster, NewEks, RayUser
-from hyperpod_ray.core.model.environment import NAME, Environment, Ground
+from hyperpod_ray.core.model.environment import NAME, CommonEnvironment, Environment
 from hyperpod_ray.core.model.hyperpod import (
     ClusterSettings,
     HyperPod,
@@ -88,6 +88,7 @@ __all__ = [
     "CachePrefix",
     "Cidr",
     "ClusterSettings",
+    "CommonEnvironment",
     "DataRepository",
     "DeepHealthCheck",
     "DynamicStorage",
@@ -108,7 +109,6 @@ __all__ = [
     "FileEvent",
     "GcsFaultTolerance",
     "GrafanaWorkspace",
-    "Ground",
     "HangRule",
     "Helm",
     "HungJobDetection",

@@ -19,7 +19,7 @@ from hyperpod_ray.core.model.training import Training
 from hyperpod_ray.core.model.words import AccountId, InstanceTypeName, Region, Settings
 
 
-class Ground(Settings):
+class CommonEnvironment(Settings):
     """What an environment has under every orchestrator."""
 
     orchestrator: str
@@ -46,7 +46,7 @@ class Ground(Settings):
     """Figures of types that `hyperpod_ray_rules/data/instance_types.yaml` does not hold."""
 
 
-class Environment(Ground):
+class Environment(CommonEnvironment):
     """One environment: one file, one CDK Stage named like the file."""
 
     orchestrator: Literal["eks"] = "eks"

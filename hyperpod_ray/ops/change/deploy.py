@@ -22,7 +22,7 @@ from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import cdk, protection
 from hyperpod_ray.ops.change.progress import COMPLETE, Expected, Watch, busy, interrupted
 from hyperpod_ray.ops.errors import ERROR, OK, OpsError
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import account
 from hyperpod_ray.ops.observe.snapshot import Stack
 from hyperpod_ray.ops.reach.clients import AnyTarget
 
@@ -87,7 +87,7 @@ def deploy(target: AnyTarget, *, assembly: Path, review: Reviewer, poll: float =
 def _stacks(target: AnyTarget, assembly: Path) -> list[Stack]:
     """The stacks that the file has, and those that the project's app adds to them."""
     every = dict.fromkeys([*plan_names.stack_names(target.plan), *cdk.stack_names(assembly, target.name)])
-    return [gather.stack(target, name) for name in every]
+    return [account.stack(target, name) for name in every]
 
 
 def _wait(target: AnyTarget, assembly: Path, *, poll: float) -> list[Stack]:

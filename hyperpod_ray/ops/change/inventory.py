@@ -7,10 +7,12 @@ from typing import Literal
 
 from hyperpod_ray.core import names, plan_names
 from hyperpod_ray.core.evidence import absent, code
+from hyperpod_ray.ops import orchestrators
 from hyperpod_ray.ops.errors import OpsError, explain
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import account
 from hyperpod_ray.ops.observe.snapshot import Claim, FileSystem, RayCluster, Stack
-from hyperpod_ray.ops.reach.clients import AnyTarget, Json, Target
+from hyperpod_ray.ops.orchestrators.interface import Inside
+from hyperpod_ray.ops.reach.clients import AnyTarget, Json
 
 LATE_LOGS = "late log group"
 """A log group that a service created again after its stack went; nobody owns it, and the next deploy would meet it."""
@@ -51,26 +53,17 @@ def take(target: AnyTarget) -> Inventory:
     """Look at everything: stacks, Ray, claims, file systems, and what nobody owns."""
     target.aws.require_account()
     unseen: list[str] = []
-    stacks = gather.stacks(target, unseen=unseen)
-    file_systems = gather.file_systems(target)
-    clusters: tuple[RayCluster, ...] = ()
-    jobs: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()
-    balancers: list[Item] = []
-    kubernetes = False
+    stacks = account.stacks(target, unseen=unseen)
+    file_systems = account.file_systems(target)
+    inside: Inside | None = None
     try:
-        if isinstance(target, Target) and _eks_exists(target):
-            spaces = plan_names.ray_namespaces(target.plan)
-            clusters = tuple(ray for space in spaces for ray in gather.ray_clusters(target, space))
-            jobs = tuple(f"{space}/{name}" for space in spaces for name in _ray_jobs(target, space))
-            claims = tuple(claim for space in spaces for claim in gather.claims(target, space))
-            balancers = _load_balancers(target)
-            kubernetes = True
+        inside = orchestrators.of(target).workloads.inside()
     except Exception as error:
         explained = explain(error, environment=target.name)
         if explained is None:
             raise
         unseen.append(f"Kubernetes: {explained.message}")
+    held = inside or Inside()
     items = [
         *(_stack_item(stack) for stack in stacks if stack.status),
         *(
@@ -80,58 +73,36 @@ def take(target: AnyTarget) -> Inventory:
                 fate="destroyed",
                 note="deleted first, so that it lets go of its volume",
             )
-            for ray in clusters
+            for ray in held.ray_clusters
         ),
-        *(Item(kind="RayJob", id=job, fate="destroyed", note="deleted first") for job in jobs),
-        *(_claim_item(target, claim) for claim in claims),
+        *(Item(kind="RayJob", id=job, fate="destroyed", note="deleted first") for job in held.jobs),
+        *(_claim_item(target, claim) for claim in held.claims),
         *(_file_system_item(target, file_system) for file_system in file_systems),
-        *balancers,
+        *_load_balancers(held),
         *_left_by_services(target, stacks, unseen),
     ]
     return Inventory(
         stacks=stacks,
-        ray_clusters=clusters,
-        jobs=jobs,
-        claims=claims,
+        ray_clusters=held.ray_clusters,
+        jobs=held.jobs,
+        claims=held.claims,
         file_systems=file_systems,
         items=tuple(items),
         unseen=tuple(unseen),
-        kubernetes=kubernetes,
+        kubernetes=inside is not None,
     )
 
 
-def _eks_exists(target: Target) -> bool:
-    try:
-        answer = target.aws.call("eks", "describe_cluster", name=target.plan.eks_cluster_name)
-    except Exception as error:
-        if absent(error):
-            return False
-        raise
-    return bool(answer["cluster"].get("endpoint")) and answer["cluster"].get("status") != "DELETING"
-
-
-def _ray_jobs(target: Target, namespace: str) -> list[str]:
-    try:
-        ray_jobs = target.kubernetes.items(f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayjobs")
-    except Exception as error:
-        if absent(error):
-            return []
-        raise
-    return [ray_job["metadata"]["name"] for ray_job in ray_jobs]
-
-
-def _load_balancers(target: Target) -> list[Item]:
+def _load_balancers(inside: Inside) -> list[Item]:
     """Services of type LoadBalancer: what they created is known to no stack and holds the VPC."""
-    services = target.kubernetes.items("/api/v1/services")
     return [
         Item(
             kind="load balancer",
-            id=f"{service['metadata']['namespace']}/{service['metadata']['name']}",
+            id=service,
             fate="blocks",
-            note=f"kubectl -n {service['metadata']['namespace']} delete service {service['metadata']['name']}",
+            note=f"kubectl -n {service.partition('/')[0]} delete service {service.partition('/')[2]}",
         )
-        for service in services
-        if service.get("spec", {}).get("type") == "LoadBalancer"
+        for service in inside.balancers
     ]
 
 
@@ -147,13 +118,8 @@ def deletes_data(target: AnyTarget) -> bool:
     return storage is not None and storage.on_destroy == "delete"
 
 
-def made_by_claim(target: AnyTarget, claim: Claim) -> bool:
-    """Whether a claim's volume was created by the CSI driver for it."""
-    return isinstance(target, Target) and claim.storage_class == plan_names.storage_class(target.plan)
-
-
 def _claim_item(target: AnyTarget, claim: Claim) -> Item:
-    if made_by_claim(target, claim):
+    if orchestrators.of(target).workloads.created_for(claim):
         note = "its file system goes with it" if deletes_data(target) else "its file system stays"
         return Item(kind="claim", id=f"{claim.namespace}/{claim.name}", fate="destroyed", note=note)
     return Item(
@@ -264,7 +230,7 @@ def _images(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
 
 def _workspaces(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
     """Prometheus workspaces that a destroy keeps, also those of earlier ones: each deploy makes a new one."""
-    settings = target.plan.settings.observability if isinstance(target, Target) else None
+    settings = target.plan.observability
     if settings is None or settings.on_destroy != "retain":
         return []
     owned = _there(stacks, names.PLATFORM_STACK)
@@ -285,7 +251,7 @@ def _workspaces(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
 
 def _mlflow_apps(target: AnyTarget, stacks: tuple[Stack, ...]) -> list[Item]:
     """MLflow apps of the environment's name that a destroy keeps; their names are not unique."""
-    app = target.plan.mlflow_app if isinstance(target, Target) else None
+    app = target.plan.mlflow_app
     if app is None or app.on_destroy != "retain":
         return []
     owned = _there(stacks, names.RAY_STACK)
@@ -329,7 +295,7 @@ def _interfaces_that_stay(target: AnyTarget) -> set[str]:
     """Network interfaces of the file systems that destroy keeps."""
     if not target.plan.network_outlives_destroy:
         return set()
-    return {interface for file_system in gather.file_systems(target) for interface in file_system.interfaces}
+    return {interface for file_system in account.file_systems(target) for interface in file_system.interfaces}
 
 
 def _of_guardduty(target: AnyTarget, vpc_filter: list[Json]) -> list[Item]:

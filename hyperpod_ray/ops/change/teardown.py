@@ -14,18 +14,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hyperpod_ray.core import names, plan_names, project
+from hyperpod_ray.core import project
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.evidence import absent, code
-from hyperpod_ray.ops import output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.change import cdk, inventory, protection
-from hyperpod_ray.ops.change.durations import FILE_SYSTEM_DELETION
 from hyperpod_ray.ops.change.inventory import Inventory
 from hyperpod_ray.ops.change.progress import interrupted
 from hyperpod_ray.ops.errors import ERROR, OK, STILL_GOING, OpsError
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import account
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import AnyTarget, Target
+from hyperpod_ray.ops.reach.clients import AnyTarget
+from hyperpod_ray.ops.verdict.durations import FILE_SYSTEM_DELETION
 
 POLL_SECONDS = 10.0
 DRAIN_SECONDS = 900
@@ -69,8 +69,8 @@ def run(
 def _take_down(
     target: AnyTarget, holdings: Inventory, *, form: Format, delete_logs: bool, app: str, poll: float
 ) -> int:
-    _drain(target, holdings, poll=poll)
-    _delete_claims(target, holdings)
+    if holdings.kubernetes:
+        _drain(target, holdings, poll=poll)
     if not _wait_for_file_systems(target, poll=poll):
         return STILL_GOING
     blocking = [resource for resource in inventory.take(target).items if resource.fate == "blocks"]
@@ -81,15 +81,15 @@ def _take_down(
             expected="nothing that CloudFormation cannot delete",
             fix=f"remove it, then hyperpod-ray teardown {target.name}",
         )
-    protection.lift(target, gather.stacks(target))
+    protection.lift(target, account.stacks(target))
     _destroy(target, app=app)
     return _look_again(target, form=form, delete_logs=delete_logs)
 
 
 def _interrupted(target: AnyTarget) -> OpsError:
-    deleting = [file_system.id for file_system in gather.file_systems(target) if file_system.lifecycle == "DELETING"]
+    deleting = [file_system.id for file_system in account.file_systems(target) if file_system.lifecycle == "DELETING"]
     return interrupted(
-        list(gather.stacks(target)),
+        list(account.stacks(target)),
         also=[f"FSx continues to delete {identifier}" for identifier in deleting],
         stops="nothing else is deleted",
         resume=target.command("teardown"),
@@ -143,39 +143,17 @@ def _confirm(target: AnyTarget, *, yes: bool, word: str) -> None:
 
 
 def _drain(target: AnyTarget, holdings: Inventory, *, poll: float) -> None:
-    """Delete RayJobs and RayClusters and wait for their pods: a volume in use is not let go of."""
-    if not isinstance(target, Target) or not holdings.kubernetes:
-        return
-    for job in holdings.jobs:
-        space, _, name = job.partition("/")
-        target.kubernetes.delete(f"/apis/{names.RAY_API_VERSION}/namespaces/{space}/rayjobs/{name}")
-        output.log(f"deleting RayJob {job}")
-    for ray in holdings.ray_clusters:
-        target.kubernetes.delete(
-            f"/apis/{names.RAY_API_VERSION}/namespaces/{ray.namespace}/rayclusters/{ray.name}", propagation="Background"
-        )
-        output.log(f"deleting RayCluster {ray.namespace}/{ray.name}: workers get their time to save")
-
-    def left() -> list[str]:
-        pods = [pod for space in plan_names.ray_namespaces(target.plan) for pod in gather.pods(target, space)]
-        return [f"{pod.name} on {names.instance_id(pod.node)}" if pod.node else pod.name for pod in pods]
-
-    remaining = _until_none(left, subject="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
+    """Delete RayJobs and RayClusters, wait for their pods, then delete claims: a volume in use is not let go of."""
+    workloads = orchestrators.of(target).workloads
+    workloads.delete(holdings.ray_clusters, holdings.jobs)
+    remaining = _until_none(workloads.left, subject="Ray's pods", seconds=DRAIN_SECONDS, poll=poll)
     if remaining:
         raise OpsError(
             f"{', '.join(remaining)} did not end within {duration(DRAIN_SECONDS)}",
             expected="the pods' end",
             fix=f"hyperpod-ray nodes {target.name}; for a lost node: hyperpod-ray nodes free {target.name} NODE",
         )
-
-
-def _delete_claims(target: AnyTarget, holdings: Inventory) -> None:
-    """Delete claims. Their pods are gone, so that the driver can do its part while it is still there."""
-    if not isinstance(target, Target) or not holdings.kubernetes:
-        return
-    for claim in holdings.claims:
-        if target.kubernetes.delete(f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"):
-            output.log(f"deleting claim {claim.namespace}/{claim.name}")
+    workloads.delete_claims(holdings.claims)
 
 
 def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
@@ -183,13 +161,14 @@ def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
 
     Returns False when FSx takes longer than `FILE_SYSTEM_SECONDS`: run the command again.
     """
-    if not isinstance(target, Target) or not inventory.deletes_data(target):
+    if not inventory.deletes_data(target):
         return True
     requested: set[str] = set()
+    workloads = orchestrators.of(target).workloads
 
     def left() -> list[str]:
-        claimed = [file_system for file_system in gather.file_systems(target) if file_system.made_by_claim]
-        orphans = [] if _driver_at_work(target, bool(claimed)) else claimed
+        claimed = [file_system for file_system in account.file_systems(target) if file_system.made_by_claim]
+        orphans = claimed if claimed and not workloads.deletes_volumes() else []
         for file_system in orphans:
             if file_system.lifecycle not in ("DELETING", "CREATING") and file_system.id not in requested:
                 output.log(f"{file_system.id} has lost its claim and its driver: deleting it directly")
@@ -206,27 +185,6 @@ def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
             f"next: hyperpod-ray teardown {target.name}"
         )
     return not remaining
-
-
-def _driver_at_work(target: Target, needed: bool) -> bool:
-    """Whether a volume of ours is still in Kubernetes with the driver installed, which then deletes the file system."""
-    if not needed:
-        return True
-    try:
-        target.aws.call("eks", "describe_addon", clusterName=target.plan.eks_cluster_name, addonName=names.CSI_ADDON)
-    except Exception as error:
-        if absent(error):
-            return False
-        raise
-    volumes = target.kubernetes.items("/api/v1/persistentvolumes")
-    storage_class = plan_names.storage_class(target.plan)
-    driven = [
-        v
-        for v in volumes
-        if (v.get("spec", {}).get("csi") or {}).get("driver") == names.CSI_DRIVER
-        and v["spec"].get("storageClassName") == storage_class
-    ]
-    return bool(driven)
 
 
 def _delete_file_system(target: AnyTarget, identifier: str) -> None:
@@ -264,7 +222,7 @@ def _until_none(
 
 def _destroy(target: AnyTarget, *, app: str) -> None:
     """Run the real `cdk destroy`; its output goes to stderr."""
-    stacks = gather.stacks(target)
+    stacks = account.stacks(target)
     if not any(stack.status for stack in stacks):
         return
     top = cdk.folder(target.folder)
@@ -291,7 +249,7 @@ def _destroy(target: AnyTarget, *, app: str) -> None:
             process.terminate()
             process.wait()
     if ended:
-        remaining = [f"{stack.name} {stack.status}" for stack in gather.stacks(target) if stack.status]
+        remaining = [f"{stack.name} {stack.status}" for stack in account.stacks(target) if stack.status]
         raise OpsError(
             f"cdk destroy ended with exit code {ended}; left: {', '.join(remaining) or 'no stack'}",
             expected="0",

@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.names import MOUNT_PATH
-from hyperpod_ray.ops import output
-from hyperpod_ray.ops.change import durations
-from hyperpod_ray.ops.change.durations import Usual
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, OpsError
-from hyperpod_ray.ops.observe import gather
-from hyperpod_ray.ops.observe.snapshot import Snapshot
+from hyperpod_ray.ops.observe.snapshot import SLURM, SOURCES, Snapshot
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.ops.status import counts
-from hyperpod_ray.ops.verdict import judge
+from hyperpod_ray.ops.verdict import durations, judge
+from hyperpod_ray.ops.verdict.durations import Usual
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 POLL_SECONDS = 15.0
-KINDS = {"eks": ("cluster", "storage", "ray", "healthy"), "slurm": ("cluster", "storage", "healthy")}
-"""What can be waited for besides a group, by orchestrator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +50,12 @@ class Goal:
 
 def goal(target: AnyTarget, goal_name: str) -> Goal:
     """The goal called `goal_name`: cluster, storage, ray, healthy or the name of an instance group."""
-    slurm = isinstance(target, SlurmTarget)
-    afterwards = "nodes join Slurm, then jobs start" if slurm else "nodes join, then Ray's pods start"
-    consumers = "nodes" if slurm else "Ray's pods"
+    waits = orchestrators.of(target).waits
     if goal_name == "cluster":
         return Goal(
             name="cluster",
             usual=durations.CLUSTER,
-            then=afterwards,
+            then=waits.after_cluster,
             sources=("CloudFormation", "HyperPod"),
             look=_cluster,
         )
@@ -68,11 +63,11 @@ def goal(target: AnyTarget, goal_name: str) -> Goal:
         return Goal(
             name="storage",
             usual=durations.FILE_SYSTEM,
-            then=f"{consumers} can mount {MOUNT_PATH}",
+            then=f"{waits.mounts} can mount {MOUNT_PATH}",
             sources=("CloudFormation", "HyperPod", "FSx", "Kubernetes"),
             look=_storage,
         )
-    if goal_name == "ray" and not slurm:
+    if goal_name == "ray" and goal_name in waits.goals:
         return Goal(
             name="ray",
             usual=durations.RAY,
@@ -85,7 +80,7 @@ def goal(target: AnyTarget, goal_name: str) -> Goal:
             name="healthy",
             usual=durations.REPLACEMENT,
             then="nothing: all is as it should be",
-            sources=gather.SOURCES,
+            sources=SOURCES,
             look=_healthy,
         )
     groups = [group.name for group in target.plan.groups]
@@ -95,15 +90,14 @@ def goal(target: AnyTarget, goal_name: str) -> Goal:
         return Goal(
             name=f"group {goal_name}",
             usual=usual,
-            then="jobs start there" if slurm else "Ray's pods move in",
-            sources=("HyperPod", "HyperPod events", "Kubernetes", gather.SLURM),
+            then=waits.after_group,
+            sources=("HyperPod", "HyperPod events", "Kubernetes", SLURM),
             look=lambda snapshot: _group(snapshot, goal_name),
         )
-    kinds = KINDS[target.plan.settings.orchestrator]
     raise OpsError(
         f"target: '{goal_name}'",
-        expected=f"one of {', '.join(kinds)}, or a group: {', '.join(groups)}",
-        fix=f"hyperpod-ray wait {target.name} --for {kinds[0]}",
+        expected=f"one of {', '.join(waits.goals)}, or a group: {', '.join(groups)}",
+        fix=f"hyperpod-ray wait {target.name} --for {waits.goals[0]}",
         code=BAD_USE,
     )
 

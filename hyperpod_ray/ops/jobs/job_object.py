@@ -21,6 +21,7 @@ from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.team_files import mounts, team_of, uid
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
+from hyperpod_ray.ops.jobs.packing import pack
 from hyperpod_ray.ops.reach.clients import Json
 from hyperpod_ray_rules import kuberay, kueue
 
@@ -345,8 +346,6 @@ def code_of(file: JobFile) -> bytes:
     Raises:
         OpsError: it is too large, or two of them have the same file.
     """
-    from hyperpod_ray.ops.jobs.submit import pack
-
     job = file.job
     parts = [pack(file.local("working_dir", job.working_dir))] if job.working_dir else []
     parts += [pack(file.local("py_modules", module), inside=True) for module in job.py_modules]

@@ -6,14 +6,7 @@ https://docs.ray.io/en/latest/cluster/running-applications/job-submission/rest.h
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import secrets
-import shutil
-import subprocess
-import time
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,16 +17,10 @@ from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.job_file import JobFile, refuse
 from hyperpod_ray.ops import in_ray, output
 from hyperpod_ray.ops.errors import BAD_USE, INTERRUPTED, OK, OpsError
-from hyperpod_ray.ops.jobs import estimate
+from hyperpod_ray.ops.jobs import estimate, own_cluster
+from hyperpod_ray.ops.jobs.packing import pack
 from hyperpod_ray.ops.reach.clients import Target
-from hyperpod_ray.ops.reach.jobs_api import POLL_SECONDS, Jobs, follow, jobs_of
-
-PACKAGE_LIMIT_MIB = 500
-"""Ray's own limit of a working directory."""
-SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
-AGENT_SECONDS = 90
-Package = tuple[str, bytes]
-"""Name and content of a zip file."""
+from hyperpod_ray.ops.reach.jobs_api import Jobs, Package, follow, jobs_of, post, require_dashboard, upload
 
 
 def run(
@@ -66,7 +53,6 @@ def _say_what_it_takes(target: Target, job: Job) -> None:
 def _on_own_cluster(
     target: Target, file: JobFile, *, runtime_env: Path | None, name: str, address: str, wait: bool
 ) -> int:
-    from hyperpod_ray.ops.jobs import own_cluster
 
     for option, value in (("--address", address), ("--runtime-env", runtime_env)):
         if value:
@@ -190,58 +176,14 @@ def require_access(target: Target, entrypoint: list[str], *, variables: Any) -> 
         )
 
 
-def pack(folder: Path, *, inside: bool = False) -> Package:
-    """A folder as a zip file, called by its content as Ray calls them. What git ignores stays out.
-
-    Args:
-        folder: What is packed.
-        inside: Keep the folder itself in the zip file, as a Python package needs it.
-    """
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in files_of(folder):
-            # a fixed time: the same content is the same package
-            name = path.relative_to(folder.parent if inside else folder).as_posix()
-            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            info.external_attr = (path.stat().st_mode & 0o777) << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, path.read_bytes())
-    data = buffer.getvalue()
-    if len(data) > PACKAGE_LIMIT_MIB * 2**20:
-        raise OpsError(
-            f"{folder} packs to {len(data) >> 20} MiB",
-            expected=f"at most {PACKAGE_LIMIT_MIB}, which Ray takes",
-            fix=f"put data on {names.MOUNT_PATH}, and what is not needed into .gitignore",
-        )
-    return f"_ray_pkg_{hashlib.sha256(data).hexdigest()[:16]}.zip", data
-
-
-def files_of(folder: Path) -> list[Path]:
-    """Files of a folder that belong to it: what git tracks or does not ignore; without git, all but caches."""
-    listed = None
-    if shutil.which("git"):
-        listed = subprocess.run(
-            ["git", "-C", str(folder), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-            capture_output=True,
-            check=False,
-        )
-    else:
-        output.log(f"git is not installed: {folder} is packed without .gitignore")
-    if listed is not None and listed.returncode == 0:
-        paths = [folder / name for name in listed.stdout.decode().split("\0") if name]
-    else:
-        paths = [path for path in folder.rglob("*") if not SKIPPED & set(path.relative_to(folder).parts)]
-    return sorted(path for path in set(paths) if path.is_file())
-
-
 def submit(jobs: Jobs, request: dict[str, Any], *, packages: Packages, wait: bool, environment: str) -> int:
     """Upload, submit, follow."""
     require_dashboard(jobs, environment=environment)
     runtime = dict(request["runtime_env"])
     if packages.working_dir:
-        runtime["working_dir"] = upload(jobs, packages.working_dir, subject="the working directory")
+        runtime["working_dir"] = upload(jobs, packages.working_dir, what="the working directory")
     if packages.py_modules:
-        modules = [upload(jobs, module, subject="a Python package") for module in packages.py_modules]
+        modules = [upload(jobs, module, what="a Python package") for module in packages.py_modules]
         runtime["py_modules"] = [*(runtime.get("py_modules") or []), *modules]
     request = {**request, "runtime_env": runtime}
     job = post(jobs, request)
@@ -256,60 +198,3 @@ def submit(jobs: Jobs, request: dict[str, Any], *, packages: Packages, wait: boo
             f"stopped following; {job} continues. Follow it again: hyperpod-ray runs logs {environment} {job} --follow"
         )
         return INTERRUPTED
-
-
-def require_dashboard(jobs: Jobs, *, environment: str) -> None:
-    """Raise an `OpsError` where Ray's dashboard does not answer."""
-    try:
-        jobs.json("GET", "/api/version")
-    except OSError as error:
-        raise OpsError(
-            f"Ray's dashboard does not answer: {error}",
-            expected=f"the head's port {names.DASHBOARD_PORT} to answer",
-            fix=f"hyperpod-ray wait {environment} --for ray",
-        ) from None
-
-
-def upload(jobs: Jobs, package: Package, *, subject: str) -> str:
-    """The URI of a package in Ray, uploaded where Ray does not have it."""
-    name, data = package
-    path = f"/api/packages/gcs/{name}"
-    if jobs.call("GET", path)[0] != 200:
-        if subject:
-            output.log(f"uploading {subject}, {max(1, len(data) >> 10)} KiB")
-        status, raw = jobs.call("PUT", path, body=data, content_type="application/octet-stream")
-        if status >= 400:
-            raise OpsError(
-                f"the upload was refused: {status} {raw[:200].decode(errors='replace')}",
-                expected="Ray to store the package",
-                fix="run the command again; `hyperpod-ray status` shows Ray's state",
-            )
-    return f"gcs://{name}"
-
-
-def post(jobs: Jobs, request: dict[str, Any]) -> str:
-    """Submit under an id of our own, so that a reply that is lost can be asked for again without submitting twice.
-
-    A head that has only just come up has no agent for a few seconds and says so.
-    """
-    job = request.get("submission_id") or f"job-{output.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    deadline = time.monotonic() + AGENT_SECONDS
-    sent = False
-    while True:
-        try:
-            jobs.json("POST", "/api/jobs/", body={**request, "submission_id": job})
-            return str(job)
-        except OSError as error:
-            sent = True
-            if time.monotonic() > deadline:
-                raise OpsError(
-                    f"Ray's dashboard does not answer: {error}",
-                    expected=f"the head's port {names.DASHBOARD_PORT} to answer",
-                    fix="submit again",
-                ) from None
-        except OpsError as error:
-            if sent and "already exists" in error.message:
-                return str(job)  # it was the reply that got lost
-            if "try again later" not in error.message or time.monotonic() > deadline:
-                raise
-        time.sleep(POLL_SECONDS)

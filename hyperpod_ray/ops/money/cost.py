@@ -14,7 +14,7 @@ from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError, explain
 from hyperpod_ray.ops.money import spending
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget, Target
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.pricing import price_file, price_list, prices
 from hyperpod_ray.pricing.budget import findings as budget_findings
 from hyperpod_ray.pricing.price_file import PriceFileError
@@ -25,7 +25,7 @@ PRICING_REGION = "us-east-1"
 
 
 def run(
-    target: Target | SlurmTarget,
+    target: AnyTarget,
     *,
     form: Format,
     offline: bool,

@@ -12,9 +12,14 @@ from datetime import UTC, datetime
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.ops.observe.snapshot import Instance, Run, Snapshot
-from hyperpod_ray.ops.runs.record import FINISHED, Record
+from hyperpod_ray.ops import orchestrators
+from hyperpod_ray.ops.journal.record import FINISHED, Record
+from hyperpod_ray.ops.journal.run import Run
+from hyperpod_ray.ops.observe.snapshot import (
+    Instance,
+    Snapshot,
+)
+from hyperpod_ray.ops.orchestrators.interface import Work
 from hyperpod_ray.ops.verdict import training as verdict_training
 from hyperpod_ray.pricing import prices
 from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Prices
@@ -122,13 +127,10 @@ def spend(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Spend:
     month = snapshot.at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     billed = [part for part in snapshot.instances if part.status not in PAID_FOR]
     gpus = sum(_gpus(plan, part) for part in billed)
-    idle = tuple(_idle(plan, snapshot, rates))
-    busy = sum(_gpus(plan, part) for part in billed if names.node_name(part.id) in _working(snapshot))
-    training = (
-        _training(snapshot)
-        if snapshot.orchestrator == "eks" and _saw_work(snapshot) and snapshot.saw("Ray jobs")
-        else None
-    )
+    work = orchestrators.named(snapshot.orchestrator).work(snapshot)
+    idle = tuple(_idle(plan, snapshot, rates, work))
+    busy = sum(_gpus(plan, part) for part in billed if names.node_name(part.id) in work.busy)
+    training = _training(snapshot) if work.trains_known else None
     unjudged = tuple(job.id for job in verdict_training.unjudged(snapshot))
     return Spend(
         since=month,
@@ -137,7 +139,7 @@ def spend(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Spend:
                *_storage(plan, snapshot, rates, month), *_fixed(plan, snapshot, rates, month)),
         idle=idle,
         gpus=gpus,
-        busy_gpus=busy if _saw_work(snapshot) else None,
+        busy_gpus=busy if work.known else None,
         training_gpus=None if training is None else sum(min(run.world_size or 0, gpus) for run in training),
         useful_gpus=None if training is None or unjudged
         else sum(min(run.world_size or 0, gpus) * (run.goodput or 0.0) for run in training),
@@ -148,8 +150,7 @@ def spend(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Spend:
 
 def run_usd_per_hour(plan: CommonPlan, rates: Prices, *, ranks: int) -> float | None:
     """What the nodes of a run cost an hour: ranks take whole nodes of the workers' first group; None where unknown."""
-    groups = [worker.instance_group for worker in plan.settings.ray.workers] if isinstance(plan, Plan) else []
-    for name in groups:
+    for name in plan.ray_groups:
         group = plan.group(name)
         per_node = plan.type_spec(group.type).accelerators or 1
         price = rates.instance(plan.settings.region, group.type)
@@ -184,21 +185,8 @@ def _training(snapshot: Snapshot) -> list[Run]:
     ]  # fmt: skip
 
 
-def _saw_work(snapshot: Snapshot) -> bool:
-    """Whether Kubernetes or Slurm said what runs where."""
-    return snapshot.slurm is not None if snapshot.orchestrator == "slurm" else snapshot.saw("Kubernetes")
-
-
 def _gpus(plan: CommonPlan, instance: Instance) -> int:
     return plan.type_spec(instance.type).accelerators if plan.known(instance.type) else 0
-
-
-def _working(snapshot: Snapshot) -> set[str]:
-    """Nodes on which a Ray worker or a Slurm job runs, as Kubernetes names them."""
-    if slurm := snapshot.slurm:
-        at = ((instance, slurm.of(instance)) for instance in snapshot.instances)
-        return {names.node_name(instance.id) for instance, node in at if node and slurm.on(node.name)}
-    return {pod.node for pod in snapshot.pods if pod.role == "worker" and pod.ready and not pod.deleting_since}
 
 
 def _hours(since: datetime | None, month: datetime, at: datetime) -> float:
@@ -270,18 +258,16 @@ def _fixed(plan: CommonPlan, snapshot: Snapshot, rates: Prices, month: datetime)
         )  # fmt: skip
 
 
-def _idle(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Iterator[Idle]:
+def _idle(plan: CommonPlan, snapshot: Snapshot, rates: Prices, work: Work) -> Iterator[Idle]:
     """Ready accelerated nodes without work; nothing where Kubernetes or Slurm did not say what runs where."""
-    yield from _without_a_worker(plan, snapshot, rates)
-    if snapshot.orchestrator != "eks" or not _saw_work(snapshot) or not snapshot.saw("Ray jobs"):
+    yield from _without_work(plan, snapshot, rates, work)
+    if not work.trains_known:
         return
     for cluster in dict.fromkeys((pod.namespace, pod.cluster) for pod in snapshot.pods):
         jobs = [job for job in snapshot.jobs if (job.namespace, job.cluster) == cluster]
         if any(job.state in ("RUNNING", "PENDING") for job in jobs):
             continue
-        pods = [
-            pod for pod in snapshot.pods if (pod.namespace, pod.cluster) == cluster and pod.node in _working(snapshot)
-        ]
+        pods = [pod for pod in snapshot.pods if (pod.namespace, pod.cluster) == cluster and pod.node in work.busy]
         workers = {pod.node: pod.ready_since or pod.created for pod in pods if pod.role == "worker"}
         since = max([*filter(None, workers.values()), *filter(None, (job.ended for job in jobs))], default=None)
         for group in plan.groups:
@@ -295,33 +281,26 @@ def _idle(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Iterator[Idle]
                 yield _idle_nodes(plan, snapshot, rates, free, why=why, since=since)
 
 
-def _without_a_worker(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Iterator[Idle]:
-    if not _saw_work(snapshot) or not (snapshot.saw_nodes or snapshot.slurm):
+def _without_work(plan: CommonPlan, seen: Snapshot, known: Prices, work: Work) -> Iterator[Idle]:
+    if not work.known or work.ready is None:
         return
-    since = {node.name: node.since for node in snapshot.nodes}
-    ready = {node.name for node in snapshot.nodes if node.ready}
-    if slurm := snapshot.slurm:
-        at = ((instance, slurm.of(instance)) for instance in snapshot.instances)
-        ready = {names.node_name(instance.id) for instance, node in at if node and node.usable}
-    working = _working(snapshot)
     for group in plan.groups:
         if not plan.accelerated(group):
             continue
         free = [
-            instance
-            for instance in snapshot.instances
-            if instance.group == group.name
-            and instance.status == "Running"
-            and names.node_name(instance.id) in ready
-            and names.node_name(instance.id) not in working
+            one
+            for one in seen.instances
+            if one.group == group.name
+            and one.status == "Running"
+            and names.node_name(one.id) in work.ready
+            and names.node_name(one.id) not in work.busy
         ]
         if free:
-            why = "no job of Slurm on" if snapshot.slurm else "no Ray worker on"
             yield _idle_nodes(
-                plan, snapshot, rates, free, why=why,
+                plan, seen, known, free, why=work.idle,
                 # a worker may have been there and gone: when it was ready is the earliest that it can be
-                since=max(filter(None, (since.get(names.node_name(instance.id)) for instance in free)), default=None)
-                if not snapshot.pods else None,
+                since=max(filter(None, (work.ready_since.get(names.node_name(one.id)) for one in free)), default=None)
+                if not seen.pods else None,
             )  # fmt: skip
 
 

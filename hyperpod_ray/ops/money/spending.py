@@ -16,14 +16,14 @@ from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 from hyperpod_ray.ops.money import bill
 from hyperpod_ray.ops.money.bill import Bill
 from hyperpod_ray.ops.money.spend import Spend, run_usd, run_usd_per_useful_gpu_hour, spend
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget, Target
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.prices import Prices
 
 
-def so_far(target: Target | SlurmTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
+def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
     """Show what is there now since the beginning of the month; the JSON of it."""
     snapshot = gather.snapshot(target)
     spent = spend(target.plan, snapshot, rates)

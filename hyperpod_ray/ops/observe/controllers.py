@@ -12,8 +12,11 @@ from dataclasses import dataclass, replace
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import InstanceTypeSpec
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.ops.observe.snapshot import Controller, Pod
+from hyperpod_ray.ops.observe.snapshot import (
+    Controller,
+)
 from hyperpod_ray.ops.reach.clients import Json, Kubernetes
+from hyperpod_ray.ops.reach.ray_pods import Pod
 
 
 @dataclass(frozen=True, kw_only=True)

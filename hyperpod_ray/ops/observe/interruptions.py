@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.planner import PlanError
 from hyperpod_ray.planner.cluster import cluster
@@ -40,7 +40,7 @@ class Interruptions:
         )
 
 
-def interruptions(plan: Plan, snapshot: Snapshot, *, now: datetime, listed: int) -> Interruptions | None:
+def interruptions(plan: CommonPlan, snapshot: Snapshot, *, now: datetime, listed: int) -> Interruptions | None:
     """The comparison; None without a section `training`, without a cluster, or where its events were not seen.
 
     Args:
@@ -49,7 +49,7 @@ def interruptions(plan: Plan, snapshot: Snapshot, *, now: datetime, listed: int)
         now: The time.
         listed: Most events that were listed: with so many, the record begins with the oldest.
     """
-    if plan.settings.training is None or snapshot.cluster is None or snapshot.cluster.created is None:
+    if plan.training is None or snapshot.cluster is None or snapshot.cluster.created is None:
         return None
     if not snapshot.saw("HyperPod events"):
         return None
@@ -57,7 +57,7 @@ def interruptions(plan: Plan, snapshot: Snapshot, *, now: datetime, listed: int)
         part = cluster(plan)
     except PlanError:
         return None
-    groups = {worker.instance_group for worker in plan.settings.ray.workers}
+    groups = {group.name for group in plan.training_groups}
     since = snapshot.cluster.created
     if len(snapshot.events) >= min(listed, LISTED):
         since = max(since, min(event.time for event in snapshot.events))

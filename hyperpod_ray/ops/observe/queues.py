@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
-from hyperpod_ray.ops.observe import gather
-from hyperpod_ray.ops.observe.snapshot import Pod
+from hyperpod_ray.ops.reach import ray_pods
 from hyperpod_ray.ops.reach.clients import Json, Target
+from hyperpod_ray.ops.reach.ray_pods import Pod
 
 CAPACITY = re.compile(
     r"insufficient unused quota for (?P<resource>\S+) in flavor (?P<flavor>[^,]+?), (?P<more>[^;,]+) more needed"
@@ -144,7 +144,7 @@ def why_it_waits(target: Target, ray_job: Json) -> Waiting | None:
         return _in_queue(target, ray_job, queue)
     if state not in ("", "New", "Initializing", "Waiting"):
         return None
-    pods = gather.pods(target, ray_job["metadata"]["namespace"])
+    pods = ray_pods.pods(target, ray_job["metadata"]["namespace"])
     peers = [pod for pod in pods if pod.cluster == cluster]
     pending = [pod for pod in peers if pod.phase == "Pending" and not pod.node]
     if pending:

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hyperpod_ray.ops.runs.record import Record
+from hyperpod_ray.ops.journal.run import Run
+from hyperpod_ray.ops.reach.ray_pods import Pod
+
+NODES = "Kubernetes nodes"
+"""Part of source Kubernetes, but asked apart: a user of a namespace may not see nodes, and has a RayCluster."""
+CONTROLLERS = "controllers"
+TRAINING = "Ray jobs"
+HANGS = "hang events"
+FREE_SPACE = "free space"
+PLANS = "training plans"
+SLURM = "Slurm"
+SOURCES = (
+    "CloudFormation", "HyperPod", "HyperPod events", "Kubernetes", "FSx", CONTROLLERS, TRAINING, HANGS, FREE_SPACE,
+    PLANS, SLURM,
+)  # fmt: skip
+KUBERNETES_SOURCES = (*(source for source in SOURCES if source != SLURM), NODES)
+"""Sources of an environment on EKS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,32 +141,6 @@ class Node:
     """Fault type, reason and details as far as they are known."""
     cordoned: bool = False
     out_of_service: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pod:
-    """A pod of Ray."""
-
-    name: str
-    namespace: str
-    cluster: str
-    role: str
-    """`head` or `worker`."""
-    group: str
-    """Ray's worker group."""
-    phase: str
-    ready: bool = False
-    node: str = ""
-    reason: str = ""
-    """Why it does not run: Unschedulable, ImagePullBackOff, CrashLoopBackOff, OOMKilled …"""
-    message: str = ""
-    created: datetime | None = None
-    deleting_since: datetime | None = None
-    instance_group: str = ""
-    """The HyperPod group that its node selector asks for."""
-    restarts: int = 0
-    ready_since: datetime | None = None
-    """When its Ready condition last changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,102 +278,6 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunEvent:
-    """One thing that happened to a training run: a line of its `events.jsonl` that is no step."""
-
-    at: datetime
-    kind: str
-    step: int | None = None
-    seconds: float | None = None
-    text: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """A training run as its own journal has it: `progress.json`, and all of `events.jsonl`, added up."""
-
-    name: str
-    job: str
-    """ID of the job that trains it."""
-    cluster: str
-    namespace: str
-    state: str
-    """starting, restoring, running, saving, paused, draining, recovering, done or failed."""
-    at: datetime
-    """When this was read, by the cluster's clock: ages are counted from it, and this machine's clock plays no part."""
-    step: int | None = None
-    steps_total: int | None = None
-    step_seconds: float | None = None
-    """Median seconds of the newest steps."""
-    best_step_seconds: float | None = None
-    """The lowest that this median has been with this number of ranks: the run's own history."""
-    longest_pause_seconds: float | None = None
-    """The longest pause between two steps that happened at least twice: saves and validations that are no hang."""
-    part_seconds: float | None = None
-    """Median seconds between parts of a step, such as micro-batches, where the loop notes them."""
-    longest_part_pause_seconds: float | None = None
-    """The longest pause between two parts that happened at least twice."""
-    loss: float | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    began: datetime | None = None
-    """When the run wrote its first line."""
-    started: datetime | None = None
-    """When the newest attempt began."""
-    state_since: datetime | None = None
-    last_step_at: datetime | None = None
-    last_part_at: datetime | None = None
-    last_checkpoint_at: datetime | None = None
-    last_checkpoint_step: int | None = None
-    world_size: int | None = None
-    device: str = ""
-    """What its ranks compute on, such as `cuda` or `cpu`; empty where it does not say."""
-    attempt: str = ""
-    """Name of the newest start of the workers, a part of its checkpoints' names."""
-    last_error: str = ""
-    transport: str = ""
-    """How NCCL sends between ranks: efa, sockets, infiniband, or its own word; empty: not said."""
-    misses_efa: bool = False
-    """Whether ranks of several nodes that have EFA send by something else."""
-    folder: str = ""
-    faults: int = 0
-    """Events `error`, `lost` and `fault`, of the whole run."""
-    recoveries: int = 0
-    """Restores, of the whole run."""
-    events: tuple[RunEvent, ...] = ()
-    """The newest, oldest first."""
-    record: Record | None = None
-    """All that its journal adds up to; None where no journal was read."""
-
-    @property
-    def goodput(self) -> float | None:
-        """The share of its time that was spent on steps that last."""
-        exact = self.record.goodput if self.record else None
-        return None if exact is None else round(exact, 4)
-
-    @property
-    def spent_seconds(self) -> dict[str, float]:
-        """Seconds of the run by what they were spent on."""
-        return {share: round(spent, 3) for share, spent in self.record.seconds.items()} if self.record else {}
-
-    @property
-    def steps_per_second(self) -> float | None:
-        """The rate of the newest steps."""
-        return 1 / self.step_seconds if self.step_seconds else None
-
-    @property
-    def step_age_seconds(self) -> float | None:
-        """Seconds since the last step ended."""
-        return None if self.last_step_at is None else max(0.0, (self.at - self.last_step_at).total_seconds())
-
-    @property
-    def checkpoint_age_seconds(self) -> float | None:
-        """Seconds since the last checkpoint was complete."""
-        if self.last_checkpoint_at is None:
-            return None
-        return max(0.0, (self.at - self.last_checkpoint_at).total_seconds())
-
-
-@dataclass(frozen=True, kw_only=True)
 class Hang:
     """A `HANG_DETECTED` of HyperPod's job monitoring agent."""
 
@@ -518,6 +410,8 @@ class Snapshot:
     environment: str
     at: datetime
     orchestrator: str = "eks"
+    sources: tuple[str, ...] = KUBERNETES_SOURCES
+    """What the environment has, whether it was asked or not."""
     namespace: str = "ray"
     ray_cluster: str = "ray"
     storage_mode: str = "static"
@@ -551,7 +445,7 @@ class Snapshot:
     @property
     def saw_nodes(self) -> bool:
         """Whether Kubernetes answered which nodes there are."""
-        return self.orchestrator == "eks" and self.saw("Kubernetes") and self.saw("Kubernetes nodes")
+        return NODES in self.sources and self.saw("Kubernetes") and self.saw(NODES)
 
     def answers(self, node: str) -> bool:
         """Whether a node is ready, as far as may be seen: without a view of nodes, none counts as lost."""

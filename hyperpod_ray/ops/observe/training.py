@@ -20,15 +20,19 @@ from urllib.parse import urlencode
 from hyperpod_ray.core import names
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray.history import History, first_line, mapping, number
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.journal import record
+from hyperpod_ray.ops.journal.run import Run
+from hyperpod_ray.ops.journal.run import run_of as run_of_journal
+from hyperpod_ray.ops.observe import kube
 from hyperpod_ray.ops.observe.activity import with_activity
-from hyperpod_ray.ops.observe.snapshot import Job, Run
+from hyperpod_ray.ops.observe.snapshot import (
+    Job,
+)
 from hyperpod_ray.ops.output import now
-from hyperpod_ray.ops.reach import connect
+from hyperpod_ray.ops.reach import connect, ray_pods
 from hyperpod_ray.ops.reach.clients import Json, Target
 from hyperpod_ray.ops.reach.forward import LOOPBACK
 from hyperpod_ray.ops.reach.jobs_api import ENDED, Jobs, is_ours
-from hyperpod_ray.ops.runs import record
 
 CALL_SECONDS = 15.0
 """A dashboard that takes longer is not asked further."""
@@ -55,7 +59,7 @@ def gathered(target: Target, *, noted: Callable[[], AbstractContextManager[None]
     with contextlib.suppress(Exception):  # source Kubernetes says what may not be seen
         clusters += [
             (job.namespace, job.cluster)
-            for job in gather.ray_jobs(target, ray.namespace)
+            for job in kube.ray_jobs(target, ray.namespace)
             if job.cluster and job.deployment_status in ("Running", "Initializing")
         ]
     jobs: list[Job] = []
@@ -71,7 +75,7 @@ def gathered(target: Target, *, noted: Callable[[], AbstractContextManager[None]
 
 
 def _head_is_ready(target: Target, namespace: str, cluster: str) -> bool:
-    heads = [pod for pod in gather.pods(target, namespace) if pod.role == "head" and pod.cluster == cluster]
+    heads = [pod for pod in ray_pods.pods(target, namespace) if pod.role == "head" and pod.cluster == cluster]
     return any(pod.ready and not pod.deleting_since for pod in heads)
 
 
@@ -169,7 +173,7 @@ def run_of(progress: bytes, newest: Callable[[int], bytes | None], *, job: Job, 
     if not isinstance(content.get("name"), str):
         return None
     history, partial = _history(content.pop("history", None), newest)
-    return record.run_of(
+    return run_of_journal(
         content, history, name="", at=at, job=job.id, cluster=job.cluster, namespace=job.namespace, partial=partial
     )
 

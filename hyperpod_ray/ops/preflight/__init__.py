@@ -16,12 +16,12 @@ from hyperpod_ray.core.checks.eks import COSTS_MORE
 from hyperpod_ray.core.checks.records import images_have_digests
 from hyperpod_ray.core.evidence import Evidence, Repository, code
 from hyperpod_ray.core.findings import RULES, Finding, Rule
-from hyperpod_ray.ops import output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BLOCKED, CONDITION_FALSE, OK, REFUSED_CREDENTIALS, OpsError, explain
+from hyperpod_ray.ops.orchestrators.check import Check, Outcome, Result, failed, ok
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.preflight import files, laptop
-from hyperpod_ray.ops.preflight.check import Check, Outcome, Result, failed, ok
-from hyperpod_ray.ops.reach.clients import AnyTarget, Target
+from hyperpod_ray.ops.preflight import files
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.pricing import price_file
 
 STYLE = {"ok": "good", "failed": "bad", "warning": "busy", "unknown": "note", "skipped": "default"}
@@ -65,8 +65,8 @@ def run(target: AnyTarget, *, offline: bool, form: Format) -> int:
     checks = _offline(target)
     if not offline:
         checks += _online(target)
-        if isinstance(target, Target):
-            checks += _run(target, "way to Kubernetes", lambda: laptop.way(target))
+        if way := orchestrators.of(target).way():
+            checks += _run(target, *way)
     checks = [_priced(target, check) for check in checks]
     passed = not any(check.result in ("failed", "unknown") for check in checks)
     if form is Format.json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperpod_ray.ops.preflight.check import Outcome, ok, warning
+from hyperpod_ray.ops.orchestrators.check import Outcome, ok, warning
 from hyperpod_ray.ops.reach.clients import AnyTarget
 
 

@@ -117,15 +117,6 @@ def target(name: str, *, folder: Path | None = None, mode: tunnel.Mode = "auto")
         return Target(file, folder=folder, mode=mode)
 
 
-def any_target(name: str, *, folder: Path | None = None, mode: tunnel.Mode = "auto") -> Target | SlurmTarget:
-    """The environment called `name`, whatever orchestrates it."""
-    with guarded(name):
-        file = core.load_any(name, folder=folder) if folder else core.load_any(name)
-        if isinstance(file, core.SlurmFile):
-            return SlurmTarget(file, folder=folder)
-        return Target(file, folder=folder, mode=mode)
-
-
 class Aws:
     """boto3 clients in the environment's region, for its account only."""
 

@@ -15,7 +15,7 @@ from hyperpod_ray.core import names
 from hyperpod_ray.core.evidence import absent
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import INTERRUPTED, OK, OpsError, explain
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.reach import ray_pods
 from hyperpod_ray.ops.reach.clients import Json, Target
 from hyperpod_ray.ops.reach.forward import LOOPBACK, Forward
 
@@ -129,7 +129,7 @@ def dashboard(target: Target, *, port: int, namespace: str = "", cluster: str = 
 
 def _head(target: Target, *, namespace: str, cluster: str) -> str:
     """The pod of the head that is ready."""
-    pods = gather.pods(target, namespace)
+    pods = ray_pods.pods(target, namespace)
     heads = [pod for pod in pods if pod.role == "head" and pod.cluster == cluster and not pod.deleting_since]
     ready = [pod for pod in heads if pod.ready]
     if not ready:

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -31,6 +32,10 @@ READ_PREFIX = "read-"
 CALL_SECONDS = 60.0
 AWAY_SECONDS = 300
 """How long the head may be away while a log is followed."""
+AGENT_SECONDS = 90
+"""How long a head that has only just come up may have no agent."""
+Package = tuple[str, bytes]
+"""Name and content of a zip file."""
 TRIES = 3
 """To read the log of a job that has ended; with its node, the log is gone."""
 
@@ -254,3 +259,60 @@ def is_ours(job: Mapping[str, Any]) -> bool:
         rf"{READ_PREFIX}[0-9a-f]{{12}}", str(job.get("submission_id") or "")
     )
     return OURS in (job.get("metadata") or {}) or bool(unlabelled)
+
+
+def require_dashboard(jobs: Jobs, *, environment: str) -> None:
+    """Raise an `OpsError` where Ray's dashboard does not answer."""
+    try:
+        jobs.json("GET", "/api/version")
+    except OSError as error:
+        raise OpsError(
+            f"Ray's dashboard does not answer: {error}",
+            expected=f"the head's port {names.DASHBOARD_PORT} to answer",
+            fix=f"hyperpod-ray wait {environment} --for ray",
+        ) from None
+
+
+def upload(jobs: Jobs, package: Package, *, what: str) -> str:
+    """The URI of a package in Ray, uploaded where Ray does not have it."""
+    name, data = package
+    path = f"/api/packages/gcs/{name}"
+    if jobs.call("GET", path)[0] != 200:
+        if what:
+            output.log(f"uploading {what}, {max(1, len(data) >> 10)} KiB")
+        status, raw = jobs.call("PUT", path, body=data, content_type="application/octet-stream")
+        if status >= 400:
+            raise OpsError(
+                f"the upload was refused: {status} {raw[:200].decode(errors='replace')}",
+                expected="Ray to store the package",
+                fix="run the command again; `hyperpod-ray status` shows Ray's state",
+            )
+    return f"gcs://{name}"
+
+
+def post(jobs: Jobs, request: dict[str, Any]) -> str:
+    """Submit under an id of our own, so that a reply that is lost can be asked for again without submitting twice.
+
+    A head that has only just come up has no agent for a few seconds and says so.
+    """
+    job = request.get("submission_id") or f"job-{output.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+    end = time.monotonic() + AGENT_SECONDS
+    sent = False
+    while True:
+        try:
+            jobs.json("POST", "/api/jobs/", body={**request, "submission_id": job})
+            return str(job)
+        except OSError as error:
+            sent = True
+            if time.monotonic() > end:
+                raise OpsError(
+                    f"Ray's dashboard does not answer: {error}",
+                    expected=f"the head's port {names.DASHBOARD_PORT} to answer",
+                    fix="submit again",
+                ) from None
+        except OpsError as error:
+            if sent and "already exists" in error.message:
+                return str(job)  # it was the reply that got lost
+            if "try again later" not in error.message or time.monotonic() > end:
+                raise
+        time.sleep(POLL_SECONDS)

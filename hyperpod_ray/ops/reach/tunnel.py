@@ -22,16 +22,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from hyperpod_ray.core.evidence import code
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import DENIED, LaptopError, OpsError, shortened
-
-if TYPE_CHECKING:
-    from hyperpod_ray.ops.reach.clients import Aws
 
 Mode = Literal["auto", "always", "never"]
 """`auto`: only where the endpoint is private and does not answer from here."""
@@ -56,6 +53,21 @@ NODES = 3
 """Nodes that are tried for one session."""
 _OPENED = re.compile(r"^Port (\d+) opened for sessionId ")
 _VERSION = re.compile(r"\d+(\.\d+){1,3}")
+
+
+class Caller(Protocol):
+    """What calls AWS for one environment."""
+
+    def call(self, service: str, operation: str, *, region: str | None = None, **arguments: Any) -> dict[str, Any]:
+        """One call."""
+
+    def pages(
+        self, service: str, operation: str, key: str, *, limit: int = 0, **arguments: Any
+    ) -> list[dict[str, Any]]:
+        """All entries of a listing."""
+
+    def client(self, service: str, *, region: str | None = None) -> Any:
+        """A client of a service."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +140,7 @@ def require_plugin() -> str:
     return path
 
 
-def targets(plan: Plan, aws: Aws) -> list[str]:
+def targets(plan: Plan, aws: Caller) -> list[str]:
     """Nodes to try, as Session Manager names them: running ones, CPU nodes first."""
     name = plan.settings.hyperpod.cluster_name
     arn = str(aws.call("sagemaker", "describe_cluster", ClusterName=name)["ClusterArn"])
@@ -158,7 +170,7 @@ class Tunnel:
     """
 
     def __init__(
-        self, aws: Aws, *, targets: Callable[[], Sequence[str]], host: str, port: int, region: str, reason: str
+        self, aws: Caller, *, targets: Callable[[], Sequence[str]], host: str, port: int, region: str, reason: str
     ) -> None:
         self._aws, self._targets, self._region, self._reason = aws, targets, region, reason
         self._host, self._remote = host, port

@@ -9,23 +9,12 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hyperpod_ray.core import names
-from hyperpod_ray.core.evidence import code
-from hyperpod_ray.ops import output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
-from hyperpod_ray.ops.observe import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget
-from hyperpod_ray.ops.repair import nodes
 
-STREAMS = {
-    "lifecycle": "LifecycleConfig/",
-    "health-agent": "SagemakerHealthMonitoringAgent/",
-    "deep-health-check": "DeepHealthCheckResults/",
-}
-"""Kinds of logs, and how their streams' names begin: `LifecycleConfig/<group>/<instance>` and so on."""
 FOLLOW_SECONDS = 5.0
-STREAMS_PER_CALL = 100
 
 
 def run(
@@ -52,32 +41,20 @@ def run(
         raise OpsError(
             "--follow with --until: both given", expected="one: --follow has no end", fix="remove --until", code=BAD_USE
         )
-    cluster = gather.require_cluster(target)
-    group = names.cluster_log_group(cluster.name, cluster.arn)
-    log_reader = _Reader(
-        target, group=group, kinds=[kind] if kind != "all" else list(STREAMS), instance=_instance(target, node)
-    )
-    lines = log_reader.read(begin, finish)
+    reader = orchestrators.of(target).logs.reader(kind, node=node)
+    lines = reader.read(begin, finish)
     if form is Format.json and not follow:
-        output.write_json("logs", {"environment": target.name, "log_group": group, "lines": lines})
+        output.write_json("logs", {"environment": target.name, "log_group": reader.group, "lines": lines})
         return OK
     for line in lines:
         _print(line, form)
     if not lines:
-        output.log(f"no {kind} lines since {output.stamp(begin)} in {group}")
+        output.log(f"no {kind} lines since {output.stamp(begin)} in {reader.group}")
     while follow:
         time.sleep(poll)
-        for line in log_reader.read(begin, None):
+        for line in reader.read(begin, None):
             _print(line, form)
     return OK
-
-
-def _instance(target: AnyTarget, node: str) -> str:
-    """The instance meant; an id that the cluster no longer lists is taken as it is: logs outlive nodes."""
-    if not node:
-        return ""
-    identifier = names.instance_id(node)
-    return identifier if re.fullmatch(r"i-[0-9a-f]{8,17}", identifier) else nodes.find(target, node)[1].id
 
 
 def moment(text: str) -> datetime:
@@ -96,65 +73,6 @@ def moment(text: str) -> datetime:
             code=BAD_USE,
         ) from None
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-
-
-class _Reader:
-    """Reads what was not read before: an event counts once, whatever the time window."""
-
-    def __init__(self, target: AnyTarget, *, group: str, kinds: list[str], instance: str) -> None:
-        self._target = target
-        self._group = group
-        self._kinds = kinds
-        self._instance = instance
-        self._seen: set[str] = set()
-
-    def read(self, begin: datetime, finish: datetime | None) -> list[dict[str, Any]]:
-        """New lines of all streams, by time."""
-        lines: list[dict[str, Any]] = []
-        for log_kind in self._kinds:
-            streams = self._streams(STREAMS[log_kind])
-            for start in range(0, len(streams), STREAMS_PER_CALL):
-                lines += self._events(log_kind, streams[start : start + STREAMS_PER_CALL], begin, finish)
-        return sorted(lines, key=lambda line: str(line["time"]))
-
-    def _streams(self, prefix: str) -> list[str]:
-        try:
-            listed = self._target.aws.pages(
-                "logs", "describe_log_streams", "logStreams", logGroupName=self._group, logStreamNamePrefix=prefix
-            )
-        except Exception as error:
-            if code(error) == "ResourceNotFoundException":
-                raise OpsError(
-                    f"no log group {self._group}",
-                    expected="a cluster whose first node has started",
-                    fix=f"hyperpod-ray nodes events {self._target.name}",
-                ) from None
-            raise
-        return [stream["logStreamName"] for stream in listed if self._instance in stream["logStreamName"]]
-
-    def _events(
-        self, log_kind: str, streams: list[str], begin: datetime, finish: datetime | None
-    ) -> list[dict[str, Any]]:
-        window: dict[str, Any] = {"startTime": int(begin.timestamp() * 1000)}
-        window |= {"endTime": int(finish.timestamp() * 1000)} if finish else {}
-        events = self._target.aws.pages(
-            "logs", "filter_log_events", "events", logGroupName=self._group, logStreamNames=streams, **window
-        )
-        fresh = []
-        for event in events:
-            key = event.get("eventId") or f"{event['logStreamName']}/{event['timestamp']}/{event['message']}"
-            if key not in self._seen:
-                self._seen.add(key)
-                when = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
-                fresh.append(
-                    {
-                        "time": output.stamp(when),
-                        "kind": log_kind,
-                        "stream": event["logStreamName"],
-                        "message": event["message"].rstrip("\n"),
-                    }
-                )
-        return fresh
 
 
 def _print(line: dict[str, Any], form: Format) -> None:

@@ -10,48 +10,33 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from hyperpod_ray.core.amounts import duration
-from hyperpod_ray.ops import in_ray, output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 from hyperpod_ray.ops.in_ray import files as reader
+from hyperpod_ray.ops.journal.run_state import Mode, State
+from hyperpod_ray.ops.orchestrators.run_files import ABOUT, CHUNK_BYTES, File, Opened, files_of, undamaged
+from hyperpod_ray.ops.orchestrators.run_list import Source
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import Target
-from hyperpod_ray.ops.reach.jobs_api import Jobs
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.ops.runs import listing as runs
-from hyperpod_ray.ops.runs import run_state
-from hyperpod_ray.ops.runs.run_state import Mode, State
 
-CHUNK_BYTES = 1 << 20
 LIST_SECONDS = 3600
 STREAM_SECONDS = 86_400
 TRIES = 5
 WAIT_SECONDS = 2.0
 SAY_SECONDS = 10.0
-ABOUT = ".pull.json"
 ROOM = 1.01
 """Free space that is needed, as a factor of what is left to copy."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class File:
-    """One file of what is pulled."""
-
-    name: str
-    """Below the folder, with `/`."""
-    bytes: int
-    crc32: int | None
-    """Noted when it was written; None where S3's own checksum is all there is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +52,7 @@ class Wanted:
     """Patterns of files below the run's folder, in place of a checkpoint."""
 
 
-Opened = tuple[list[File], Callable[[str], AbstractContextManager[Iterator[bytes]]]]
-"""The files of a folder, and what opens one by its name."""
-
-
-def run(target: Target, name: str, *, selection: Wanted, to: Path, source: runs.Source, form: Format) -> int:
+def run(target: AnyTarget, name: str, *, selection: Wanted, to: Path, source: Source, form: Format) -> int:
     """Find it, compare space, copy, verify, name it."""
     require_free_name(to)
     (pulled_run,), states = runs.seen(target, source, names=[name])
@@ -159,12 +140,12 @@ def _checkpoint(state: State, selection: Wanted) -> str:
 
 
 @contextlib.contextmanager
-def _opened(target: Target, folder: str, *, patterns: Sequence[str], source: runs.Source) -> Iterator[Opened]:
+def _opened(target: AnyTarget, folder: str, *, patterns: Sequence[str], source: Source) -> Iterator[Opened]:
     if source.here:
         directory = Path(folder)
-        with _whole(folder):
+        with undamaged(folder):
             listed = reader.listing(directory, list(patterns))
-        yield _files(listed), lambda name: _local(directory / name)
+        yield files_of(listed), lambda name: _local(directory / name)
     elif folder.startswith("s3://"):
         yield _in_s3(target, folder, patterns=patterns)
     elif "://" in folder:
@@ -175,29 +156,8 @@ def _opened(target: Target, folder: str, *, patterns: Sequence[str], source: run
             code=BAD_USE,
         )
     else:
-        with runs.standing(target, source) as jobs:
-            if jobs is None:
-                raise OpsError(
-                    f"{folder} is on the shared file system, which the standing RayCluster serves",
-                    expected="the right to reach it: a role of eks.ray_users",
-                    fix="ask somebody who has it, or keep runs in S3: storage: s3://BUCKET/PREFIX in the job",
-                    code=BAD_USE,
-                )
-            yield _through_ray(jobs, folder, patterns=patterns)
-
-
-@contextlib.contextmanager
-def _whole(folder: str) -> Iterator[None]:
-    """Refuse a folder whose checksums are damaged: nothing says that its files are those that training wrote."""
-    try:
-        yield
-    except reader.DamagedError as error:
-        raise OpsError(
-            f"{folder}: {error}",
-            expected="the CRC-32 of each file, as training wrote them",
-            fix="pull another checkpoint: `runs show -o json` lists them, --step names one",
-            code=CONDITION_FALSE,
-        ) from None
+        with orchestrators.of(target).runs.files(folder, patterns, source) as opened:
+            yield opened
 
 
 @contextlib.contextmanager
@@ -206,22 +166,7 @@ def _local(path: Path) -> Iterator[Iterator[bytes]]:
         yield iter(lambda: stream.read(CHUNK_BYTES), b"")
 
 
-def _through_ray(jobs: Jobs, folder: str, *, patterns: Sequence[str]) -> Opened:
-    """Files of the file system that the head's pod mounts."""
-    words = [secrets.token_hex(8), folder, *patterns]
-    answer, node = run_state.asked(jobs, f"{in_ray.PACKAGE}.files", words, limit_s=LIST_SECONDS)
-    with _whole(folder):
-        if answer.get("damaged"):
-            raise reader.DamagedError(answer["damaged"])
-
-    def read(name: str) -> AbstractContextManager[Iterator[bytes]]:
-        query = {"node_id": node, "filename": f"{answer['link']}/{name}", "lines": -1, "timeout": STREAM_SECONDS}
-        return jobs.stream(f"/api/v0/logs/file?{urlencode(query, quote_via=quote)}", size=CHUNK_BYTES)
-
-    return _files(answer["files"]), read
-
-
-def _in_s3(target: Target, folder: str, *, patterns: Sequence[str]) -> Opened:
+def _in_s3(target: AnyTarget, folder: str, *, patterns: Sequence[str]) -> Opened:
     """Objects below a prefix, by your own credentials."""
     import fnmatch
 
@@ -235,7 +180,7 @@ def _in_s3(target: Target, folder: str, *, patterns: Sequence[str]) -> Opened:
     noted: dict[str, int] = {}
     for name in sorted(fnmatch.filter(sizes, "checksums-*.json")):
         content = s3.get_object(Bucket=bucket, Key=prefix + name)["Body"].read()
-        with _whole(folder):
+        with undamaged(folder):
             noted.update(reader.checksums(name, content))
 
     @contextlib.contextmanager
@@ -249,21 +194,7 @@ def _in_s3(target: Target, folder: str, *, patterns: Sequence[str]) -> Opened:
     names = [
         name for name in sorted(sizes) if not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
     ]
-    return _files([{"name": name, "bytes": sizes[name], "crc32": noted.get(name)} for name in names]), read
-
-
-def _files(items: Sequence[dict[str, Any]]) -> list[File]:
-    """What was listed; a name that leads out of the folder is refused."""
-    files = [File(name=str(listed["name"]), bytes=int(listed["bytes"]), crc32=listed["crc32"]) for listed in items]
-    for file in files:
-        path = PurePosixPath(file.name)
-        if path.is_absolute() or ".." in path.parts or file.name == ABOUT:
-            raise OpsError(
-                f"the cluster lists a file '{file.name}'",
-                expected="names below the folder",
-                fix="look at the run's folder: something else writes into it",
-            )
-    return files
+    return files_of([{"name": name, "bytes": sizes[name], "crc32": noted.get(name)} for name in names]), read
 
 
 # ---- copying ----

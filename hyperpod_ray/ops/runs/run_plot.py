@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from hyperpod_ray.ops.output import printable
-from hyperpod_ray.ops.runs.run_state import State
+from hyperpod_ray.ops.journal.run_state import State
+from hyperpod_ray.ops.steering import printable
 
 WIDTH, HEIGHT = 860, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 50, 60

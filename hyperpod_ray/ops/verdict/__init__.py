@@ -8,47 +8,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from hyperpod_ray.ops.observe.snapshot import Snapshot
+from hyperpod_ray.ops.observe.snapshot import CONTROLLERS, HANGS, NODES, SLURM, TRAINING, Snapshot
 from hyperpod_ray.ops.verdict import cluster, controllers, nodes, ray, slurm, stacks, storage, training, upkeep
 from hyperpod_ray.ops.verdict.finding import Finding, State, Verdict, carries
 
 __all__ = ["Finding", "State", "Verdict", "judge"]
 
 
-RULES: dict[str, tuple[Callable[[Snapshot], Iterable[Finding]], ...]] = {
-    "eks": (
-        stacks.unseen,
-        stacks.stacks,
-        cluster.cluster,
-        cluster.groups,
-        controllers.controllers,
-        nodes.instances,
-        nodes.nodes,
-        storage.storage,
-        storage.free_space,
-        ray.ray_clusters,
-        ray.pods,
-        training.ray_jobs,
-        training.jobs,
-        training.hangs,
-        upkeep.training_plans,
-        upkeep.images,
-    ),
-    "slurm": (
-        stacks.unseen,
-        stacks.stacks,
-        cluster.cluster,
-        cluster.groups,
-        nodes.instances,
-        slurm.controller,
-        slurm.nodes,
-        storage.storage,
-        storage.free_space,
-        upkeep.training_plans,
-        upkeep.images,
-    ),
-}
-"""What is judged of an environment, by its orchestrator."""
+RULES: tuple[tuple[str, Callable[[Snapshot], Iterable[Finding]]], ...] = (
+    ("", stacks.unseen),
+    ("", stacks.stacks),
+    ("", cluster.cluster),
+    ("", cluster.groups),
+    (CONTROLLERS, controllers.controllers),
+    ("", nodes.instances),
+    (NODES, nodes.nodes),
+    (SLURM, slurm.controller),
+    (SLURM, slurm.nodes),
+    ("", storage.storage),
+    ("", storage.free_space),
+    ("Kubernetes", ray.ray_clusters),
+    ("Kubernetes", ray.pods),
+    ("Kubernetes", training.ray_jobs),
+    (TRAINING, training.jobs),
+    (HANGS, training.hangs),
+    ("", upkeep.training_plans),
+    ("", upkeep.images),
+)
+"""What is judged of an environment that has a source; empty: of every one."""
 
 
 def judge(snapshot: Snapshot) -> Verdict:
@@ -61,9 +48,9 @@ def judge(snapshot: Snapshot) -> Verdict:
         and snapshot.cluster is None
     ):
         return Verdict(state="Action required", findings=(stacks.not_deployed(snapshot),))
-    rules = RULES[snapshot.orchestrator]
-    for rule in rules:
-        findings += rule(snapshot)
+    for source, rule in RULES:
+        if source in ("", *snapshot.sources):
+            findings += rule(snapshot)
     findings = [
         replace(reported, recovery="pods") if carries(snapshot, reported.subject) else reported for reported in findings
     ]

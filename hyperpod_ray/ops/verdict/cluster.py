@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.notifications import NOT_CREATED
-from hyperpod_ray.ops.change import durations
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Group, Snapshot
+from hyperpod_ray.ops.verdict import durations
 from hyperpod_ray.ops.verdict.finding import (
     DEAD_STACK,
     QUIET,

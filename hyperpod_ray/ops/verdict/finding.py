@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from hyperpod_ray.core import names
-from hyperpod_ray.ops.change import durations
-from hyperpod_ray.ops.change.durations import Usual
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Instance, Snapshot
+from hyperpod_ray.ops.verdict import durations
+from hyperpod_ray.ops.verdict.durations import Usual
 
 State = Literal["Healthy", "Steps unknown", "Recovering", "Action required"]
 """`Steps unknown`: nothing is wrong that can be seen, and a job runs of which nobody can say whether it trains."""

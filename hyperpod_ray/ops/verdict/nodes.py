@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core import names
-from hyperpod_ray.ops.change import durations
 from hyperpod_ray.ops.observe.snapshot import Instance, Node, Snapshot
+from hyperpod_ray.ops.verdict import durations
 from hyperpod_ray.ops.verdict.finding import (
     JOIN_GRACE,
     UNREACHABLE_GRACE,

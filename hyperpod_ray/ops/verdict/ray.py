@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from hyperpod_ray.core import names
-from hyperpod_ray.ops.change import durations
-from hyperpod_ray.ops.change.durations import Usual
-from hyperpod_ray.ops.observe.snapshot import Pod, RayCluster, Snapshot, part_of
+from hyperpod_ray.ops.observe.snapshot import (
+    RayCluster,
+    Snapshot,
+    part_of,
+)
+from hyperpod_ray.ops.reach.ray_pods import Pod
+from hyperpod_ray.ops.verdict import durations
+from hyperpod_ray.ops.verdict.durations import Usual
 from hyperpod_ray.ops.verdict.finding import (
     DEAD_STACK,
     UNREACHABLE_GRACE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperpod_ray.ops.change import durations
 from hyperpod_ray.ops.observe.snapshot import REPLACE, SlurmNode, Snapshot
+from hyperpod_ray.ops.verdict import durations
 from hyperpod_ray.ops.verdict.finding import Finding, command, nodes_command
 
 REBOOTED = "Node unexpectedly rebooted"

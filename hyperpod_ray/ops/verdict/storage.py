@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.change import durations
 from hyperpod_ray.ops.observe.snapshot import Snapshot
+from hyperpod_ray.ops.verdict import durations
 from hyperpod_ray.ops.verdict.finding import (
     Finding,
     command,

@@ -12,8 +12,14 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from hyperpod_ray.core.amounts import duration, span
-from hyperpod_ray.ops.change import durations
-from hyperpod_ray.ops.observe.snapshot import Hang, Job, RayJob, Run, Snapshot
+from hyperpod_ray.ops.journal.run import Run
+from hyperpod_ray.ops.observe.snapshot import (
+    Hang,
+    Job,
+    RayJob,
+    Snapshot,
+)
+from hyperpod_ray.ops.verdict import durations
 from hyperpod_ray.ops.verdict.finding import Finding, command, deploy
 
 HANG_SECONDS = 45.0

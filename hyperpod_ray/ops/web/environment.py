@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.ops import orchestrators
+from hyperpod_ray.ops.journal.record import Record
 from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, spend
-from hyperpod_ray.ops.observe.node_rows import Row, joined
+from hyperpod_ray.ops.observe.node_rows import Row
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
-from hyperpod_ray.ops.runs.record import Record
 from hyperpod_ray.ops.status import counts
 from hyperpod_ray.ops.verdict import Verdict
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, RunLine, Tone, View
@@ -43,7 +44,7 @@ def view(
         findings=verdict.findings,
         runs=tuple(_runs(plan, snapshot, prices)),
         groups=tuple(_groups(snapshot)),
-        nodes=tuple(_node(snapshot, row) for row in joined(snapshot)),
+        nodes=tuple(_node(snapshot, row) for row in orchestrators.named(snapshot.orchestrator).rows(snapshot)),
         events=tuple(_events(snapshot)),
         facts=tuple(_facts(snapshot)),
         spend=None if prices is None or snapshot.cluster is None else spend(plan, snapshot, prices),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 
-from hyperpod_ray.ops.runs.record import Record, Sign, Step
+from hyperpod_ray.ops.journal.record import Record, Sign, Step
 
 WIDE, NARROW = 920, 340
 LEFT, RIGHT = 54, 12

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from hyperpod_ray.core.amounts import dollars, duration, span
-from hyperpod_ray.ops.runs.record import Interruption, Record, Sign, moment
+from hyperpod_ray.ops.journal.record import Interruption, Record, Sign, moment
 from hyperpod_ray.ops.web import timeline
 from hyperpod_ray.ops.web.html import figures, state, table, when
 from hyperpod_ray.ops.web.view import RunLine, View

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from hyperpod_ray.ops.journal.record import Record
 from hyperpod_ray.ops.money.spend import Spend
-from hyperpod_ray.ops.runs.record import Record
 from hyperpod_ray.ops.verdict import Finding
 
 Tone = Literal["good", "busy", "bad", "none"]

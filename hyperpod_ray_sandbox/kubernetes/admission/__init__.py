@@ -13,14 +13,14 @@ from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import forbidden
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 __all__ = ["policies", "prepare", "review"]
 
 Json = dict[str, Any]
 
 
-def prepare(api: Api, resource: Resource, obj: Json) -> None:
+def prepare(api: Objects, resource: Resource, obj: Json) -> None:
     """Fill in what a new object leaves to the cluster; raises 403 where it names what does not exist."""
     if resource.kind == "Pod" and not resource.group:
         why = references.fill(api, obj)
@@ -30,7 +30,7 @@ def prepare(api: Api, resource: Resource, obj: Json) -> None:
         obj.setdefault("status", {})["qosClass"] = quality(obj["spec"])
 
 
-def review(api: Api, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
+def review(api: Objects, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
     """Refuse what the policies and limits of the cluster forbid; raises 403."""
     name = obj["metadata"]["name"]
     namespace = (

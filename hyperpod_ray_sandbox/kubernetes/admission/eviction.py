@@ -12,7 +12,7 @@ from hyperpod_ray_sandbox.kubernetes.selectors import matches
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
@@ -26,7 +26,7 @@ def _share(value: Any, count: int) -> int:
     return math.ceil(int(value[:-1]) * count / 100) if isinstance(value, str) else int(value)
 
 
-def budget(api: Api, pdb: Json) -> dict[str, int]:
+def budget(api: Objects, pdb: Json) -> dict[str, int]:
     """The status of a disruption budget: what is there, what must be, and what may go."""
     spec = pdb.get("spec") or {}
     selector = spec.get("selector")
@@ -51,7 +51,7 @@ def budget(api: Api, pdb: Json) -> dict[str, int]:
     }
 
 
-def check(api: Api, pod: Json) -> None:
+def check(api: Objects, pod: Json) -> None:
     """Refuse an eviction that a disruption budget forbids; raises 429."""
     status, meta = pod.get("status") or {}, pod["metadata"]
     if status.get("phase") in ("Succeeded", "Failed", "Pending") or meta.get("deletionTimestamp"):

@@ -12,17 +12,17 @@ from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.admission.amounts import total
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
 
-def _items(api: Api, namespace: str) -> list[Json]:
+def _items(api: Objects, namespace: str) -> list[Json]:
     ranges = api.store.objects("/limitranges", namespace)
     return [limit for r in ranges for limit in (r.get("spec") or {}).get("limits") or []]
 
 
-def fill(api: Api, pod: Json) -> None:
+def fill(api: Objects, pod: Json) -> None:
     """Give containers the requests and limits that they do not state."""
     for limit in _items(api, pod["metadata"].get("namespace", "")):
         if limit.get("type") != "Container":
@@ -38,7 +38,7 @@ def fill(api: Api, pod: Json) -> None:
                 resources.setdefault("requests", {}).setdefault(name, amount)
 
 
-def refusal(api: Api, obj: Json) -> str:
+def refusal(api: Objects, obj: Json) -> str:
     """Why the limit ranges of a namespace do not let an object in, or nothing."""
     faults: list[str] = []
     for limit in _items(api, obj["metadata"].get("namespace", "")):

@@ -20,7 +20,7 @@ from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
@@ -44,7 +44,7 @@ def _compiled(expression: str) -> Any:
     return _environment().compile(expression)
 
 
-def review(api: Api, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
+def review(api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
     """Refuse what a bound policy refuses; raises 422."""
     bindings = api.store.objects(f"{_GROUP}/validatingadmissionpolicybindings")
     user = options.user or _controller(resource, obj, old)
@@ -84,7 +84,7 @@ def _matches(policy: Json, resource: Resource, operation: str) -> bool:
     )
 
 
-def _selected(api: Api, policy: Json, resource: Resource, obj: Json) -> bool:
+def _selected(api: Objects, policy: Json, resource: Resource, obj: Json) -> bool:
     """Whether the object's namespace is one that the policy is about; objects without a namespace always are."""
     selector = (policy.get("matchConstraints") or {}).get("namespaceSelector")
     if resource.plural == "namespaces" and not resource.group:

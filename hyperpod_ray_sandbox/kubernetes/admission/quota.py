@@ -13,7 +13,7 @@ from hyperpod_ray_sandbox.kubernetes.admission.amounts import total, written
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
@@ -98,7 +98,7 @@ def _in_scope(quota: Json, resource: Resource, obj: Json) -> bool:
     return True
 
 
-def used(api: Api, quota: Json) -> dict[str, Fraction]:
+def used(api: Objects, quota: Json) -> dict[str, Fraction]:
     """What a quota's namespace uses of what it limits."""
     namespace = quota["metadata"]["namespace"]
     hard = (quota.get("spec") or {}).get("hard") or {}
@@ -114,7 +114,7 @@ def used(api: Api, quota: Json) -> dict[str, Fraction]:
     return totals
 
 
-def refusal(api: Api, resource: Resource, obj: Json) -> str:
+def refusal(api: Objects, resource: Resource, obj: Json) -> str:
     """Why the quotas of a namespace do not let an object in, or nothing."""
     if not resource.namespaced:
         return ""

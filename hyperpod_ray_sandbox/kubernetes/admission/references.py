@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_ray_sandbox.kubernetes.validation.policy import SYSTEM_PRIORITIES
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
 
-def fill(api: Api, pod: Json) -> str:
+def fill(api: Objects, pod: Json) -> str:
     """Give a pod its account and priority; why it is refused, or nothing."""
     spec, namespace = pod["spec"], pod["metadata"].get("namespace", "")
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
@@ -28,7 +28,7 @@ def fill(api: Api, pod: Json) -> str:
     return _priority(api, spec)
 
 
-def _priority(api: Api, spec: Json) -> str:
+def _priority(api: Objects, spec: Json) -> str:
     name = spec.get("priorityClassName") or ""
     value, preemption = 0, "PreemptLowerPriority"
     if name:
@@ -52,7 +52,7 @@ def _priority(api: Api, spec: Json) -> str:
     return ""
 
 
-def second_default(api: Api, obj: Json) -> str:
+def second_default(api: Objects, obj: Json) -> str:
     """Why a PriorityClass cannot be the default, or nothing."""
     if not obj.get("globalDefault"):
         return ""

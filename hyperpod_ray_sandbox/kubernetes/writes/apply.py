@@ -15,13 +15,13 @@ from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.writes.checks import accept
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
 
 def patch_object(  # noqa: PLR0917
-    api: Api,
+    api: Objects,
     resource: Resource,
     namespace: str,
     name: str,
@@ -56,7 +56,7 @@ def patch_object(  # noqa: PLR0917
 
 
 def _apply(  # noqa: PLR0917
-    api: Api, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str
+    api: Objects, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str
 ) -> tuple[Json, bool]:
     if not options.manager:
         raise bad_request(

@@ -14,7 +14,7 @@ from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.times import now
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
@@ -53,7 +53,7 @@ def accept(resource: Resource, namespace: str, body: Any) -> Json:
     return obj
 
 
-def namespace_open(api: Api, resource: Resource, namespace: str, name: str) -> None:
+def namespace_open(api: Objects, resource: Resource, namespace: str, name: str) -> None:
     """Refuse a new object in a namespace that is missing or being deleted."""
     existing = api.store.get(("/namespaces", "", namespace))
     if existing is None:
@@ -63,7 +63,7 @@ def namespace_open(api: Api, resource: Resource, namespace: str, name: str) -> N
         raise forbidden(resource.plural, resource.group, name, why)
 
 
-def judge(api: Api, resource: Resource, obj: Json, options: Options, old: Json | None = None) -> Json:
+def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Json | None = None) -> Json:
     """Judge an object by its schema and fill in the defaults; warnings go to the options."""
     if resource.kind == "Secret" and not resource.group and obj.get("stringData"):
         data = obj.setdefault("data", {}) or {}
@@ -90,7 +90,7 @@ def judge(api: Api, resource: Resource, obj: Json, options: Options, old: Json |
     return obj
 
 
-def check_policies(api: Api, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
+def check_policies(api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
     """What well-formed objects are refused for: rights that their author lacks, and the cluster's policies."""
     if options.user is not None and resource.group == roles.GROUP and not resource.crd:
         api.rbac.check_grant(options.user, resource.plural, obj, obj["metadata"].get("namespace", ""))
@@ -103,7 +103,7 @@ def check_policies(api: Api, resource: Resource, obj: Json, old: Json | None, op
             options.warnings.append(f"this rehearsal server cannot evaluate a validation rule: {text}")
 
 
-def _crd(api: Api, resource: Resource) -> Json:
+def _crd(api: Objects, resource: Resource) -> Json:
     return api.store.get(("apiextensions.k8s.io/customresourcedefinitions", "", resource.crd)) or {}
 
 

@@ -21,13 +21,19 @@ from hyperpod_ray_sandbox.kubernetes.writes.checks import (
 )
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
 
 def create(
-    api: Api, resource: Resource, namespace: str, obj: Json, options: Options | None = None, *, trusted: bool = False
+    api: Objects,
+    resource: Resource,
+    namespace: str,
+    obj: Json,
+    options: Options | None = None,
+    *,
+    trusted: bool = False,
 ) -> Json:
     """Create an object; `trusted` (controllers) keeps its status."""
     options = options or Options()
@@ -75,7 +81,7 @@ def create(
     return api.present(resource, stored)
 
 
-def _on_create(api: Api, resource: Resource, obj: Json) -> None:
+def _on_create(api: Objects, resource: Resource, obj: Json) -> None:
     meta = obj["metadata"]
     if resource.crd:
         return
@@ -91,7 +97,7 @@ def _on_create(api: Api, resource: Resource, obj: Json) -> None:
         obj["status"] = crd_status(obj)
 
 
-def _default_class(api: Api) -> str | None:
+def _default_class(api: Objects) -> str | None:
     for storage_class in api.store.objects("storage.k8s.io/storageclasses"):
         if (storage_class["metadata"].get("annotations") or {}).get(
             "storageclass.kubernetes.io/is-default-class"
@@ -100,7 +106,7 @@ def _default_class(api: Api) -> str | None:
     return None
 
 
-def after_write(api: Api, resource: Resource, stored: Json) -> None:
+def after_write(api: Objects, resource: Resource, stored: Json) -> None:
     """Do what follows from a stored object: a definition is served, a namespace gets its service account."""
     if resource.crd:
         return

@@ -12,13 +12,13 @@ from hyperpod_ray_sandbox.kubernetes.status import ApiError, forbidden, not_foun
 from hyperpod_ray_sandbox.kubernetes.store import Key, copy
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
 
 def delete(  # noqa: PLR0912
-    api: Api, resource: Resource, namespace: str, name: str, options: Options | None = None
+    api: Objects, resource: Resource, namespace: str, name: str, options: Options | None = None
 ) -> tuple[Json, bool]:
     """Delete an object; returns its last state and whether it is gone: finalizers or a grace period may hold it."""
     options = options or Options()
@@ -77,7 +77,7 @@ def delete(  # noqa: PLR0912
     return api.store.put(key, obj), False
 
 
-def finish(api: Api, key: Key) -> None:
+def finish(api: Objects, key: Key) -> None:
     """Take an object out for good, then what it owned."""
     gone = api.store.remove(key)
     if gone is None:
@@ -87,7 +87,7 @@ def finish(api: Api, key: Key) -> None:
     _collect(api, gone)
 
 
-def dependents(api: Api, owner: Json) -> list[tuple[Key, Json]]:
+def dependents(api: Objects, owner: Json) -> list[tuple[Key, Json]]:
     """Objects that name this one as an owner."""
     uid = owner["metadata"]["uid"]
     return [
@@ -97,7 +97,7 @@ def dependents(api: Api, owner: Json) -> list[tuple[Key, Json]]:
     ]
 
 
-def _collect(api: Api, gone: Json) -> None:
+def _collect(api: Objects, gone: Json) -> None:
     resources = api.registry.stored()
     alive = None
     for key, obj in api.dependents(gone):

@@ -14,13 +14,13 @@ from hyperpod_ray_sandbox.kubernetes.writes.checks import SERVER_FIELDS, accept,
 from hyperpod_ray_sandbox.kubernetes.writes.create import after_write
 
 if TYPE_CHECKING:
-    from hyperpod_ray_sandbox.kubernetes.api import Api
+    from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
 
 
 def update(  # noqa: PLR0912, PLR0915, PLR0917
-    api: Api,
+    api: Objects,
     resource: Resource,
     namespace: str,
     name: str,
@@ -100,12 +100,12 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     return api.present(resource, stored)
 
 
-def _expandable(api: Api, class_name: str) -> bool:
+def _expandable(api: Objects, class_name: str) -> bool:
     storage_class = api.store.get(("storage.k8s.io/storageclasses", "", class_name))
     return bool(storage_class and storage_class.get("allowVolumeExpansion"))
 
 
-def _finish_if_free(api: Api, resource: Resource, key: Key, stored: Json) -> None:
+def _finish_if_free(api: Objects, resource: Resource, key: Key, stored: Json) -> None:
     if resource.kind == "Namespace" and not resource.group and (stored.get("spec") or {}).get("finalizers"):
         return
     if resource.kind == "Pod" and not resource.group and (stored.get("spec") or {}).get("nodeName"):
@@ -113,7 +113,7 @@ def _finish_if_free(api: Api, resource: Resource, key: Key, stored: Json) -> Non
     api.finish(key)
 
 
-def modify(api: Api, obj: Json, change: Callable[[Json], None], *, status: bool = False) -> Json | None:
+def modify(api: Objects, obj: Json, change: Callable[[Json], None], *, status: bool = False) -> Json | None:
     """Change an object as a controller does: read it again, change a copy, write it where it differs.
 
     None when it is gone.

@@ -76,7 +76,7 @@ def caller_may(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             fix="call with a role to have its permissions checked",
         )
         return
-    needed = [action for action in NEEDED if plan.settings.orchestrator == "eks" or not action.startswith("eks:")]
+    needed = [action for action in NEEDED if plan.eks_cluster_name or not action.startswith("eks:")]
     denied = _denied(account, source, needed, "*")
     deploy = f"arn:{partition_of(region)}:iam::{number}:role/cdk-{QUALIFIER}-deploy-role-{number}-{region}"
     findings = []

@@ -10,7 +10,6 @@ from hyperpod_ray.core.checks.account.storage import bucket_region
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, unknown
-from hyperpod_ray.core.plan import Plan
 
 CREATES = (
     "sagemaker:CreateCluster", "iam:CreateRole", "iam:PassRole", "iam:PutRolePolicy", "lambda:CreateFunction",
@@ -71,11 +70,11 @@ def deployment_role_may_create(plan: CommonPlan, account: Account) -> Iterator[F
         )
         return
     actions = [*CREATES]
-    actions += ["eks:CreateCluster"] if isinstance(plan, Plan) and plan.existing_eks is None else []
+    actions += ["eks:CreateCluster"] if plan.new_eks is not None else []
     actions += ["fsx:CreateFileSystem"] if plan.new_file_system is not None else []
     actions += ["ec2:CreateVpc"] if plan.new_network is not None else []
-    actions += [*GOVERNANCE] if isinstance(plan, Plan) and plan.settings.teams else []
-    actions += ["sagemaker:CreateMlflowApp"] if isinstance(plan, Plan) and plan.mlflow_app is not None else []
+    actions += [*GOVERNANCE] if plan.teams else []
+    actions += ["sagemaker:CreateMlflowApp"] if plan.mlflow_app is not None else []
     denied, by = simulated(account, str(answer["Role"]["Arn"]), actions)
     if denied:
         yield error(
@@ -104,7 +103,7 @@ def _missing_roles(plan: CommonPlan, account: Account) -> dict[str, str]:
 
     https://docs.aws.amazon.com/eks/latest/userguide/using-service-linked-roles.html
     """
-    used = {"eks": isinstance(plan, Plan), "fsx": plan.new_file_system is not None}
+    used = {"eks": bool(plan.eks_cluster_name), "fsx": plan.new_file_system is not None}
     roles = {service: role for service, role in ROLES.items() if used[service.partition(".")[0]]}
     return {
         service: role

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.account import policies
 from hyperpod_ray.core.checks.account.keys import readable_secret
 from hyperpod_ray.core.checks.lookup import known_groups
@@ -75,8 +76,8 @@ def package_index_is_there(plan: CommonPlan, account: Account) -> Iterator[Findi
         return
     for name in ("codeartifact_arn", "secret_arn"):
         arn = getattr(source, name)
-        if arn and arn.split(":")[3] != plan.settings.region:
-            yield skipped(f"{name} is of {arn.split(':')[3]}: it was not asked")
+        if arn and arn_of(arn).region != plan.settings.region:
+            yield skipped(f"{name} is of {arn_of(arn).region}: it was not asked")
             return
     if source.codeartifact_arn:
         yield _repository(account, CodeArtifact.parse(source.codeartifact_arn))

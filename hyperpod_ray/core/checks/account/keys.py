@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.account import policies
 from hyperpod_ray.core.checks.account.owners import ours, owner
 from hyperpod_ray.core.checks.lookup import GROUPS
@@ -26,15 +27,8 @@ def keys_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     https://docs.aws.amazon.com/kms/latest/developerguide/key-state.html
     """
     named: dict[str, Path] = {}
-    for index, group in enumerate(plan.groups):
-        if group.volume_kms_key_arn:
-            named.setdefault(group.volume_kms_key_arn, ("hyperpod", "instance_groups", index, "volume_kms_key_arn"))
-    access = plan.settings.ray.access if isinstance(plan, Plan) else None
-    for index, arn in enumerate(access.kms_key_arns if access else []):
-        named.setdefault(arn, ("ray", "access", "kms_key_arns", index))
-    database = plan.settings.hyperpod.accounting_database if isinstance(plan, SlurmPlan) else None
-    if database is not None and database.kms_key_arn is not None:
-        named.setdefault(database.kms_key_arn, (*DATABASE, "kms_key_arn"))
+    for path, arn in plan.kms_keys:
+        named.setdefault(arn, path)
     if not named:
         yield skipped("the file names none")
     for arn, path in named.items():
@@ -57,7 +51,7 @@ def _key(plan: CommonPlan, account: Account, path: Path, arn: str) -> Iterator[F
         )
         return
     if answer is None:
-        message = f"{short}: no such key in {arn.split(':')[4]}, {arn.split(':')[3]}"
+        message = f"{short}: no such key in {arn_of(arn).account}, {arn_of(arn).region}"
         yield error(
             *path,
             what=message,
@@ -97,7 +91,7 @@ def _grants(plan: CommonPlan, account: Account, path: Path, arn: str) -> Iterato
             *path,
             what=f"the policy of {arn.rpartition('/')[2]} lets no role of {plan.settings.account} create grants by IAM",
             expected="kms:CreateGrant and kms:DescribeKey for the nodes' role",
-            fix=f"add a statement for arn:{arn.split(':')[1]}:iam::{plan.settings.account}:root with these actions",
+            fix=f"add a statement for arn:{arn_of(arn).partition}:iam::{plan.settings.account}:root with these actions",
         )
 
 
@@ -141,7 +135,7 @@ def readable_secret(
     if answer is None:
         return error(
             *path,
-            what=f"{name}: no such secret in {arn.split(':')[3]}",
+            what=f"{name}: no such secret in {arn_of(arn).region}",
             expected=f"a secret with the user name and password of {of}",
             fix="correct the ARN, or create the secret",
         )
@@ -186,7 +180,7 @@ def roles_exist(plan: Plan, account: Account) -> Iterator[Finding]:
     if not roles:
         yield skipped("the file names none")
     for path, arn in roles:
-        owner, name = arn.split(":")[4], arn.rpartition("/")[2]
+        owner, name = arn_of(arn).account, arn.rpartition("/")[2]
         if owner != plan.settings.account:
             yield warning(
                 *path,

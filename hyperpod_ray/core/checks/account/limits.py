@@ -88,7 +88,7 @@ def roles_are_fewenough(plan: CommonPlan, account: Account) -> Iterator[Finding]
         )
     else:
         yield fine(what=f"{roles} of {quota} roles are used")
-    if not isinstance(plan, Plan) or plan.existing_eks is not None:
+    if plan.new_eks is None:
         return
     providers = len(account.call("iam", "list_open_id_connect_providers")["OpenIDConnectProviderList"])
     if providers >= PROVIDERS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.account.keys import readable_secret
 from hyperpod_ray.core.checks.lookup import GROUPS
 from hyperpod_ray.core.common_plan import CommonPlan
@@ -28,7 +29,7 @@ def secrets_are_there(plan: Plan, account: Account) -> Iterator[Finding]:
         return
     for index, arn in enumerate(access.secret_arns):
         path = ("ray", "access", "secret_arns", index)
-        _, _, _, region, number, *_ = arn.split(":")
+        _, _, region, number, _ = arn_of(arn)
         if (number, region) != (plan.settings.account, plan.settings.region):
             yield skipped(f"{arn.rpartition(':')[2]} is of {number} in {region}: it was not asked")
             continue
@@ -80,7 +81,7 @@ def grafana_is_there(plan: Plan, account: Account) -> Iterator[Finding]:
         yield skipped("the file names none")
         return
     path, arn = ("observability", "grafana", "workspace_arn"), section.grafana.workspace_arn
-    name, region = arn.rpartition("/")[2], arn.split(":")[3]
+    name, region = arn.rpartition("/")[2], arn_of(arn).region
     if region != plan.settings.region:
         yield skipped(f"{name} is in {region}: it was not asked")
         return

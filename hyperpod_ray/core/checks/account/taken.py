@@ -192,7 +192,7 @@ def clusters_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         take_up = f"{OTHER_NAME}; the cluster has {count} nodes, and deleting it ends them"
         label = f"HyperPod cluster {name}"
         yield judged(plan, account, CLUSTER_NAME, label, identifiers=identifiers, take_up=take_up, choose=OTHER_NAME)
-    if not isinstance(plan, Plan) or plan.existing_eks is not None:
+    if plan.new_eks is None:
         return
     eks = plan.eks_cluster_name
     if found(account, "eks", "describe_cluster", name=eks) is None:

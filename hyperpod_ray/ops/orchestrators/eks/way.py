@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hyperpod_ray.core.evidence import absent
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.preflight.check import Outcome, ok, skipped, warning
+from hyperpod_ray.ops.orchestrators.check import Outcome, ok, skipped, warning
 from hyperpod_ray.ops.reach import tunnel
 from hyperpod_ray.ops.reach.clients import Target
 
@@ -17,11 +17,11 @@ def way(target: Target) -> list[Outcome]:
         if not absent(error):
             raise
         return [skipped("the deployment creates the cluster")]
-    endpoint = tunnel.Endpoint.of(cluster)
-    if not endpoint.private:
+    there = tunnel.Endpoint.of(cluster)
+    if not there.private:
         return [ok("its endpoint is public")]
-    if tunnel.reachable(endpoint.host, endpoint.port):
-        return [ok(f"{endpoint.host} answers from here")]
+    if tunnel.reachable(there.host, there.port):
+        return [ok(f"{there.host} answers from here")]
     try:
         tunnel.require_plugin()
     except OpsError as error:

@@ -9,33 +9,19 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_BatchReplaceCluste
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.observe.snapshot import REBOOT, REPLACE, Cluster, Instance, Slurm, SlurmJob, SlurmNode, Snapshot
+from hyperpod_ray.ops.orchestrators.node_repair import NodeRepair, Verb, When
 
-Verb = Literal["replace", "reboot"]
-When = Literal["now", "after-jobs"]
 REASONS: dict[str, str] = {"replace": REPLACE, "reboot": REBOOT}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repair:
-    """What is to be done."""
-
-    when: When
-    hosts: tuple[str, ...]
-    """Names in Slurm, where it acts after the jobs."""
-    lines: tuple[str, ...]
-    """What it costs, for whoever confirms it."""
-
-
-def judged(snapshot: Snapshot, instances: Sequence[Instance], *, verb: Verb, when: When | None, command: str) -> Repair:
+def judged(seen: Snapshot, instances: Sequence[Instance], *, verb: Verb, when: When | None, command: str) -> NodeRepair:
     """The repair that may be done.
 
     Args:
-        snapshot: HyperPod and Slurm.
+        seen: HyperPod and Slurm.
         instances: The nodes.
         verb: `replace` or `reboot`.
         when: What was asked for. None: at once where no job is lost, else refused.
@@ -44,28 +30,28 @@ def judged(snapshot: Snapshot, instances: Sequence[Instance], *, verb: Verb, whe
     Raises:
         OpsError: It must not be done, or somebody must choose.
     """
-    assert snapshot.cluster is not None  # noqa: S101  (instances have a cluster)
+    assert seen.cluster is not None  # noqa: S101  (instances have a cluster)
     for instance in instances:
-        _judge_role(snapshot.cluster, snapshot, instance, verb=verb, when=when, command=command)
-    compute = [candidate for candidate in instances if role(snapshot, candidate) == "Compute"]
-    nodes = [(candidate, snapshot.slurm.of(candidate) if snapshot.slurm else None) for candidate in compute]
+        _judge_role(seen.cluster, seen, instance, verb=verb, when=when, command=command)
+    compute = [item for item in instances if role(seen, item) == "Compute"]
+    nodes = [(item, seen.slurm.of(item) if seen.slurm else None) for item in compute]
     if when == "after-jobs":
-        return _after_jobs(snapshot, nodes, verb=verb, command=command)
+        return _after_jobs(seen, nodes, verb=verb, command=command)
     if when is None:
-        _judge_unasked(snapshot, nodes, verb=verb, command=command)
-    return Repair(when="now", hosts=(), lines=tuple(_costs(snapshot, nodes)))
+        _judge_unasked(seen, nodes, verb=verb, command=command)
+    return NodeRepair(when="now", instances=tuple(instances), lines=tuple(_costs(seen, nodes)))
 
 
-def role(snapshot: Snapshot, instance: Instance) -> str:
+def role(seen: Snapshot, instance: Instance) -> str:
     """Controller, Login or Compute."""
-    group = snapshot.group(instance.group)
+    group = seen.group(instance.group)
     return (group.role if group else "") or "Compute"
 
 
 def _judge_role(
-    cluster: Cluster, snapshot: Snapshot, instance: Instance, *, verb: Verb, when: When | None, command: str
+    cluster: Cluster, seen: Snapshot, instance: Instance, *, verb: Verb, when: When | None, command: str
 ) -> None:
-    part = role(snapshot, instance)
+    part = role(seen, instance)
     if part == "Compute":
         return
     if part == "Controller" and verb == "replace":
@@ -82,30 +68,30 @@ def _judge_role(
         if part == "Controller"
         else "who is logged in there loses the session and what runs in it"
     )
-    subject = f"node {instance.id} of cluster '{cluster.name}' has the role {part}"
+    what = f"node {instance.id} of cluster '{cluster.name}' has the role {part}"
     if when == "after-jobs":
         raise OpsError(
-            f"{subject}, and Slurm places no job there",
+            f"{what}, and Slurm places no job there",
             expected="a compute node with --when after-jobs",
             fix=f"{command} --when now; {loses}",
             code=BAD_USE,
         )
-    raise OpsError(f"{subject}: {loses}", expected="a choice", fix=f"{command} --when now", code=BAD_USE)
+    raise OpsError(f"{what}: {loses}", expected="a choice", fix=f"{command} --when now", code=BAD_USE)
 
 
 def _after_jobs(
-    snapshot: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]], *, verb: Verb, command: str
-) -> Repair:
-    assert snapshot.cluster is not None  # noqa: S101  (instances have a cluster)
-    if snapshot.slurm is None:
+    seen: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]], *, verb: Verb, command: str
+) -> NodeRepair:
+    assert seen.cluster is not None  # noqa: S101  (instances have a cluster)
+    if seen.slurm is None:
         raise OpsError(
-            f"Slurm could not be asked: {_why(snapshot)}",
+            f"Slurm could not be asked: {_why(seen)}",
             expected="the Slurm controller to answer: --when after-jobs is its work",
             fix=f"repair the way to it, or {command} --when now",
         )
-    if snapshot.cluster.node_recovery != "Automatic":
+    if seen.cluster.node_recovery != "Automatic":
         raise OpsError(
-            f"node recovery: {snapshot.cluster.node_recovery}",
+            f"node recovery: {seen.cluster.node_recovery}",
             expected="Automatic: otherwise nothing acts on the node's reason",
             fix=f"set hyperpod.node_recovery: Automatic and deploy, or {command} --when now",
             code=BAD_USE,
@@ -123,19 +109,21 @@ def _after_jobs(
         hosts.append(node.name)
     lines = [
         f'Slurm takes no new job there: scontrol update nodename={",".join(hosts)} state=fail reason="{REASONS[verb]}"',
-        *(f"{host} is repaired after job {', '.join(jobs)}" for host in hosts if (jobs := _ids(snapshot.slurm, host))),
+        *(f"{host} is repaired after job {', '.join(jobs)}" for host in hosts if (jobs := _ids(seen.slurm, host))),
         "until a node is idle again, do not change its state and do not restart slurmctld: the repair can fail",
     ]
-    return Repair(when="after-jobs", hosts=tuple(hosts), lines=tuple(lines))
+    return NodeRepair(
+        when="after-jobs", instances=tuple(instance for instance, _ in nodes), hosts=tuple(hosts), lines=tuple(lines)
+    )
 
 
 def _judge_unasked(
-    snapshot: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]], *, verb: Verb, command: str
+    seen: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]], *, verb: Verb, command: str
 ) -> None:
     """Without a choice, nothing may be lost and nothing may be under way."""
-    if snapshot.slurm is None and nodes:
+    if seen.slurm is None and nodes:
         raise OpsError(
-            f"which jobs run there is unknown: {_why(snapshot)}",
+            f"which jobs run there is unknown: {_why(seen)}",
             expected="the Slurm controller to answer, or a choice",
             fix=f"{command} --when now, which ends the jobs there",
             code=BAD_USE,
@@ -144,7 +132,7 @@ def _judge_unasked(
         if node is None:
             continue
         _judge_under_way(node, command=command)
-        if lost := list(_lost(snapshot.slurm or Slurm(), node)):
+        if lost := list(_lost(seen.slurm or Slurm(), node)):
             raise OpsError(
                 f"node {node.name} has work: {'; '.join(lost)}",
                 expected="a choice: after these jobs, or now",
@@ -163,16 +151,16 @@ def _judge_under_way(node: SlurmNode, *, command: str) -> None:
         )
 
 
-def _costs(snapshot: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]]) -> Iterator[str]:
-    if snapshot.slurm is None and nodes:
-        yield f"which jobs run there is unknown: {_why(snapshot)}"
+def _costs(seen: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]]) -> Iterator[str]:
+    if seen.slurm is None and nodes:
+        yield f"which jobs run there is unknown: {_why(seen)}"
     for instance, node in nodes:
-        if snapshot.slurm is None:
+        if seen.slurm is None:
             continue
         if node is None:
             yield f"{instance.id} is not in Slurm: no job runs there"
             continue
-        yield from _lost(snapshot.slurm, node) or [f"{node.name} has no job"]
+        yield from _lost(seen.slurm, node) or [f"{node.name} has no job"]
 
 
 def _lost(slurm: Slurm, node: SlurmNode) -> list[str]:
@@ -181,21 +169,17 @@ def _lost(slurm: Slurm, node: SlurmNode) -> list[str]:
 
 
 def _loss(job: SlurmJob, node: SlurmNode) -> str:
-    description = (
-        f"job {job.id} ({job.name}, {job.user}, {job.elapsed} on {job.nodes} node{'s' if job.nodes > 1 else ''})"
-    )
+    what = f"job {job.id} ({job.name}, {job.user}, {job.elapsed} on {job.nodes} node{'s' if job.nodes > 1 else ''})"
     if job.batch_host == node.name:
         back = "its batch script runs here, so only --requeue brings it back"
     else:
         back = "srun --auto-resume=1 or --requeue brings it back"
-    return f"{description} loses its steps since the last checkpoint; {back}"
+    return f"{what} loses its steps since the last checkpoint; {back}"
 
 
 def _ids(slurm: Slurm, host: str) -> list[str]:
     return [job.id for job in slurm.on(host)]
 
 
-def _why(snapshot: Snapshot) -> str:
-    return next(
-        (missing.why for missing in snapshot.unseen if missing.source == "Slurm"), "the controller does not run"
-    )
+def _why(seen: Snapshot) -> str:
+    return next((item.why for item in seen.unseen if item.source == "Slurm"), "the controller does not run")

@@ -20,10 +20,10 @@ from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.in_ray.history import History
-from hyperpod_ray.ops.jobs.submit import post, upload
-from hyperpod_ray.ops.observe.snapshot import Run as Training
-from hyperpod_ray.ops.reach.jobs_api import ENDED, OURS, READ_PREFIX, Jobs
-from hyperpod_ray.ops.runs.record import Record, at_of, run_of
+from hyperpod_ray.ops.journal.record import Record, at_of
+from hyperpod_ray.ops.journal.run import Run as Training
+from hyperpod_ray.ops.journal.run import run_of
+from hyperpod_ray.ops.reach.jobs_api import ENDED, OURS, READ_PREFIX, Jobs, post, upload
 
 READ_SECONDS = 180
 READ_POLL_SECONDS = 0.5
@@ -69,17 +69,13 @@ class State:
     @property
     def last(self) -> Checkpoint | None:
         """The newest complete checkpoint."""
-        return next((checkpoint for checkpoint in self.checkpoints if checkpoint.complete), None)
+        return next((one for one in self.checkpoints if one.complete), None)
 
     def best(self, metric: str, mode: Mode) -> Checkpoint | None:
         """The complete checkpoint with the best value of a metric; the newest of equal ones."""
-        candidates = [
-            checkpoint for checkpoint in self.checkpoints if checkpoint.complete and metric in checkpoint.metrics
-        ]
+        found = [one for one in self.checkpoints if one.complete and metric in one.metrics]
         sign = 1 if mode == "min" else -1
-        return min(
-            candidates, key=lambda checkpoint: (sign * checkpoint.metrics[metric], -checkpoint.step), default=None
-        )
+        return min(found, key=lambda one: (sign * one.metrics[metric], -one.step), default=None)
 
     @property
     def seconds_left(self) -> float | None:
@@ -94,20 +90,20 @@ class State:
         return next((loss for _, at, loss in reversed(self.curve) if at <= step and loss is not None), None)
 
 
-def read(jobs: Jobs, folders: Sequence[str], *, every_run: bool = False) -> list[State]:
+def read(jobs: Jobs, folders: Sequence[str], *, whole: bool = False) -> list[State]:
     """The states of run folders, in their order; a folder without a run is omitted.
 
     Args:
         jobs: The Jobs API of the RayCluster that mounts them.
-        folders: Run folders; with `every_run`, folders of runs.
-        every_run: Read every run in them.
+        folders: Run folders; with `whole`, folders of runs.
+        whole: Read every run in them.
 
     Raises:
         OpsError: the job that reads cannot be started or fails.
     """
     if not folders:
         return []
-    answer, _ = asked(jobs, f"{in_ray.PACKAGE}.runs", [*(["--all"] if every_run else []), *folders])
+    answer, _ = asked(jobs, f"{in_ray.PACKAGE}.runs", [*(["--all"] if whole else []), *folders])
     return states(answer)
 
 
@@ -123,7 +119,7 @@ def asked(jobs: Jobs, module: str, words: Sequence[str], *, limit_s: float = REA
     Raises:
         OpsError: the job cannot be started or fails.
     """
-    uri = upload(jobs, in_ray.package(), subject="")
+    uri = upload(jobs, in_ray.package(), what="")
     job = post(
         jobs,
         {
@@ -141,9 +137,9 @@ def asked(jobs: Jobs, module: str, words: Sequence[str], *, limit_s: float = REA
 
 
 def _answer(jobs: Jobs, job: str, *, limit_s: float) -> tuple[Any, str]:
-    deadline = time.monotonic() + limit_s
+    end = time.monotonic() + limit_s
     while (info := jobs.json("GET", f"/api/jobs/{job}"))["status"] not in ENDED:
-        if time.monotonic() > deadline:
+        if time.monotonic() > end:
             jobs.json("POST", f"/api/jobs/{job}/stop")
             raise OpsError(
                 f"the job that reads the run folders is {info['status']} after {limit_s:g} s",
@@ -155,45 +151,45 @@ def _answer(jobs: Jobs, job: str, *, limit_s: float) -> tuple[Any, str]:
     for line in text.splitlines():
         if line.startswith(reader.MARK):
             return json.loads(line.removeprefix(reader.MARK)), str(info.get("driver_node_id") or "")
-    last_line = (text.strip().splitlines() or [str(info.get("message") or "nothing more")])[-1]
+    last = (text.strip().splitlines() or [str(info.get("message") or "nothing more")])[-1]
     raise OpsError(
-        f"the job that reads the run folders {info['status']}: {last_line[:300]}",
+        f"the job that reads the run folders {info['status']}: {last[:300]}",
         expected="one line with what they contain",
         fix="run the command again; `hyperpod-ray status` shows Ray's state",
     )
 
 
-def read_here(folders: Sequence[str], *, every_run: bool = False) -> list[State]:
+def read_here(folders: Sequence[str], *, whole: bool = False) -> list[State]:
     """The same of folders on this machine: a rehearsal's, or a file system that is mounted here."""
-    if every_run:
-        return states([answer for folder in folders for answer in reader.read_all(folder)])
+    if whole:
+        return states([one for folder in folders for one in reader.read_all(folder)])
     return states([reader.read(folder) for folder in folders])
 
 
 def states(answer: Any) -> list[State]:
     """What was read, as states."""
-    return [_state(folder_answer) for folder_answer in answer if folder_answer["found"]]
+    return [_state(item) for item in answer if item["found"]]
 
 
-def _state(folder_answer: dict[str, Any]) -> State:
-    folder = str(folder_answer["folder"])
+def _state(item: dict[str, Any]) -> State:
+    folder = str(item["folder"])
     run = run_of(
-        folder_answer["progress"],
-        History.kept(folder_answer["history"]),
+        item["progress"],
+        History.kept(item["history"]),
         name=folder.rstrip("/").rsplit("/", 1)[-1],
-        at=at_of(folder_answer["at"]) or datetime.now(UTC),
+        at=at_of(item["at"]) or datetime.now(UTC),
         folder=folder,
     )
-    return State(training=run, checkpoints=tuple(_checkpoints(folder_answer)))
+    return State(training=run, checkpoints=tuple(_checkpoints(item)))
 
 
-def _checkpoints(folder_answer: dict[str, Any]) -> Iterator[Checkpoint]:
-    for checkpoint in folder_answer["checkpoints"]:
+def _checkpoints(item: dict[str, Any]) -> Iterator[Checkpoint]:
+    for one in item["checkpoints"]:
         yield Checkpoint(
-            name=checkpoint["name"],
-            path=f"{str(folder_answer['folder']).rstrip('/')}/{checkpoint['name']}",
-            step=checkpoint["step"],
-            complete=checkpoint["complete"],
-            bytes=checkpoint["bytes"],
-            metrics=checkpoint["metrics"],
+            name=one["name"],
+            path=f"{str(item['folder']).rstrip('/')}/{one['name']}",
+            step=one["step"],
+            complete=one["complete"],
+            bytes=one["bytes"],
+            metrics=one["metrics"],
         )

@@ -19,12 +19,12 @@ from typing import Any
 from hyperpod_ray.core import names
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.in_ray import runs as reader
-from hyperpod_ray.ops.observe import gather, slurm
+from hyperpod_ray.ops.journal import run_state
+from hyperpod_ray.ops.journal.run_state import State
+from hyperpod_ray.ops.observe import hyperpod, slurm
 from hyperpod_ray.ops.observe.snapshot import Instance
 from hyperpod_ray.ops.output import log
 from hyperpod_ray.ops.reach.clients import SlurmTarget
-from hyperpod_ray.ops.runs import run_state
-from hyperpod_ray.ops.runs.run_state import State
 
 STORAGE = f"{names.MOUNT_PATH}/runs"
 """Where `jobs/slurm` puts runs, unless `RUN_STORAGE` names another folder."""
@@ -73,8 +73,8 @@ def read(target: SlurmTarget, storage: str, *, run: Runner | None = None) -> lis
     Raises:
         OpsError: No node runs, the plugin is missing, or the folder cannot be read.
     """
-    cluster = gather.cluster(target)
-    node = None if cluster is None else reading_node(target, gather.instances(target))
+    cluster = hyperpod.cluster(target)
+    node = None if cluster is None else reading_node(target, hyperpod.instances(target))
     if cluster is None or node is None:
         raise OpsError(
             "no controller or login node runs",
@@ -90,10 +90,8 @@ def read(target: SlurmTarget, storage: str, *, run: Runner | None = None) -> lis
 def reading_node(target: SlurmTarget, instances: Sequence[Instance]) -> Instance | None:
     """A login node where one runs: adding up a run's files is no work for the controller, unless there is no other."""
     login = {group.name for group in target.plan.login}
-    login_node = next(
-        (instance for instance in instances if instance.group in login and instance.status == "Running"), None
-    )
-    return login_node or slurm.controller_of(target, instances)
+    found = next((one for one in instances if one.group in login and one.status == "Running"), None)
+    return found or slurm.controller_of(target, instances)
 
 
 def parsed(text: str) -> Any:

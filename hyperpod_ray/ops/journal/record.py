@@ -14,11 +14,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hyperpod_ray.ops.in_ray.history import FAULTS, SHARES, History, cause_of, clean, first_line, mapping, number, whole
-from hyperpod_ray.ops.observe.snapshot import Run, RunEvent
 
 RECENT_SECONDS = 60.0
 """Of what the present rate is an average."""
 FINISHED = ("done", "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEvent:
+    """One thing that happened to a training run: a line of its `events.jsonl` that is no step."""
+
+    at: datetime
+    kind: str
+    step: int | None = None
+    seconds: float | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,159 +207,71 @@ def record_of(
 ) -> Record:
     """A run's record from its history and the content of its `progress.json`."""
     state = clean(progress.get("state"), 40)
-    settled = history.settled(now=now if now is not None else history.t or 0.0, ended=state in FINISHED)
-    ended = settled.over or state in FINISHED
-    steps = tuple(Step(t=t, step=step, value=value, resumed=bool(edge)) for t, step, value, edge in settled.curve)
+    known = history.settled(now=now if now is not None else history.t or 0.0, ended=state in FINISHED)
+    ended = known.over or state in FINISHED
+    steps = tuple(Step(t=t, step=step, value=value, resumed=bool(edge)) for t, step, value, edge in known.curve)
     interruptions = [
         Interruption(stopped_t=stopped, resumed_t=max(stopped, resumed), stopped_step=step, resumed_step=back,
                      source=source, cause=cause)
-        for stopped, resumed, step, back, source, cause, _ in settled.interruptions
+        for stopped, resumed, step, back, source, cause, _ in known.interruptions
     ]  # fmt: skip
-    is_open = settled.last is not None and settled.broken and not ended
-    if is_open and settled.last is not None:
+    is_open = known.last is not None and known.broken and not ended
+    if is_open and known.last is not None:
         interruptions.append(
-            Interruption(stopped_t=settled.last[0], resumed_t=None, stopped_step=settled.last[1], resumed_step=None,
-                         source="", cause=cause_of(settled.signs)[1])
+            Interruption(stopped_t=known.last[0], resumed_t=None, stopped_step=known.last[1], resumed_step=None,
+                         source="", cause=cause_of(known.signs)[1])
         )  # fmt: skip
-    metric, metrics = settled.metric or "loss", progress.get("metrics")
-    t, step, value = settled.last or (None, None, None)
-    world = whole(progress.get("world_size")) or settled.world
-    rates = sorted((total / count, count) for count, total in settled.rates.values())
-    pauses = _numbers(progress.get("pauses_s")) or settled.pauses
+    metric, metrics = known.metric or "loss", progress.get("metrics")
+    t, step, value = known.last or (None, None, None)
+    world = whole(progress.get("world_size")) or known.world
+    rates = sorted((total / count, count) for count, total in known.rates.values())
+    pauses = numbers(progress.get("pauses_s")) or known.pauses
     return Record(
         name=clean(progress.get("name") or name),
         state="done" if ended and state != "failed" else state,
         metric=clean(metric, 60),
         steps=steps,
         saves=tuple(
-            Save(t=at, step=of, reason=why, seconds=took, stall_s=stall) for at, of, why, took, stall in settled.saves
+            Save(t=at, step=of, reason=why, seconds=took, stall_s=stall) for at, of, why, took, stall in known.saves
         ),
-        saved=settled.counts.get("save", 0),
+        saved=known.counts.get("save", 0),
         interruptions=tuple(interruptions),
-        interrupted=settled.interrupted + is_open,
-        by_cause={cause: (int(count), seconds) for cause, (count, seconds) in settled.by_cause.items()},
-        seconds={share: settled.seconds[share] for share in SHARES},
-        held={int(ranks) or world or 0: seconds for ranks, seconds in settled.held.items()},
-        useful_rank_seconds=settled.useful_ranks if settled.world else settled.seconds["training"] * (world or 0),
+        interrupted=known.interrupted + is_open,
+        by_cause={cause: (int(count), seconds) for cause, (count, seconds) in known.by_cause.items()},
+        seconds={share: known.seconds[share] for share in SHARES},
+        held={int(ranks) or world or 0: seconds for ranks, seconds in known.held.items()},
+        useful_rank_seconds=known.useful_ranks if known.world else known.seconds["training"] * (world or 0),
         total_steps=whole(progress.get("total_steps")),
         world=world,
         step=whole(progress.get("last_step")) if "last_step" in progress else step,
         value=number(metrics.get(metric)) if isinstance(metrics, dict) else value,
-        lowest=settled.lowest,
+        lowest=known.lowest,
         step_t=number(progress.get("last_step_t")) or t,
         checkpoint_step=whole(progress.get("last_checkpoint_step"))
         if "last_checkpoint_step" in progress
-        else settled.saves[-1][1] if settled.saves else None,
-        checkpoint_t=number(progress.get("last_checkpoint_t")) or (settled.saves[-1][0] if settled.saves else None),
+        else known.saves[-1][1] if known.saves else None,
+        checkpoint_t=number(progress.get("last_checkpoint_t")) or (known.saves[-1][0] if known.saves else None),
         checkpoint_path=clean(progress.get("last_checkpoint_path")),
         error=first_line(progress.get("last_error")),
-        not_finite=settled.not_finite,
-        begin=settled.begin,
-        recent_rate=_recent(settled),
+        not_finite=known.not_finite,
+        begin=known.begin,
+        recent_rate=_recent(known),
         usual_rate=1 / _middle(rates) if rates else None,
-        step_seconds=number(progress.get("step_s")) or (statistics.median(settled.gaps) if settled.gaps else None),
+        step_seconds=number(progress.get("step_s")) or (statistics.median(known.gaps) if known.gaps else None),
         pause_seconds=pauses[1] if len(pauses) > 1 else None,
-        faults=sum(settled.counts.get(event_kind, 0) for event_kind in FAULTS),
-        recoveries=settled.counts.get("restore", 0),
+        faults=sum(known.counts.get(kind, 0) for kind in FAULTS),
+        recoveries=known.counts.get("restore", 0),
         events=tuple(
-            RunEvent(at=moment(at), kind=event_kind, step=of, seconds=took, text=text)
-            for at, event_kind, of, took, text in settled.events
+            RunEvent(at=moment(at), kind=kind, step=of, seconds=took, text=text)
+            for at, kind, of, took, text in known.events
         ),
         partial=partial,
     )  # fmt: skip
 
 
-def run_of(
-    progress: Mapping[str, Any],
-    history: History,
-    *,
-    name: str,
-    at: datetime,
-    job: str = "",
-    cluster: str = "",
-    namespace: str = "",
-    folder: str = "",
-    partial: bool = False,
-) -> Run:
-    """A run as a snapshot has it.
-
-    Args:
-        progress: The content of `progress.json`.
-        history: What its events add up to.
-        name: Its name, where `progress` has none.
-        at: The cluster's time.
-        job: ID of the job that trains it.
-        cluster: RayCluster of the job.
-        namespace: Namespace of the RayCluster.
-        folder: Its folder; empty: the folder of its newest checkpoint.
-        partial: Whether `history` lacks the run's first lines.
-    """
-    record = record_of(history, progress, name=name, now=at.timestamp(), partial=partial)
-    part_pauses = _numbers(progress.get("part_pauses_s"))
-    metrics = progress.get("metrics")
-    reported = metrics if isinstance(metrics, dict) else {}
-    figures = {clean(key, 60): value for key, raw in reported.items() if (value := number(raw)) is not None}
-    starts = [start for key in ("started_t", "begun_t") if (start := at_of(progress.get(key)))]
-    return Run(
-        name=record.name,
-        job=job,
-        cluster=cluster,
-        namespace=namespace,
-        state=record.state or "unknown",
-        at=at,
-        step=record.step,
-        steps_total=record.total_steps,
-        step_seconds=record.step_seconds,
-        best_step_seconds=number(progress.get("best_step_s")),
-        longest_pause_seconds=record.pause_seconds,
-        part_seconds=number(progress.get("part_s")),
-        longest_part_pause_seconds=part_pauses[1] if len(part_pauses) > 1 else None,
-        loss=figures.get("loss") if reported else record.value if record.metric == "loss" else None,
-        metrics=figures,
-        began=at_of(record.begin) or min(starts, default=None),
-        started=max(starts, default=None),
-        state_since=at_of(progress.get("state_t")),
-        last_step_at=at_of(record.step_t),
-        last_part_at=at_of(progress.get("last_part_t")),
-        last_checkpoint_at=at_of(record.checkpoint_t),
-        last_checkpoint_step=record.checkpoint_step,
-        world_size=record.world,
-        device=clean(progress.get("device"), 20),
-        transport=clean(progress.get("transport"), 20),
-        misses_efa=_misses_efa(progress),
-        attempt=clean(progress.get("attempt"), 60),
-        last_error=record.error,
-        folder=folder or record.checkpoint_path.rpartition("/")[0],
-        faults=record.faults,
-        recoveries=record.recoveries,
-        events=record.events,
-        record=record,
-    )
-
-
-def _misses_efa(progress: Mapping[str, Any]) -> bool:
-    """Whether ranks on several nodes with EFA send by something else."""
-    transport = progress.get("transport")
-    comparable = progress.get("efa") is True and progress.get("across_nodes") is True and isinstance(transport, str)
-    return comparable and transport not in ("", "efa")
-
-
 def moment(t: float) -> datetime:
     """Unix seconds as a time."""
     return datetime.fromtimestamp(t, UTC)
-
-
-def at_of(value: object) -> datetime | None:
-    """Unix seconds as a time; None where they are none."""
-    seconds = number(value)
-    try:
-        return None if seconds is None else moment(seconds)
-    except (OverflowError, OSError, ValueError):
-        return None
-
-
-def _numbers(values: object) -> list[float]:
-    return [exact for value in (values if isinstance(values, list) else []) if (exact := number(value)) is not None]
 
 
 def _recent(history: History) -> float | None:
@@ -363,10 +285,24 @@ def _recent(history: History) -> float | None:
 def _middle(sizes: Sequence[tuple[float, float]]) -> float:
     """The median of values that come with how often each is there, smallest first."""
     half = sum(count for _, count in sizes) / 2
-    for index, (value, count) in enumerate(sizes):
+    for place, (value, count) in enumerate(sizes):
         half -= count
-        if half == 0 and index + 1 < len(sizes):
-            return (value + sizes[index + 1][0]) / 2
+        if half == 0 and place + 1 < len(sizes):
+            return (value + sizes[place + 1][0]) / 2
         if half <= 0:
             break
     return value
+
+
+def at_of(value: object) -> datetime | None:
+    """Unix seconds as a time; None where they are none."""
+    seconds = number(value)
+    try:
+        return None if seconds is None else moment(seconds)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def numbers(values: object) -> list[float]:
+    """The finite numbers of a list; empty where it is none."""
+    return [exact for value in (values if isinstance(values, list) else []) if (exact := number(value)) is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hyperpod_ray.ops.errors import explain
-from hyperpod_ray.ops.observe import gather
+from hyperpod_ray.ops.observe import hyperpod
 from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.ops.output import now
 from hyperpod_ray.ops.reach.clients import AnyTarget
@@ -16,15 +16,15 @@ def sentences(target: AnyTarget) -> list[str]:
     A review is about a change: where the account refuses these calls, one sentence says so.
     """
     try:
-        cluster = gather.cluster(target)
+        cluster = hyperpod.cluster(target)
         if cluster is None:
             return []
-        plans = gather.training_plans(target, cluster)
+        plans = hyperpod.training_plans(target, cluster)
     except Exception as error:
-        failure = explain(error, environment=target.name)
-        if failure is None:
+        known = explain(error, environment=target.name)
+        if known is None:
             raise
-        return [f"Training plans and AMIs of the running cluster are not known: {failure.message}"]
-    snapshot = Snapshot(environment=target.name, at=now(), cluster=cluster, training_plans=plans)
-    findings = [*upkeep.training_plans(snapshot), *upkeep.images(snapshot)]
-    return [f"{finding.what[:1].upper()}{finding.what[1:]}. Next: `{finding.next}`" for finding in findings]
+        return [f"Training plans and AMIs of the running cluster are not known: {known.message}"]
+    seen = Snapshot(environment=target.name, at=now(), cluster=cluster, training_plans=plans)
+    found = [*upkeep.training_plans(seen), *upkeep.images(seen)]
+    return [f"{item.what[:1].upper()}{item.what[1:]}. Next: `{item.next}`" for item in found]

@@ -33,14 +33,14 @@ class Outcome:
         return Check(check=check, result=self.result, what=self.what, expected=self.expected, fix=self.fix)
 
 
-def ok(text: str = "") -> Outcome:
+def ok(what: str = "") -> Outcome:
     """Fine."""
-    return Outcome(result="ok", what=text)
+    return Outcome(result="ok", what=what)
 
 
-def failed(text: str, *, expected: str, fix: str) -> Outcome:
+def failed(what: str, *, expected: str, fix: str) -> Outcome:
     """Would fail later, and cost time or money."""
-    return Outcome(result="failed", what=text, expected=expected, fix=fix)
+    return Outcome(result="failed", what=what, expected=expected, fix=fix)
 
 
 def warning(what: str, *, expected: str, fix: str) -> Outcome:
@@ -48,6 +48,6 @@ def warning(what: str, *, expected: str, fix: str) -> Outcome:
     return Outcome(result="warning", what=what, expected=expected, fix=fix)
 
 
-def skipped(text: str) -> Outcome:
+def skipped(what: str) -> Outcome:
     """Does not apply."""
-    return Outcome(result="skipped", what=text)
+    return Outcome(result="skipped", what=what)

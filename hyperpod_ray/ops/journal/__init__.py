@@ -1,0 +1,1 @@
+"""The journal of a run: what its folder and its events say."""

@@ -1,0 +1,95 @@
+"""What of an environment is in the account beside its cluster: stacks and file systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hyperpod_ray.core import names, plan_names
+from hyperpod_ray.core.evidence import absent
+from hyperpod_ray.ops.errors import explain, refused
+from hyperpod_ray.ops.observe.snapshot import FileSystem, Stack
+from hyperpod_ray.ops.observe.stack_cause import with_cause
+from hyperpod_ray.ops.reach.clients import AnyTarget
+
+
+def stacks_part(target: AnyTarget) -> dict[str, Any]:
+    """Part `stacks` of a snapshot."""
+    return {"stacks": stacks(target)}
+
+
+def stacks(target: AnyTarget, *, also: Iterable[str] = (), unseen: list[str] | None = None) -> tuple[Stack, ...]:
+    """The environment's stacks: those that its file has, and those that its project adds to it.
+
+    Args:
+        target: The environment.
+        also: Names of more stacks, which need not exist.
+        unseen: Takes a sentence where the account's stacks may not be listed, so that what the project added is not
+            known. Default: the listing is then passed over.
+    """
+    own: list[str] = []
+    try:
+        own = tagged_stacks(target)
+    except Exception as error:
+        if not refused(error):
+            raise
+        if unseen is not None:
+            known = explain(error, environment=target.name)
+            unseen.append(f"stacks of your own: {known.message if known else error}")
+    every = dict.fromkeys([*plan_names.stack_names(target.plan), *also, *own])
+    return tuple(stack(target, name) for name in every)
+
+
+def tagged_stacks(target: AnyTarget) -> list[str]:
+    """Names of the stacks in the account that carry the environment's tag, as each stack of its Stage does."""
+    return sorted(
+        str(entry["StackName"])
+        for entry in target.aws.pages("cloudformation", "describe_stacks", "Stacks")
+        if {"Key": names.ENVIRONMENT_TAG, "Value": target.name} in entry.get("Tags", [])
+    )
+
+
+def stack(target: AnyTarget, name: str) -> Stack:
+    """One stack; with an empty status where there is none."""
+    try:
+        found = target.aws.call("cloudformation", "describe_stacks", StackName=name)["Stacks"][0]
+    except Exception as error:
+        if absent(error):
+            return Stack(name=name)
+        raise
+    made = Stack(
+        name=name,
+        status="" if found["StackStatus"] == "DELETE_COMPLETE" else found["StackStatus"],
+        reason=found.get("StackStatusReason", ""),
+        protected=bool(found.get("EnableTerminationProtection")),
+    )
+    return with_cause(target, made)
+
+
+def file_systems_part(target: AnyTarget) -> dict[str, Any]:
+    """Part `file_systems` of a snapshot."""
+    return {"file_systems": file_systems(target)}
+
+
+def file_systems(target: AnyTarget) -> tuple[FileSystem, ...]:
+    """File systems that carry the environment's tag, and the one that the environment only uses."""
+    existing = target.plan.existing_file_system
+    found = []
+    for item in target.aws.pages("fsx", "describe_file_systems", "FileSystems"):
+        tags = {tag["Key"]: tag.get("Value", "") for tag in item.get("Tags", [])}
+        mine = tags.get(names.ENVIRONMENT_TAG) == target.name
+        if not mine and not (existing and existing.file_system_id == item["FileSystemId"]):
+            continue
+        found.append(
+            FileSystem(
+                id=item["FileSystemId"],
+                lifecycle=item["Lifecycle"],
+                capacity_gib=item.get("StorageCapacity", 0),
+                made_by_claim=names.CLAIM_TAG in tags,
+                failure=(item.get("FailureDetails") or {}).get("Message", ""),
+                created=item.get("CreationTime"),
+                stack=tags.get("aws:cloudformation:stack-name", ""),
+                interfaces=tuple(item.get("NetworkInterfaceIds", [])),
+            )
+        )
+    return tuple(found)

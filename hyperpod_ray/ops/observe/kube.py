@@ -1,0 +1,228 @@
+"""What the Kubernetes API says: nodes, RayClusters, RayJobs, volume claims, warnings, controllers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from hyperpod_ray.core import names, plan_names
+from hyperpod_ray.core.evidence import absent
+from hyperpod_ray.ops.errors import explain, refused
+from hyperpod_ray.ops.observe import controllers
+from hyperpod_ray.ops.observe.snapshot import (
+    Claim,
+    Controller,
+    KubernetesEvent,
+    Node,
+    RayCluster,
+    RayJob,
+    Unseen,
+    part_of,
+)
+from hyperpod_ray.ops.reach.clients import Json, Target
+from hyperpod_ray.ops.reach.ray_pods import Pod, moment, pod_of, pods
+
+WARNINGS = 50
+
+
+def kubernetes_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
+    """Every Ray namespace: each kind is asked apart, so that one that may not be seen hides no other."""
+    lists: dict[str, Callable[[Target, str], list[Any]]] = {
+        "pods": pods,
+        "ray_clusters": ray_clusters,
+        "ray_jobs": ray_jobs,
+        "claims": claims,
+        "warnings": warnings,
+    }
+    found: dict[str, list[Any]] = {part: [] for part in lists}
+    own, *others = plan_names.ray_namespaces(target.plan)
+    for space in (own, *others):
+        hidden: dict[str, Exception] = {}
+        for part, ask in lists.items():
+            try:
+                found[part] += ask(target, space)
+            except Exception as error:
+                if not refused(error) or explain(error, environment=target.name) is None:
+                    raise
+                hidden[part] = error
+        if len(hidden) == len(lists) and space == own:
+            raise hidden["pods"]
+        unseen += _hidden(target, space, hidden, whole=len(hidden) == len(lists))
+    return {part: tuple(items) for part, items in found.items()}
+
+
+def _hidden(target: Target, space: str, hidden: dict[str, Exception], *, whole: bool) -> Iterator[Unseen]:
+    """What of a namespace may not be seen: all of it, or some of its parts."""
+    for part, error in hidden.items():
+        known = explain(error, environment=target.name)
+        yield Unseen(
+            source=f"namespace {space}" if whole else part_of(part, space),
+            why=known.message if known else "",
+            refused=True,
+        )
+        if whole:
+            return
+
+
+def nodes(target: Target) -> tuple[Node, ...]:
+    """Nodes of the Kubernetes cluster."""
+    return tuple(_node(item) for item in target.kubernetes.items("/api/v1/nodes"))
+
+
+def _node(item: Json) -> Node:
+    meta, spec = item["metadata"], item.get("spec", {})
+    labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
+    conditions = {c["type"]: c for c in (item.get("status") or {}).get("conditions") or []}
+    ready = conditions.get("Ready", {})
+    taints = {taint["key"] for taint in spec.get("taints") or []}
+    reported = [
+        next((labels[key] for key in keys if labels.get(key)), "")
+        for keys in (names.FAULT_TYPE_LABELS, names.FAULT_REASON_LABELS)
+    ]
+    return Node(
+        name=meta["name"],
+        ready=ready.get("status") == "True",
+        unreachable=names.UNREACHABLE in taints or ready.get("status") == "Unknown",
+        since=moment(ready.get("lastTransitionTime")),
+        created=moment(meta.get("creationTimestamp")),
+        group=labels.get(names.INSTANCE_GROUP_LABEL, ""),
+        health=labels.get(names.HEALTH_LABEL, ""),
+        deep_check=labels.get(names.DEEP_HEALTH_LABEL, ""),
+        fault=": ".join(filter(None, [*reported, notes.get(names.FAULT_DETAILS, "")])),
+        cordoned=bool(spec.get("unschedulable")),
+        out_of_service=names.OUT_OF_SERVICE in taints,
+    )
+
+
+def ray_clusters(target: Target, namespace: str) -> list[RayCluster]:
+    """RayClusters of a namespace; none where KubeRay is not installed."""
+    with contextlib.suppress(Missing):
+        return [
+            _ray(item) for item in _custom(target, f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayclusters")
+        ]
+    return []
+
+
+class Missing(Exception):
+    """A kind of object is not installed in the cluster."""
+
+
+def _custom(target: Target, path: str) -> list[Json]:
+    try:
+        return target.kubernetes.items(path)
+    except Exception as error:
+        if absent(error):
+            raise Missing from None
+        raise
+
+
+def _ray(item: Json) -> RayCluster:
+    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    wanted = sum(group.get("replicas") or 0 for group in spec.get("workerGroupSpecs") or [])
+    bad = [c for c in status.get("conditions") or [] if c.get("type") == "ReplicaFailure" and c.get("status") == "True"]
+    changed = [moment(c.get("lastTransitionTime")) for c in status.get("conditions") or []]
+    return RayCluster(
+        name=meta["name"],
+        namespace=meta.get("namespace", ""),
+        state=status.get("state", ""),
+        desired_workers=status.get("desiredWorkerReplicas", wanted) or wanted,
+        ready_workers=status.get("readyWorkerReplicas", 0),
+        suspended=bool(spec.get("suspend")),
+        reason=bad[0].get("message", "") if bad else status.get("reason", ""),
+        since=max(filter(None, changed), default=moment(meta.get("creationTimestamp"))),
+    )
+
+
+def ray_jobs(target: Target, namespace: str) -> list[RayJob]:
+    """RayJobs of a namespace, newest first; none where KubeRay is not installed."""
+    with contextlib.suppress(Missing):
+        path = f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayjobs"
+        found = [_ray_job(item) for item in _custom(target, path)]
+        return sorted(found, key=lambda job: job.created or datetime.min.replace(tzinfo=UTC), reverse=True)
+    return []
+
+
+def _ray_job(item: Json) -> RayJob:
+    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    return RayJob(
+        name=meta["name"],
+        namespace=meta.get("namespace", ""),
+        status=status.get("jobStatus", ""),
+        deployment_status=status.get("jobDeploymentStatus", ""),
+        job_id=status.get("jobId", ""),
+        cluster=status.get("rayClusterName", "")
+        or (spec.get("clusterSelector") or {}).get(names.RAY_CLUSTER_LABEL, ""),
+        reason=status.get("reason", ""),
+        message=status.get("message", ""),
+        created=moment(meta.get("creationTimestamp")),
+        started=moment(status.get("startTime")),
+        ended=moment(status.get("endTime")),
+        suspended=bool(spec.get("suspend")),
+    )
+
+
+def controllers_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
+    """Every controller that the environment deploys; a namespace that may not be seen hides no other."""
+    wanted = controllers.expected(target.plan)
+    made: list[Controller] = []
+    for namespace in dict.fromkeys(item.namespace for item in wanted):
+        here = [item for item in wanted if item.namespace == namespace]
+        try:
+            listed = {
+                kind: controllers.listing(target.kubernetes, namespace, kind)
+                for kind in dict.fromkeys(item.kind for item in here)
+            }
+        except Exception as error:
+            known = explain(error, environment=target.name)
+            if known is None or not refused(error):
+                raise
+            unseen.append(Unseen(source=f"controllers of {namespace}", why=known.message, refused=True))
+            continue
+        for item in here:
+            controller, selector = controllers.found(item, listed[item.kind], plan=target.plan)
+            if controller.ready < controller.wanted and selector:
+                with contextlib.suppress(Exception):  # the counts alone are worth showing
+                    controller = controllers.with_pods(controller, _pods_of(target, namespace, selector))
+            made.append(controller)
+    return {"controllers": tuple(made)}
+
+
+def _pods_of(target: Target, namespace: str, selector: str) -> list[Pod]:
+    return [pod_of(item) for item in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=selector)]
+
+
+def claims(target: Target, namespace: str) -> list[Claim]:
+    """Volume claims of a namespace."""
+    return [
+        Claim(
+            name=item["metadata"]["name"],
+            namespace=namespace,
+            phase=(item.get("status") or {}).get("phase", "Pending"),
+            volume=(item.get("spec") or {}).get("volumeName", ""),
+            storage_class=(item.get("spec") or {}).get("storageClassName", "") or "",
+            created=moment(item["metadata"].get("creationTimestamp")),
+            deleting_since=moment(item["metadata"].get("deletionTimestamp")),
+        )
+        for item in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+    ]
+
+
+def warnings(target: Target, namespace: str) -> list[KubernetesEvent]:
+    """The newest warnings of a namespace, newest first."""
+    found = target.kubernetes.items(f"/api/v1/namespaces/{namespace}/events", fields="type=Warning")
+    listed = [
+        KubernetesEvent(
+            time=moment(
+                item.get("lastTimestamp") or item.get("eventTime") or item["metadata"].get("creationTimestamp")
+            ),
+            reason=item.get("reason", ""),
+            object="/".join((item.get("involvedObject") or {}).get(key, "") for key in ("kind", "name")),
+            message=item.get("message", ""),
+            count=item.get("count") or 1,
+        )
+        for item in found
+    ]
+    listed.sort(key=lambda event: event.time or datetime.min.replace(tzinfo=UTC), reverse=True)
+    return listed[:WARNINGS]
