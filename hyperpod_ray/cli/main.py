@@ -38,7 +38,7 @@ from hyperpod_ray.cli.failures import EXIT_CODES, failure
 from hyperpod_ray.cli.options import current, epilog
 from hyperpod_ray.core import names
 from hyperpod_ray.core.names import PROGRAM
-from hyperpod_ray.ops import output
+from hyperpod_ray.ops import output, steering
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
 
 COMMANDS = (
@@ -167,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(error, USAGE) and not as_json:
             usage = io.StringIO()
             error.show(file=usage)  # with the words of the command line, which may be somebody else's
-            sys.stderr.write(output.printable(usage.getvalue()))
+            sys.stderr.write(steering.printable(usage.getvalue()))
             return int(error.exit_code)
         return _failed(_explained(error), as_json=as_json)
     finally:

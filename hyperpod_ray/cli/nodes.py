@@ -103,10 +103,11 @@ def check(  # noqa: PLR0917
     faulty, or none is free.
     """
     from hyperpod_ray.ops.acceptance import check as verb
+    from hyperpod_ray.ops.orchestrators.node_check import Request
 
     if deep:
         return verb.deep(any_target(env), deep, nodes=node or [], yes=yes)
-    request = verb.Request(
+    request = Request(
         nodes=tuple(node or ()),
         seconds=seconds,
         storage=storage,

@@ -22,6 +22,8 @@ from hyperpod_ray.ops import output
 from hyperpod_ray.ops.acceptance import check, node_probe, picture, verdict
 from hyperpod_ray.ops.acceptance.verdict import Expected, Report
 from hyperpod_ray.ops.errors import CONDITION_FALSE, OK, OpsError
+from hyperpod_ray.ops.orchestrators.eks.node_check import EksNodeCheck
+from hyperpod_ray.ops.orchestrators.node_check import Measured, Request
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach import clients
 from hyperpod_ray.planner import checked_nodes
@@ -338,9 +340,9 @@ def test_the_test_is_written_into_the_journal_and_drawn(
     monkeypatch.setattr(output, "now", lambda: datetime(2026, 11, 23, 8, 30, tzinfo=UTC))
     answer = slow_pairs(cluster_of(3, write=9.0), 1, 30.0)
     hosts = {f"pod-{number}": f"i-{number}" for number in range(3)}
-    monkeypatch.setattr(check, "_on_eks", lambda *_: (answer, hosts))
+    monkeypatch.setattr(EksNodeCheck, "measured", lambda *_: Measured(answer=answer, hosts=hosts))
     drawing = tmp_path / "check.svg"
-    assert check.run(target, check.Request(), form=Format.table, picture=drawing) == CONDITION_FALSE
+    assert check.run(target, Request(), form=Format.table, picture=drawing) == CONDITION_FALSE
     said = capsys.readouterr()
     assert "! i-1: fabric: slow: 240 GB/s with its best partner, 67% of the others' 360" in said.out
     assert "next: hyperpod-ray nodes show prod i-1" in said.err
@@ -360,8 +362,9 @@ def test_the_test_is_written_into_the_journal_and_drawn(
 def test_good_nodes_end_with_zero_and_the_json_has_every_figure(
     target: clients.Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(check, "_on_eks", lambda *_: (cluster_of(2, write=9.0), {}))
-    assert check.run(target, check.Request(), form=Format.json) == OK
+    measured = Measured(answer=cluster_of(2, write=9.0), hosts={})
+    monkeypatch.setattr(EksNodeCheck, "measured", lambda *_: measured)
+    assert check.run(target, Request(), form=Format.json) == OK
     data = json.loads(capsys.readouterr().out)
     assert data["kind"] == "nodes-check"
     assert data["expected"]["network_gb_s"] == 400.0
@@ -376,9 +379,10 @@ def test_nothing_to_measure_is_said_with_exit_code_three(
     target: clients.Target, monkeypatch: pytest.MonkeyPatch, busy: list[Json], words: str
 ) -> None:
     answer = {"answers": [], "busy": busy, "cuda": False, "ranks": 1}
-    monkeypatch.setattr(check, "_on_eks", lambda *_: (answer, {"pod-1": "i-1"}))
+    measured = Measured(answer=answer, hosts={"pod-1": "i-1"})
+    monkeypatch.setattr(EksNodeCheck, "measured", lambda *_: measured)
     with pytest.raises(OpsError, match=words) as refused:
-        check.run(target, check.Request(), form=Format.table)
+        check.run(target, Request(), form=Format.table)
     assert refused.value.code == CONDITION_FALSE
     assert checked_nodes.newest("prod", target.folder) is None
 
@@ -386,9 +390,9 @@ def test_nothing_to_measure_is_said_with_exit_code_three(
 def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_measured(
     target: clients.Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, "_on_eks", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(EksNodeCheck, "measured", lambda *_: pytest.fail("measured"))
     with pytest.raises(OpsError, match="does not exist"):
-        check.run(target, check.Request(), form=Format.table, picture=tmp_path / "none" / "a.svg")
+        check.run(target, Request(), form=Format.table, picture=tmp_path / "none" / "a.svg")
 
 
 def test_what_a_type_should_give_is_of_the_catalogue() -> None:

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.ops.acceptance import check, node_probe, verdict
+from hyperpod_ray.ops.acceptance import node_probe, verdict
 from hyperpod_ray.ops.acceptance.verdict import Expected
+from hyperpod_ray.ops.orchestrators.eks.node_check import measured_by_ray
+from hyperpod_ray.ops.orchestrators.node_check import MARK, Request
 from hyperpod_ray.ops.reach.jobs_api import Jobs
 from hyperpod_ray_sandbox import leash
 from tests.ops import ray_head
@@ -130,20 +132,20 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ray_head.Head]:
 
 
 def test_without_a_worker_nothing_is_measured(ray: ray_head.Head) -> None:
-    content = check.Request(seconds=1, storage="none").content(hosts=[], wait=5)
-    answer = check.measured_by_ray(Jobs(ray.url, token=ray.token), content)
+    content = Request(seconds=1, storage="none").content(hosts=[], wait=5)
+    answer = measured_by_ray(Jobs(ray.url, token=ray.token), content)
     assert answer["answers"] == [] == answer["busy"]
 
 
 def test_by_ray_the_free_nodes_are_measured_and_the_busy_one_is_named(ray: ray_head.Head, tmp_path: Path) -> None:
     jobs = Jobs(ray.url, token=ray.token)
-    content = check.Request(seconds=1, storage=str(tmp_path), storage_mib=8).content(hosts=[], wait=40)
+    content = Request(seconds=1, storage=str(tmp_path), storage_mib=8).content(hosts=[], wait=40)
     with ray.node(2, cpus=1), ray.node(3, cpus=1) as dying, ray.node(4, cpus=1):
         _wait_for_nodes(ray, 4)
         with _run_on(ray, "127.0.0.4"):
-            answer = check.measured_by_ray(jobs, content)
+            answer = measured_by_ray(jobs, content)
         dying.lose()
-        after = check.measured_by_ray(jobs, check.Request(seconds=1, storage="none").content(hosts=[], wait=15))
+        after = measured_by_ray(jobs, Request(seconds=1, storage="none").content(hosts=[], wait=15))
     later = {node.name.rpartition("/")[2]: node.state for node in verdict.judge(after, NOTHING).nodes}
     assert later.get("127.0.0.3", "faulty") == "faulty", "a node that was just lost is not busy"
     assert "busy" not in later.values()
@@ -203,7 +205,7 @@ def _run_on(ray: ray_head.Head, address: str) -> Iterator[None]:
 
 
 def test_both_marks_are_one() -> None:
-    assert node_probe.MARK == check.MARK
+    assert node_probe.MARK == MARK
 
 
 SPOILED = """

@@ -6,42 +6,23 @@ on a node that mounts the file system. The result is judged here, drawn, and add
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import json
-import secrets
-import shlex
-import time
-import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.ops import in_ray, output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.acceptance import verdict
 from hyperpod_ray.ops.acceptance.verdict import Expected, Report
 from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
-from hyperpod_ray.ops.jobs.submit import post, upload
-from hyperpod_ray.ops.observe import gather, slurm
-from hyperpod_ray.ops.observe.snapshot import Instance, Snapshot
+from hyperpod_ray.ops.observe import hyperpod
+from hyperpod_ray.ops.orchestrators.node_check import Request
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget, Target
-from hyperpod_ray.ops.reach.jobs_api import ENDED, OURS, READ_PREFIX, Jobs, jobs_of
-from hyperpod_ray.ops.repair import nodes as repair
-from hyperpod_ray.ops.runs import slurm_runs
+from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.planner import checked_nodes, data, storage
 from hyperpod_ray.planner.checked_nodes import Checked
 
-PACKAGE = "hyperpod_ray_check"
-MARK = "HYPERPOD-RAY-CHECK "
-"""Begins the line with the answer; the probes have the same, a test compares."""
-MORE_SECONDS = 600.0
-"""What a test may take beside its matrix work: start, memory, files, the fabric."""
-POLL_SECONDS = 2.0
-STORAGE_MIB = 4096
 STYLE = {"good": "good", "faulty": "bad", "busy": "quiet"}
 DEEP: dict[str, str] = {
     "stress": "InstanceStress", "connectivity": "InstanceConnectivity", "training": "MultiNodeTrainingValidation",
@@ -50,44 +31,13 @@ DEEP: dict[str, str] = {
 MOST_IDS = 500
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What is measured, and how long."""
-
-    nodes: tuple[str, ...] = ()
-    """Only these. Default: all that are free."""
-    seconds: float = 60.0
-    """Of matrix work."""
-    storage: str = ""
-    """Folder of the shared file system. Default: a new one below its mount path. `none`: no file is written."""
-    storage_mib: int = STORAGE_MIB
-    address: str = ""
-    """Ray's dashboard that is reachable already."""
-    python: str = "python3"
-    """On Slurm: the Python with torch."""
-
-    @property
-    def folder(self) -> str:
-        """Where files are written; empty: nowhere."""
-        if self.storage == "none":
-            return ""
-        base = self.storage.rstrip("/") or names.MOUNT_PATH
-        return f"{base}/.nodes-check-{secrets.token_hex(4)}"
-
-    def content(self, **more: Any) -> dict[str, Any]:
-        """For a probe."""
-        return {
-            "seconds": self.seconds, "storage": self.folder, "storage_mib": self.storage_mib,
-            "limit": self.seconds + MORE_SECONDS, **more,
-        }  # fmt: skip
-
-
 def run(target: AnyTarget, request: Request, *, form: Format, picture: Path | None = None) -> int:
     """Measure, judge, draw, write the journal. Exit code 3 where a node is faulty, or none could be measured."""
     if picture is not None:
         require_drawing(picture)
     output.log(f"measuring: {request.seconds:g} s of matrix work, then memory, files and the fabric")
-    answer, hosts = _on_slurm(target, request) if isinstance(target, SlurmTarget) else _on_eks(target, request)
+    measurement = orchestrators.of(target).node_check.measured(request)
+    answer, hosts = measurement.answer, measurement.hosts
     if not answer["answers"]:
         _nothing(target, answer, hosts)
     measured = sum("lines" in part for part in answer["answers"])
@@ -237,198 +187,6 @@ def _nothing(target: AnyTarget, answer: Mapping[str, Any], hosts: Mapping[str, s
     )  # fmt: skip
 
 
-# --- on EKS: a job of Ray ------------------------------------------------------------------------------------------
-
-
-def package() -> tuple[str, bytes]:
-    """The probes as Ray's package."""
-    here = Path(__file__).parent
-    texts = {name: (here / f"{name}.py").read_text(encoding="utf-8") for name in ("node_probe", "ray_probe")}
-    return in_ray.archive(PACKAGE, {"__init__": "", **texts})
-
-
-def _on_eks(target: AnyTarget, request: Request) -> tuple[dict[str, Any], dict[str, str]]:
-    assert isinstance(target, Target)  # noqa: S101  (there are two)
-    hosts = {} if request.address else _pods(target)
-    chosen = _chosen(target, request, hosts)
-    with jobs_of(target, address=request.address) as jobs:
-        return measured_by_ray(jobs, request.content(hosts=chosen)), hosts
-
-
-def _pods(target: Target) -> dict[str, str]:
-    """Instance IDs by the pods that Ray has as hosts."""
-    seen = gather.snapshot(target, only=("Kubernetes",))
-    return {pod.name: names.instance_id(pod.node) for pod in seen.pods if pod.node}
-
-
-def _chosen(target: Target, request: Request, hosts: Mapping[str, str]) -> list[str]:
-    """Pods of the nodes that are asked for; with an address of Ray, Ray's own names of nodes."""
-    if request.address or not request.nodes:
-        return list(request.nodes)
-    chosen = []
-    for node in request.nodes:
-        _, instance = repair.find(target, node)
-        pods = [pod for pod, of in hosts.items() if of == instance.id]
-        if not pods:
-            raise OpsError(
-                f"--node: {instance.id} has no Ray pod", expected="a node of the standing RayCluster",
-                fix=f"hyperpod-ray nodes show {target.name} {instance.id}", code=CONDITION_FALSE,
-            )  # fmt: skip
-        chosen += pods
-    return chosen
-
-
-def measured_by_ray(jobs: Jobs, content: Mapping[str, Any]) -> dict[str, Any]:
-    """What the probe prints that a Ray job starts.
-
-    Raises:
-        OpsError: The job cannot be started, fails, or does not end.
-    """
-    uri = upload(jobs, package(), subject="")
-    job = post(
-        jobs,
-        {
-            "entrypoint": shlex.join(["python", "-m", f"{PACKAGE}.ray_probe", json.dumps(content)]),
-            "runtime_env": {"py_modules": [uri]},
-            "metadata": {OURS: "check"},
-            "submission_id": f"{READ_PREFIX}{secrets.token_hex(6)}",
-        },
-    )
-    try:
-        return _job_answer(jobs, job, limit=float(content["limit"]) + 300)
-    finally:
-        with contextlib.suppress(OSError, OpsError):
-            jobs.json("POST", f"/api/jobs/{job}/stop")
-        with contextlib.suppress(OSError, OpsError):
-            jobs.json("DELETE", f"/api/jobs/{job}")
-
-
-def _job_answer(jobs: Jobs, job: str, *, limit: float) -> dict[str, Any]:
-    end = time.monotonic() + limit
-    while (info := jobs.json("GET", f"/api/jobs/{job}"))["status"] not in ENDED:
-        if time.monotonic() > end:
-            raise OpsError(
-                f"the test is {info['status']} after {limit:g} s", expected="it to end",
-                fix="run it again with --node, to learn which node hangs", code=CONDITION_FALSE,
-            )  # fmt: skip
-        time.sleep(POLL_SECONDS)
-    text = str(jobs.json("GET", f"/api/jobs/{job}/logs").get("logs") or "")
-    for line in text.splitlines():
-        if line.startswith(MARK):
-            return dict(json.loads(line.removeprefix(MARK)))
-    last = (text.strip().splitlines() or [str(info.get("message") or "nothing more")])[-1]
-    raise OpsError(
-        f"the test {info['status']}: {last[:300]}", expected="its measurements",
-        fix="correct what it names; the image needs Ray and torch", code=CONDITION_FALSE,
-    )  # fmt: skip
-
-
-# --- on Slurm: srun ------------------------------------------------------------------------------------------------
-
-Runner = Callable[[Sequence[str]], str]
-_ON_NODE = """
-import os, sys, json, types, base64, zlib, io, contextlib
-request = json.loads(sys.argv[1])
-folder = request["folder"]
-os.makedirs(folder, exist_ok=True)
-request["probe"] = os.path.join(folder, "node_probe.py")
-with open(request["probe"], "w") as stream:
-    stream.write(PROBE)
-module = types.ModuleType("slurm_probe")
-exec(START, module.__dict__)
-printed = io.StringIO()
-try:
-    with contextlib.redirect_stdout(printed):
-        module.main([json.dumps(request)])
-finally:
-    import shutil
-    shutil.rmtree(folder, ignore_errors=True)
-sys.stdout.write(base64.encodebytes(zlib.compress(printed.getvalue().encode())).decode())
-"""
-
-
-def _on_slurm(
-    target: SlurmTarget, request: Request, *, run: Runner | None = None
-) -> tuple[dict[str, Any], dict[str, str]]:
-    if request.address:
-        raise OpsError(
-            f"--address: {request.address}", expected="an environment on EKS: Slurm has no Jobs API", fix="remove it",
-            code=BAD_USE,
-        )  # fmt: skip
-    seen = repair.look(target)
-    cluster = gather.require_cluster(target)
-    instances = gather.instances(target)
-    free, busy, hosts = _slurm_nodes(target, seen, instances, request)
-    if not free:
-        return {"answers": [], "busy": [{"host": host} for host in busy]}, hosts
-    node = slurm_runs.reading_node(target, instances)
-    if node is None:
-        raise OpsError.outcome("no controller or login node runs", fix=target.command("status"))
-    kinds = {group.type for group in target.plan.compute}
-    gpus = max((target.plan.type_spec(kind).accelerators for kind in kinds), default=0)
-    base = (request.storage if request.storage not in ("", "none") else names.MOUNT_PATH).rstrip("/")
-    content = request.content(
-        hosts=free, python=request.python, gpus=gpus, folder=f"{base}/.nodes-check-{secrets.token_hex(4)}-program"
-    )
-    limit = 2 * float(content["limit"])
-    words = slurm.session(target, cluster, node, slurm_command(content))
-    text = (run or _session(limit))(words)
-    answer = slurm_answer(text)
-    return {**answer, "busy": [*answer["busy"], *({"host": host} for host in busy)]}, hosts
-
-
-def _session(limit: float) -> Runner:
-    fix = "see squeue on the controller, then run the command again"
-    return lambda words: slurm.answer(words, seconds=limit, expectation="the test of the nodes to end", fix=fix)
-
-
-def _slurm_nodes(
-    target: SlurmTarget, seen: Snapshot, instances: Sequence[Instance], request: Request
-) -> tuple[list[str], list[str], dict[str, str]]:
-    """Compute nodes that are idle, those that are not, and instance IDs by Slurm's names."""
-    if seen.slurm is None:
-        raise OpsError.outcome("Slurm does not answer: which nodes are idle is unknown", fix=target.command("status"))
-    wanted_ids = {repair.find(target, node)[1].id for node in request.nodes}
-    compute = {group.name for group in target.plan.compute}
-    free: list[str] = []
-    busy: list[str] = []
-    hosts: dict[str, str] = {}
-    for instance in instances:
-        node = seen.slurm.of(instance)
-        if node is None or instance.group not in compute or (wanted_ids and instance.id not in wanted_ids):
-            continue
-        hosts[node.name] = instance.id
-        idle = node.state.rstrip("*~#").lower() == "idle" and not seen.slurm.on(node.name)
-        (free if idle else busy).append(node.name)
-    return free, busy, hosts
-
-
-def slurm_command(content: Mapping[str, Any]) -> str:
-    """What runs on the node that reads and writes the file system: one line."""
-    here = Path(__file__).parent
-    texts = {name: (here / f"{name}.py").read_text(encoding="utf-8") for name in ("node_probe", "slurm_probe")}
-    program = f"PROBE = {texts['node_probe']!r}\nSTART = {texts['slurm_probe']!r}\n{_ON_NODE}"
-    packed = base64.b64encode(zlib.compress(program.encode(), 9)).decode()
-    start = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{packed}')))"
-    words = ["python3", "-c", start, json.dumps(content)]
-    return f"{slurm.PATH}; echo {slurm.MARK} && {shlex.join(words)} && echo {slurm.DONE}"
-
-
-def slurm_answer(text: str) -> dict[str, Any]:
-    """The answer between the marks of a session."""
-    lines = [line.strip() for line in text.splitlines()]
-    try:
-        inner = lines[lines.index(slurm.MARK) + 1 : lines.index(slurm.DONE)]
-        printed = zlib.decompress(base64.b64decode("".join(inner), validate=True)).decode()
-        line = next(line for line in printed.splitlines() if line.startswith(MARK))
-        return dict(json.loads(line.removeprefix(MARK)))
-    except (ValueError, StopIteration, zlib.error):
-        raise OpsError(
-            "the answer of the test is cut short", expected="all of it over Session Manager",
-            fix="run the command again",
-        ) from None  # fmt: skip
-
-
 # --- the service's own checks ---------------------------------------------------------------------------------------
 
 
@@ -437,12 +195,12 @@ def deep(target: AnyTarget, checks: Sequence[str], *, nodes: Sequence[str] = (),
 
     Without nodes, of all groups with accelerators.
     """
-    cluster = gather.require_cluster(target)
+    cluster = hyperpod.require_cluster(target)
     words = [DEEP[check] for check in dict.fromkeys(checks)]
     by_group: dict[str, list[str]] = {}
     if nodes:
         for node in nodes:
-            _, instance = repair.find(target, node)
+            instance = orchestrators.of(target).nodes.find(node)
             by_group.setdefault(instance.group, []).append(instance.id)
     else:
         by_group = {group.name: [] for group in cluster.groups if group.accelerated and group.current}

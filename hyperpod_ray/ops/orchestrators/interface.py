@@ -14,6 +14,7 @@ from hyperpod_ray.core.loader import GoodFile
 from hyperpod_ray.ops.journal.run_state import State
 from hyperpod_ray.ops.observe.node_rows import Row
 from hyperpod_ray.ops.observe.snapshot import Claim, ClusterEvent, Instance, RayCluster, Snapshot, Unseen
+from hyperpod_ray.ops.orchestrators.node_check import Measured, Request
 from hyperpod_ray.ops.orchestrators.node_repair import NodeRepair, Verb, When
 from hyperpod_ray.ops.orchestrators.run_files import Opened
 from hyperpod_ray.ops.orchestrators.run_list import Run, Source
@@ -129,6 +130,13 @@ class Repair(Protocol):
         """Free the work of a node that is gone for good."""
 
 
+class NodeCheck(Protocol):
+    """The acceptance test of nodes."""
+
+    def measured(self, request: Request) -> Measured:
+        """What the programs of `nodes check` answer; an error where they cannot run."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Inside:
     """What of an environment is inside its cluster."""
@@ -216,6 +224,10 @@ class Operations(Protocol):
     @property
     def repair(self) -> Repair:
         """Repair of nodes."""
+
+    @property
+    def node_check(self) -> NodeCheck:
+        """The acceptance test of nodes."""
 
     @property
     def workloads(self) -> Workloads:

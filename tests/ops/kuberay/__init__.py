@@ -36,6 +36,7 @@ from hyperpod_ray.ops.orchestrators.interface import (
     Waits,
     Work,
 )
+from hyperpod_ray.ops.orchestrators.node_check import Measured, Request
 from hyperpod_ray.ops.orchestrators.node_repair import NodeRepair, Verb, When
 from hyperpod_ray.ops.orchestrators.run_files import File, Opened
 from hyperpod_ray.ops.orchestrators.run_list import Run, Source, pick
@@ -108,6 +109,11 @@ class Operations:
 
     def __post_init__(self) -> None:
         self.sources = self.nodes = self.jobs = self.runs = self.logs = self.repair = self.workloads = self
+        self.node_check = self
+
+    # --- node check
+    def measured(self, request: Request) -> Measured:
+        return Measured(answer={"answers": [], "busy": []}, hosts={})
 
     # --- sources
     def tasks(self, unseen: list[Unseen], noted: Noted) -> dict[str, Callable[[], dict[str, Any]]]:

@@ -13,7 +13,6 @@ from hyperpod_ray import k8s
 from hyperpod_ray.core import load, names
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray_sandbox.kubernetes.api import Api
-from hyperpod_ray_sandbox.kubernetes.controllers import governance
 from hyperpod_ray_sandbox.kubernetes.controllers.governance import API_VERSION, Governance, amounts
 from hyperpod_ray_sandbox.kubernetes.controllers.kueue import Kueue
 from hyperpod_ray_sandbox.kubernetes.kueue import digests
@@ -53,7 +52,7 @@ class Aws:
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
     """An API in this process, which has no evaluator of Kueue's rules: test_hostile_team.py asks a server for them."""
-    monkeypatch.setattr(governance.digests, "definitions", lambda: [without_rules(body) for body in DEFINITIONS])
+    monkeypatch.setattr(digests, "definitions", lambda: [without_rules(body) for body in DEFINITIONS])
     return Api(Store(tmp_path / "objects.sqlite"))
 
 

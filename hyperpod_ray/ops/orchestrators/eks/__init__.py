@@ -11,6 +11,7 @@ from hyperpod_ray.ops.observe.node_rows import Row
 from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.ops.orchestrators.eks import nodes, way
 from hyperpod_ray.ops.orchestrators.eks.jobs import EksJobs
+from hyperpod_ray.ops.orchestrators.eks.node_check import EksNodeCheck
 from hyperpod_ray.ops.orchestrators.eks.repair import EksRepair
 from hyperpod_ray.ops.orchestrators.eks.runs import EksRuns
 from hyperpod_ray.ops.orchestrators.eks.sources import EksSources
@@ -45,6 +46,7 @@ class EksOperations:
         self.runs = EksRuns(target)
         self.logs = HyperPodLogs(target, self.nodes)
         self.repair = EksRepair(target, self.nodes)
+        self.node_check = EksNodeCheck(target, self.nodes)
         self.workloads = EksWorkloads(target)
 
     def way(self) -> tuple[str, Callable[[], Any]] | None:

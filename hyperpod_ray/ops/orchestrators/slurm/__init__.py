@@ -14,6 +14,7 @@ from hyperpod_ray.ops.orchestrators.hyperpod_nodes import HyperPodNodes
 from hyperpod_ray.ops.orchestrators.interface import Orchestrator, Waits, Work
 from hyperpod_ray.ops.orchestrators.slurm import nodes
 from hyperpod_ray.ops.orchestrators.slurm.jobs import SlurmJobs
+from hyperpod_ray.ops.orchestrators.slurm.node_check import SlurmNodeCheck
 from hyperpod_ray.ops.orchestrators.slurm.repair import SlurmRepair
 from hyperpod_ray.ops.orchestrators.slurm.runs import SlurmRuns
 from hyperpod_ray.ops.orchestrators.slurm.sources import SlurmSources
@@ -45,6 +46,7 @@ class SlurmOperations:
         self.runs = SlurmRuns(target)
         self.logs = HyperPodLogs(target, self.nodes)
         self.repair = SlurmRepair(target, self.nodes)
+        self.node_check = SlurmNodeCheck(target, self.nodes)
         self.workloads = SlurmWorkloads()
 
     def way(self) -> tuple[str, Callable[[], Any]] | None:
