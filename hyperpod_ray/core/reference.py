@@ -44,10 +44,10 @@ def schema() -> str:
 
 def _both() -> dict[str, Any]:
     """Both kinds of files: `orchestrator` says which of them one is, so that an editor shows the faults of that one."""
-    models = [(orchestrator.settings, "validation") for orchestrator in ORCHESTRATORS.values()]
+    models = [(registered.settings, "validation") for registered in ORCHESTRATORS.values()]
     _, document = models_json_schema(models)  # type: ignore[arg-type]  # the mode is a literal
     reference = {
-        name: {"$ref": f"#/$defs/{orchestrator.settings.__name__}"} for name, orchestrator in ORCHESTRATORS.items()
+        name: {"$ref": f"#/$defs/{registered.settings.__name__}"} for name, registered in ORCHESTRATORS.items()
     }
     on_slurm = {"properties": {"orchestrator": {"const": "slurm"}}, "required": ["orchestrator"]}
     return {"if": on_slurm, "then": reference["slurm"], "else": reference["eks"], **document}
