@@ -239,6 +239,21 @@ def _of_teams(plan: Plan) -> Iterator[str]:
         yield " ".join(mount.folder for mount in mounts(plan, team) if mount.path != MOUNT_PATH)
 
 
+def _owner_pod(plan: Plan, container: dict[str, Any]) -> dict[str, Any]:
+    group = plan.settings.ray.head.instance_group
+    return {
+        "restartPolicy": "OnFailure",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
+        "nodeSelector": node_selector(group),
+        "affinity": {"nodeAffinity": node_affinity(deep_checks=False)},
+        "tolerations": group_tolerations(plan, group),
+        "containers": [container],
+        "volumes": [{"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}}],
+    }
+
+
 def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
     """The Job that makes `FOLDERS` and the folders exported to S3, and gives them to uid 1000, group 100.
 
@@ -251,7 +266,6 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
     when that changes, a new Job runs and the old one is pruned. CDK tokens (whose numbers differ between synths) are
     not part of the hash; `Bindings.image_content` stands for the image.
     """
-    group = plan.settings.ray.head.instance_group
     folders = [*FOLDERS, *_exported(plan)]
     if plan.settings.teams:
         script = TEAMS_SCRIPT.format(uid=RAY_UID, gid=RAY_GID, teams=TEAMS_FOLDER, shared=SHARED_FOLDER)
@@ -271,17 +285,7 @@ def volume_owner(plan: Plan, bindings: Bindings) -> Manifest:
         },
         "volumeMounts": [{"name": CLAIM, "mountPath": MOUNT_PATH}],
     }
-    pod = {
-        "restartPolicy": "OnFailure",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
-        "nodeSelector": node_selector(group),
-        "affinity": {"nodeAffinity": node_affinity(deep_checks=False)},
-        "tolerations": group_tolerations(plan, group),
-        "containers": [container],
-        "volumes": [{"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}}],
-    }
+    pod = _owner_pod(plan, container)
     spec = {"backoffLimit": 20, "template": {"metadata": {"labels": {**PART_OF, "app": "volume-owner"}}, "spec": pod}}
     built = plan.image_repository
     identity = plan.existing_image or [plan.settings.account, plan.settings.region, built, bindings.image_content]

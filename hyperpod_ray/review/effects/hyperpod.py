@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from hyperpod_ray.core.names import INSTANCE_GROUP_LABEL
@@ -280,6 +281,31 @@ def _renamed(old_name: str, new_name: str, group: Group, twin: Group, change: Re
     )
 
 
+def _resized(before: Group, after: Group, common: Mapping[str, Any]) -> Row:
+    """Fewer instances, or more."""
+    if count(after) < count(before):
+        fewer = count(before) - count(after)
+        return Row(
+            effect=Effect.LOSES_NODES,
+            code="count-down",
+            change=f"count {count(before)} → {count(after)}",
+            consequence=f"{nodes(fewer, before)} deleted; which ones the service chooses, busy or not. To choose: "
+            f"BatchDeleteClusterNodes first, then lower the count. {_REST[0].upper()}{_REST[1:]}.",
+            unavailable=f"{nodes(fewer, before)}, for good",
+            source=source("scale-down"),
+            lost=_lost(before, fewer),
+            **common,
+        )
+    return Row(
+        effect=Effect.SAFE,
+        code="count-up",
+        change=f"count {count(before)} → {count(after)}",
+        consequence=f"{nodes(count(after) - count(before), after)} created beside those that run, if quota, "
+        "subnet and zone have room.",
+        **common,
+    )
+
+
 def _group(  # noqa: PLR0917
     name: str, before: Group, after: Group, change: ResourceChange, changes: Changes, findings: Findings
 ) -> None:
@@ -305,32 +331,8 @@ def _group(  # noqa: PLR0917
                 **common,
             )
         )
-    elif count(after) < count(before):
-        fewer = count(before) - count(after)
-        findings.add(
-            Row(
-                effect=Effect.LOSES_NODES,
-                code="count-down",
-                change=f"count {count(before)} → {count(after)}",
-                consequence=f"{nodes(fewer, before)} deleted; which ones the service chooses, busy or not. To choose: "
-                f"BatchDeleteClusterNodes first, then lower the count. {_REST[0].upper()}{_REST[1:]}.",
-                unavailable=f"{nodes(fewer, before)}, for good",
-                source=source("scale-down"),
-                lost=_lost(before, fewer),
-                **common,
-            )
-        )
-    elif count(after) > count(before):
-        findings.add(
-            Row(
-                effect=Effect.SAFE,
-                code="count-up",
-                change=f"count {count(before)} → {count(after)}",
-                consequence=f"{nodes(count(after) - count(before), after)} created beside those that run, if quota, "
-                "subnet and zone have room.",
-                **common,
-            )
-        )
+    elif count(after) != count(before):
+        findings.add(_resized(before, after, common))
     _deep_checks(name, before, after, change, findings)
     _kubernetes_config(before, after, system, changes, findings, common)
     _schedule(before, after, findings, common)

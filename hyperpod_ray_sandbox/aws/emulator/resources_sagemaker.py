@@ -15,6 +15,10 @@ from hyperpod_ray_sandbox.aws.emulator.sagemaker import SageMaker
 Json = dict[str, Any]
 
 
+def _groups(properties: Json) -> dict[str, Json]:
+    return {group["InstanceGroupName"]: group for group in properties.get("InstanceGroups", [])}
+
+
 def cluster_type(context: Context, sagemaker: SageMaker, api: JsonService) -> ResourceType:
     """Return AWS::SageMaker::Cluster; every step waits as the service's own handler does."""
 
@@ -39,12 +43,9 @@ def cluster_type(context: Context, sagemaker: SageMaker, api: JsonService) -> Re
         return arn, settled(arn, "Creating")
 
     def update(arn: str, old: Json, new: Json, _stack: str) -> Created:
-        def groups(properties: Json) -> dict[str, Json]:
-            return {g["InstanceGroupName"]: g for g in properties.get("InstanceGroups", [])}
-
         data: Json = {"ClusterName": arn, **{k: new[k] for k in UPDATABLE if k in new}}
-        data["InstanceGroups"] = list(groups(new).values())
-        gone = sorted(set(groups(old)) - set(groups(new)))
+        data["InstanceGroups"] = list(_groups(new).values())
+        gone = sorted(set(_groups(old)) - set(_groups(new)))
         if gone:
             data["InstanceGroupsToDelete"] = gone
         api.call("UpdateCluster", api.model.coerce("UpdateCluster", data))
