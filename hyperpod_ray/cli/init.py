@@ -9,7 +9,7 @@ import typer
 
 from hyperpod_ray.cli import __version__, new
 from hyperpod_ray.cli.options import command
-from hyperpod_ray.core.names import PROGRAM
+from hyperpod_ray.core.names import LEFT_BY_TOOLS, PROGRAM
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 
@@ -93,7 +93,7 @@ def _files(*, name: str, environment: str) -> dict[str, str]:
     template = project.shipped(TEMPLATE)
     files = {}
     for path in sorted(template.rglob("*")):
-        if not path.is_file() or "__pycache__" in path.parts:
+        if not path.is_file() or LEFT_BY_TOOLS[0] in path.parts:
             continue
         top_folder, *rest = path.relative_to(template).parts
         relative = "/".join([f".{top_folder}" if top_folder in HIDDEN else top_folder, *rest])

@@ -129,8 +129,8 @@ def _plain(error: ProjectError) -> OpsError:
         return OpsError.of(error, code=BAD_USE)
     return OpsError(
         f"{failure.summary(error)}; nothing was compared:\n" + "\n".join(listed),
-        expected="",
-        fix="",
+        expected="files that can be used",
+        fix="correct each of them",
         code=BAD_USE,
     )
 

@@ -66,6 +66,7 @@ ON_SLURM: dict[str, Decision] = {
     "nodes list": WORKS,
     "nodes show": WORKS,
     "nodes events": WORKS,
+    "nodes check": WORKS,
     "nodes reboot": WORKS,
     "nodes replace": WORKS,
     "nodes drill": Instead(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Self
 
 from hyperpod_ray.core.errors import ProjectError
-from hyperpod_ray.core.evidence import code as code_of
 
 OK, ERROR, BAD_USE, CONDITION_FALSE, STILL_GOING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 """Exit codes. 3: the condition is false (unhealthy, a check failed). 4: timeout; what was waited for continues."""
@@ -283,4 +282,6 @@ def guarded(environment: str = "ENV") -> Iterator[None]:
 
 def refused(error: BaseException) -> bool:
     """Whether Kubernetes or AWS answered that these credentials may not."""
+    from hyperpod_ray.core.evidence import code as code_of
+
     return getattr(error, "status", None) == 403 or code_of(error) in DENIED

@@ -150,6 +150,7 @@ def stopped(seen: list[Any], *, at: int = 0) -> Callable[..., Any]:
 
 
 ELSEWHERE = {
+    "nodes check": ("hyperpod_ray.ops.acceptance.check.run", []),
     "deploy": ("hyperpod_ray.ops.change.deploy.deploy", ["--app", "ASSEMBLY"]),
     "teardown": ("hyperpod_ray.ops.change.teardown.run", []),
     "review": ("hyperpod_ray.cli.deploy_review.deployed_stacks", ["--deployed", "--head-assembly", "ASSEMBLY"]),

@@ -34,7 +34,11 @@ RETURN_ERRORS = ("interrupted", "_interrupted", "unknown_group", "refused_comman
 PARTS = ("expected", "fix")
 WITHOUT_A_VALUE = {"together", "of", "outcome", "passed_on"}
 """Class methods of the errors: several messages, another's message, an outcome that has no wrong value."""
-JOINED = {"hyperpod_ray_training/merging.py", "hyperpod_ray_training/run.py", "hyperpod_ray_training/settings.py"}
+JOINED = {
+    "hyperpod_ray_training/merging.py",
+    "hyperpod_ray_training/run.py",
+    "hyperpod_ray_training/settings.py",
+}
 """An error of several messages that each have their parts."""
 OTHERS = {
     "hyperpod_ray/cli/review.py": "made of an error that has the parts, before it is raised",
@@ -49,6 +53,7 @@ OTHERS = {
     "hyperpod_ray/charts/lock.py": "pydantic's validators: the lock's reader adds the parts",
     "hyperpod_ray/core/loader.py": "built of problems, which have the parts",
     "hyperpod_ray/core/job_file.py": "built of problems, which have the parts",
+    "hyperpod_ray/ops/acceptance/node_probe.py": "a node's answer, which the verdict puts into words",
     "hyperpod_ray/ops/in_ray/": "printed inside Ray, with the parts in its text",
     "hyperpod_ray/core/yaml_source.py": "caught by its reader, which adds the parts",
     "hyperpod_ray/core/__init__.py": "Python's own text for a missing attribute",

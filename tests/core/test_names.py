@@ -31,6 +31,7 @@ COPIES = {
             names.RUN_WORKERS_VARIABLE,
             names.RUN_GPUS_VARIABLE,
             names.RUN_SPARES_VARIABLE,
+            names.SPARES_VARIABLE,
         )
     ),
     ("hyperpod_ray/ops/in_ray/with_secrets.py", names.SECRETS_PATH),

@@ -27,4 +27,4 @@ def test_the_product_writes_the_name_once() -> None:
 
 def test_the_library_takes_the_jobs_spares_from_the_variable_that_submit_sets() -> None:
     text = (PROJECT / "hyperpod_ray_training" / "run.py").read_text("utf-8")
-    assert f'given("{names.RUN_SPARES_VARIABLE}")' in text
+    assert f'variable("{names.RUN_SPARES_VARIABLE}")' in text

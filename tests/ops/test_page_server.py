@@ -313,7 +313,7 @@ def take():
     with ThreadPoolExecutor() as pool:  # as a snapshot does: Python waits for such threads at its end
         pool.submit(time.sleep, float(sys.argv[1])).result()
     raise OSError("nobody answers")
-sys.exit(serve.run(take, environment="demo", port=0, every=0.1, again="again"))
+sys.exit(serve.run(take, environment="demo", port=0, every=0.1, restart_command="again"))
 """
 
 

@@ -16,9 +16,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
 from . import node_probe
 
 WAIT_SECONDS = 45.0
@@ -31,6 +28,8 @@ class Agent:
 
     def look(self) -> dict[str, Any]:
         """Host, address, a free port, and the GPUs that torch can use."""
+        import ray
+
         with socket.socket() as free:
             free.bind(("", 0))
             port = free.getsockname()[1]
@@ -53,6 +52,8 @@ class Agent:
 
 def candidates(hosts: list[str]) -> list[dict[str, Any]]:
     """Living nodes with GPUs; without any in the cluster, those with CPUs but for the head."""
+    import ray
+
     living = [node for node in ray.nodes() if node["Alive"]]
     with_gpus = [node for node in living if node["Resources"].get("GPU")]
     chosen = with_gpus or [node for node in living if node["Resources"].get("CPU") and HEAD not in node["Resources"]]
@@ -61,6 +62,8 @@ def candidates(hosts: list[str]) -> list[dict[str, Any]]:
 
 def held(node: dict[str, Any]) -> bool:
     """Whether something holds GPUs of a node, or CPUs where it has none; False where the node has left."""
+    import ray
+
     left = ray._private.state.available_resources_per_node().get(node["NodeID"])
     name = "GPU" if node["Resources"].get("GPU") else "CPU"
     return left is not None and left.get(name, 0) < node["Resources"][name]
@@ -68,6 +71,9 @@ def held(node: dict[str, Any]) -> bool:
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
     """Measure the nodes that are free."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
     nodes = candidates(list(request.get("hosts") or []))
     agents = []
     for node in nodes:
@@ -115,6 +121,8 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure(places: list[dict[str, Any]], ranks: int, request: dict[str, Any]) -> list[dict[str, Any]]:
+    import ray
+
     calls = []
     limit = float(request["limit"])
     for number, place in enumerate(places):
@@ -134,6 +142,8 @@ def _measure(places: list[dict[str, Any]], ranks: int, request: dict[str, Any]) 
 
 def main(arguments: list[str]) -> int:
     """Measure, and print."""
+    import ray
+
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
     sys.stdout.write(f"{node_probe.MARK}{json.dumps(run(json.loads(arguments[0])))}\n")

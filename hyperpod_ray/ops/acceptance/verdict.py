@@ -30,7 +30,7 @@ class Expected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class NodeFinding:
     """Something wrong with a node, or worth knowing of it."""
 
     node: str
@@ -68,12 +68,12 @@ class Report:
     """All nodes, and what is wrong."""
 
     nodes: list[Node]
-    findings: list[Finding]
+    findings: list[NodeFinding]
     transport: str
     cuda: bool
 
     @property
-    def faults(self) -> list[Finding]:
+    def faults(self) -> list[NodeFinding]:
         """Findings that make the test fail."""
         return [finding for finding in self.findings if finding.severity == "fault"]
 
@@ -94,7 +94,7 @@ def judge(answer: Mapping[str, Any], expected: Expected, *, names: Mapping[str, 
     cuda, ranks = bool(answer.get("cuda")), int(answer.get("ranks") or 1)
     listed = names or {}
     nodes: list[Node] = []
-    findings: list[Finding] = []
+    findings: list[NodeFinding] = []
     by_number: dict[int, Node] = {}
     parts: dict[str, Mapping[str, Any]] = {}
     for part in answer["answers"]:
@@ -104,14 +104,14 @@ def judge(answer: Mapping[str, Any], expected: Expected, *, names: Mapping[str, 
         if "node" in part and "lines" in part:
             by_number[int(part["node"])] = node
         if error := part.get("error"):
-            findings.append(Finding(node=node.name, area="start", text=str(error)))
+            findings.append(NodeFinding(node=node.name, area="start", text=str(error)))
     for node in by_number.values():
         _fill(node, parts[node.name], by_number)
         findings += _wrong(node, parts[node.name])
         findings += _counted(node, parts[node.name])
         if cuda and expected.gpus and ranks != expected.gpus:
             findings.append(
-                Finding(node=node.name, area="GPU", text=f"{ranks} GPUs answer, the type has {expected.gpus}")
+                NodeFinding(node=node.name, area="GPU", text=f"{ranks} GPUs answer, the type has {expected.gpus}")
             )
     findings += _failed(by_number, parts)
     measured = list(by_number.values())
@@ -121,14 +121,14 @@ def judge(answer: Mapping[str, Any], expected: Expected, *, names: Mapping[str, 
     transports = {line["transport"] for part in parts.values() for line in _lines(part, "all-reduce")}
     transport = ", ".join(sorted(filter(None, transports)))
     if len(transports - {""}) > 1:
-        findings.append(Finding(node="", area="fabric", text=f"nodes send by different networks: {transport}"))
+        findings.append(NodeFinding(node="", area="fabric", text=f"nodes send by different networks: {transport}"))
     if cuda and "Socket" in transport and expected.network_gb_s and len(measured) > 1:
         findings.append(
-            Finding(node="", area="fabric", text="NCCL sends over TCP sockets: the image lacks EFA's plugin")
+            NodeFinding(node="", area="fabric", text="NCCL sends over TCP sockets: the image lacks EFA's plugin")
         )
     if len(measured) == 1:
         findings.append(
-            Finding(node=measured[0].name, area="fabric", text="one node: nothing was measured between nodes",
+            NodeFinding(node=measured[0].name, area="fabric", text="one node: nothing was measured between nodes",
                     severity="note")
         )  # fmt: skip
     bad = {finding.node for finding in findings if finding.severity == "fault"}
@@ -138,7 +138,7 @@ def judge(answer: Mapping[str, Any], expected: Expected, *, names: Mapping[str, 
         node = Node(name=_name(host, listed, nodes), state="busy")
         nodes.append(node)
         findings.append(
-            Finding(node=node.name, area="busy", text="a run holds it: it was not measured", severity="note")
+            NodeFinding(node=node.name, area="busy", text="a run holds it: it was not measured", severity="note")
         )  # fmt: skip
     return Report(nodes=nodes, findings=findings, transport=transport, cuda=cuda)
 
@@ -171,11 +171,11 @@ def _fill(node: Node, part: Mapping[str, Any], by_number: Mapping[int, Node]) ->
     node.ecc = sum(counts) if counts else None
 
 
-def _wrong(node: Node, part: Mapping[str, Any]) -> Iterator[Finding]:
+def _wrong(node: Node, part: Mapping[str, Any]) -> Iterator[NodeFinding]:
     """Results that are wrong."""
 
-    def fault(area: str, text: str) -> Finding:
-        return Finding(node=node.name, area=area, text=text)
+    def fault(area: str, text: str) -> NodeFinding:
+        return NodeFinding(node=node.name, area=area, text=text)
 
     for line in _lines(part, "compute"):
         if line["wrong"]:
@@ -192,11 +192,11 @@ def _wrong(node: Node, part: Mapping[str, Any]) -> Iterator[Finding]:
             yield fault("storage", f"{line['wrong']} blocks differ from what was written")
 
 
-def _counted(node: Node, part: Mapping[str, Any]) -> Iterator[Finding]:
+def _counted(node: Node, part: Mapping[str, Any]) -> Iterator[NodeFinding]:
     """What nvidia-smi counts of each GPU."""
 
-    def fault(area: str, text: str) -> Finding:
-        return Finding(node=node.name, area=area, text=text)
+    def fault(area: str, text: str) -> NodeFinding:
+        return NodeFinding(node=node.name, area=area, text=text)
 
     before = {gpu["index"]: gpu for gpu in part.get("before", ())}
     for gpu in part.get("after", ()):
@@ -213,12 +213,12 @@ def _counted(node: Node, part: Mapping[str, Any]) -> Iterator[Finding]:
             yield fault("GPU", f"GPU {index}: its clock is lowered by hardware (heat or power)")
         grown = (gpu.get("corrected") or 0) - (before.get(index, {}).get("corrected") or 0)
         if grown > 0:
-            yield Finding(
+            yield NodeFinding(
                 node=node.name, area="ECC", text=f"GPU {index}: {grown} corrected errors in the test", severity="note"
             )
 
 
-def _failed(by_number: Mapping[int, Node], parts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+def _failed(by_number: Mapping[int, Node], parts: Mapping[str, Mapping[str, Any]]) -> Iterator[NodeFinding]:
     """Processes that did not end: the earliest phase is the cause, later ones waited for it."""
     failures = [(node, line) for node in by_number.values() for line in _lines(parts[node.name], "failed")]
     if not failures:
@@ -233,13 +233,13 @@ def _failed(by_number: Mapping[int, Node], parts: Mapping[str, Mapping[str, Any]
     first = min(place(line) for _, line in ended or failures)
     for node, line in failures:
         cause = place(line) == first and (not ended or (node, line) in ended)
-        yield Finding(
+        yield NodeFinding(
             node=node.name, area=str(line["during"]), severity="fault" if cause else "note",
             text=f"process {line['local']}: {line['error']}" + ("" if cause else "; it waited for another node"),
         )  # fmt: skip
 
 
-def _slow(nodes: Sequence[Node], *, cuda: bool) -> Iterator[Finding]:
+def _slow(nodes: Sequence[Node], *, cuda: bool) -> Iterator[NodeFinding]:
     """Nodes below the others."""
     for area, name, unit in (
         ("compute", "tflops", "TFLOP/s"), ("memory", "memory_gb_s", "GB/s"), ("storage", "write_gb_s", "GB/s written"),
@@ -252,17 +252,17 @@ def _slow(nodes: Sequence[Node], *, cuda: bool) -> Iterator[Finding]:
         least = RELATIVE[area] if cuda else min(RELATIVE[area], RELATIVE_CPU)
         for node, rate in rates.items():
             if rate < least * usual:
-                yield Finding(
+                yield NodeFinding(
                     node=node, area=area, text=f"slow: {rate:.3g} {unit}, {rate / usual:.0%} of the others' {usual:.3g}"
                 )
 
 
-def _below(nodes: Sequence[Node], expected: Expected, *, cuda: bool) -> Iterator[Finding]:
+def _below(nodes: Sequence[Node], expected: Expected, *, cuda: bool) -> Iterator[NodeFinding]:
     """Figures below what the type and the file system should give."""
     if cuda and expected.tflops:
         for node in nodes:
             if node.tflops is not None and node.tflops < ABSOLUTE * expected.tflops:
-                yield Finding(
+                yield NodeFinding(
                     node=node.name, area="compute",
                     text=f"{node.tflops:.3g} TFLOP/s, {_share(node.tflops, expected.tflops)} of the data sheet",
                 )  # fmt: skip
@@ -271,20 +271,20 @@ def _below(nodes: Sequence[Node], expected: Expected, *, cuda: bool) -> Iterator
         low = [name for name, rate in pairs.items() if rate < ABSOLUTE * expected.network_gb_s]
         if low and len(pairs) == 2:
             rate = min(pairs.values())
-            yield Finding(
+            yield NodeFinding(
                 node="", area="fabric", text=f"{' and '.join(pairs)} exchange {rate:.3g} GB/s, "
                 f"{_share(rate, expected.network_gb_s)} of the type: which of the two is slow shows with a third node",
             )  # fmt: skip
         else:
             for name in low:
                 rate = pairs[name]
-                yield Finding(
+                yield NodeFinding(
                     node=name, area="fabric",
                     text=f"{rate:.3g} GB/s with its best partner, {_share(rate, expected.network_gb_s)} of the type",
                 )  # fmt: skip
     written = [node.write_gb_s for node in nodes if node.write_gb_s is not None]
     if cuda and expected.storage_gb_s and written and sum(written) < ABSOLUTE * expected.storage_gb_s:
-        yield Finding(
+        yield NodeFinding(
             node="", area="storage",
             text=f"{sum(written):.3g} GB/s written by all nodes, {_share(sum(written), expected.storage_gb_s)} of "
             "the file system: other work on it counts too",
@@ -295,7 +295,7 @@ def _share(rate: float, whole: float) -> str:
     return f"{rate / whole:.0%} of the {whole:.4g}"
 
 
-def _links(nodes: Sequence[Node], *, cuda: bool) -> Iterator[Finding]:
+def _links(nodes: Sequence[Node], *, cuda: bool) -> Iterator[NodeFinding]:
     """Pairs that are slow though each of the two is fast with another partner."""
     best = {node.name: node.pair_gb_s for node in nodes if node.pair_gb_s is not None}
     if len(best) < 3:
@@ -306,7 +306,7 @@ def _links(nodes: Sequence[Node], *, cuda: bool) -> Iterator[Finding]:
         for other, rate in node.partners.items():
             both = min(best.get(node.name, 0.0), best.get(other, 0.0))
             if node.name < other and rate < least * both and both >= least * usual:
-                yield Finding(
+                yield NodeFinding(
                     node="", area="fabric",
                     text=f"between {node.name} and {other} {rate:.3g} GB/s, though each reaches {both:.3g}",
                 )  # fmt: skip

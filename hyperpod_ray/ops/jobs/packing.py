@@ -16,7 +16,7 @@ from hyperpod_ray.ops.reach.jobs_api import Package
 
 PACKAGE_LIMIT_MIB = 500
 """Ray's own limit of a working directory."""
-SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+SKIPPED = {".git", ".venv", "node_modules", names.LEFT_BY_TOOLS[0], ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 
 def pack(folder: Path, *, inside: bool = False) -> Package:
