@@ -62,8 +62,8 @@ class AccountingDatabase(Settings):
     name: Annotated[str, shapes.DATABASE.field()] | None = None
     """Name of the database. Default: the service's."""
     separate_role: bool = True
-    """Whether groups of login and compute nodes have a role of their own, which cannot read the secret. AWS
-    does not document whether the role of an existing group can change. Where the groups have one role, false leaves it as it
+    """Whether groups of login and compute nodes have a role of their own, which cannot read the secret. AWS does not
+    document whether the role of an existing group can change. Where the groups have one role, false leaves it as it
     is until each group has a new name."""
 
 
