@@ -78,6 +78,12 @@ def _lines() -> Iterator[str]:
     )
     yield ""
     yield (
+        "Rows kept out do not decide the fitted numbers. They were in view when the form of the model was chosen, "
+        "the last time with the rows"
+    )
+    yield "of pipelines. Speeds that nobody has seen can lie farther off."
+    yield ""
+    yield (
         "| | rows | kept out | in range, kept out | median error, kept out | in range, fitted | median error, fitted |"
     )
     yield "|---|---:|---:|---:|---:|---:|---:|"
@@ -142,7 +148,7 @@ def _tables(steps: Sequence[Point], runs: Sequence[Point], memories: Sequence[Po
         yield ""
         yield f"## {title}"
         yield ""
-        yield f"In {unit}. *Kept*: the fit has not seen it. *Recorded*: the figure was not read again at its source."
+        yield f"In {unit}. *Kept*: the fit has not seen it. *Recorded*: from memory or a picture; nobody compared it with its source."
         yield ""
         yield "| what | on | published | low | central | high | error | kept | |"
         yield "|---|---|---:|---:|---:|---:|---:|---|---|"
