@@ -176,7 +176,9 @@ def test_ci_runs_it(entry: dict[str, Any]) -> None:
     assert _made_by_ci(entry["run"])
 
 
-@pytest.mark.xfail(strict=True, reason="the slow tests and the walk return to .ci/run when one whole run of them was green")
+@pytest.mark.xfail(
+    strict=True, reason="the slow tests and the walk return to .ci/run when one whole run of them was green"
+)
 def test_ci_walks() -> None:
     assert _made_by_ci("make walk")
     assert not _made_by_ci("make pin")
