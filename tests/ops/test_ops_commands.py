@@ -37,6 +37,7 @@ def test_status_as_json_has_stable_keys(world: World) -> None:
     assert set(data) == {
         "schema_version", "kind", "generated_at", "environment", "at", "verdict", "cluster", "stacks", "controllers", "training_plans",
         "slurm", "ray_clusters", "ray_jobs", "pods", "jobs", "runs", "hangs", "file_systems", "claims", "events", "warnings", "unseen", "interruptions",
+        "nodes_check",
     }  # fmt: skip
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", data["at"])
     assert data["verdict"] == {"state": "Healthy", "findings": [], "without": []}
