@@ -81,7 +81,7 @@ def environ(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
         paths.KUBECTL_LAYER / "kubectl",
         paths.KUBECTL_LAYER / "helm",
     )
-    home = folder.parent / "home"
+    home = Path(more.get("HOME", folder.parent / "home"))
     home.mkdir(exist_ok=True)
     return {
         **kept,

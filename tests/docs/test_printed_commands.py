@@ -230,7 +230,7 @@ def test_what_needs_an_account_is_at_least_understood(command: Command, tmp_path
 
 
 def _dry(words: list[str], home: Path) -> int:
-    variables = {**environ(PROJECT, {}), "HOME": str(home)}
+    variables = environ(PROJECT, {"HOME": str(home)})
     return subprocess.run(words, cwd=PROJECT, env=variables, capture_output=True, check=False).returncode
 
 
