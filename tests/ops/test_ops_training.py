@@ -237,11 +237,11 @@ folder = RunFolder(sys.argv[1])
 folder.fs.makedirs(folder.path, exist_ok=True)
 assert publish(folder)
 journal, pace = Journal(folder, name="hanging"), Pace()
-journal.update(now=True, state="running", started_t=time.time())
+journal.update(at_once=True, state="running", started_t=time.time())
 for step in range(1, 61):
     pace.stepped(time.monotonic())
     journal.event("step", step=step, loss=1 / step)
-    journal.update(now=True, last_step=step, last_step_t=time.time(), metrics={"loss": 1 / step}, **pace.fields())
+    journal.update(at_once=True, last_step=step, last_step_t=time.time(), metrics={"loss": 1 / step}, **pace.fields())
 time.sleep(3600)
 """
 
