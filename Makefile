@@ -71,8 +71,6 @@ charts: setup  ## fetch, verify and package the locked Helm charts (FROZEN=1: re
 
 pin: setup  ## record the digests of the base image, the EFA installer and what a mirror copies, or see that no tag was moved
 	$(RUN) image pin
-	$(RUN) image pin-efa
-	$(RUN) image pin-copies
 
 manifests: setup  ## readable Kubernetes YAML of ENV
 	$(RUN) manifests $(ENV)
@@ -134,15 +132,10 @@ docs: setup  ## build the documentation site into .cache/site; a broken link fai
 	.venv-docs/bin/mkdocs build  # no --quiet: strict does not count warnings then
 	.venv-docs/bin/python docs/check_site.py .cache/site
 
-tables: setup  ## write docs/security/: rights, openings and protections of the shipped environments
+tables: setup  ## write all generated pages; docs/security/ needs the templates of the shipped environments
 	CDK_VALIDATION=false CDK_OUTDIR=.cache/tables $(BIN)/python app.py
 	$(BIN)/python docs/security_tables.py .cache/tables
-	$(BIN)/python docs/team_attacks.py
-	$(BIN)/python docs/access_page.py
-	$(BIN)/python docs/rules_page.py
-	$(BIN)/python docs/limits_page.py
-	$(BIN)/python docs/plan_agreement.py
-	$(BIN)/python docs/plan_pages.py
+	$(BIN)/python -m docs.generate
 
 oracles: setup .venv-oracles/.stamp  ## ask dlcalc and llm-analysis again, and compare the planner with their answers
 	$(BIN)/python -m pytest -q tests/planner/test_oracles.py
@@ -165,9 +158,7 @@ lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(BIN)/ruff format --check .
 	PYTHONPATH=. $(BIN)/lint-imports
 	$(RUN) env check
-	$(RUN) env schema --check
-	$(RUN) env settings --check
-	$(RUN) commands --check
+	$(BIN)/python -m docs.generate --check
 	$(BIN)/codespell
 	$(BIN)/shellcheck lifecycle/*.sh .github/*.sh hyperpod_ray/image/efa/*.sh
 	$(BIN)/hadolint hyperpod_ray/image/Dockerfile

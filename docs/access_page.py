@@ -1,9 +1,7 @@
-"""Writes `docs/reference/access.md`: the IAM actions of a researcher, an operator and a pipeline, read from the code.
-
-    .venv/bin/python docs/access_page.py [--check]
+"""`docs/reference/access.md`: the IAM actions of a researcher, an operator and a pipeline, read from the code.
 
 A command needs the AWS calls of its module in `hyperpod_ray/ops/` and of the modules that it imports. The page ends
-with what a user of a cluster on Slurm needs. `--check`: exit code 3 where the page is stale.
+with what a user of a cluster on Slurm needs.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -225,7 +222,7 @@ def page() -> str:
     lines = [
         "# Access: IAM of a researcher, an operator, and a pipeline",
         "",
-        "`docs/access_page.py` makes the policies from the calls in `hyperpod_ray/ops/` and",
+        "`python -m docs.generate` writes the policies from the calls in `hyperpod_ray/ops/` and",
         "`hyperpod_ray/core/checks/account/`; do not edit them. No account proved them.",
         "`ACCOUNT`, `REGION` and `CLUSTER-ID` are placeholders. `hnb659fds` is the CDK's default bootstrap qualifier.",
         "",
@@ -279,15 +276,3 @@ NOTES = {
         "[review](../review.md#github).",
     ],
 }
-
-
-def main() -> int:
-    """Write the page, or compare it."""
-    if "--check" in sys.argv[1:]:
-        return 0 if PAGE.is_file() and PAGE.read_text("utf-8") == page() else 3
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,20 +1,15 @@
-"""Writes `docs/reference/limits.md`: each limit of an environment file, and who outside was asked about it.
-
-.venv/bin/python docs/limits_page.py
-"""
+"""`docs/reference/limits.md`: each limit of an environment file, and who outside was asked about it."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-PROJECT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(PROJECT))
-from tests.core.encoded_limits import Limits, encoded  # noqa: E402
+from tests.core.encoded_limits import Limits, encoded
 
+PROJECT = Path(__file__).resolve().parents[1]
 PAGE = PROJECT / "docs" / "reference" / "limits.md"
 JUDGES = PROJECT / "tests" / "core" / "judges.yaml"
 _WORDS = {
@@ -59,7 +54,7 @@ def page() -> str:
     lines = [
         "# Limits of settings, and who was asked",
         "",
-        "`docs/limits_page.py` makes this page from the settings and from `tests/core/judges.yaml`; do not edit it.",
+        "`python -m docs.generate` writes this page from the settings and `tests/core/judges.yaml`; do not edit it.",
         "",
         f"{len(limits)} settings have a limit. For {machines} a test asks a model from outside: the AWS SDK's models,",
         "CloudFormation's registry schemas or Kubernetes' rules for names. No limit of ours may be wider than theirs.",
@@ -77,8 +72,3 @@ def page() -> str:
         for name in sorted(limits)
     ]
     return "\n".join([*lines, ""])
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"wrote {PAGE.relative_to(PROJECT)}\n")

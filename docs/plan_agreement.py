@@ -1,18 +1,14 @@
-"""Writes `docs/plan-agreement.md`: what the planner predicts against what is published, point by point.
+"""`docs/plan-agreement.md`: what the planner predicts against what is published, point by point.
 
-    .venv/bin/python docs/plan_agreement.py [--check]
-
-It fits the speed model first (`speed.yaml` of the planner), so that data, fit and page change together. `--check`: exit
-code 3 where the fit or the page is stale.
+The speed model is fitted before the page is written, so that data, fit and page change together.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hyperpod_ray.planner import agreement, data, fitting, published
+from hyperpod_ray.planner import agreement, data, published
 from hyperpod_ray.planner.agreement import Point
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -63,7 +59,7 @@ def _lines() -> Iterator[str]:
     yield "# The planner against published figures"
     yield ""
     yield (
-        "`docs/plan_agreement.py` makes this page; do not edit it. It compares [plans](plan.md) with "
+        "`python -m docs.generate` writes this page; do not edit it. It compares [plans](plan.md) with "
         "what others published:"
     )
     yield "speeds of training steps, whole runs, and memory."
@@ -215,22 +211,3 @@ def _point(point: Point) -> str:
         f"| {row.what}, {row.sequence:,} tokens{', FP8' if row.precision == 'fp8' else ''} | {gpus}{row.gpu} | "
         f"{point.published:,.{digits}f} | {low} | {central} | {high} | {point.error:+.0%} | {kept} | {notes} |"
     )
-
-
-def main() -> int:
-    """Write fit and page, or check them."""
-    check = "--check" in sys.argv[1:]
-    stale = 0
-    for file, text in ((fitting.FILE, fitting.text), (PAGE, page)):
-        made = text()
-        if check and (not file.exists() or file.read_text(encoding="utf-8") != made):
-            sys.stderr.write(f"{file}: stale. Fix: .venv/bin/python docs/plan_agreement.py\n")
-            stale = 3
-        elif not check:
-            file.write_text(made, encoding="utf-8")
-            data.speed.cache_clear()
-    return stale
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

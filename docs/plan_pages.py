@@ -1,21 +1,16 @@
-"""Writes `docs/plans/`: the plans of the shipped environments.
-
-    .venv/bin/python docs/plan_pages.py [--check]
+"""`docs/plans/`: the plans of the shipped environments.
 
 Prices are those of the newest day in the price file, so that a page changes with the data and not with the day. The
-time to the first step needs the templates; `hyperpod-ray plan ENV` in a checkout synthesizes them. `--check`: exit code
-3 where a page is stale.
+time to the first step needs the templates; `hyperpod-ray plan ENV` in a checkout synthesizes them.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 from hyperpod_ray import core
 from hyperpod_ray.cli import plan_text
-from hyperpod_ray.core.loader import environment_names
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.planner import alternatives, answers
 from hyperpod_ray.planner.cluster import bill, cluster, file_systems
@@ -40,26 +35,7 @@ def page(name: str) -> str:
     others = alternatives.table(outlook, own, plan, prices, sort="dollars")
     made = answers.plan(outlook, own, deploy=FIRST_STEP, systems=systems, alternatives=others, runs=2_000)
     text = plan_text.text([made], Format.markdown)
-    note = f"`docs/plan_pages.py` makes this page; do not edit it. Prices of {day} and before. The command:\n\n"
+    note = f"`python -m docs.generate` writes this page; do not edit it. Prices of {day} and before. The command:\n\n"
     head, _, rest = text.partition("\n\n")
     page_ = f"{head}\n\n{note}```bash\nhyperpod-ray plan {name}\n```\n\n{rest}"
     return re.sub(r"\n{3,}", "\n\n", page_).rstrip() + "\n"
-
-
-def main() -> int:
-    """Write the pages, or check them."""
-    check = "--check" in sys.argv[1:]
-    FOLDER.mkdir(exist_ok=True)
-    stale = 0
-    for name in environment_names():
-        file, text = FOLDER / f"{name}.md", page(name)
-        if check and (not file.exists() or file.read_text(encoding="utf-8") != text):
-            sys.stderr.write(f"{file}: stale. Fix: .venv/bin/python docs/plan_pages.py\n")
-            stale = 3
-        elif not check:
-            file.write_text(text, encoding="utf-8")
-    return stale
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -1,20 +1,15 @@
-"""Writes `docs/reference/rules.md`: every rule that `hyperpod-ray env check` applies, from the rules themselves.
-
-.venv/bin/python docs/rules_page.py
-"""
+"""`docs/reference/rules.md`: every rule that `hyperpod-ray env check` applies, from the rules themselves."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(PROJECT))
-from hyperpod_ray.core import checks  # noqa: E402
-from hyperpod_ray.core.findings import RULES  # noqa: E402
+from hyperpod_ray.core import checks
+from hyperpod_ray.core.findings import RULES
 
+PROJECT = Path(__file__).resolve().parents[1]
 PAGE = PROJECT / "docs" / "reference" / "rules.md"
 
 
@@ -23,8 +18,9 @@ def page() -> str:
     lines = [
         "# Rules of environments",
         "",
-        "`docs/rules_page.py` makes this page from `hyperpod_ray/core/checks/`; do not edit it. A rule runs when the",
-        "sections that it reads are valid and what it needs is at hand. All findings come in one run.",
+        "`python -m docs.generate` writes this page from `hyperpod_ray/core/checks/`; do not edit it.",
+        "A rule runs when the sections that it reads are valid and what it needs is at hand.",
+        "All findings come in one run.",
         "",
         "| a rule needs | which is | it runs in |",
         "|---|---|---|",
@@ -55,7 +51,3 @@ def page() -> str:
             lines.append(f"| `{rule.check.__name__}` | {level} | {reads} | {text} |")
         lines.append("")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

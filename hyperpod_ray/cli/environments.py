@@ -124,22 +124,14 @@ def show(env: Env, form: Plain = "table") -> int:
     return OK
 
 
-@command(app, examples=["env needs prod", "env needs prod --write", "env needs prod --check"])
-def needs(
-    env: Env,
-    check: Check = False,
-    write: Annotated[bool, typer.Option("--write", help="Write docs/needs-ENV.md instead of printing it.")] = False,
-) -> int:
+@command(app, examples=["env needs prod"])
+def needs(env: Env) -> int:
     """Print what the network must let through. Lists every image, AWS call and destination, and why each works."""
     from hyperpod_ray import core
     from hyperpod_ray.core import needs_page
 
     current.environment = env
-    plan = core.load_any(env, folder=folder()).plan
-    if check or write:
-        command_ = f"env needs {env} --write"
-        return written(needs_page.file_of(plan), needs_page.page(plan), command=command_, check=check)
-    output.write_text(needs_page.page(plan))
+    output.write_text(needs_page.page(core.load_any(env, folder=folder()).plan))
     return OK
 
 
@@ -152,17 +144,6 @@ def schema(check: Check = False, out: Generated = None) -> int:
         return written(out.absolute(), reference.schema(), command="env schema", check=check)
     files = {reference.SCHEMA_FILE: reference.schema(), reference.JOB_SCHEMA_FILE: reference.job_schema()}
     return max(written(file, text, command="env schema", check=check) for file, text in files.items())
-
-
-@command(app, examples=["env settings", "env settings --check"])
-def settings(check: Check = False, out: Generated = None) -> int:
-    """Write the pages of all settings and job fields."""
-    from hyperpod_ray.core import reference
-
-    if out:
-        return written(out.absolute(), reference.settings_page(), command="env settings", check=check)
-    files = {reference.SETTINGS_FILE: reference.settings_page(), reference.JOB_FILE: reference.job_page()}
-    return max(written(file, text, command="env settings", check=check) for file, text in files.items())
 
 
 def written(file: Path, text: str, *, command: str, check: bool) -> int:

@@ -29,7 +29,6 @@ from hyperpod_ray.cli import (
     nodes,
     operate,
     plan,
-    reference,
     review,
     runs,
     submit,
@@ -123,7 +122,6 @@ app.add_typer(image.app, name="image")
 app.add_typer(local.app, name="local")
 local.register_demo(app)
 completion.register(app)
-reference.register(app)
 
 # typer carries its own click; the base of its errors has no public name
 USAGE: Any = typer.BadParameter.__mro__[2]

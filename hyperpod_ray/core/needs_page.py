@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from hyperpod_ray.core import needs
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.names import MOUNT_PATH
 from hyperpod_ray.core.plan import Plan
-
-DOCS = Path("docs")
-"""Folder of the pages, relative to the project."""
-
-
-def file_of(plan: CommonPlan) -> Path:
-    """Where the page of an environment is kept, for those that are kept."""
-    return (plan.project or Path()) / DOCS / f"needs-{plan.name}.md"
 
 
 def page(plan: CommonPlan) -> str:
@@ -81,7 +72,7 @@ def _slurm_page(plan: CommonPlan) -> str:
 
 def _heading(plan: CommonPlan) -> list[str]:
     return [
-        f"<!-- Written by `hyperpod-ray env needs {plan.name} --write`; do not edit. -->",
+        f"<!-- Written by `hyperpod-ray env needs {plan.name}`; do not edit. -->",
         f"# What `{plan.name}` needs, and why it works",
         "",
     ]

@@ -38,7 +38,6 @@ ON_SLURM: dict[str, Decision] = {
     "env show": WORKS,
     "env needs": WORKS,
     "env schema": APART,
-    "env settings": APART,
     "plan": WORKS,
     "plan --write": Instead(
         why="its file has no section training",
@@ -101,7 +100,6 @@ ON_SLURM: dict[str, Decision] = {
     "data": APART,
     "demo": APART,
     "completion": APART,
-    "commands": APART,
     "local setup": APART,
     "local up": APART,
     "local down": APART,

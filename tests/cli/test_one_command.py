@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 
-from hyperpod_ray.cli import reference
+from docs import commands_page
 from hyperpod_ray.cli.main import USAGE, app, main, tree
 from hyperpod_ray.cli.options import epilog
 from hyperpod_ray.ops import errors
@@ -55,10 +55,6 @@ def test_no_module_is_run_by_hand() -> None:
         if BY_HAND.search(line)
     ]
     assert found == []
-
-
-def test_the_reference_is_fresh() -> None:
-    assert main(["commands", "--check"]) == 0
 
 
 def nodes(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -132,15 +128,8 @@ def test_the_help_of_a_rehearsal_names_every_fault() -> None:
     assert tuple(FAULTS) == NAMES
 
 
-def test_a_stale_reference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "FOLDER", tmp_path / "new")
-    assert main(["commands", "--check"]) == 3
-    assert main(["commands"]) == 0
-    assert main(["commands", "--check"]) == 0
-
-
 def test_the_page_of_exit_codes_has_them_all_and_the_shape_of_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (reference.FOLDER / "exit-codes.md").read_text(encoding="utf-8")
+    page = commands_page.exit_codes()
     codes = {value for name, value in vars(errors).items() if name.isupper() and type(value) is int}
     assert {int(row.split("|")[1]) for row in page.splitlines() if re.match(r"\| \d", row)} == codes
     assert main(["status", "stagin", "-o", "json"]) == 2
@@ -151,7 +140,7 @@ def test_the_page_of_exit_codes_has_them_all_and_the_shape_of_an_error(capsys: p
 
 
 def test_the_reference_holds_every_command_and_option() -> None:
-    page = (reference.FOLDER / "commands.md").read_text(encoding="utf-8")
+    page = commands_page.page(tree())
 
     def walk(node: Any, path: tuple[str, ...]) -> None:
         children = getattr(node, "commands", None)

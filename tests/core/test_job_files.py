@@ -242,8 +242,6 @@ def test_folders_must_be_there(tmp_path: Path) -> None:
 
 def test_the_schema_for_editors_is_that_of_the_model() -> None:
     schema = json.loads(reference.job_schema())
-    assert reference.JOB_SCHEMA_FILE.read_text() == reference.job_schema()
-    assert reference.JOB_FILE.read_text() == reference.job_page()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     for good in ({"command": "a", "workers": 4}, {"command": "a", "workers": "2:4"}, {**GOOD, "data": ["s3://bucket"]}):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from dataclasses import replace
-from types import ModuleType
 
 import pytest
 
@@ -15,22 +13,6 @@ from hyperpod_ray.planner import answers, checks
 from hyperpod_ray.planner.cluster import file_systems
 from hyperpod_ray.pricing import price_file
 from tests.docs.printed import PROJECT
-
-
-@pytest.fixture(scope="module")
-def pages() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("plan_pages", PROJECT / "docs" / "plan_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("name", environment_names())
-def test_each_shipped_environment_has_a_fresh_page(name: str, pages: ModuleType) -> None:
-    written = (pages.FOLDER / f"{name}.md").read_text(encoding="utf-8")
-    assert pages.page(name) == written, "run .venv/bin/python docs/plan_pages.py"
 
 
 def commented(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`docs/reference/commands.md` and `exit-codes.md`, generated from the command tree."""
+"""The pages of commands and of exit codes, from the command tree. `python -m docs.generate` writes them."""
 
 from __future__ import annotations
 
@@ -8,45 +8,26 @@ import typing
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from hyperpod_ray.cli.failures import EXIT_CODES, failure
 from hyperpod_ray.core import names
 from hyperpod_ray.core.names import PROGRAM
+from hyperpod_ray.ops.errors import ERROR, OpsError
 
-FOLDER = Path("docs/reference")
-"""The pages, relative to the project."""
 _ROOT_ONLY = {"help"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root, out of its help: it serves the project's own documentation."""
-
-    @app.command(
-        "commands",
-        hidden=True,
-        epilog=f"\b\nExamples:\n  {PROGRAM} commands --check",
-    )
-    def commands(
-        root: typer.Context,
-        check: Annotated[
-            bool, typer.Option("--check", help="Write nothing. Exit code 3 when a page is stale.")
-        ] = False,
-    ) -> int:
-        """Write the pages in docs/reference, generated from the command tree."""
-        from hyperpod_ray.cli.environments import written
-
-        pages = {"commands.md": page(root.find_root().command), "exit-codes.md": exit_codes()}
-        return max(written(FOLDER / name, text, command="commands", check=check) for name, text in pages.items())
-
-
 def page(root: Any) -> str:
-    """The page."""
+    """Every command, with its arguments, options and examples.
+
+    Args:
+        root: The command line as one Typer group.
+    """
     lines = [
         "# Commands",
         "",
-        f"`{PROGRAM}` makes this page from its commands (`{PROGRAM} commands`); do not edit it.",
+        "`python -m docs.generate` writes this page from the command tree; do not edit it.",
         "`ENV` is the name of a file in `environments/`, without `.yaml`.",
         "",
         "## For all commands",
@@ -71,14 +52,11 @@ def page(root: Any) -> str:
 
 def exit_codes() -> str:
     """The page of exit codes."""
-    from hyperpod_ray.cli.failures import EXIT_CODES, failure
-    from hyperpod_ray.ops.errors import ERROR, OpsError
-
     example = OpsError("the credentials have expired", expected="current credentials", fix="aws sso login", code=ERROR)
     lines = [
         "# Exit codes",
         "",
-        f"`{PROGRAM}` makes this page from its commands (`{PROGRAM} commands`); do not edit it.",
+        "`python -m docs.generate` writes this page from the command tree; do not edit it.",
         "",
         "| code | meaning |",
         "|---|---|",
