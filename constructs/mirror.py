@@ -56,8 +56,7 @@ class ImageMirror(Construct):
         if missing:
             refuse_deployment(
                 self,
-                f"no digest is recorded for {', '.join(missing)}: "
-                "run 'hyperpod-ray image pin-copies', then deploy again",
+                f"no digest is recorded for {', '.join(missing)}: run 'hyperpod-ray image pin', then deploy again",
             )
         logs = LogGroup(self, "BuildLogs", retention=RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
         for copy in copies:

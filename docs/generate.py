@@ -1,7 +1,7 @@
 """Writes every page and file that comes from the code: `.venv/bin/python -m docs.generate [--check] [WORD…]`.
 
 A word chooses the files whose path holds it. `--check` writes nothing; the exit code is 3 where a file is stale.
-`docs/security/rights.md` and its neighbours need templates: `make tables` writes them.
+The other tables of `docs/security/` need templates: `make tables` writes them.
 """
 
 from __future__ import annotations

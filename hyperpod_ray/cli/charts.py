@@ -1,4 +1,4 @@
-"""`hyperpod-ray charts`: fetch, verify and list the locked Helm charts."""
+"""`hyperpod-ray charts`: fetch and verify the locked Helm charts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hyperpod_ray.charts.lock import Lock
 
 DEFAULT = "charts.lock.yaml"
-app = group("Fetch, verify and list the locked Helm charts.", examples=["charts fetch", "charts status"])
+app = group("Fetch and verify the locked Helm charts.", examples=["charts fetch", "charts verify"])
 LockFile = Annotated[
     Path | None,
     typer.Option(
@@ -41,21 +41,13 @@ def fetch(
     return _each("fetch", lock, form, frozen=frozen)
 
 
-@command(app, examples=["charts verify"])
+@command(app, examples=["charts verify", "charts verify -o json"])
 def verify(lock: LockFile = None, form: Plain = "table") -> int:
-    """Verify the fetched charts against the lock file."""
+    """Compare the fetched charts with the lock file. Exit code 2 on a difference."""
     return _each("verify", lock, form)
 
 
-@command(app, examples=["charts status", "charts status -o json"])
-def status(lock: LockFile = None, form: Plain = "table") -> int:
-    """List the locked charts and whether they are fetched."""
-    return _each("status", lock, form)
-
-
-def _each(
-    action: Literal["fetch", "verify", "status"], lock_file: Path | None, form: str, *, frozen: bool = False
-) -> int:
+def _each(action: Literal["fetch", "verify"], lock_file: Path | None, form: str, *, frozen: bool = False) -> int:
     from hyperpod_ray.charts import store
     from hyperpod_ray.charts.errors import ChartError
     from hyperpod_ray.charts.lock import Lock
@@ -63,6 +55,7 @@ def _each(
     from hyperpod_ray.core import project
 
     rows: list[dict[str, str]] = []
+    state: str
     problems: list[str] = []
     recorded: list[str] = []
     try:
@@ -79,20 +72,18 @@ def _each(
         raise OpsError.of(error, code=BAD_USE) from error
     for locked in lock.charts.values():
         try:
-            state: str
-            if action == "status":
-                state, detail = store.state(locked), f"{locked.chart} {locked.version}  {locked.source.describe()}"
-            elif action == "verify":
+            if action == "verify":
                 state, detail = "verified", str(store.locate(locked))
             else:
                 done = store.fetch(locked, frozen=frozen)
                 recorded += done.recorded
                 state, detail = done.done, str(locked.path)
-            rows.append({"chart": locked.chart, "version": locked.version, "state": state})
-            if form != "json":
-                output.write_line(f"{state:10} {detail}")
         except ChartError as error:
             problems.append(str(error))
+            state, detail = store.state(locked), f"{locked.chart} {locked.version}  {locked.source.describe()}"
+        rows.append({"chart": locked.chart, "version": locked.version, "state": state})
+        if form != "json":
+            output.write_line(f"{state:10} {detail}")
     _contents(action, lock, frozen=frozen, problems=problems, recorded=recorded)
     if recorded:
         output.log(f"recorded beside {lock.path.name}, commit it: {', '.join(recorded)}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from hyperpod_ray.cli.options import Env, any_target, command, current, folder, group, project_folder
+from hyperpod_ray.cli.options import Env, any_target, command, current, group, project_folder
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError
 
@@ -39,69 +39,65 @@ def build_args(set_name: SetName = None) -> int:
     return OK
 
 
-@command(app, examples=["image pin", "image pin cu130 --update"])
+PARTS = ("base", "installer", "copies")
+"""What `image pin` records: the base image, AWS's EFA installer, and the images that a mirror copies."""
+
+
+@command(
+    app,
+    examples=[
+        "image pin",
+        "image pin cu130 --update",
+        "image pin --only copies --update",
+        "image pin --only installer --installer wheels/aws-efa-installer-1.50.0.tar.gz",
+    ],
+)
 def pin(
     set_name: SetName = None,
-    update: Annotated[bool, typer.Option("--update", help="Accept a new digest where the tag has moved.")] = False,
+    only: Annotated[
+        Literal["base", "installer", "copies"] | None,
+        typer.Option("--only", help="Record this part only."),
+    ] = None,
+    update: Annotated[bool, typer.Option("--update", help="Accept another digest of the same tag or version.")] = False,
     mirror: Annotated[
-        str | None, typer.Option(metavar="URL", help="Ask this registry instead of the base's own.")
+        str | None, typer.Option(metavar="URL", help="Ask this registry instead of the images' own.")
+    ] = None,
+    installer: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="EFA installer that you downloaded. Default: AWS's site.")
     ] = None,
 ) -> int:
-    """Record the digest of the base image. Writes images.lock.yaml of the project, or confirms the recorded digest.
+    """Record the digests of images and installer.
 
-    In the product's own checkout it writes hyperpod_ray/image/versions.yaml.
+    They are the base image's, the EFA installer's, and those of the images that a mirror copies.
+
+    Confirms those that are recorded. Writes images.lock.yaml of the project; in the product's own checkout,
+    hyperpod_ray/image/versions.yaml and the package's lock. Builds verify the installer's
+    signature, too.
     """
     from hyperpod_ray.core import project
-    from hyperpod_ray.image.copies import record_base
-    from hyperpod_ray.image.registry import digest
-    from hyperpod_ray.image.versions import ImageError, choose, record_digest
+    from hyperpod_ray.image import recording
+    from hyperpod_ray.image.versions import ImageError, choose
 
     try:
         top = project.root(current.folder or project.environments())
         chosen = choose(set_name, project=top)
     except ImageError as error:
         raise OpsError.of(error, code=BAD_USE) from error
-    try:
-        resolved = digest(chosen.base, chosen.tag, mirror=mirror)
-        if project.ships(top):
-            result = record_digest(chosen, resolved, update=update)
-        else:
-            result = record_base(f"{chosen.base}:{chosen.tag}", resolved, project=top, update=update)
-    except ImageError as error:
-        raise OpsError.of(error, code=ERROR) from error
-    output.write_line(f"{chosen.base}:{chosen.tag}@{resolved}: {result}")
-    return OK
-
-
-@command(app, "pin-efa", examples=["image pin-efa", "image pin-efa --file wheels/aws-efa-installer-1.50.0.tar.gz"])
-def pin_efa(
-    file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Installer that you downloaded. Default: AWS's site.")
-    ] = None,
-    update: Annotated[bool, typer.Option("--update", help="Accept another sha256 of the same version.")] = False,
-) -> int:
-    """Record the sha256 of AWS's EFA installer.
-
-    Writes images.lock.yaml of the project; in the product's own checkout, hyperpod_ray/image/versions.yaml. Builds
-    verify the installer's signature, too.
-    """
-    from hyperpod_ray.core import project
-    from hyperpod_ray.image import installer
-    from hyperpod_ray.image.copies import record_base
-    from hyperpod_ray.image.versions import ImageError, choose, record_installer
-
-    try:
-        top = project.root(current.folder or project.environments())
-        chosen = choose(project=top)
-        sha256 = installer.sha256_of(chosen.efa_version, file=file)
-        if project.ships(top):
-            result = record_installer(chosen, sha256, update=update)
-        else:
-            name = f"aws-efa-installer-{chosen.efa_version}.tar.gz"
-            result = record_base(name, sha256, project=top, update=update)
-    except ImageError as error:
-        raise OpsError.of(error, code=ERROR) from error
-    output.write_line(f"aws-efa-installer-{chosen.efa_version}.tar.gz {sha256}: {result}")
+    record = {
+        "base": lambda: recording.base(chosen, project=top, mirror=mirror, update=update),
+        "installer": lambda: recording.installer(chosen, project=top, file=installer, update=update),
+        "copies": lambda: recording.copies(project=top, mirror=mirror, update=update),
+    }
+    problems = []
+    for part in [only] if only else PARTS:
+        try:
+            for line in record[part]():
+                output.write_line(line)
+        except ImageError as error:  # one part's source may be out of reach; the others are recorded all the same
+            problems.append(error)
+    if problems:
+        error = problems[0] if len(problems) == 1 else ImageError.together(map(str, problems))
+        raise OpsError.of(error, code=ERROR)
     return OK
 
 
@@ -136,44 +132,3 @@ def lock(env: Env) -> int:
     count = len(entries(written.read_text(encoding="utf-8")))
     output.write_line(f"wrote {written}: {count} packages that the image set does not have; commit it")
     return OK
-
-
-@command(app, "pin-copies", examples=["image pin-copies", "image pin-copies --update"])
-def pin_copies(
-    update: Annotated[bool, typer.Option("--update", help="Accept a new digest where a tag has moved.")] = False,
-    mirror: Annotated[
-        str | None, typer.Option(metavar="URL", help="Ask this registry instead of the images' own.")
-    ] = None,
-) -> int:
-    """Record the digests of the images that a mirror copies. Writes images.lock.yaml, or confirms what it has."""
-    from hyperpod_ray.image import copies
-    from hyperpod_ray.image.versions import ImageError
-
-    try:
-        lines = copies.pin(copies.asked(mirror), update=update, project=project_folder())
-    except ImageError as error:
-        raise OpsError.of(error, code=ERROR) from error
-    for line in lines:
-        output.write_line(line)
-    for page in _pages():
-        output.write_line(f"wrote {page}")
-    return OK
-
-
-def _pages() -> list[Path]:
-    """The kept pages of what environments need name the copies' tags: bring them up to date."""
-    from hyperpod_ray import core
-    from hyperpod_ray.core import needs_page
-
-    written = []
-    try:
-        files = folder()
-    except OpsError:
-        return []
-    for name in core.environment_names(folder=files):
-        plan = core.load_any(name, folder=files).plan
-        file, text = needs_page.file_of(plan), needs_page.page(plan)
-        if file.exists() and file.read_text(encoding="utf-8") != text:
-            file.write_text(text, encoding="utf-8")
-            written.append(file)
-    return written

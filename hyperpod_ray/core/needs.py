@@ -29,7 +29,7 @@ from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray_rules import data as rules_data
 
 """Keys of the locked charts that a deploy installs."""
-PIN = "hyperpod-ray image pin; hyperpod-ray image pin-efa; hyperpod-ray image pin-copies"
+PIN = "hyperpod-ray image pin"
 """The commands that record digests."""
 IMAGE_LOCK = "images.lock.yaml"
 """Digests of the images that a mirror copies and, in a user's project, of the base that the image is built from."""

@@ -53,12 +53,9 @@ ON_SLURM: dict[str, Decision] = {
     "manifests": Instead(why=NO_KUBERNETES, use="hyperpod-ray diff {env}, which shows what the stacks create"),
     "charts fetch": APART,
     "charts verify": APART,
-    "charts status": APART,
     "image build-args": APART,
     "image pin": APART,
-    "image pin-efa": APART,
     "image lock": WORKS,
-    "image pin-copies": APART,
     # --- operate
     "status": WORKS,
     "status --web": WORKS,

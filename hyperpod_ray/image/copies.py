@@ -19,7 +19,7 @@ from hyperpod_ray.image.versions import ImageError
 LOCK = "charts.lock.yaml"
 HEADER = (
     "# Digests of the images that a mirror copies (`registries.mirror`), by the name and tag of the locked charts.\n"
-    "# `hyperpod-ray image pin-copies` asks the registries and records them: commit this file then. Without a digest\n"
+    "# `hyperpod-ray image pin` asks the registries and records them: commit this file then. Without a digest\n"
     "# the Mirror stack is refused, not guessed.\n"
 )
 Ask = Callable[[Reference], str]
@@ -103,7 +103,7 @@ def pin(ask: Ask, *, update: bool = False, file: Path | None = None, project: Pa
             raise ImageError(
                 f"{name} now has digest {resolved}: the tag was moved; copies still use the recorded one",
                 expected=f"{recorded}, as in {file.name}",
-                fix="to use the new one: hyperpod-ray image pin-copies --update",
+                fix="to use the new one: hyperpod-ray image pin --only copies --update",
             )
         pinned[name] = resolved
         lines.append(

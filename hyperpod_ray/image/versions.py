@@ -96,7 +96,7 @@ class ImageSet:
             raise ImageError(
                 f"{FILE.name}: efa.sha256: {self.efa_sha256!r}",
                 expected=f"the 64 hex digits of aws-efa-installer-{self.efa_version}.tar.gz",
-                fix="hyperpod-ray image pin-efa",
+                fix="hyperpod-ray image pin",
             )
 
     def _base(self, base: str | None) -> tuple[str, str]:
@@ -185,7 +185,7 @@ def record_installer(chosen: ImageSet, sha256: str, *, update: bool = False, fil
         raise ImageError(
             f"aws-efa-installer-{chosen.efa_version}.tar.gz has sha256 {sha256}; builds expect the recorded one",
             expected=f"{chosen.efa_sha256}, as in {file.name}",
-            fix="to use the new one: hyperpod-ray image pin-efa --update",
+            fix="to use the new one: hyperpod-ray image pin --only installer --update",
         )
     line = re.compile(r"(^efa:\n(?:  .*\n)*?  sha256: )\"[^\"\n]*\"", re.M)
     return _written(file, line, sha256, where="efa", key="sha256")

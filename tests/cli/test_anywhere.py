@@ -75,7 +75,6 @@ def state(folder: Path) -> dict[str, int]:
         ["env", "show", "dev", "-o", "json"],
         ["env", "needs", "dev"],
         ["cost", "dev", "--offline"],
-        ["charts", "status"],
         ["completion", "bash"],
     ],
     ids=" ".join,

@@ -185,7 +185,5 @@ def test_what_is_not_recorded_is_named_before_anything_is_asked(
     assert main(["deploy", "prod"]) == CONDITION_FALSE
     said = capsys.readouterr().err
     assert said.count("prod cannot be deployed yet: no digest recorded for nvcr.io/nvidia/k8s-device-plugin") == 1
-    assert (
-        "Fix: hyperpod-ray image pin; hyperpod-ray image pin-efa; hyperpod-ray image pin-copies; then commit " in said
-    )
+    assert "Fix: hyperpod-ray image pin; then commit " in said
     assert "Traceback" not in said

@@ -109,7 +109,7 @@ def test_another_archive_never_runs(site: Site, tmp_path: Path) -> None:
     with (site.folder / ARCHIVE).open("ab") as stream:
         stream.write(b"\0")
     done = site.install(tmp_path / "a", sha256=recorded)
-    assert (done.returncode, "another sha256" in done.stderr, "pin-efa" in done.stderr) == (1, True, True)
+    assert (done.returncode, "another sha256" in done.stderr, "--only installer" in done.stderr) == (1, True, True)
     done = site.install(tmp_path / "b")  # recorded by mistake: the signature is still another's
     assert (done.returncode, "is not signed by AWS" in done.stderr) == (1, True)
     assert not list(tmp_path.glob("?/arguments"))
@@ -226,7 +226,7 @@ def test_the_sha256_is_recorded_once_and_then_guarded(tmp_path: Path) -> None:
     changed = [a for a, b in zip(FILE.read_text().splitlines(), file.read_text().splitlines(), strict=True) if a != b]
     assert len(changed) == 1
     assert "still" in record_installer(read(file)[1][name], first, file=file)
-    with pytest.raises(ImageError, match=r"builds expect the recorded one.*hyperpod-ray image pin-efa --update"):
+    with pytest.raises(ImageError, match=r"builds expect the recorded one.*pin --only installer --update"):
         record_installer(read(file)[1][name], second, file=file)
 
 

@@ -32,7 +32,7 @@ def test_digests_are_recorded_and_then_guarded(tmp_path: Path) -> None:
     before = file.read_bytes()
     assert set(yaml.safe_load(before)["images"].values()) == {FIRST}
     assert all(line.endswith("unchanged") for line in copies.pin(lambda _: FIRST, file=file))
-    with pytest.raises(ImageError, match=r"the tag was moved.*pin-copies --update"):
+    with pytest.raises(ImageError, match=r"the tag was moved.*--only copies --update"):
         copies.pin(lambda _: SECOND, file=file)
     assert file.read_bytes() == before
     copies.pin(lambda _: SECOND, update=True, file=file)

@@ -187,7 +187,7 @@ def test_digests_are_recorded_in_the_project(project: Path, run: Run) -> None:
     assert base not in note
     (installer,) = re.findall(r"aws-efa-installer-[\d.]+\.tar\.gz", note)
     (project / installer).write_bytes(gzip.compress(os.urandom(1 << 20)))
-    done = run("image", "pin-efa", "--file", installer, cwd=project)
+    done = run("image", "pin", "--only", "installer", "--installer", installer, cwd=project)
     assert done.returncode == 0, done.stderr
     assert installer in (project / "images.lock.yaml").read_text()
     done = run("env", "check", cwd=project)

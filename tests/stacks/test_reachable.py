@@ -299,12 +299,12 @@ class TestImages:
         assert not allows(statements, Request(action="ecr:CreateRepository", resource=jobs))
 
     def test_one_without_a_digest_cannot_be_copied(self, worlds: dict[str, World]) -> None:
-        """CloudFormation refuses the stack until `hyperpod-ray image pin-copies` recorded what it copies."""
+        """CloudFormation refuses the stack until `hyperpod-ray image pin` recorded what it copies."""
         for name in ("prod", "closed"):
             template = worlds[name].assembly.templates[f"{name}-Mirror"]
             unknown = [copy for copy in needs.copies(worlds[name].plan) if not copy.source.digest]
             assert bool(unknown) == any(
-                "hyperpod-ray image pin-copies" in json.dumps(rule) for rule in template.get("Rules", {}).values()
+                "hyperpod-ray image pin" in json.dumps(rule) for rule in template.get("Rules", {}).values()
             )
 
 

@@ -30,7 +30,7 @@ for file in "$archive" "$archive.sig" aws-efa-installer.key; do
 done
 
 printf '%s  %s\n' "$sha256" "$work/$archive" | sha256sum --check --status ||
-    fail "$archive has another sha256 than versions.yaml. Expected $sha256. Fix: hyperpod-ray image pin-efa"
+    fail "$archive has another sha256 than versions.yaml. Expected $sha256. Fix: hyperpod-ray image pin --only installer"
 
 if ! command -v gpg >/dev/null; then
     apt-get update -qq && apt-get install -y -qq --no-install-recommends gnupg
