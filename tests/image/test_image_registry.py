@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from hyperpod_ray.cli.main import main
+from hyperpod_ray.image import recording
 from hyperpod_ray.image.registry import digest
 from hyperpod_ray.image.versions import FILE, ImageError, choose, read, record_digest
 
@@ -187,3 +189,20 @@ def test_the_command_says_in_one_line_what_is_wrong(registry: Registry) -> None:
         "Fix: correct the name\n",
     )
     assert FILE.read_bytes() == before
+
+
+def test_a_part_out_of_reach_leaves_the_others_recorded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unreachable(*_: object, **__: object) -> list[str]:
+        raise ImageError("registry: no answer", expected="an answer", fix="open the network")
+
+    monkeypatch.setattr(recording, "base", unreachable)
+    monkeypatch.setattr(recording, "installer", lambda *_, **__: ["installer: recorded"])
+    monkeypatch.setattr(recording, "copies", lambda **_: ["copies: recorded"])
+    assert main(["image", "pin"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "installer: recorded\ncopies: recorded\n"
+    assert said.err == "error: registry: no answer. Expected an answer\nFix: open the network\n"
+    assert main(["image", "pin", "--only", "copies"]) == 0
+    assert capsys.readouterr().out == "copies: recorded\n"
