@@ -96,8 +96,7 @@ def pin(
         except ImageError as error:  # one part's source may be out of reach; the others are recorded all the same
             problems.append(error)
     if problems:
-        error = problems[0] if len(problems) == 1 else ImageError.together(map(str, problems))
-        raise OpsError.of(error, code=ERROR)
+        raise OpsError.of(problems[0] if len(problems) == 1 else ImageError.together(map(str, problems)), code=ERROR)
     return OK
 
 
