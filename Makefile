@@ -108,7 +108,7 @@ rehearse: setup rehearsal-env  ## train on this machine and inject FAULTS (worke
 	$(RUN) local rehearse $(ENV) $(if $(FAULTS),--faults $(FAULTS))
 
 soak: setup rehearsal-env  ## kill at random moments, N times
-	$(RUN) local soak $(ENV) --kills $(or $(N),50)
+	$(RUN) local rehearse $(ENV) --kills $(or $(N),50)
 
 picture: setup  ## draw docs/architecture.svg (prod) and docs/architecture-slurm.svg (the example on Slurm)
 	CDK_VALIDATION=false $(CDK) synth --quiet --output .cache/picture -c env=prod

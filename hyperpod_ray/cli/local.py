@@ -307,13 +307,24 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-@command(app, examples=["local rehearse local", "local rehearse prod --faults node,freeze -o json"])
+@command(
+    app,
+    examples=[
+        "local rehearse local",
+        "local rehearse prod --faults node,freeze -o json",
+        "local rehearse local --kills 50 --seed 7",
+    ],
+)
 def rehearse(  # noqa: PLR0917
     env: Manifest,
     faults: Annotated[
         str,
         typer.Option(metavar="NAME,NAME", help=f"Faults to inject, in this order: {', '.join(fault_names.NAMES)}."),
     ] = "worker,node,freeze",
+    kills: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Instead of --faults: kill so often, at random moments.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="With --kills: the same seed plans the same kills.")] = 0,
     job: Job = "finetune",
     interval: Interval = 10,
     step_delay: StepDelay = 0.15,
@@ -328,11 +339,21 @@ def rehearse(  # noqa: PLR0917
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --web: local port; 0: any free port.")] = 0,
     form: Plain = "table",
 ) -> int:
-    """Train on this machine, inject faults and report the recovery. Exit code 3 when training did not survive."""
+    """Train on this machine, inject faults and report the recovery. Exit code 3 when training did not survive.
+
+    With --kills, each step is compared with the undisturbed run's; exit code 3 when a checkpoint was lost.
+    """
     from hyperpod_ray_sandbox import leash
     from hyperpod_ray_sandbox.rehearsal import commands
     from hyperpod_ray_sandbox.rehearsal.options import Options
 
+    if kills is not None and (web or form == "json"):
+        raise OpsError(
+            f"--kills: {kills} with {'--web' if web else '-o json'}",
+            expected="a report as a table; soak.jsonl in the report's folder has each kill",
+            fix="leave the option out",
+            code=BAD_USE,
+        )
     with rehearsal_errors():
         leash.hold()
         options = Options(
@@ -347,9 +368,12 @@ def rehearse(  # noqa: PLR0917
             spares=spares,
             ranks_per_node=ranks_per_node,
         )
-        survived = commands.rehearse(
-            env, options=options, out=out, as_json=form == "json", web_port=port if web else None
-        )
+        if kills is not None:
+            survived = commands.soak(env, kills=kills, seed=seed, options=options, out=out)
+        else:
+            survived = commands.rehearse(
+                env, options=options, out=out, as_json=form == "json", web_port=port if web else None
+            )
     return OK if survived else CONDITION_FALSE
 
 
@@ -365,44 +389,6 @@ def teams(env: Manifest, out: ReportFolder = None, form: Plain = "table") -> int
     with rehearsal_errors():
         leash.hold()
         survived = commands.teams(env, out=out, as_json=form == "json")
-    return OK if survived else CONDITION_FALSE
-
-
-@command(app, examples=["local soak local --kills 50", "local soak local --kills 5 --seed 7"])
-def soak(  # noqa: PLR0917
-    env: Manifest,
-    kills: Annotated[int, typer.Option(help="Number of kills.")] = 50,
-    seed: Annotated[int, typer.Option(help="The same seed plans the same kills.")] = 0,
-    job: Job = "finetune",
-    interval: Interval = 10,
-    step_delay: StepDelay = 0.15,
-    replace_after: ReplaceAfter = 2.0,
-    drain: Drain = 12,
-    fault_timeout: FaultTimeout = 240.0,
-    nodes: Nodes = 2,
-    spares: Spares = 0,
-    ranks_per_node: RanksPerNode = 1,
-    out: ReportFolder = None,
-) -> int:
-    """Train on this machine and kill processes at random moments. Exit code 3 when a checkpoint was lost."""
-    from hyperpod_ray_sandbox import leash
-    from hyperpod_ray_sandbox.rehearsal import commands
-    from hyperpod_ray_sandbox.rehearsal.options import Options
-
-    with rehearsal_errors():
-        leash.hold()
-        options = Options(
-            job=job,
-            interval=interval,
-            step_delay_s=step_delay,
-            replace_after_s=replace_after,
-            drain_s=drain,
-            fault_timeout_s=fault_timeout,
-            max_pods=nodes,
-            spares=spares,
-            ranks_per_node=ranks_per_node,
-        )
-        survived = commands.soak(env, kills=kills, seed=seed, options=options, out=out)
     return OK if survived else CONDITION_FALSE
 
 

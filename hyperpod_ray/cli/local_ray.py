@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from hyperpod_ray.ops.errors import OK
 
 app = group(
     "Start, inspect, break and stop a Ray cluster on loopback.",
-    examples=["local ray start local", "local ray kill-node", "local ray stop"],
+    examples=["local ray start local", "local ray inject node", "local ray stop"],
 )
 Name = Annotated[str | None, typer.Option(metavar="CLUSTER", help="Name of the cluster. Default: the only one.")]
 Cluster = Annotated[str | None, typer.Argument(metavar="[CLUSTER]", help="Name of the cluster. Default: the only one.")]
@@ -71,46 +71,26 @@ def bridge(
     return _run("bridge", cluster, state=state_folder(state))
 
 
-@command(app, "kill-node", examples=["local ray kill-node"])
-def kill_node(name: Name = None, pod: Pod = None) -> int:
-    """Kill a pod with all its processes, as a lost machine does."""
-    return _run("kill_node", name, pod=pod)
-
-
-@command(app, "freeze-node", examples=["local ray freeze-node", "local ray freeze-node --thaw"])
-def freeze_node(
+@command(app, examples=["local ray inject node", "local ray inject freeze", "local ray inject drain --seconds 5"])
+def inject(
+    fault: Annotated[
+        Literal["worker", "node", "head", "freeze", "thaw", "drain", "delete"],
+        typer.Argument(
+            metavar="FAULT",
+            help="worker: kill one training process. node: kill a pod with all its processes, as a lost machine does. "
+            "head: kill the head pod. freeze: suspend a pod's processes (SIGSTOP). thaw: resume them. "
+            "drain: drain as Ray does before a node goes away. delete: send SIGTERM, as deleting the pod does.",
+        ),
+    ],
     name: Name = None,
     pod: Pod = None,
-    thaw: Annotated[bool, typer.Option("--thaw", help="Resume them (SIGCONT).")] = False,
+    seconds: Annotated[int, typer.Option(min=0, help="With drain: seconds until the node goes away.")] = 30,
 ) -> int:
-    """Suspend all processes of a pod (SIGSTOP)."""
-    return _run("freeze_node", name, pod=pod, thaw=thaw)
-
-
-@command(app, "kill-worker", examples=["local ray kill-worker"])
-def kill_worker(name: Name = None, pod: Pod = None) -> int:
-    """Kill one training process."""
-    return _run("kill_worker", name, pod=pod)
-
-
-@command(app, "drain-node", examples=["local ray drain-node --seconds 30", "local ray drain-node --delete"])
-def drain_node(
-    name: Name = None,
-    pod: Pod = None,
-    seconds: Annotated[int, typer.Option(min=0, help="Seconds until the node goes away.")] = 30,
-    delete: Annotated[bool, typer.Option("--delete", help="Send SIGTERM, as deleting the pod does.")] = False,
-) -> int:
-    """Drain a node as Ray does before it goes away."""
-    return _run("drain_node", name, pod=pod, seconds=seconds, delete=delete)
+    """Inject a fault into a running cluster. `local rehearse --faults` measures the recovery from the same."""
+    return _run("inject", fault, name=name, pod=pod, seconds=seconds)
 
 
 @command(app, "replace-node", examples=["local ray replace-node"])
 def replace_node(name: Name = None, pod: Pod = None) -> int:
     """Start a new pod in place of one that is gone."""
     return _run("replace_node", name, pod=pod)
-
-
-@command(app, "kill-head", examples=["local ray kill-head"])
-def kill_head(name: Name = None) -> int:
-    """Kill the head pod."""
-    return _run("kill_head", name)

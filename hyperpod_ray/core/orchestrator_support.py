@@ -112,19 +112,14 @@ ON_SLURM: dict[str, Decision] = {
     "local faults clear": APART,
     "local faults list": APART,
     "local rehearse": Instead(why="it rehearses Ray's recovery", use=REHEARSE),
-    "local soak": Instead(why="it rehearses Ray's recovery", use=REHEARSE),
     "local slurm": APART,
     "local teams": Instead(why="it rehearses teams of a Ray cluster", use=REHEARSE),
     "local ray start": Instead(why="there is no RayCluster", use=REHEARSE),
     "local ray stop": APART,
     "local ray status": APART,
     "local ray bridge": APART,
-    "local ray kill-node": APART,
-    "local ray freeze-node": APART,
-    "local ray kill-worker": APART,
-    "local ray drain-node": APART,
+    "local ray inject": APART,
     "local ray replace-node": APART,
-    "local ray kill-head": APART,
 }
 """Every command by its words; with an option where that decides. A command without a row fails the tests."""
 

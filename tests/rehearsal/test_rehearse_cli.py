@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ PROJECT = Path(__file__).resolve().parents[2]
         (["rehearse", "local", "--faults", ""], "--faults: none. Expected some of"),
         (["rehearse", "local", "--interval", "2"], "--interval: 2. Expected 4 or more"),
         (["rehearse", "local", "--fault-timeout", "0"], "--fault-timeout: 0. Expected more than 0"),
-        (["soak", "local", "--kills", "0"], "--kills: 0. Expected 1 or more"),
+        (["rehearse", "local", "--kills", "0"], "--kills: 0. Expected 1 or more"),
+        (["rehearse", "local", "--kills", "3", "--web"], "--kills: 3 with --web. Expected a report as a table"),
         (["rehearse", "no-such-file.yaml"], "no-such-file.yaml: cannot be read"),
     ],
 )
@@ -47,8 +49,15 @@ def test_bad_input_is_one_message_and_exit_code_2(
     assert [line.split(":")[0] for line in error.splitlines()] == ["error", "Fix"]
 
 
-@pytest.mark.parametrize("verb", ["rehearse", "soak"])
-def test_the_longest_wait_can_be_raised_as_its_message_says(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kills_have_no_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "rehearse", "local", "--kills", "3", "-o", "json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["message"].startswith("--kills: 3 with -o json")
+
+
+@pytest.mark.parametrize(("verb", "words"), [("rehearse", []), ("soak", ["--kills", "3"])])
+def test_the_longest_wait_can_be_raised_as_its_message_says(
+    verb: str, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = list[float]()
 
     def started(env: str, *, options: Options, **_: Any) -> bool:
@@ -56,7 +65,8 @@ def test_the_longest_wait_can_be_raised_as_its_message_says(verb: str, monkeypat
         return True
 
     monkeypatch.setattr(commands, verb, started)
-    assert main(["local", verb, "local"]) == main(["local", verb, "local", "--fault-timeout", "900"]) == 0
+    assert main(["local", "rehearse", "local", *words]) == 0
+    assert main(["local", "rehearse", "local", *words, "--fault-timeout", "900"]) == 0
     assert given == [240, 900]
 
 

@@ -3,8 +3,8 @@
 Real processes and a real coordinator, as in `test_spares.py`. A kill is SIGKILL to a rank, to a spare, or to all ranks
 at once; SIGSTOP to a rank; or the death of a rank in one of three moments of a save. As Ray does, a successor is
 started for each lost process. At the end every loss is held against a run that nothing disturbed, and every restored
-step against the newest checkpoint that had been announced. `hyperpod-ray local soak ENV --spares N` does the same in a
-real Ray, ten times slower.
+step against the newest checkpoint that had been announced. `hyperpod-ray local rehearse ENV --kills N --spares N` does
+the same in a real Ray, ten times slower.
 """
 
 from __future__ import annotations

@@ -130,47 +130,36 @@ def _pod(cluster: Cluster, name: str | None) -> Pod:
     return pods[0]
 
 
-def kill_head(name: str | None) -> None:
-    """Kill the head pod."""
+def inject(fault: str, *, name: str | None, pod: str | None, seconds: int) -> None:
+    """Inject a fault into a cluster that runs.
+
+    Args:
+        fault: `worker`, `node`, `head`, `freeze`, `thaw`, `drain` or `delete`.
+        name: Name of the cluster. Default: the only one.
+        pod: Pod name or address. Default: the first pod that trains.
+        seconds: With `drain`, until the node goes away.
+
+    Raises:
+        LocalError: No such cluster or pod.
+    """
     cluster = only(name)
-    cluster.kill(cluster.head())
-    pod = cluster.head().name
-    _log(f"{pod}: killed; to replace it: hyperpod-ray local ray replace-node --pod {pod}")
-
-
-def kill_node(name: str | None, *, pod: str | None) -> None:
-    """Kill a pod with all its processes."""
-    cluster = only(name)
-    chosen = _pod(cluster, pod)
-    cluster.kill(chosen)
-    _log(f"{chosen.name}: killed")
-
-
-def freeze_node(name: str | None, *, pod: str | None, thaw: bool) -> None:
-    """Stop all processes of a pod without ending them, or let them continue."""
-    cluster = only(name)
-    chosen = _pod(cluster, pod)
-    cluster.freeze(chosen, thaw=thaw)
-    _log(f"{chosen.name}: {'continues' if thaw else 'frozen'}")
-
-
-def kill_worker(name: str | None, *, pod: str | None) -> None:
-    """Kill one training process."""
-    cluster = only(name)
-    chosen = _pod(cluster, pod)
-    _log(f"{chosen.name}: training process {cluster.kill_worker(chosen)} killed")
-
-
-def drain_node(name: str | None, *, pod: str | None, seconds: int, delete: bool) -> None:
-    """Drain a pod as Ray does, or send SIGTERM as deleting the pod does."""
-    cluster = only(name)
-    chosen = _pod(cluster, pod)
-    if delete:
-        cluster.delete(chosen)
-        _log(f"{chosen.name}: SIGTERM sent, as deleting the pod does; the grace period is not watched")
-    else:
-        cluster.drain(chosen, seconds=seconds)
-        _log(f"{chosen.name}: draining, deadline in {seconds} s")
+    chosen = cluster.head() if fault == "head" else _pod(cluster, pod)
+    match fault:
+        case "worker":
+            done = f"training process {cluster.kill_worker(chosen)} killed"
+        case "node" | "head":
+            cluster.kill(chosen)
+            done = f"killed; to replace it: hyperpod-ray local ray replace-node --pod {chosen.name}"
+        case "freeze" | "thaw":
+            cluster.freeze(chosen, thaw=fault == "thaw")
+            done = "continues" if fault == "thaw" else "frozen"
+        case "drain":
+            cluster.drain(chosen, seconds=seconds)
+            done = f"draining, deadline in {seconds} s"
+        case _:
+            cluster.delete(chosen)
+            done = "SIGTERM sent, as deleting the pod does; the grace period is not watched"
+    _log(f"{chosen.name}: {done}")
 
 
 def replace_node(name: str | None, *, pod: str | None) -> None:

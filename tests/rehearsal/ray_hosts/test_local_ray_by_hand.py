@@ -38,7 +38,7 @@ def test_the_commands_by_hand(
         for name in Cluster.names(project=tmp_path):
             Cluster.load(name=name, project=tmp_path).stop()
     assert [verb for verb, _ in seen] == [
-        "start", "status", "kill-node", "status", "replace-node", "freeze-node", "replace-node", "drain-node", "stop",
+        "start", "status", "inject", "status", "replace-node", "inject", "replace-node", "inject", "stop",
     ]  # fmt: skip
     said = [text for _, text in seen]
     assert "not honoured" in said[0]
