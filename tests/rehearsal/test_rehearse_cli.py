@@ -51,7 +51,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
 
 def test_kills_have_no_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "rehearse", "local", "--kills", "3", "-o", "json"]) == 2
-    assert json.loads(capsys.readouterr().out)["error"]["message"].startswith("--kills: 3 with -o json")
+    assert json.loads(capsys.readouterr().out)["error"]["what"] == "--kills: 3 with -o json"
 
 
 @pytest.mark.parametrize(("verb", "words"), [("rehearse", []), ("soak", ["--kills", "3"])])
