@@ -62,6 +62,8 @@ class Row(BaseModel):
     compiled: bool = False
     tokens_per_second: Positive | None = None
     tflops: Positive | None = None
+    mfu: Positive | None = None
+    """Percent of the dense bf16 rate."""
     tokens: Positive | None = None
     gpu_hours: Positive | None = None
     memory_gib: Positive | None = None
@@ -78,11 +80,11 @@ class Row(BaseModel):
     @model_validator(mode="after")
     def _one_form(self) -> Row:
         by_step = self.step_seconds and self.batch and self.gpus
-        forms = (self.tokens_per_second, self.tflops, self.gpu_hours and self.tokens, by_step or None)
+        forms = (self.tokens_per_second, self.tflops, self.mfu, self.gpu_hours and self.tokens, by_step or None)
         if sum(form is not None for form in forms) != (0 if self.question == "memory" else 1):
             raise PlanError(
                 f"published.yaml: {self.what}: not one speed",
-                expected="tokens_per_second, tflops, step_seconds with batch and gpus, or tokens with gpu_hours; none "
+                expected="tokens_per_second, tflops, mfu, step_seconds with batch and gpus, or tokens with gpu_hours; none "
                 "of them in a row about memory",
                 fix="correct the row",
             )
@@ -130,6 +132,9 @@ class Row(BaseModel):
             return self.tflops * 1e12 / (96 * model.layers * model.width**2 * (1 + more))
         if self.tflops is not None:
             return self.tflops * 1e12 / self.architecture.flop_per_token(self.sequence)
+        if self.mfu is not None:
+            rate = data.gpus()[self.gpu].bf16_tflops * 1e12
+            return self.mfu / 100 * rate / self.architecture.flop_per_token(self.sequence)
         if self.tokens is None or self.gpu_hours is None:
             raise PlanError(f"published.yaml: {self.what}: no speed", expected="a row with one", fix="correct the row")
         return self.tokens / self.gpu_hours / 3600
