@@ -78,6 +78,7 @@ def fit_of(row: Row) -> memory.Fit:
     parts = memory.parts(
         row.architecture, world=row.gpus or 8, tokens=(row.sequences_per_gpu or 1) * row.sequence, recompute=recompute,
         parallel=row.parallel, lora_rank=16 if row.method == "lora" else 0, compiled=row.compiled,
+        micro_batches=row.stage_micro_batches,
     )  # fmt: skip
     extra_gib = row.gpu_memory_gib - data.gpus()[row.gpu].memory_mib / 1024 if row.gpu_memory_gib else 0
     return memory.Fit(parts=parts, usable=memory.usable(row.gpu) + extra_gib, world=row.gpus or 8, recompute=recompute,

@@ -201,7 +201,7 @@ def _fit(report: Plan) -> Answer:
         )
     if job.parallel.pipeline > 1:
         answer.notes.append(
-            f"The first of {job.parallel.pipeline} stages keeps {job.parallel.in_flight:.3g} micro-batches for the "
+            f"The first of {job.parallel.pipeline} stages keeps {outlook.in_flight:.3g} micro-batches for the "
             "backward pass, and its layers whole for a step."
         )
     if job.model.experts and job.parallel.expert == 1:
@@ -353,7 +353,7 @@ def _fabric_notes(outlook: Outlook) -> list[str]:
     limit = outlook.fabric_limit
     if limit is not None and outlook.job.tokens_per_second is None and limit < speed.steps(outlook.setting).high:
         notes.append(
-            f"It carries FSDP's traffic of at most {limit:,.0f} tokens per second and GPU: the speeds above stop there."
+            f"It carries the traffic of at most {limit:,.0f} tokens per second and GPU: the speeds above stop there."
         )
     return notes
 
@@ -377,7 +377,8 @@ def _pipeline_notes(outlook: Outlook) -> list[str]:
             f"An interleaved schedule needs micro-batches in multiples of {split.pipeline}: {batches:,.0f} are not."
         )
     if speed.known(cluster.gpu):
-        traffic = speed.stage_traffic(outlook.setting) * cluster.per_node / split.tensor / split.context * 8 / 1e9
+        rate = cluster.per_node * speed.steps(outlook.setting).central
+        traffic = speed.stage_traffic(outlook.setting, per_node=cluster.per_node) * rate * 8 / 1e9
         share = traffic / cluster.fabric_gbps
         notes.append(
             f"Activations between stages take {traffic:,.3g} Gb/s of a node, {share:.1%} of its fabric"

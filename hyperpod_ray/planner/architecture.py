@@ -165,6 +165,11 @@ class Architecture:
         return self.dense_layers if self.experts else self.layers
 
     @property
+    def expert_layers(self) -> int:
+        """Layers with experts."""
+        return self.hybrid.experts if self.hybrid else self.layers - self._plain_layers
+
+    @property
     def parameters(self) -> int:
         """All parameters."""
         if kinds := self.hybrid:
@@ -177,8 +182,7 @@ class Architecture:
     @property
     def active(self) -> int:
         """Parameters that compute one token."""
-        routed = self.hybrid.experts if self.hybrid else self.layers - self._plain_layers
-        idle = routed * (self.experts - self.experts_active) * self.expert
+        idle = self.expert_layers * (self.experts - self.experts_active) * self.expert
         return self.parameters - idle
 
     # --- arithmetic -------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Fits the speed model to published rows: `python -m hyperpod_ray.planner.fitting` writes `data/speed.yaml`.
 
-The fit is deterministic. It sees two thirds of the groups of rows (`published.kept_out`); a group is a source, a model
-and an accelerator, so that no row is judged by its sister. Each group weighs as much as its root number of rows. The
+The fit is deterministic. It sees about two thirds of the groups of rows (`published.kept_out`); a group is a source, a
+model and an accelerator, so that no row is judged by its sister. Each group weighs the same. The
 constants of the arithmetic are chosen from short lists of possible values, the factors by least squares of logarithms
 with a small ridge.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,14 +110,24 @@ def _solve(rows: Sequence[Row], base: Fit) -> dict[str, float]:
 
 
 def _spread(rows: Sequence[Row], base: Fit) -> dict[str, float]:
-    """Spread of groups, each predicted by a fit of the others; all weigh the same."""
-    squares: dict[str, list[float]] = {"dense": [], "experts": []}
-    for group in sorted({row.group for row in rows}):
-        rest = _solve([row for row in rows if row.group != group], base)
-        members = [row for row in rows if row.group == group]
-        family = "experts" if members[0].architecture.experts else "dense"
-        squares[family].append(sum(_residual(row, base, rest) ** 2 for row in members) / len(members))
-    return {family: math.sqrt(sum(values) / len(values)) for family, values in squares.items()}
+    """Spread of rows that a fit of the others predicts.
+
+    A reader's software is none of the sources: dense rows are omitted by source, and each source weighs the same. Rows
+    of experts come from too few sources, and are omitted by group.
+    """
+    return {
+        "dense": _omitted(rows, base, [row for row in rows if not row.architecture.experts], lambda row: row.source),
+        "experts": _omitted(rows, base, [row for row in rows if row.architecture.experts], lambda row: row.group),
+    }
+
+
+def _omitted(rows: Sequence[Row], base: Fit, judged: Sequence[Row], part: Callable[[Row], object]) -> float:
+    squares = []
+    for name in dict.fromkeys(map(part, judged)):
+        rest = _solve([row for row in rows if part(row) != name], base)
+        members = [row for row in judged if part(row) == name]
+        squares.append(sum(_residual(row, base, rest) ** 2 for row in members) / len(members))
+    return math.sqrt(sum(squares) / len(squares))
 
 
 def _runs(fitted: Fit) -> tuple[dict[str, float], float]:

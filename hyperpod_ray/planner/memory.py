@@ -119,6 +119,7 @@ def parts(
     parallel: Parallel = ALONE,
     lora_rank: int = 0,
     compiled: bool = False,
+    micro_batches: float = math.inf,
 ) -> dict[str, float]:
     """GiB of one GPU by part.
 
@@ -130,6 +131,7 @@ def parts(
         parallel: How layers, sequences and experts are split.
         lora_rank: Rank of adapters, beside frozen weights in bf16; 0: all parameters are trained.
         compiled: Whether torch.compile fuses the layers.
+        micro_batches: Of one step of a pipeline.
     """
     constant = data.memory()
     trained = adapter_parameters(model, lora_rank) if lora_rank else model.parameters
@@ -145,7 +147,8 @@ def parts(
     else:
         share = constant["activations_selective_compiled" if compiled else "activations_selective"].value
         activations = bytes_each * kept_by_layers(model) * (share if recompute == "selective" else 1)
-    activations *= parallel.in_flight / stages
+    in_flight = parallel.in_flight(micro_batches) if stages > 1 else 1.0
+    activations *= in_flight / stages
     if recompute == "full":
         activations += largest
     if split > 1:
@@ -165,7 +168,7 @@ def parts(
     state_gib["activations"] = activations
     state_gib["logits"] = constant["logits"].value * rank_tokens * model.vocabulary / split
     if stages > 1:  # the first stage keeps most micro-batches, the last one has the logits
-        state_gib["logits"] = max(0.0, state_gib["logits"] - activations * (1 - 1 / max(1.0, parallel.in_flight)))
+        state_gib["logits"] = max(0.0, state_gib["logits"] - activations * (1 - 1 / max(1.0, in_flight)))
     return {name: value / GIB for name, value in state_gib.items()}
 
 
@@ -178,12 +181,14 @@ def fit(
     recompute: Recompute | None = None,
     parallel: Parallel = ALONE,
     lora_rank: int = 0,
+    micro_batches: float = math.inf,
 ) -> Fit:
     """The memory with the least recomputation that surely fits, or with full recomputation where none does."""
     choices = [
         Fit(
             parts=parts(
-                model, world=world, tokens=tokens, recompute=choice, parallel=parallel, lora_rank=lora_rank
+                model, world=world, tokens=tokens, recompute=choice, parallel=parallel, lora_rank=lora_rank,
+                micro_batches=micro_batches,
             ),
             usable=usable(gpu),
             world=world,
@@ -204,18 +209,21 @@ def smallest_world(
     recompute: Recompute | None = None,
     parallel: Parallel = ALONE,
     lora_rank: int = 0,
+    micro_batches: float = math.inf,
 ) -> int | None:
     """Fewest GPUs, in whole nodes, on which it surely fits; None where no number is enough."""
     best_case = fit(
-        model, gpu=gpu, world=1, tokens=tokens, recompute=recompute, parallel=parallel, lora_rank=lora_rank
+        model, gpu=gpu, world=1, tokens=tokens, recompute=recompute, parallel=parallel, lora_rank=lora_rank,
+        micro_batches=micro_batches,
     )  # fmt: skip
     if per_node == 1 and best_case.verdict == "yes":
         return 1
 
     def total(world: int) -> float:
         part_sizes = parts(
-            model, world=world, tokens=tokens, recompute=recompute or "full", parallel=parallel, lora_rank=lora_rank
-        )
+            model, world=world, tokens=tokens, recompute=recompute or "full", parallel=parallel, lora_rank=lora_rank,
+            micro_batches=micro_batches,
+        )  # fmt: skip
         return sum(part_sizes.values())
 
     many = total(10**9)

@@ -6,6 +6,7 @@ quick repairs), `high` the bad one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -78,6 +79,11 @@ class Outlook:
         """Micro-batches of one sequence that each pipeline takes in one step."""
         return max(1.0, self.job.batch_tokens // self.least_batch)
 
+    @property
+    def in_flight(self) -> float:
+        """Micro-batches whose activations the first stage of a pipeline keeps."""
+        return self.job.parallel.in_flight(self.micro_batches)
+
     @cached_property
     def setting(self) -> speed.Setting:
         """What the speed of a step depends on."""
@@ -96,7 +102,7 @@ class Outlook:
         job = self.job
         return memory.fit(
             job.model, gpu=self.cluster.gpu, world=self.cluster.world, tokens=job.sequence, recompute=job.recompute,
-            parallel=job.parallel, lora_rank=job.lora_rank,
+            parallel=job.parallel, lora_rank=job.lora_rank, micro_batches=self.micro_batches,
         )  # fmt: skip
 
     @property
@@ -106,6 +112,7 @@ class Outlook:
         return memory.smallest_world(
             job.model, gpu=self.cluster.gpu, tokens=job.sequence, per_node=self.cluster.per_node,
             recompute=job.recompute, parallel=job.parallel, lora_rank=job.lora_rank,
+            micro_batches=self.micro_batches,
         )  # fmt: skip
 
     # --- a checkpoint -----------------------------------------------------------------------------------------------
@@ -297,15 +304,15 @@ class Outlook:
 
     @property
     def fabric_limit(self) -> float | None:
-        """Tokens per second of one GPU at which FSDP's traffic fills the fabric that `nodes check` measured.
+        """Tokens per second of one GPU at which traffic fills the fabric that `nodes check` measured.
 
-        None where nothing was measured, on one node, or in a pipeline, whose traffic is another.
+        None where nothing was measured, or nothing leaves a node.
         """
-        cluster, job = self.cluster, self.job
-        if cluster.measured_gbps is None or cluster.nodes < 2 or job.parallel.pipeline > 1 or job.lora_rank:
+        cluster = self.cluster
+        if cluster.measured_gbps is None or cluster.nodes < 2:
             return None
-        own = job.sequence / job.parallel.ranks
-        return speed.carried(own, parameters=job.model.parameters, network_gbps=cluster.measured_gbps)
+        most = speed.carried(self.setting, per_node=cluster.per_node, network_gbps=cluster.measured_gbps)
+        return None if math.isinf(most) else most
 
     @cached_property
     def throughput(self) -> tuple[Range, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -28,10 +29,13 @@ class Parallel:
         """GPUs that work on one sequence together."""
         return self.tensor * self.context * self.pipeline
 
-    @property
-    def in_flight(self) -> float:
-        """Micro-batches whose activations the first stage keeps: as many as stages, more where it is interleaved."""
-        return self.pipeline + (self.pipeline - 1) / self.virtual if self.virtual > 1 else float(self.pipeline)
+    def in_flight(self, micro_batches: float = math.inf) -> float:
+        """Micro-batches whose activations the first stage keeps: as many as stages, more where it is interleaved.
+
+        A step has no more than its own.
+        """
+        most = self.pipeline + (self.pipeline - 1) / self.virtual if self.virtual > 1 else float(self.pipeline)
+        return min(most, micro_batches)
 
     def busy(self, *, layers: int, micro_batches: float) -> float:
         """Share of a step in which a stage computes: the pipeline fills and drains, and stages may be uneven.

@@ -84,8 +84,8 @@ class Row(BaseModel):
         if sum(form is not None for form in forms) != (0 if self.question == "memory" else 1):
             raise PlanError(
                 f"published.yaml: {self.what}: not one speed",
-                expected="tokens_per_second, tflops, mfu, step_seconds with batch and gpus, or tokens with gpu_hours; none "
-                "of them in a row about memory",
+                expected="tokens_per_second, tflops, mfu, step_seconds with batch and gpus, or tokens with gpu_hours; "
+                "none in a row about memory",
                 fix="correct the row",
             )
         return self

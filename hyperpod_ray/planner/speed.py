@@ -81,7 +81,8 @@ class Setting:
             "small": max(0.0, math.log10(7e9 / model.active)),
             "GPUs": math.log2(max(1.0, self.gpus / 8)),
             "context parallel": math.log2(split.context),
-            "split layers": math.log2(split.tensor),
+            # bytes that a rank exchanges over its FLOP: (degree - 1) ÷ degree × width against width² ÷ degree
+            "split layers": (split.tensor - 1) * 1024 / model.width,
             "stages": math.log2(split.pipeline),
         }
 
@@ -181,25 +182,54 @@ def hidden_tokens(*, gpu: str, network_gbps: float) -> float:
     return 8 * data.gpus()[gpu].bf16_tflops * 1e12 / (6 * network_gbps / 8 * 1e9)
 
 
-def carried(tokens: float, *, parameters: float, network_gbps: float) -> float:
-    """Tokens per second of one GPU where nothing but FSDP's traffic between nodes takes time: 8 bytes per parameter.
+def carried(setting: Setting, *, per_node: int, network_gbps: float) -> float:
+    """Tokens per second of one GPU where nothing but traffic between nodes takes time; infinite where there is none.
 
     Args:
-        tokens: Of one GPU and micro-step.
-        parameters: Of the model.
-        network_gbps: That enter one node.
+        setting: The step.
+        per_node: GPUs of one node.
+        network_gbps: That enter one node, and leave it at once.
     """
-    return tokens * network_gbps / 8 * 1e9 / (8 * parameters)
+    each = sharded_traffic(setting, per_node=per_node) + per_node * (
+        stage_traffic(setting, per_node=per_node) + expert_traffic(setting, per_node=per_node)
+    )
+    return network_gbps / 8 * 1e9 / each if each else math.inf
 
 
-def stage_traffic(setting: Setting) -> float:
-    """Bytes per second that one GPU sends to the next stage, at the central speed: activations, and gradients back.
+def sharded_traffic(setting: Setting, *, per_node: int) -> float:
+    """Bytes that enter one node for each token of one GPU, as weights are gathered and gradients reduced.
 
-    Each token crosses between stages in bf16, `virtual` times in an interleaved schedule; tensor and context
-    parallelism share it.
+    Weights are gathered twice in bf16 and gradients reduced in float32, 8 bytes of each parameter in a micro-step;
+    frozen weights have no gradients. A stage of a pipeline is gathered once, and reduced once, in a whole step. Experts
+    of other nodes are not gathered.
+    """
+    split, model = setting.parallel, setting.model
+    if setting.gpus / split.pipeline <= per_node:
+        return 0.0
+    own = setting.sequence / split.ranks * (setting.micro_batches if split.pipeline > 1 else 1)
+    routed = model.expert_layers * model.experts * model.expert if model.experts else 0
+    here = min(1.0, per_node / split.expert)
+    gathered = 2.0 if split.pipeline > 1 else 4.0
+    each = gathered + (0.0 if setting.lora else 4.0)
+    return each * (model.parameters - routed * (1 - here)) / split.pipeline / own
+
+
+def stage_traffic(setting: Setting, *, per_node: int) -> float:
+    """Bytes that one GPU sends over the fabric for each token it trains: activations forward, gradients back.
+
+    Each token crosses between stages in bf16, `virtual` times in an interleaved schedule. A GPU has its share of the
+    tokens of its pipeline in each stage. Stages of one node exchange nothing over the fabric.
     """
     split = setting.parallel
     if split.pipeline == 1:
         return 0.0
-    tokens = steps(setting).central * split.pipeline
-    return 2 * 2 * setting.model.width * tokens * split.virtual
+    leaving = min(1.0, setting.gpus / split.pipeline / per_node)
+    return 2 * 2 * setting.model.width * split.pipeline * split.virtual * leaving
+
+
+def expert_traffic(setting: Setting, *, per_node: int) -> float:
+    """Bytes that one GPU sends over the fabric for each token, to experts of other nodes and back, both passes."""
+    split, model = setting.parallel, setting.model
+    if split.expert <= per_node:
+        return 0.0
+    return 8.0 * model.expert_layers * model.experts_active * model.width * (1 - per_node / split.expert)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import pytest
@@ -37,7 +38,7 @@ def test_there_are_enough_rows_of_either_question() -> None:
 
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-UNITS = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+UNITS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def printed(row: Row) -> set[float]:
@@ -56,7 +57,7 @@ def test_a_row_is_its_printed_figure(name: str) -> None:
     """The number that the planner uses is the one that is printed, but for hours that are GPUs × days."""
     row = published.rows()[name]
     figures = printed(row)
-    for value in (row.tokens_per_second, row.tflops, row.memory_gib, row.tokens):
+    for value in (row.tokens_per_second, row.tflops, row.mfu, row.memory_gib, row.tokens):
         assert value is None or value in figures, (row.printed, value)
     if row.gpu_hours is not None and row.gpu_hours not in figures:
         assert row.gpu_hours in {gpus * days * 24 for gpus in figures for days in figures}
@@ -77,15 +78,26 @@ def test_whole_runs_by_hand() -> None:
 @pytest.mark.parametrize("question", ["steps", "run"])
 def test_a_third_of_the_groups_is_kept_out_and_no_group_is_split(question: published.Question) -> None:
     rows = [row for row in published.rows().values() if row.question == question]
-    groups = {row.group for row in rows}
     kept = published.kept_out(question)
-    assert len(kept) == pytest.approx(len(groups) / 3, abs=1)
-    assert kept < groups
-    # of every accelerator, software and kind of model with three groups, one is kept out
-    kinds = [group[1:4] for group in sorted(groups)]
-    for kind in set(kinds):
-        if kinds.count(kind) >= 3:
-            assert any(group[1:4] == kind for group in kept), kind
+    known = {row.group for row in rows if not row.unseen}
+    # the rule is a hash: about a third of the groups of any list
+    assert len(known & kept) == pytest.approx(len(known) / 3, abs=3.5)
+    assert {row.group for row in rows if row.unseen} <= kept
+    for row in rows:
+        digest = int(hashlib.sha256("/".join(row.group).encode()).hexdigest(), 16)
+        assert (row.group in kept) == (row.unseen or digest % 3 == 0 or any(
+            other.unseen for other in rows if other.group == row.group
+        ))  # fmt: skip
+
+
+def test_every_row_has_been_compared_with_its_source_or_with_transcriptions_of_it() -> None:
+    """No figure is from memory alone; a quoted one is of a paper, which names its table."""
+    rows = published.rows().values()
+    assert {row.origin for row in rows} == {"read", "quoted"}
+    assert sum(row.origin == "read" for row in rows) >= 200
+    for row in rows:
+        if row.origin == "quoted":
+            assert "arxiv.org" in published.sources()[row.source].url or row.source == "mpt", row.what
 
 
 def test_the_fit_does_not_see_what_is_kept_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +105,7 @@ def test_the_fit_does_not_see_what_is_kept_out(monkeypatch: pytest.MonkeyPatch) 
     rows = dict(published.rows())
     for name, row in rows.items():
         if row.question != "memory" and row.group in published.kept_out(row.question):
-            scale = {"tokens_per_second": 9, "tflops": 9, "tokens": 9}
+            scale = {"tokens_per_second": 9, "tflops": 9, "tokens": 9, "mfu": 2, "step_seconds": 9}
             change = {key: getattr(row, key) * by for key, by in scale.items() if getattr(row, key)}
             rows[name] = row.model_copy(update=change)
     monkeypatch.setattr(published, "rows", lambda: rows)
@@ -115,10 +127,26 @@ def test_speeds_that_the_fit_has_not_seen(steps: list[Point]) -> None:
     assert len(kept) >= 60
     assert agreement.coverage(kept) >= 0.8
     assert agreement.median_error(kept) <= 0.2
+    chosen = [point for point in kept if not point.row.unseen]
+    assert agreement.coverage(chosen) >= 0.8
+    assert agreement.median_error(chosen) <= 0.2
     # not only where models are alike
     others = [point for point in kept if point.row.source != "foundry"]
     assert agreement.median_error(others) <= 0.2
-    assert agreement.coverage(others) >= 0.75
+    assert agreement.coverage(others) >= 0.7
+
+
+def test_speeds_that_were_collected_when_the_model_stood(steps: list[Point], runs: list[Point]) -> None:
+    """Nobody had them in view: they say what a reader's own row will meet. docs/plan-agreement.md shows them apart."""
+    unseen = [point for point in steps if point.row.unseen]
+    assert len(unseen) >= 50
+    assert all(point.kept_out for point in unseen)
+    assert agreement.coverage(unseen) >= 0.75
+    assert agreement.median_error(unseen) <= 0.2
+    whole = [point for point in runs if point.row.unseen]
+    assert len(whole) >= 8
+    assert agreement.coverage(whole) >= 0.8
+    assert agreement.median_error(whole) <= 0.2
 
 
 def test_whole_runs_that_the_fit_has_not_seen(runs: list[Point]) -> None:
@@ -140,6 +168,7 @@ def test_memory_of_published_runs() -> None:
     assert len(points) >= 15
     assert agreement.median_error(points) <= 0.05
     assert agreement.median_error(outside(points)) <= 0.05
+    assert agreement.median_error([point for point in points if point.row.pp > 1]) <= 0.05
 
 
 def test_no_configuration_that_ran_is_called_impossible() -> None:

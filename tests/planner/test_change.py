@@ -31,10 +31,10 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 def test_slower_storage_costs_synchronous_saves_points_and_days() -> None:
     sync = plan_of({"training": {**TRAINING, "save": "sync"}})
     sentence = storage_sentence(sync, FAST, SLOW)
-    assert "goodput 98.6 % → 93.8 %, +16.6" in sentence
+    assert "goodput 98.6 % → 93.8 %, +16.5" in sentence
     assert "days to the end" in sentence
     back = storage_sentence(sync, SLOW, FAST)
-    assert "goodput 93.8 % → 98.6 %, -16.6" in back
+    assert "goodput 93.8 % → 98.6 %, -16.5" in back
     assert "goodput 99.4 % → 99.1 %" in storage_sentence(plan_of({}), FAST, SLOW)
 
 
