@@ -47,6 +47,7 @@ def register(app: typer.Typer) -> None:
         ],
     )
     def plan(  # noqa: PLR0917
+        context: typer.Context,
         env: Env,
         model: Annotated[str, typer.Option(metavar="NAME", help="Model that the planner knows.")] = "",
         params: Annotated[str, typer.Option(metavar="N", help="Parameters of another dense model: 70B.")] = "",
@@ -130,6 +131,7 @@ def register(app: typer.Typer) -> None:
         from hyperpod_ray.planner.job import Wish
 
         current.environment = env
+        _no_empty_option(context)
         wish = Wish(
             model=model, parameters=params, config=config, tokens=tokens, sequence=sequence, batch_tokens=batch_tokens,
             save=save, keep=keep, tokens_per_second=tokens_per_second, precision=precision, stack=stack,
@@ -151,6 +153,17 @@ def register(app: typer.Typer) -> None:
         except PlanError as error:
             raise OpsError.of(error, code=BAD_USE) from error
         return OK if all(report.as_the_jobs_do for report in reports) else CONDITION_FALSE
+
+
+def _no_empty_option(context: typer.Context) -> None:
+    """Refuses an option with nothing in it, as an unset variable of a shell makes one."""
+    for name, value in context.params.items():
+        source = context.get_parameter_source(name)
+        if value == "" and source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise OpsError(
+                f"{option}: nothing", expected="a value", fix=f"give one, or remove {option}", code=BAD_USE
+            )  # fmt: skip
 
 
 def _plan(

@@ -15,7 +15,7 @@ def amount(text: str) -> float:
     """
     from hyperpod_ray.core.shapes import AMOUNT  # noqa: PLC0415  (it loads pydantic, which a help needs nowhere)
 
-    if not re.match(AMOUNT.pattern, text):
+    if not re.match(AMOUNT.pattern, text, flags=re.ASCII):
         raise ValueError(f"'{text}' is not {AMOUNT.expected}")
     unit = text[-1] if text[-1] in _FACTORS else ""
     return float(text.removesuffix(unit)) * _FACTORS[unit]

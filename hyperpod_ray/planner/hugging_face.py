@@ -6,7 +6,7 @@ what the file says: an encoder, an adapter's file, layers that are neither atten
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,16 @@ NAMES: dict[str, tuple[str, ...]] = {
     "feed": ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner"),
     "vocabulary": ("vocab_size", "padded_vocab_size"),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
-    "experts_active": ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_k"),
+    "experts_active": (
+        "num_experts_per_tok",
+        "num_experts_per_token",
+        "experts_per_token",
+        "moe_top_k",
+        "moe_k",
+        "moe_topk",
+    ),
     "expert_feed": ("moe_intermediate_size", "moe_expert_intermediate_size", "intermediate_size", "ffn_hidden_size"),
-    "shared": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
+    "shared": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"),
     "shared_feed": (
         "shared_expert_intermediate_size",
         "shared_intermediate_size",
@@ -101,6 +108,13 @@ def _refuse(path: Path, raw: Mapping[str, Any]) -> None:
         )
 
 
+def _alike(value: object) -> object:
+    """The figure of a list that gives each layer the same one; anything else as it is."""
+    if isinstance(value, list) and value and all(isinstance(each, int) and each == value[0] for each in value):
+        return value[0]
+    return value
+
+
 class _Fields:
     """Figures of one file by the planner's names."""
 
@@ -113,7 +127,7 @@ class _Fields:
         low, high = BOUNDS[name]
         for key in NAMES[name]:
             if self.raw.get(key) is not None:
-                value = self.raw[key]
+                value = _alike(self.raw[key])
                 return int(
                     reading.number(
                         value, name=f"--config {self.path}: {key}", low=low, high=high, fix=FIX, integer=True
@@ -173,8 +187,14 @@ class _Fields:
             gated_attention=self.family == "qwen3_next",
             **experts,
             source=str(self.path),
-            assumed="of a model with several kinds of input, only the text part is counted" if multimodal else "",
+            assumed="; ".join(self._assumptions(multimodal=multimodal)),
         )
+
+    def _assumptions(self, *, multimodal: bool) -> Iterator[str]:
+        if multimodal:
+            yield "of a model with several kinds of input, only the text part is counted"
+        if self.raw.get("index_topk"):
+            yield "attention that an index makes sparse is counted in full, and the index not at all"
 
     def _gated(self) -> bool:
         words = [self.raw.get(key) for key in ("mlp_hidden_act", "hidden_act", "hidden_activation")]

@@ -110,7 +110,7 @@ def _events(path: Path, batch: float) -> tuple[float, str, bool]:
 def _lines(path: Path) -> Iterator[dict[str, object]]:
     """Objects of a file of lines; a line that is none is passed over, as a torn last one is."""
     try:
-        with path.open("rb") as stream:
+        with reading.opened(path) as stream:
             while line := stream.readline(LONGEST_LINE):
                 try:
                     value = json.loads(line)

@@ -24,6 +24,12 @@ BOTH_IN_ONE = {
     "mamba2": "no attention at all", "falcon_mamba": "no attention at all",
 }  # fmt: skip
 """Families that no formula counts here, and why."""
+UNCOUNTED = {
+    "compress_ratios": "attention to compressed keys", "hidden_size_per_layer_input": "embeddings of each layer",
+    "altup_num_inputs": "alternating updates", "hc_mult": "hyper-connections",
+    "num_kv_shared_layers": "keys that layers share", "o_lora_rank": "a compressed output of attention",
+}  # fmt: skip
+"""Keys of shapes that no formula counts here, whatever the family."""
 FIX = "give the config.json of a known hybrid (Jamba, Nemotron-H, Qwen3-Next, Granite 4), or --params instead"
 
 
@@ -43,6 +49,8 @@ def unknown(raw: Mapping[str, Any]) -> str:  # noqa: PLR0911
     family = str(raw.get("model_type", ""))
     if family in BOTH_IN_ONE:
         return f"{family}: {BOTH_IN_ONE[family]}"
+    if key := next((key for key in UNCOUNTED if raw.get(key)), ""):
+        return f"{key}: {UNCOUNTED[key]}"
     kinds = listed(raw)
     if others := sorted({kind[:40] for kind in kinds} - ATTENTION - LINEAR):
         return f"layers that are not attention ({', '.join(others[:3])})"

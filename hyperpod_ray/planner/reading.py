@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
 
@@ -14,6 +14,8 @@ MOST_BYTES = 1_000_000
 """No configuration of a model, record of interruptions or report is larger."""
 MOST_YAML = 10_000
 DEEPEST = 50
+HANDED_OVER = (Path("/dev/fd"), Path("/proc/self/fd"))
+"""Where a shell puts the pipes of `<(…)`."""
 
 
 def json_object(path: Path, *, option: str, fix: str) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def yaml_mapping(path: Path, *, option: str, fix: str) -> dict[str, Any]:
 
 def _text(path: Path, *, option: str, fix: str) -> str:
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             content = stream.read(MOST_BYTES + 1)
         if len(content) <= MOST_BYTES:
             return content.decode("utf-8")
@@ -64,6 +66,18 @@ def _text(path: Path, *, option: str, fix: str) -> str:
     raise PlanError(
         f"{option} {path}: more than {MOST_BYTES / 1e6:.0f} MB", expected=f"at most {MOST_BYTES / 1e6:.0f} MB", fix=fix
     )
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file to read, or what a shell hands over as one (`<(…)`); nothing that waits for a writer for ever.
+
+    Raises:
+        OSError: It cannot be read, or is a pipe, a socket or a device.
+    """
+    if not path.is_file() and path.parent not in HANDED_OVER:
+        path.stat()  # says what is missing, or that links go in circles
+        raise OSError(f"{'a folder' if path.is_dir() else 'a pipe or a device'} and no file")
+    return path.open("rb")
 
 
 def _mapping(value: Any, path: Path, *, option: str, fix: str, form: str) -> dict[str, Any]:

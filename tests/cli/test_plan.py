@@ -78,7 +78,7 @@ def test_a_researchers_question(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.match(r"3\d\d\.\d days \(2\d\d\.\d to 4\d\d\.\d\) and 4\.\d+M \$ \(", data["answers"]["time"]["answer"])
     broken = data["answers"]["goodput"]
     assert broken["title"].startswith("What breaks")
-    assert re.match(r"16 interruptions \(4 to 90\) until the end; 99\.\d\d% of the time is training", broken["answer"])
+    assert re.match(r"16 interruptions \(4 to 94\) until the end; 99\.\d\d% of the time is training", broken["answer"])
     count, each = (figure(data, "goodput", what) for what in ("interruptions until the end", "one interruption costs"))
     assert count["central"] == pytest.approx(days["central"] * 8 * 6.5 / 1000)
     lost = sum(
