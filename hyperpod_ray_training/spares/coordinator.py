@@ -85,7 +85,7 @@ class Coordinator:
             self._send(self.table.hello(time.monotonic(), **fields))
             while line := await reader.readline():
                 self._send(self._hear(uid, json.loads(line)))
-        except (OSError, ValueError, KeyError, TypeError, asyncio.IncompleteReadError, TimeoutError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError, TimeoutError):
             pass  # a connection that breaks or talks nonsense ends; what that means is said below
         finally:
             if uid is not None and self.writers.get(uid) is writer:

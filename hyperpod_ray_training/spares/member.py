@@ -37,6 +37,7 @@ class Ended:
 
 RECONNECT_S = 60.0
 _RETRY_S = 0.2
+_LONGEST_LINE = 1 << 20
 
 
 class CoordinatorLostError(RuntimeError):
@@ -182,7 +183,7 @@ class Member:
             connection = self._socket
             assert connection is not None  # noqa: S101
             with contextlib.suppress(OSError, ValueError), connection.makefile("r", encoding="utf-8") as lines:
-                for line in lines:
+                while line := lines.readline(_LONGEST_LINE):
                     self._hear(json.loads(line))
             if self.over.is_set() or not self._come_back():
                 break

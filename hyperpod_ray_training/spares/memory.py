@@ -14,8 +14,9 @@ rank's own is sent: random numbers, the place in the data, buffers, the state by
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -23,7 +24,8 @@ import torch.distributed as dist
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.spares import host_memory as room
-from hyperpod_ray_training.spares.neighbour import Neighbour, newest_whole, replicas_among
+from hyperpod_ray_training.spares.neighbour import Inventory, Neighbour, newest_whole, replicas_among
+from hyperpod_ray_training.spares.sealed import gathered_messages, prove
 from hyperpod_ray_training.spares.snapshot import Snapshot, counts
 from hyperpod_ray_training.state import TrainingState
 
@@ -56,9 +58,7 @@ class Memory:
 
     def restore(self) -> int | None:
         """Load the newest step that is whole somewhere, and return it; None where none is, or a checkpoint is newer."""
-        answers: list[Any] = [None] * self.neighbour.world
-        answer = (self.store.inventory(), sorted(self.store.own), self.store.saved_step)
-        dist.all_gather_object(answers, answer, group=self.neighbour.group)
+        answers = self._answers()
         newest = newest_whole(
             [inventory for inventory, _, _ in answers],
             owned=[own_keys for _, own_keys, _ in answers],
@@ -84,6 +84,17 @@ class Memory:
         self.snapshot.state.forget()
         return None
 
+    def _answers(self) -> list[tuple[Inventory, Inventory, int]]:
+        """Of each rank: the copies it holds, the own parts it holds, and the newest step it knows to be saved."""
+        answer = json.dumps([self.store.inventory(), sorted(self.store.own), self.store.saved_step]).encode()
+        world = self.neighbour.world
+        messages = [answer] if world < 2 else gathered_messages(answer, group=self.neighbour.group, world=world)
+        return [
+            ([(int(owner), int(step)) for owner, step in held], [(int(owner), int(step)) for owner, step in own],
+             int(saved))
+            for held, own, saved in map(json.loads, messages)
+        ]  # fmt: skip
+
     def _on_any_rank(self, on_this_rank: bool) -> bool:
         flag = torch.tensor([int(on_this_rank)])
         if self.neighbour.world > 1:
@@ -102,7 +113,7 @@ def memory_of(
         settings: Of the run.
         quiet: The group of saves.
 
-    Raises InputError where the copies do not fit this node.
+    Raises InputError where the copies do not fit this node, ForeignError where a rank is not of this run.
     """
     # copies may be slow, and are skipped then; a peer that is lost is seen by others
     group = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
@@ -111,7 +122,9 @@ def memory_of(
     if not settings.memory_every_steps:
         return None
     replicas = replicas_among(state, generation.nodes) or ()
-    snapshot = Snapshot(state, replicas=bool(replicas))
+    secret = generation.member.token
+    prove(group, secret=secret, about=f"copies of generation {generation.number}", rank=state.rank, world=state.world)
+    snapshot = Snapshot(state, replicas=bool(replicas), secret=secret)
     room.check(
         snapshot.expected_bytes(), nodes=generation.nodes, rank=state.rank, replicas=bool(replicas),
         held=generation.store.bytes, tell=generation.number == 0 and state.rank == 0,

@@ -14,6 +14,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.spares.host_memory import memory_free
+from hyperpod_ray_training.spares.sealed import room_for
 from hyperpod_ray_training.spares.snapshot import numbers_of, own_part
 from hyperpod_ray_training.spares.store import Store
 from hyperpod_ray_training.state import TrainingState
@@ -149,6 +151,8 @@ class Neighbour:
         self._vote: tuple[Any, torch.Tensor] | None = None
         self._sent_t: float | None = None
         self._quick = 0
+        self._accepted = 0
+        """The size of the last frame that had room."""
 
     def send(self, step: int, buffer: torch.Tensor) -> None:
         """Begin to exchange copies of `step`; the exchange before is over when this returns.
@@ -166,13 +170,20 @@ class Neighbour:
             sizes = [torch.zeros_like(own_size) for _ in range(self.world)]
             dist.all_gather(sizes, own_size, group=self.group)
             self._sizes = [int(size) for size in sizes]
-        received = self.store.buffer(self._sizes[self.source], pinned=False)
+        received = self._frame(self._sizes[self.source], self.source)
         works = [
             dist.isend(buffer, self.to, group=self.group, tag=1),
             dist.irecv(received, self.source, group=self.group, tag=1),
         ]
         self._under_way = (works, step, received)
         self._ask(waited=time.monotonic() - begun, now=begun, changed=self.stretch != before)
+
+    def _frame(self, size: int, source: int) -> torch.Tensor:
+        """A buffer for a frame of another rank; none that is larger than what is free here."""
+        if size != self._accepted:
+            free = memory_free()[1] + self.store.bytes
+            self._accepted = room_for(size, free=free, source=source)
+        return self.store.buffer(size, pinned=False)
 
     def _ask(self, *, waited: float, now: float, changed: bool) -> None:
         """Say how often this rank would have copies; the answer is read when this exchange is over."""
@@ -253,7 +264,7 @@ class Neighbour:
         elif self.rank == owner:
             size = torch.zeros(1, dtype=torch.int64)
             dist.recv(size, holder, group=self.group)
-            received = self.store.buffer(int(size), pinned=False)
+            received = self._frame(int(size), holder)
             dist.recv(received, holder, group=self.group)
             return received
         return None

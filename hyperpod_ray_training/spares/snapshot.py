@@ -11,6 +11,7 @@ import torch
 
 from hyperpod_ray_training import rng
 from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.spares.sealed import seal, unseal
 from hyperpod_ray_training.spares.store import Store
 from hyperpod_ray_training.state import BUFFERS, GRADIENTS, MODEL, Content, TrainingState
 from hyperpod_ray_training.trees import checksum, local, mark_of, weighed
@@ -24,11 +25,12 @@ class Snapshot:
     """What a step changes in this rank, as one buffer: a head, a pickled part of bounded size, then all tensors.
 
     Parameters that no optimizer has and that no step has changed are not copied: a newcomer builds them as all did, and
-    a checksum says whether it has the same.
+    a checksum says whether it has the same. The pickled part is sealed with the run's secret: a copy comes back from
+    another rank, and what it did not get from this run is not unpickled.
     """
 
-    def __init__(self, state: TrainingState, *, replicas: bool = False) -> None:
-        self.state, self.device, self.replicas = state, state.device, replicas
+    def __init__(self, state: TrainingState, *, replicas: bool = False, secret: str = "") -> None:
+        self.state, self.device, self.replicas, self.secret = state, state.device, replicas, secret
         self.room: tuple[int, int, int] | None = None
         """Bytes for what is pickled, for what may differ between replicas, and for the rest."""
         self.gradients = state.gradients
@@ -81,7 +83,7 @@ class Snapshot:
         content = self.state.content()
         still = self._still(content)
         own_names, rest = self._ordered(content, still)
-        meta = pickle.dumps(
+        pickled = pickle.dumps(
             {
                 "step": step, "rng": rng.capture(self.device), "still": still, "trees": content.trees,
                 "marks": [[mark_of(name, content.tensors[name]) for name in names] for names in (own_names, rest)],
@@ -89,6 +91,7 @@ class Snapshot:
                 "proved": self.state.proved,
             }
         )  # fmt: skip
+        meta = seal(pickled, secret=self.secret, about=self._about)
         parts = [[local(content.tensors[name]) for name in names] for names in (own_names, rest)]
         needed = (len(meta), bytes_of(parts[0]), bytes_of(parts[1]))
         if not self.room:
@@ -124,7 +127,8 @@ class Snapshot:
     def load(self, buffer: torch.Tensor) -> int:
         """Put a copy back and return its step; the random numbers last."""
         length, room, own_start, _, _, alike = numbers_of(buffer)
-        meta = pickle.loads(buffer[_HEAD_BYTES : _HEAD_BYTES + length].numpy().tobytes())  # noqa: S301 - a rank's
+        sealed = buffer[_HEAD_BYTES : _HEAD_BYTES + length].numpy().tobytes()
+        meta = pickle.loads(unseal(sealed, secret=self.secret, about=self._about))  # noqa: S301 - sealed by this run
         live, content = self.state.named(), Content(trees=meta["trees"])
         at = 0
         for marks, start in zip(meta["marks"], (_HEAD_BYTES + room, own_start), strict=True):
@@ -154,6 +158,10 @@ class Snapshot:
         self.frozen = dict(meta["still"])
         self.changed = {name for name in saved if name in live and self._nobody_trains(live[name])}
         return int(meta["step"])
+
+    @property
+    def _about(self) -> str:
+        return f"the copy of rank {self.state.rank}"
 
     def _nobody_trains(self, tensor: torch.Tensor) -> bool:
         trained = {id(parameter) for parameter in self.state.trained()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -466,6 +467,48 @@ def test_whoever_does_not_know_the_token_is_not_heard(party: Any) -> None:
         stranger.sendall((json.dumps(hello) + "\n").encode())
         assert stranger.recv(100) == b""
     assert run.coordinator.table.members == {}
+
+
+HOSTILE = {
+    "a line of two megabytes": b"x" * (2 << 20) + b"\n",
+    "a line without an end": b"{" * (2 << 20),
+    "a value that is nested a hundred thousand deep": b"[" * 100_000 + b"\n",
+    "a list": b"[1, 2]\n",
+    "no text": b"\xff\xfe\x00\n",
+    "a token that is no text": b'{"type": "hello", "token": {"a": 1}}\n',
+    "a token beyond ASCII": '{"type": "hello", "token": "ключ"}\n'.encode(),
+    "a pulse without the token": b'{"type": "pulse", "token": "guessed", "uid": "x"}\n',
+    "a hello without figures": b'{"type": "hello", "token": "secret", "uid": "x"}\n',
+}
+
+
+def test_what_a_stranger_sends_ends_its_own_connection_alone(party: Any) -> None:
+    """The coordinator hears the next one, and a member that trains hears nothing of it."""
+    import socket
+
+    run = party(every=5, gates=[4])
+    run.start(3)
+    run.until_gate(4)
+    members = dict(run.coordinator.table.members)
+    for sent in HOSTILE.values():
+        with socket.create_connection(run.address, timeout=600) as stranger, contextlib.suppress(OSError):
+            stranger.sendall(sent)
+            assert stranger.recv(100) == b""
+    assert dict(run.coordinator.table.members) == members
+    assert of_ranks()
+    assert not [line for line in of_ranks() if "secret" in line], "everybody can read a command line"
+    (run.folder / "go-4").touch()
+    run.until_done()
+    assert not run.events("restore")
+
+
+def of_ranks() -> list[str]:
+    """Command lines of ranks and of what beats beside them."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            lines.append(path.read_text(encoding="utf-8", errors="replace"))
+    return [line for line in lines if "pulse.py" in line]
 
 
 def test_an_elastic_run_shrinks_and_grows_without_a_new_process(party: Any) -> None:

@@ -1,0 +1,202 @@
+"""The channel of copies in memory: a peer that is not of the run, forged copies, frames that no memory holds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from hyperpod_ray_training.spares import memory, neighbour
+from hyperpod_ray_training.spares.neighbour import Neighbour
+from hyperpod_ray_training.spares.sealed import ForeignError, gathered_messages, prove, room_for, seal, unseal
+from hyperpod_ray_training.spares.snapshot import _HEAD_BYTES, Snapshot, numbers_of
+from hyperpod_ray_training.spares.store import Store
+from hyperpod_ray_training.state import TrainingState
+
+
+class Planted:
+    """Runs when it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return os.mkdir, (self.path,)
+
+
+def snapshot(secret: str, *, rank: int = 0) -> Snapshot:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = TrainingState(model=model, optimizer=optimizer, extra={}, per_rank={}, rank=rank, world=2)
+    return Snapshot(state, secret=secret)
+
+
+def forged(copy: torch.Tensor, content: bytes) -> torch.Tensor:
+    """A copy with another pickled part."""
+    head = len(content).to_bytes(8, "big") + bytes(copy[8:_HEAD_BYTES].tolist())
+    made = copy.clone()
+    made[: _HEAD_BYTES + len(content)] = torch.frombuffer(bytearray(head + content), dtype=torch.uint8)
+    return made
+
+
+@pytest.mark.parametrize("sealed_by", [None, "guessed", ""])
+def test_a_copy_that_this_run_did_not_make_is_not_unpickled(sealed_by: str | None, tmp_path: Path) -> None:
+    own = snapshot("the run's")
+    copy = own.take(1, Store())
+    assert own.load(copy) == 1
+    planted = pickle.dumps(Planted(str(tmp_path / "ran")))
+    if sealed_by is not None:
+        planted = seal(planted, secret=sealed_by, about="the copy of rank 0")
+    with pytest.raises(ForeignError, match="the copy of rank 0 was not made by this run"):
+        own.load(forged(copy, planted))
+    assert not (tmp_path / "ran").exists()
+    pickle.loads(pickle.dumps(Planted(str(tmp_path / "ran"))))  # noqa: S301 - the planted one does run
+    assert (tmp_path / "ran").exists()
+
+
+def test_one_changed_byte_is_noticed() -> None:
+    own = snapshot("the run's")
+    copy = own.take(1, Store())
+    copy[_HEAD_BYTES + numbers_of(copy)[0] // 2] ^= 1
+    with pytest.raises(ForeignError):
+        own.load(copy)
+
+
+def test_the_copy_of_another_rank_is_not_taken_for_this_ones() -> None:
+    copy = snapshot("the run's", rank=1).take(1, Store())
+    with pytest.raises(ForeignError, match="rank 0"):
+        snapshot("the run's", rank=0).load(copy)
+
+
+def test_a_seal_is_of_its_content_its_subject_and_its_secret() -> None:
+    sealed = seal(b"content", secret="s", about="a")
+    assert unseal(sealed, secret="s", about="a") == b"content"
+    for secret, about, changed in (("t", "a", sealed), ("s", "b", sealed), ("s", "a", sealed + b"x"), ("s", "a", b"")):
+        with pytest.raises(ForeignError):
+            unseal(changed, secret=secret, about=about)
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 62])
+def test_a_frame_that_no_memory_holds_is_refused_before_it_is_made(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbour, "memory_free", lambda: (1 << 30, 1 << 20))
+    exchange = Neighbour(store=Store(), group=None, nodes=["a", "b"], rank=0)
+    with pytest.raises(ForeignError, match="rank 1 announces a copy of"):
+        exchange._frame(size, 1)
+    assert exchange._frame(1 << 20, 1).numel() == 1 << 20
+    with pytest.raises(ForeignError):
+        exchange._frame((2 << 20) + 1, 1)
+    assert room_for(0, free=0, source=1) == 0
+
+
+def test_a_generation_proves_its_group_and_seals_its_copies_with_the_runs_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(dist, "new_group", lambda **_: None)
+    monkeypatch.setattr(memory, "prove", lambda *_, secret, about, **__: asked.append((secret, about)))
+    monkeypatch.setattr(memory.room, "check", lambda *_, **__: None)
+    state = snapshot("").state
+    generation = SimpleNamespace(
+        member=SimpleNamespace(token="the run's"), number=7, nodes=["a", "b"], store=Store(), quiet_groups=set(),
+    )  # fmt: skip
+    settings = SimpleNamespace(checkpoint_group_timeout_s=60, memory_every_steps=1)
+    made = memory.memory_of(generation, state, settings, quiet=None)  # type: ignore[arg-type]
+    assert made is not None
+    assert asked == [("the run's", "copies of generation 7")]
+    assert made.snapshot.secret == "the run's"
+
+
+# --- two processes ----------------------------------------------------------------------------------------------------
+
+
+def meet(rank: int, port: int, pipe: Any, act: str) -> None:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    try:
+        pipe.send(ACTS[act](rank))
+    except ForeignError as error:
+        pipe.send(str(error))
+
+
+def shared_secret(rank: int) -> str:
+    prove(None, secret="the run's", about="copies", rank=rank, world=2)
+    return "proved"
+
+
+def stranger(rank: int) -> str:
+    prove(None, secret="the run's" if rank == 0 else "guessed", about="copies", rank=rank, world=2)
+    return "proved"
+
+
+def parrot(rank: int) -> str:
+    """Rank 1 sends back what rank 0 answers; it learns that only after it has answered itself."""
+    if rank == 0:
+        prove(None, secret="the run's", about="copies", rank=rank, world=2)
+        return "proved"
+    for size in (16, 32):
+        parts = [torch.zeros(size, dtype=torch.uint8) for _ in range(2)]
+        dist.all_gather(parts, torch.full((size,), 7, dtype=torch.uint8))
+    return "parrot"
+
+
+def message(rank: int) -> str:
+    text = b"short" if rank else b"a longer one"
+    return repr(gathered_messages(text, group=None, world=2))
+
+
+def long_message(rank: int) -> str:
+    gathered_messages(b"x" * (1 if rank == 0 else 2 << 20), group=None, world=2)
+    return "taken"
+
+
+def huge_frame(rank: int) -> str:
+    exchange = Neighbour(store=Store(), group=None, nodes=["a", "b"], rank=rank)
+    if rank == 1:
+        dist.send(torch.tensor([1 << 62]), 0)
+        return "sent"
+    exchange._hand(None, 1, 0)
+    return "taken"
+
+
+ACTS: dict[str, Callable[[int], str]] = {
+    act.__name__: act for act in (shared_secret, stranger, parrot, message, long_message, huge_frame)
+}
+
+
+@pytest.mark.parametrize(
+    ("act", "first", "second"),
+    [
+        ("shared_secret", "proved", "proved"),
+        ("stranger", "copies: rank 1 is not of this run", "copies: rank 0 is not of this run"),
+        ("parrot", "copies: rank 1 is not of this run", "parrot"),
+        ("message", "[b'a longer one', b'short']", "[b'a longer one', b'short']"),
+        ("long_message", "a message of 2,097,152 bytes between ranks", "a message of 2,097,152 bytes between ranks"),
+        ("huge_frame", "rank 1 announces a copy of 4,611,686,018,427,387,904 bytes", "sent"),
+    ],
+)
+def test_two_ranks(act: str, first: str, second: str) -> None:
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe() for _ in range(2)]
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    ranks = [context.Process(target=meet, args=(rank, store.port, pipes[rank][1], act)) for rank in range(2)]
+    try:
+        for process in ranks:
+            process.start()
+        assert all(pipe.poll(600) for pipe, _ in pipes)
+        said = [pipe.recv() for pipe, _ in pipes]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.join()
+    assert said[0].startswith(first)
+    assert said[1] == second
