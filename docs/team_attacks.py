@@ -161,6 +161,30 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
         "k8s/test_k8s_team_network.py::test_no_pod_of_one_team_reaches_ray_of_the_other",
     ),
     (
+        "the channel of copies",
+        "a forged copy, or another rank's, with a pickle in it",
+        "the run's secret seals what is unpickled",
+        "resilience/test_copies_channel.py::test_a_copy_that_this_run_did_not_make_is_not_unpickled",
+    ),
+    (
+        "the channel of copies",
+        "a peer that is not of the run joins the group",
+        "each rank answers the others' nonces with the run's secret",
+        "resilience/test_copies_channel.py::test_two_ranks",
+    ),
+    (
+        "the channel of copies",
+        "a frame larger than the memory that is free, or of a negative size",
+        "the size is refused before memory is taken",
+        "resilience/test_copies_channel.py::test_a_frame_that_no_memory_holds_is_refused_before_it_is_made",
+    ),
+    (
+        "the coordinator's port",
+        "no token, lines of megabytes, values nested without end, no text",
+        "the connection ends; no member notices",
+        "resilience/test_spares.py::test_what_a_stranger_sends_ends_its_own_connection_alone",
+    ),
+    (
         "a role",
         "every action of another team's role",
         "IAM",

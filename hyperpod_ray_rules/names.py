@@ -105,7 +105,7 @@ NEURON_RESOURCE = "aws.amazon.com/neuron"
 """Resource of Neuron devices, and the taint's key on nodes that have them."""
 NEURON_DEVICE = "aws.amazon.com/neurondevice"
 """The older name of a Neuron device, which the queues of task governance count. Neuron's device plugin offers
-`NEURON_RESOURCE` alone since Neuron ended its support of this name.
+`NEURON_RESOURCE` alone since its release 2.20. HyperPod's chart has 2.19.16.0, the last that offers both.
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/announcements/neuron2.x/announce-no-support-device-version.html"""
 MIG_PREFIX = "nvidia.com/mig-"
 """How the resources of GPU partitions begin: `nvidia.com/mig-1g.5gb`."""

@@ -393,3 +393,104 @@ def test_the_digests_are_of_the_version_that_the_rules_are_of() -> None:
 def test_times_are_compared_as_times() -> None:
     moments = ["2026-01-01T00:00:09Z", "2026-01-01T00:00:10Z"]
     assert all(seconds(early) < seconds(late) for early, late in itertools.pairwise(moments))
+
+
+PARTITION = "nvidia.com/mig-1g.10gb"
+
+
+@pytest.fixture
+def partitioned(tmp_path: Path) -> World:
+    """Both teams have partitions of H100 beside their head's quota; a team can borrow two more."""
+    quotas = []
+    for name, count in (("vision", 4), ("speech", 3)):
+        entry = quota(name, BorrowLimit=None)
+        entry["ComputeQuotaConfig"]["ComputeQuotaResources"][0] = {
+            "InstanceType": "ml.p5.48xlarge", "VCpu": 48, "MemoryInGiB": 512,
+            "AcceleratorPartition": {"Type": "mig-1g.10gb", "Count": count},
+        }  # fmt: skip
+        entry["ComputeQuotaConfig"]["ResourceSharingConfig"] = {
+            "Strategy": "LendAndBorrow",
+            "AbsoluteBorrowLimits": [
+                {"InstanceType": "ml.p5.48xlarge", "VCpu": 48, "MemoryInGiB": 512,
+                 "AcceleratorPartition": {"Type": "mig-1g.10gb", "Count": 2}},
+                {"InstanceType": HEAD, "Count": 1},
+            ],
+        }  # fmt: skip
+        quotas.append(entry)
+    return World(tmp_path, quotas)
+
+
+def submit_own(world: World, team: str, name: str, *, asks: dict[str, str], workers: int = 1) -> None:
+    """A RayJob as a team writes it itself, whose workers ask for other resources than the environment's, on any type."""
+    _, live = example()
+    job = Job(command="python main.py", team=team, workers=workers)
+    body = job_object.ray_job(world.plan, copy.deepcopy(live), job, name=name, code=f"{name}-code")
+    for group in body["spec"]["rayClusterSpec"]["workerGroupSpecs"]:
+        spec = group["template"]["spec"]
+        for key in ("nodeSelector", "affinity"):
+            spec.pop(key, None)
+        for container in spec["containers"]:
+            amounts = {"cpu": "4", "memory": "32Gi", **asks}
+            container["resources"] = {"requests": dict(amounts), "limits": dict(amounts)}
+    world.api.create(world.api.kind(RAY, "RayJob"), f"hyperpod-ns-{team}", body)
+
+
+def test_partitions_are_admitted_within_the_quota_and_borrowed_to_the_limit(partitioned: World) -> None:
+    """4 of its own; then 3 more, of which 2 may be borrowed: not admitted; with 2 more, admitted."""
+    world = partitioned
+    submit_own(world, "vision", "own", asks={PARTITION: "2"}, workers=2)
+    world.settle()
+    assert world.runs("vision", "own")
+    assert world.used("vision", "ml.p5.48xlarge", PARTITION) == ("4", "0")
+    submit_own(world, "vision", "too-much", asks={PARTITION: "3"})
+    world.settle()
+    assert not world.runs("vision", "too-much")
+    status, _, message = world.said("vision", "too-much")["QuotaReserved"]
+    assert status == "False"
+    assert PARTITION in message
+    submit_own(world, "vision", "borrows", asks={PARTITION: "2"})
+    world.settle()
+    assert world.runs("vision", "borrows")
+    assert world.used("vision", "ml.p5.48xlarge", PARTITION) == ("6", "2")
+
+
+def test_borrowed_partitions_are_reclaimed(partitioned: World) -> None:
+    """Kueue takes one of the borrower's jobs back; which one it takes, of two that began at once, is its own affair."""
+    world = partitioned
+    submit_own(world, "vision", "four", asks={PARTITION: "4"})
+    submit_own(world, "vision", "two", asks={PARTITION: "2"})
+    world.settle()
+    assert world.used("vision", "ml.p5.48xlarge", PARTITION) == ("6", "2")
+    submit_own(world, "speech", "theirs", asks={PARTITION: "3"})
+    world.settle()
+    assert world.runs("speech", "theirs")
+    assert [world.runs("vision", name) for name in ("four", "two")].count(True) == 1
+    assert world.used("vision", "ml.p5.48xlarge", PARTITION)[1] == "0"
+    assert world.used("speech", "ml.p5.48xlarge", PARTITION) == ("3", "0")
+
+
+def test_another_profile_is_covered_by_no_queue(partitioned: World) -> None:
+    world = partitioned
+    submit_own(world, "vision", "large", asks={"nvidia.com/mig-3g.40gb": "1"})
+    world.settle()
+    _, reason, message = world.said("vision", "large")["QuotaReserved"]
+    assert (reason, message) == (
+        "Misconfigured",
+        "couldn't assign flavors to pod set gpu: resource nvidia.com/mig-3g.40gb unavailable in ClusterQueue",
+    )
+
+
+def test_a_neuron_worker_under_the_name_that_the_queue_does_not_count_is_not_admitted(tmp_path: Path) -> None:
+    """The service's queues count `neurondevice`; the pods of this project ask for `neuron`. `submit` refuses it."""
+    entry = quota("vision")
+    entry["ComputeQuotaConfig"]["ComputeQuotaResources"][0] = {"InstanceType": "ml.trn1.32xlarge", "Count": 1}
+    world = World(tmp_path, [entry])
+    submit_own(world, "vision", "new-name", asks={"aws.amazon.com/neuron": "8"})
+    submit_own(world, "vision", "old-name", asks={"aws.amazon.com/neurondevice": "8"})
+    world.settle()
+    assert not world.runs("vision", "new-name")
+    _, reason, message = world.said("vision", "new-name")["QuotaReserved"]
+    assert reason == "Misconfigured"
+    assert message.endswith("resource aws.amazon.com/neuron unavailable in ClusterQueue")
+    assert world.runs("vision", "old-name")
+    assert world.used("vision", "ml.trn1.32xlarge", "aws.amazon.com/neurondevice") == ("8", "0")
