@@ -119,6 +119,12 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
         "k8s/test_k8s_team_folders.py::test_the_volumes_are_of_these_folders_and_data_is_read_only",
     ),
     (
+        "a team",
+        "the files of a team that was removed, by its user or its name",
+        "mounts of its own folder; a folder of another user is not handed over",
+        "k8s/test_k8s_team_folders.py::test_a_removed_team_leaves_its_files_and_nobody_gets_them_without_a_word",
+    ),
+    (
         "a file",
         "a link that the next deploy follows as root",
         "no link is followed",
@@ -195,6 +201,12 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
         "the accounting database's password, with the role of its node",
         "IAM",
         "stacks/test_slurm_stacks.py::test_no_job_reads_the_accounting_databases_password",
+    ),
+    (
+        "a Slurm job",
+        "every action that the controller's role has alone",
+        "IAM, as the embedded AWS has it after a deploy",
+        "sandbox/test_slurm_roles.py::test_only_the_controllers_role_reads_the_password",
     ),
 )
 """By whom, what, refused by what, and the test that plays it."""

@@ -186,6 +186,42 @@ def test_a_folder_of_somebody_else_is_not_handed_over(root: Path) -> None:
     assert hand_over(plan, root).returncode == 0, "what the message says to do works"
 
 
+def without_speech(text: str) -> str:
+    """The example after team speech has left."""
+    return text[: text.index("  - name: speech")] + "\n" + text[text.index("task_governance:") :]
+
+
+def test_a_removed_team_leaves_its_files_and_nobody_gets_them_without_a_word(root: Path) -> None:
+    """Removed with runs and files; then another team with its user; then a team of its name again."""
+    plan = plan_of()
+    assert hand_over(plan, root).returncode == 0
+    _, speech = plan.settings.teams
+    left, number = root / "teams" / "speech", uid(speech)
+    save = "p = pathlib.Path('runs/first'); p.mkdir(parents=True); (p / 'progress.json').write_text('{}')"
+    assert as_user(number, left, save) == ""
+    before = {path: path.stat().st_mtime_ns for path in left.rglob("*")}
+
+    assert hand_over(plan_of(without_speech), root).returncode == 0
+    about = left.stat()
+    assert (about.st_uid, about.st_mode & 0o7777) == (number, 0o700)
+    assert {path: path.stat().st_mtime_ns for path in left.rglob("*")} == before
+    vision = uid(plan.settings.teams[0])
+    assert as_user(vision, root / "teams" / "vision", f"os.listdir({str(left)!r})") == "PermissionError"
+
+    # another team takes the number that is in use on the file system: its pods mount their own folder, and not this one
+    taken = plan_of(
+        lambda text: without_speech(text).replace("  - name: vision\n", f"  - name: vision\n    uid: {number}\n")
+    )
+    folders = {mount.folder for mount in mounts(taken, taken.settings.teams[0])}
+    assert folders == {"teams/vision", "shared", "data"}
+    done = hand_over(taken, root)
+    assert done.returncode == 1
+    assert f"teams/vision belongs to user {vision}" in done.stderr
+
+    assert hand_over(plan, root).returncode == 0, "a team of that name finds its files again"
+    assert as_user(number, left, "assert pathlib.Path('runs/first/progress.json').read_text() == '{}'") == ""
+
+
 def test_links_that_a_team_plants_lead_root_nowhere(root: Path) -> None:
     """Root runs again with another team's name in the file: what a team put into its folder is not followed."""
     plan = plan_of()

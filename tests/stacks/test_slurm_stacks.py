@@ -21,7 +21,7 @@ from hyperpod_ray_rules import hyperpod
 from tests.stacks.conftest import Assembly, synthesize
 from tests.stacks.test_requests import agrees
 from tests.stacks.test_variants import VARIANTS
-from tests.support.iam import Request, allows, statements_of
+from tests.support.iam import Request, allows, many, statements_of
 from tests.support.references import References
 
 EXAMPLES = FOLDER / "examples"
@@ -270,6 +270,31 @@ def test_no_job_reads_the_accounting_databases_password(options: Assembly) -> No
     # and what jobs need is there as before
     for action in ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"):
         assert allows(jobs, Request(action=action, resource="arn:aws:ecr:us-west-2:111122223333:repository/team/train"))
+
+
+def test_each_type_of_node_has_a_role_and_no_right_of_the_others_alone(options: Assembly) -> None:
+    """Every action that a policy of one names, on every resource that it names, asked by the role of the other."""
+    by_type = {node_type: permissions(options, node_type) for node_type in ("Controller", "Compute")}
+    asked = {
+        (node_type, action, resource)
+        for node_type, rows in by_type.items()
+        for statement in rows
+        for action in many(statement["Action"])
+        for resource in many(statement["Resource"])
+    }
+    assert len(asked) > 30
+    alone = set()
+    for node_type, action, resource in asked:
+        (other,) = set(by_type) - {node_type}
+        contexts = [{}, {"kms:ViaService": "secretsmanager.us-west-2.amazonaws.com"}]
+        requests_ = [Request(action=action, resource=resource, context=context) for context in contexts]
+        if not any(allows(by_type[other], request) for request in requests_) and any(
+            allows(by_type[node_type], request) for request in requests_
+        ):
+            alone.add((node_type, action, resource))
+    assert alone == {
+        ("Controller", "secretsmanager:GetSecretValue", SECRET), ("Controller", "kms:Decrypt", KEY),
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
