@@ -34,8 +34,8 @@ class Parallel:
 
         A step has no more than its own.
         """
-        most = self.pipeline + (self.pipeline - 1) / self.virtual if self.virtual > 1 else float(self.pipeline)
-        return min(most, micro_batches)
+        scheduled = self.pipeline + (self.pipeline - 1) / self.virtual if self.virtual > 1 else float(self.pipeline)
+        return min(scheduled, micro_batches)
 
     def busy(self, *, layers: int, micro_batches: float) -> float:
         """Share of a step in which a stage computes: the pipeline fills and drains, and stages may be uneven.

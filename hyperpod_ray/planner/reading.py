@@ -69,7 +69,7 @@ def _text(path: Path, *, option: str, fix: str) -> str:
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file to read, or what a shell hands over as one (`<(…)`); nothing that waits for a writer for ever.
+    """A file to read, or what a shell hands over as one (`<(…)`); no pipe whose writer may never come.
 
     Raises:
         OSError: It cannot be read, or is a pipe, a socket or a device.

@@ -190,10 +190,10 @@ def carried(setting: Setting, *, per_node: int, network_gbps: float) -> float:
         per_node: GPUs of one node.
         network_gbps: That enter one node, and leave it at once.
     """
-    each = sharded_traffic(setting, per_node=per_node) + per_node * (
+    bytes_per_token = sharded_traffic(setting, per_node=per_node) + per_node * (
         stage_traffic(setting, per_node=per_node) + expert_traffic(setting, per_node=per_node)
     )
-    return network_gbps / 8 * 1e9 / each if each else math.inf
+    return network_gbps / 8 * 1e9 / bytes_per_token if bytes_per_token else math.inf
 
 
 def sharded_traffic(setting: Setting, *, per_node: int) -> float:
@@ -206,12 +206,12 @@ def sharded_traffic(setting: Setting, *, per_node: int) -> float:
     split, model = setting.parallel, setting.model
     if setting.gpus / split.pipeline <= per_node:
         return 0.0
-    own = setting.sequence / split.ranks * (setting.micro_batches if split.pipeline > 1 else 1)
+    tokens = setting.sequence / split.ranks * (setting.micro_batches if split.pipeline > 1 else 1)
     routed = model.expert_layers * model.experts * model.expert if model.experts else 0
-    here = min(1.0, per_node / split.expert)
+    local_share = min(1.0, per_node / split.expert)
     gathered = 2.0 if split.pipeline > 1 else 4.0
-    each = gathered + (0.0 if setting.lora else 4.0)
-    return each * (model.parameters - routed * (1 - here)) / split.pipeline / own
+    bytes_each = gathered + (0.0 if setting.lora else 4.0)
+    return bytes_each * (model.parameters - routed * (1 - local_share)) / split.pipeline / tokens
 
 
 def stage_traffic(setting: Setting, *, per_node: int) -> float:

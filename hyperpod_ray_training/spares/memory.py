@@ -90,9 +90,9 @@ class Memory:
         world = self.neighbour.world
         messages = [answer] if world < 2 else gathered_messages(answer, group=self.neighbour.group, world=world)
         return [
-            ([(int(owner), int(step)) for owner, step in held], [(int(owner), int(step)) for owner, step in own],
+            ([(int(owner), int(step)) for owner, step in held], [(int(owner), int(step)) for owner, step in parts],
              int(saved))
-            for held, own, saved in map(json.loads, messages)
+            for held, parts, saved in map(json.loads, messages)
         ]  # fmt: skip
 
     def _on_any_rank(self, on_this_rank: bool) -> bool:

@@ -43,7 +43,7 @@ def unseal(sealed: bytes, *, secret: str, about: str) -> bytes:
     """
     tag, content = sealed[:TAG_BYTES], sealed[TAG_BYTES:]
     if not hmac.compare_digest(tag, _tag(secret, about, content)):
-        raise ForeignError(f"{about} was not made by this run, or was changed")
+        raise ForeignError(f"{about} is not from this run, or was changed")
     return content
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from hyperpod_ray_training.spares import memory, neighbour
+from hyperpod_ray_training.spares import host_memory, memory, neighbour
 from hyperpod_ray_training.spares.neighbour import Neighbour
 from hyperpod_ray_training.spares.sealed import ForeignError, gathered_messages, prove, room_for, seal, unseal
 from hyperpod_ray_training.spares.snapshot import _HEAD_BYTES, Snapshot, numbers_of
@@ -56,7 +56,7 @@ def test_a_copy_that_this_run_did_not_make_is_not_unpickled(sealed_by: str | Non
     planted = pickle.dumps(Planted(str(tmp_path / "ran")))
     if sealed_by is not None:
         planted = seal(planted, secret=sealed_by, about="the copy of rank 0")
-    with pytest.raises(ForeignError, match="the copy of rank 0 was not made by this run"):
+    with pytest.raises(ForeignError, match="the copy of rank 0 is not from this run"):
         own.load(forged(copy, planted))
     assert not (tmp_path / "ran").exists()
     pickle.loads(pickle.dumps(Planted(str(tmp_path / "ran"))))  # noqa: S301 - the planted one does run
@@ -103,7 +103,7 @@ def test_a_generation_proves_its_group_and_seals_its_copies_with_the_runs_secret
     asked: list[tuple[str, str]] = []
     monkeypatch.setattr(dist, "new_group", lambda **_: None)
     monkeypatch.setattr(memory, "prove", lambda *_, secret, about, **__: asked.append((secret, about)))
-    monkeypatch.setattr(memory.room, "check", lambda *_, **__: None)
+    monkeypatch.setattr(host_memory, "check", lambda *_, **__: None)
     state = snapshot("").state
     generation = SimpleNamespace(
         member=SimpleNamespace(token="the run's"), number=7, nodes=["a", "b"], store=Store(), quiet_groups=set(),

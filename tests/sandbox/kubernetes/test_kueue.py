@@ -423,7 +423,7 @@ def partitioned(tmp_path: Path) -> World:
 def submit_own(world: World, team: str, name: str, *, asks: dict[str, str], workers: int = 1) -> None:
     """A RayJob as a team writes it itself: its workers ask for other resources, on nodes of any type."""
     _, live = example()
-    job = Job(command="python main.py", team=team, workers=workers)
+    job = Job(command="python main.py", team=team, workers=str(workers))
     body = job_object.ray_job(world.plan, copy.deepcopy(live), job, name=name, code=f"{name}-code")
     for group in body["spec"]["rayClusterSpec"]["workerGroupSpecs"]:
         spec = group["template"]["spec"]
