@@ -44,9 +44,7 @@ def _of_checkout(folder: Path) -> str:
             ["git", "-C", str(folder), "tag", "--points-at", "HEAD"],
             capture_output=True, text=True, timeout=_SECONDS, check=True,
         ).stdout.split()  # fmt: skip
-        described = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=True
-        ).stdout.strip()
+        described = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):  # no git, or a repository without a commit
         return f"{__version__}.dev0"
     commit, _, changed = described.partition("-")

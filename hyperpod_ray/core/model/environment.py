@@ -25,8 +25,8 @@ class CommonEnvironment(Settings):
     orchestrator: str
     """What runs the nodes' work."""
     written_for: SemanticVersion | None = None
-    """Version of hyperpod-ray that the file is written for: an older version refuses the file, and `env upgrade` reads it.
-    `env new` and `env upgrade` write it. Default: not said."""
+    """Version of hyperpod-ray that the file is written for. An older version refuses the file, and `env upgrade` begins
+    at it. `env new` and `env upgrade` write it. Default: not said."""
     account: AccountId
     """The AWS account, quoted."""
     region: Region
