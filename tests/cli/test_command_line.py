@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.core.version import full_version
 from hyperpod_ray.cli.main import main, tree
+from hyperpod_ray.core.version import full_version
 
 PROJECT = Path(__file__).resolve().parents[2]
 
