@@ -110,7 +110,7 @@ def _planned(file: AnyFile) -> list[Problem]:
 
 @command(
     app,
-    examples=["env upgrade prod", "env upgrade prod --from 0.2.0", "env upgrade ../old/environments/prod.yaml --write"],
+    examples=["env upgrade prod", "env upgrade prod --from 0.2.0"],
 )
 def upgrade(
     env: Annotated[str, typer.Argument(metavar="ENV|FILE", help="Environment, or its file.", autocompletion=names)],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hyperpod_ray.core import yaml_edit
+from hyperpod_ray.core.errors import Message
 from hyperpod_ray.core.loader import EnvironmentFileError, Problem, dotted, located_flaw, unreadable_file
 from hyperpod_ray.core.model import (
     ExistingEks,
@@ -225,14 +226,12 @@ def _no_settings(file: str) -> list[Problem]:
 
 
 def _cannot(file: str, *, line: int, path: str) -> EnvironmentFileError:
-    problem = Problem(
-        path=path,
-        what="it is written in a way that cannot be changed as text",
+    message = Message(
+        "it is written in a way that cannot be changed as text",
         expected="block style, as `env new` writes it",
         fix=f"change the file by hand: CHANGELOG.md has the upgrade notes of {__version__}",
-        file=file,
-        line=line,
     )
+    problem = located_flaw(YamlError(line, tuple(path.split(".")), message), file=file)
     return EnvironmentFileError([problem])
 
 

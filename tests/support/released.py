@@ -1,7 +1,7 @@
 """Assemblies that released versions synthesized from their own environment files, as `cdk synth` wrote them.
 
-`tests/sandbox/released/VERSION-ENV.tar.xz` has the templates, manifests and, of `local`, the uploaded folders. Layers of
-tens of megabytes are not kept: an empty archive stands in, as the sandbox runs kubectl and helm of its own.
+`tests/sandbox/released/VERSION-ENV.tar.xz` has the templates, manifests and, of `local`, the uploaded folders. Layers
+of tens of megabytes are not kept: an empty archive stands in, as the sandbox runs kubectl and helm of its own.
 """
 
 from __future__ import annotations

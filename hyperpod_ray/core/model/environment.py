@@ -25,7 +25,7 @@ class CommonEnvironment(Settings):
     orchestrator: str
     """What runs the nodes' work."""
     written_for: SemanticVersion | None = None
-    """Version of hyperpod-ray that the file is written for. An older version refuses the file, and `env upgrade` begins
+    """Version of this product that the file is written for. An older version refuses the file, and `env upgrade` begins
     at it. `env new` and `env upgrade` write it. Default: not said."""
     account: AccountId
     """The AWS account, quoted."""

@@ -71,7 +71,7 @@ def upgrade(path: Path, *, since: str, write: bool) -> int:
         output.log(f"next: {PROGRAM} env check {name}; {PROGRAM} review {name} --deployed")
     elif upgraded.text != text:
         given = f" --from {version}" if since else ""
-        output.log(f"nothing was written. next: {PROGRAM} env upgrade {shlex.quote(str(path))}{given} --write")
+        output.log(f"nothing was written. next: {PROGRAM} env upgrade {shlex.quote(relative(path))}{given} --write")
     return OK
 
 
@@ -84,7 +84,7 @@ def _version(text: str, *, since: str, path: Path) -> str:
         raise OpsError(
             f"{relative(path)} does not say which version it is written for",
             expected=f"--from with one of {known}",
-            fix=f"{PROGRAM} env upgrade {shlex.quote(str(path))} --from {upgrades.RELEASES[-2]}",
+            fix=f"{PROGRAM} env upgrade {shlex.quote(relative(path))} --from {upgrades.RELEASES[-2]}",
             code=BAD_USE,
         )
     if not re.fullmatch(SEMANTIC_VERSION.pattern, version):
