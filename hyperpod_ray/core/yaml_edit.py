@@ -35,10 +35,11 @@ def added(text: str, path: Path, value: Any) -> str:
         gap = "" if text.endswith("\n") else _newline(text)
         return f"{text}{gap}{entry}{_newline(text)}"
     first = parent.value[0][0].start_mark
-    line_start = first.index - first.column
+    indent: int = first.column
+    line_start: int = first.index - indent
     if text[line_start : first.index].strip():  # `- name: …`: the first key shares its line with a dash
         raise Unchangeable(".".join(map(str, path)))
-    return text[:line_start] + " " * first.column + entry + _newline(text) + text[line_start:]
+    return text[:line_start] + " " * indent + entry + _newline(text) + text[line_start:]
 
 
 def removed(text: str, path: Path) -> str:
