@@ -21,25 +21,25 @@ def added(text: str, path: Path, value: Any) -> str:
         if len(path) != 2:
             raise Unchangeable(".".join(map(str, path)))
         return added(text, path[:1], {key: value})
-    entry = f"{key}: {_plain(value)}"
+    line = f"{key}: {_plain(value)}"
     if isinstance(parent, yaml.ScalarNode):  # `image:` with nothing after it, or null
-        start, end = parent.start_mark.index, parent.end_mark.index
-        gap = "" if start == end and not text[:start].endswith(":") else " "
-        return text[:start] + (gap if start == end else "") + f"{{{entry}}}" + text[end:]
+        start, stop = parent.start_mark.index, parent.end_mark.index
+        gap = "" if start == stop and not text[:start].endswith(":") else " "
+        return text[:start] + (gap if start == stop else "") + f"{{{line}}}" + text[stop:]
     if not isinstance(parent, yaml.MappingNode):
         raise Unchangeable(".".join(map(str, path)))
     if parent.flow_style:
         start = parent.start_mark.index + 1
-        return text[:start] + entry + (", " if parent.value else "") + text[start:]
+        return text[:start] + line + (", " if parent.value else "") + text[start:]
     if isinstance(value, dict) and len(path) == 1:  # a section comes last
         gap = "" if text.endswith("\n") else _newline(text)
-        return f"{text}{gap}{entry}{_newline(text)}"
-    first = parent.value[0][0].start_mark
-    indent: int = first.column
-    line_start: int = first.index - indent
-    if text[line_start : first.index].strip():  # `- name: …`: the first key shares its line with a dash
+        return f"{text}{gap}{line}{_newline(text)}"
+    first_key = parent.value[0][0].start_mark
+    indent: int = first_key.column
+    line_start: int = first_key.index - indent
+    if text[line_start : first_key.index].strip():  # `- name: …`: the first key shares its line with a dash
         raise Unchangeable(".".join(map(str, path)))
-    return text[:line_start] + " " * indent + entry + _newline(text) + text[line_start:]
+    return text[:line_start] + " " * indent + line + _newline(text) + text[line_start:]
 
 
 def removed(text: str, path: Path) -> str:
@@ -54,13 +54,13 @@ def removed(text: str, path: Path) -> str:
     key, value = parent.value[index]
     if parent.flow_style:
         if index + 1 < len(keys):
-            start, end = key.start_mark.index, parent.value[index + 1][0].start_mark.index
+            start, stop = key.start_mark.index, parent.value[index + 1][0].start_mark.index
         else:
-            start, end = parent.value[index - 1][1].end_mark.index, value.end_mark.index
-        return text[:start] + text[end:]
+            start, stop = parent.value[index - 1][1].end_mark.index, value.end_mark.index
+        return text[:start] + text[stop:]
     start = key.start_mark.index - key.start_mark.column
-    end = text.find("\n", _last(value))
-    return text[:start] + (text[end + 1 :] if end >= 0 else "")
+    stop = text.find("\n", _last(value))
+    return text[:start] + (text[stop + 1 :] if stop >= 0 else "")
 
 
 def replaced(text: str, path: Path, value: Any) -> str:
@@ -76,8 +76,8 @@ def quoted(text: str, path: Path) -> str:
     node = _node(text, path)
     if not isinstance(node, yaml.ScalarNode) or node.style:
         raise Unchangeable(".".join(map(str, path)))
-    start, end = node.start_mark.index, node.end_mark.index
-    return f"{text[:start]}'{text[start:end]}'{text[end:]}"
+    start, stop = node.start_mark.index, node.end_mark.index
+    return f"{text[:start]}'{text[start:stop]}'{text[stop:]}"
 
 
 def quoted_key(text: str, path: Path) -> str:
@@ -86,8 +86,8 @@ def quoted_key(text: str, path: Path) -> str:
     if not isinstance(parent, yaml.MappingNode):
         raise Unchangeable(".".join(map(str, path)))
     key = next(key for key, _ in parent.value if key.value == path[-1])
-    start, end = key.start_mark.index, key.end_mark.index
-    return f"{text[:start]}'{text[start:end]}'{text[end:]}"
+    start, stop = key.start_mark.index, key.end_mark.index
+    return f"{text[:start]}'{text[start:stop]}'{text[stop:]}"
 
 
 def _plain(value: Any) -> str:
@@ -124,7 +124,7 @@ def _last(node: yaml.Node) -> int:
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         child = node.value[-1]
         return _last(child[1] if isinstance(child, tuple) else child)
-    end: int = node.end_mark.index
+    stop: int = node.end_mark.index
     if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-        return end - 1
-    return end
+        return stop - 1
+    return stop

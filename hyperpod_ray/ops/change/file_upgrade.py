@@ -70,8 +70,8 @@ def upgrade(path: Path, *, since: str, write: bool) -> int:
     if write:
         output.log(f"next: {PROGRAM} env check {name}; {PROGRAM} review {name} --deployed")
     elif upgraded.text != text:
-        given = f" --from {version}" if since else ""
-        output.log(f"nothing was written. next: {PROGRAM} env upgrade {shlex.quote(relative(path))}{given} --write")
+        option = f" --from {version}" if since else ""
+        output.log(f"nothing was written. next: {PROGRAM} env upgrade {shlex.quote(relative(path))}{option} --write")
     return OK
 
 
@@ -79,22 +79,22 @@ def _version(text: str, *, since: str, path: Path) -> str:
     """The version that a file is written for, as the command line or the file says it."""
     recorded, line = _recorded(text)
     version = since or recorded
-    known = ", ".join(upgrades.RELEASES[:-1])
+    releases = ", ".join(upgrades.RELEASES[:-1])
     if not version:
         raise OpsError(
             f"{relative(path)} does not say which version it is written for",
-            expected=f"--from with one of {known}",
+            expected=f"--from with one of {releases}",
             fix=f"{PROGRAM} env upgrade {shlex.quote(relative(path))} --from {upgrades.RELEASES[-2]}",
             code=BAD_USE,
         )
     if not re.fullmatch(SEMANTIC_VERSION.pattern, version):
-        raise OpsError(f"'{version}' is no version", expected=f"one of {known}", fix="--from VERSION", code=BAD_USE)
+        raise OpsError(f"'{version}' is no version", expected=f"one of {releases}", fix="--from VERSION", code=BAD_USE)
     if release(version) > release(__version__):
         fix = f"install {PROGRAM} {version} or newer"
         message = Message(f"{version}, and this is {PROGRAM} {__version__}", expected="an older version", fix=fix)
         raise EnvironmentFileError([_problem(message, path=path, line=line)])
     if release(version) < release(upgrades.RELEASES[0]):
-        raise OpsError(f"'{version}' was no release", expected=f"one of {known}", fix="--from VERSION", code=BAD_USE)
+        raise OpsError(f"'{version}' was no release", expected=f"one of {releases}", fix="--from VERSION", code=BAD_USE)
     return version
 
 
