@@ -106,7 +106,10 @@ def _newline(text: str) -> str:
 
 def _node(text: str, path: Path) -> yaml.Node | None:
     """The node at `path`; None where there is none."""
-    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    try:
+        node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:  # a change before this one left no YAML
+        raise Unchangeable(".".join(map(str, path)) or "(file)") from error
     for key in path:
         if isinstance(node, yaml.MappingNode):
             node = next((value for name, value in node.value if name.value == key), None)

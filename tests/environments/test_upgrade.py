@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hyperpod_ray.cli.main import main
-from hyperpod_ray.core import upgrade, yaml_edit
+from hyperpod_ray.core import plan_names, upgrade, yaml_edit
 from hyperpod_ray.core.loader import EnvironmentFileError, parse_any
 from hyperpod_ray.core.version import __version__
 from hyperpod_ray.core.yaml_source import read
@@ -275,3 +275,23 @@ def test_each_key_of_a_file_is_removed_alone(path: Path) -> None:
         after, flaws = read(yaml_edit.removed(text, place))
         assert flaws == []
         assert (after.data() if after is not None else {}) == expected, place
+
+
+def test_a_text_that_would_not_say_what_is_meant_is_refused() -> None:
+    """What is added after the end of the document would be another one."""
+    with pytest.raises(EnvironmentFileError, match="cannot be changed as text"):
+        upgraded(OLD + "...\n")
+
+
+def test_groups_that_cloudformation_names_are_not_looked_for_by_name() -> None:
+    path = Path("lab.yaml")
+    generated = parse_any(OLD + "log_group_names: generated\n", name="lab", path=path).plan
+    fixed = parse_any(OLD, name="lab", path=path).plan
+    assert [group.section for group in plan_names.log_groups(fixed)] == ["network", "eks", "hyperpod"]
+    assert [group.section for group in plan_names.log_groups(generated)] == ["eks"]
+
+
+def test_an_edit_that_missed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_edit, "added", lambda text, path, value: text)
+    with pytest.raises(EnvironmentFileError, match="cannot be changed as text"):
+        upgraded(OLD)
