@@ -42,6 +42,7 @@ JOINED = {
 """An error of several messages that each have their parts."""
 OTHERS = {
     "hyperpod_ray/cli/review.py": "made of an error that has the parts, before it is raised",
+    "hyperpod_ray/planner/reading.py": "caught by its reader, which adds the parts",
     "hyperpod_ray_training/checkpoint.py": "caught by its reader, which adds the parts",
     "hyperpod_ray_training/metadata.py": "caught by its reader, which adds the parts",
     "hyperpod_ray_training/optimizers.py": "built of the parts, before it is raised",

@@ -175,7 +175,7 @@ def test_markdown_takes_names_for_text(tmp_path: Path) -> None:
 
 # --- the run in the section training ----------------------------------------------------------------------------------
 
-SENTENCE = "goodput 98.6 % → 93.8 %, +16.6 days to the end"
+SENTENCE = "goodput 98.6 % → 93.8 %, +16.5 days to the end"
 
 
 def training(*, save: str, gib: int) -> str:
