@@ -31,7 +31,7 @@ class HealthNotifications(Construct):
         environment: Name of the environment, which every mail says.
         cluster_arn: Of the HyperPod cluster.
         emails: Receivers; each confirms by mail. An empty list leaves a topic to subscribe to.
-        event_log_group: Name of the archive's log group.
+        event_log_group: Name of the archive's log group; None: CloudFormation generates it.
         event_retention_days: How long the archive keeps an event.
         event_log_group_exists: Whether the archive is there already: it is used as it is, and stays.
         protected: Keep the archive when the cluster is destroyed.
@@ -50,7 +50,7 @@ class HealthNotifications(Construct):
         environment: str,
         cluster_arn: str,
         emails: Sequence[str],
-        event_log_group: str,
+        event_log_group: str | None,
         event_retention_days: int,
         event_log_group_exists: bool = False,
         protected: bool,

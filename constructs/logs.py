@@ -22,19 +22,20 @@ def retention(days: int) -> logs.RetentionDays:
 
 
 def named_log_group(
-    scope: Construct, construct_id: str, *, name: str, retention_days: int, protected: bool, exists: bool
+    scope: Construct, construct_id: str, *, name: str | None, retention_days: int, protected: bool, exists: bool
 ) -> logs.ILogGroup:
-    """A log group with a fixed name (`AWS::Logs::LogGroup`), or the one that is there, used as it is.
+    """A log group (`AWS::Logs::LogGroup`), or the one of a fixed name that is there, used as it is.
 
     Args:
         scope: Parent of the construct.
         construct_id: Its id.
-        name: Physical name, by which a later deployment finds the group that an earlier one kept.
+        name: Physical name, by which a later deployment finds the group that an earlier one kept. None:
+            CloudFormation generates it.
         retention_days: How long a new group keeps its lines.
         protected: Keep a new group when its stack goes.
         exists: Whether the group is there already: it is then neither created, changed nor deleted.
     """
-    if exists:
+    if exists and name is not None:
         return logs.LogGroup.from_log_group_name(scope, construct_id, name)
     return logs.LogGroup(
         scope,

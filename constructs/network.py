@@ -53,7 +53,7 @@ class ClusterNetwork(Network):
         zones: Availability zone IDs.
         zone_slots: Zones that the range has room for.
         node_subnet_prefix: Prefix length of each node subnet.
-        flow_log_group: Name of the log group of VPC flow logs.
+        flow_log_group: Name of the log group of VPC flow logs; None: CloudFormation generates it.
         flow_log_retention_days: How long they are kept.
         flow_log_group_exists: Whether the group is there already: it is used as it is, and stays.
         protected: Keep the flow logs when the network is destroyed.
@@ -74,7 +74,7 @@ class ClusterNetwork(Network):
         zones: Sequence[str],
         zone_slots: int,
         node_subnet_prefix: int,
-        flow_log_group: str,
+        flow_log_group: str | None,
         flow_log_retention_days: int,
         flow_log_group_exists: bool = False,
         protected: bool = False,

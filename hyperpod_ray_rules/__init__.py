@@ -4,4 +4,4 @@ Plain functions over the services' own requests and Kubernetes manifests, and th
 about an environment file, the sandbox about each request it gets. Nothing is imported from either.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

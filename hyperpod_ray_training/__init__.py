@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hyperpod_ray_training.rows import Rows
     from hyperpod_ray_training.run import Run, add_arguments, main_of, run_from
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "EpochBatches",

@@ -92,7 +92,7 @@ def _network(scope: Construct, plan: CommonPlan) -> Network:
         zones=settings.availability_zone_ids,
         zone_slots=settings.zone_slots,
         node_subnet_prefix=plan.node_subnet_prefix,
-        flow_log_group=names.flow_log_group(plan.name),
+        flow_log_group=names.flow_log_group(plan.name) if plan.fixed_log_groups else None,
         flow_log_retention_days=settings.flow_log_retention_days,
         flow_log_group_exists=settings.flow_log_group_exists,
         protected=plan.settings.protected,

@@ -33,7 +33,7 @@ def health(
         environment=plan.name,
         cluster_arn=cluster_arn,
         emails=hyperpod.alarm_emails,
-        event_log_group=names.event_log_group(plan.name),
+        event_log_group=names.event_log_group(plan.name) if plan.fixed_log_groups else None,
         event_retention_days=hyperpod.event_retention_days,
         event_log_group_exists=hyperpod.event_log_group_exists,
         protected=plan.settings.protected,

@@ -1,3 +1,1 @@
 """The command `hyperpod-ray`. Nothing else imports this package; it imports the others when a command runs."""
-
-__version__ = "0.2.0"

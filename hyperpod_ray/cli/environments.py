@@ -108,6 +108,33 @@ def _planned(file: AnyFile) -> list[Problem]:
     return located(file, checks.findings(file.plan, prices, day=output.now().date()))
 
 
+@command(
+    app,
+    examples=["env upgrade prod", "env upgrade prod --from 0.2.0"],
+)
+def upgrade(
+    env: Annotated[str, typer.Argument(metavar="ENV|FILE", help="Environment, or its file.", autocompletion=names)],
+    since: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="VERSION", help="Version that the file is written for. Default: its setting written_for."
+        ),
+    ] = "",
+    write: Annotated[bool, typer.Option("--write", help="Write the file. Default: show what would change.")] = False,
+) -> int:
+    """Change an older version's environment file for this version.
+
+    Shows the difference and the reason for each change. Comments stay. Exit code 2 where something is left for you.
+    """
+    from hyperpod_ray.ops.change import file_upgrade
+
+    path = Path(env)
+    if path.suffix not in {".yaml", ".yml"}:
+        path = folder() / f"{env}.yaml"
+    current.environment = path.stem
+    return file_upgrade.upgrade(path, since=since, write=write)
+
+
 @command(app, examples=["env show prod", "env show prod -o json"])
 def show(env: Env, form: Plain = "table") -> int:
     """Print the settings with all defaults, as YAML or JSON."""

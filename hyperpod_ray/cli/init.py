@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from hyperpod_ray.cli import __version__, new
+from hyperpod_ray.cli import new
 from hyperpod_ray.cli.options import command
 from hyperpod_ray.core.names import LEFT_BY_TOOLS, PROGRAM
+from hyperpod_ray.core.version import __version__, full_version
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 
@@ -98,7 +99,7 @@ def _files(*, name: str, environment: str) -> dict[str, str]:
         top_folder, *rest = path.relative_to(template).parts
         relative = "/".join([f".{top_folder}" if top_folder in HIDDEN else top_folder, *rest])
         files[relative] = path.read_text(encoding="utf-8")
-    files["requirements.txt"] = files["requirements.txt"].format(product=__version__, **_versions())
+    files["requirements.txt"] = files["requirements.txt"].format(product=full_version(), **_versions())
     files["README.md"] = files["README.md"].format(name=name, environment=environment)
     return files
 

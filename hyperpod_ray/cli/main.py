@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hyperpod_ray.cli import (
-    __version__,
     cdk,
     charts,
     completion,
@@ -37,6 +36,7 @@ from hyperpod_ray.cli.failures import EXIT_CODES, failure
 from hyperpod_ray.cli.options import current, epilog
 from hyperpod_ray.core import names
 from hyperpod_ray.core.names import PROGRAM
+from hyperpod_ray.core.version import full_version
 from hyperpod_ray.ops import output, steering
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
 
@@ -76,7 +76,7 @@ app = typer.Typer(
 
 def _version(requested: bool) -> None:
     if requested:
-        output.write_line(f"{PROGRAM} {__version__}")
+        output.write_line(f"{PROGRAM} {full_version()}")
         raise typer.Exit
 
 

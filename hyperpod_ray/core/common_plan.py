@@ -66,6 +66,11 @@ class CommonPlan:
         return network if isinstance(network, NewNetwork) else None
 
     @property
+    def fixed_log_groups(self) -> bool:
+        """Whether the log groups of flow logs and events have names that a later deploy finds again."""
+        return self.settings.log_group_names == "fixed"
+
+    @property
     def existing_vpc(self) -> ExistingSubnets | None:
         """The VPC that the file names; None where the stack creates one."""
         network = self.settings.network

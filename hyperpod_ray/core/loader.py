@@ -191,7 +191,7 @@ def load_any(name: str, *, folder: Path = FOLDER, project: Path | None = None) -
     path = folder / f"{name}.yaml"
     file = relative(path)
     named(name, file=file)
-    text = _text_of(path, name=name, folder=folder, file=file)
+    text = text_of(path, name=name, folder=folder, file=file)
     return parse_any(text, name=name, path=path, repository=Repository.around(name, folder=folder, root=project))
 
 
@@ -312,7 +312,7 @@ def unreadable_file(file: str, reason: str, *, expected: str, fix: str, line: in
     return EnvironmentFileError([problem])
 
 
-def _text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
+def text_of(path: Path, *, name: str, folder: Path, file: str) -> str:
     """The file's text, or a problem that says why there is none."""
     try:
         status = path.stat()

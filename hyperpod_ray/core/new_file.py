@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from hyperpod_ray.core.names import MOUNT_PATH
 from hyperpod_ray.core.service_limits import platform, zone_prefix_of
+from hyperpod_ray.core.version import __version__
 
 TEMPLATE = """\
 {schema}# Environment {name}. One file is one environment is one set of stacks.
 # All settings with their defaults: docs/settings.md. Check this file: hyperpod-ray env check {name}
+written_for: {version}      # of hyperpod-ray; a later `hyperpod-ray env upgrade` reads it
 account: "{account}"     # quoted, because YAML reads a number otherwise
 region: {region}
 
@@ -87,6 +89,7 @@ def text(answers: Answers) -> str:
     return TEMPLATE.format(
         mount=MOUNT_PATH,
         schema="# yaml-language-server: $schema=schema.json\n" if answers.schema else "",
+        version=__version__,
         name=answers.name,
         account=answers.account,
         region=answers.region,

@@ -35,6 +35,7 @@ ON_SLURM: dict[str, Decision] = {
     "env new": APART,
     "init": APART,
     "env check": WORKS,
+    "env upgrade": WORKS,
     "env show": WORKS,
     "env needs": WORKS,
     "env schema": APART,

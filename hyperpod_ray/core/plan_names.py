@@ -50,7 +50,7 @@ class LogGroup:
 def log_groups(plan: CommonPlan) -> Iterator[LogGroup]:
     """The log groups that a deploy of this environment creates under a fixed name, or takes up."""
     settings, network = plan.settings, plan.new_network
-    if network is not None:
+    if network is not None and plan.fixed_log_groups:
         yield LogGroup(
             name=names.flow_log_group(plan.name),
             stack=names.NETWORK_STACK,
@@ -68,6 +68,8 @@ def log_groups(plan: CommonPlan) -> Iterator[LogGroup]:
             retention="log_retention_days",
             exists=eks.log_group_exists,
         )
+    if not plan.fixed_log_groups:
+        return
     yield LogGroup(
         name=names.event_log_group(plan.name),
         stack=plan.event_stack,

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.cli import __version__
 from hyperpod_ray.cli.main import main, tree
+from hyperpod_ray.core.version import full_version
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -62,7 +62,7 @@ def test_every_command_shows_examples_of_itself(path: tuple[str, ...], capsys: p
 
 def test_the_version() -> None:
     done = run("--version")
-    assert (done.returncode, done.stdout) == (0, f"hyperpod-ray {__version__}\n")
+    assert (done.returncode, done.stdout) == (0, f"hyperpod-ray {full_version()}\n")
 
 
 def test_bad_usage_is_exit_code_2_and_text() -> None:

@@ -161,6 +161,7 @@ HERE: dict[str, tuple[list[str], int, str]] = {
     "cost --actual": (["--offline", "-o", "json"], 0, '"usd_month": 1540.5'),
     "cost --so-far": (["--offline", "-o", "json"], 0, '"busy_gpus": 0'),
     "env check": ([], 0, "ok slurm"),
+    "env upgrade": (["--from", "0.2.0"], 0, "+written_for: "),
     "env needs": ([], 0, "# What `slurm` needs"),
     "env show": ([], 0, "orchestrator: slurm"),
     "image lock": ([], 2, "names no packages of its own"),

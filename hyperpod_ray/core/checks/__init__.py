@@ -35,6 +35,7 @@ from hyperpod_ray.core.checks import (
     teams,
     tracking,
     training,
+    versions,
 )
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.errors import ProjectError
@@ -69,6 +70,7 @@ __all__ = [
     "teams",
     "tracking",
     "training",
+    "versions",
 ]
 
 

@@ -302,7 +302,7 @@ def users_get_ray_namespaces(plan: Plan) -> Iterator[Finding]:
             )
 
 
-@rule("network", "eks", "hyperpod", "image")
+@rule("network", "eks", "hyperpod", "image", "log_group_names")
 def what_exists_keeps_its_settings(plan: Plan) -> Iterator[Finding]:
     """A repository or log group that exists is used as it is."""
     image = plan.built_image

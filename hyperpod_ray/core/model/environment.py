@@ -16,7 +16,7 @@ from hyperpod_ray.core.model.ray import Ray
 from hyperpod_ray.core.model.storage import DynamicStorage, ExistingStorage, StaticStorage, Storage
 from hyperpod_ray.core.model.teams import TaskGovernance, Team
 from hyperpod_ray.core.model.training import Training
-from hyperpod_ray.core.model.words import AccountId, InstanceTypeName, Region, Settings
+from hyperpod_ray.core.model.words import AccountId, InstanceTypeName, Region, SemanticVersion, Settings
 
 
 class CommonEnvironment(Settings):
@@ -24,6 +24,9 @@ class CommonEnvironment(Settings):
 
     orchestrator: str
     """What runs the nodes' work."""
+    written_for: SemanticVersion | None = None
+    """Version of this product that the file is written for. An older version refuses the file, and `env upgrade` begins
+    at it. `env new` and `env upgrade` write it. Default: not said."""
     account: AccountId
     """The AWS account, quoted."""
     region: Region
@@ -32,6 +35,10 @@ class CommonEnvironment(Settings):
     """Tags of every resource, on top of `hyperpod-ray:environment`."""
     protected: bool = False
     """Termination protection on the stacks, a typed confirmation on teardown, data and images retained."""
+    log_group_names: Literal["fixed", "generated"] = "fixed"
+    """Names of the log groups of VPC flow logs and of archived events. `fixed`: `/aws/vpc/ray-on-hyperpod/NAME` and
+    `/aws/events/ray-on-hyperpod/NAME`, which a later deploy takes up again. `generated`: CloudFormation names them, as
+    version 0.2.0 did. A change replaces both groups."""
     network: NetworkZones
     """The VPC."""
     hyperpod: ClusterSettings

@@ -8,6 +8,7 @@ from hyperpod_ray.review import schemas, severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.effects.groups import inventory
 from hyperpod_ray.review.effects.groups import lost as lost_nodes
+from hyperpod_ray.review.effects.keeping import in_words
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
 from hyperpod_ray.review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
@@ -98,7 +99,7 @@ def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Ro
         code="replaced",
         what=f"{change.type} {change.title}",
         change=_because(change, changes),
-        consequence=f"{perhaps}A new one is created, then everything moves to it. {fate}{with_it}",
+        consequence=f"{perhaps}A new one is created, then everything moves to it. {fate}{with_it}{in_words([change])}",
         unavailable=f"{change.title} and what uses it" if effect is not Effect.SAFE else "",
         source=facts()["create_only"].get(change.type, {}).get("source", ""),
         where=change.title,
@@ -380,7 +381,8 @@ def _exports(changes: Changes, findings: Findings) -> None:
                 change=f"{_exports_in_words(changes.changed_exports)} change while {users} import them",
                 consequence="CloudFormation refuses to change an export in use: the exporting stack's update "
                 "fails and rolls back, "
-                "and nothing after it is deployed. What the other rows plan happens only if someone works around that.",
+                "and nothing after it is deployed. What the other rows plan happens only if someone works around that."
+                f"{in_words(changes.of_kind(Kind.REPLACED))}",
                 source=source("export-in-use"),
             )
         )

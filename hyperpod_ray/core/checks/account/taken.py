@@ -203,7 +203,7 @@ def clusters_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         yield judged(plan, account, CLUSTER_NAME, label, identifiers=(eks,), take_up=take_up, choose=OTHER_NAME)
 
 
-@rule("network", "hyperpod", "image", eks=("eks",), needs="account", title="left behind")
+@rule("network", "hyperpod", "image", "log_group_names", eks=("eks",), needs="account", title="left behind")
 def names_are_taken_up(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """What an earlier teardown kept under a name of this environment is taken up, or is not there."""
     for group in log_groups(plan):
