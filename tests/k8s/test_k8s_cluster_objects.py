@@ -190,6 +190,25 @@ class TestStorage:
             assert claim["spec"]["resources"]["requests"]["storage"] == volume["spec"]["capacity"]["storage"]
             assert variant.kind("StorageClass") == []
 
+    def test_every_volume_is_mounted_by_many_nodes(self, variant: Any) -> None:
+        """Pods of all nodes mount it. A volume of another mode binds no such claim.
+
+        https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes
+        """
+        objects = [*variant.kind("PersistentVolume"), *variant.kind("PersistentVolumeClaim")]
+        assert {mode for item in objects for mode in item["spec"]["accessModes"]} == {"ReadWriteMany"}
+
+    def test_who_is_no_root_writes_where_root_has_made_a_folder(self, render: Render) -> None:
+        """The kubelet makes a `subPath` that is missing as root's own: Redis, which is not root, could not write."""
+        (redis,) = [
+            deployment
+            for deployment in render("fault-tolerant").kind("Deployment")
+            if deployment["metadata"]["name"] == "ray-redis"
+        ]
+        (mount,) = redis["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+        (owner,) = [job for job in render("fault-tolerant").kind("Job") if "volume-owner" in job["metadata"]["name"]]
+        assert mount["subPath"] in owner["spec"]["template"]["spec"]["containers"][0]["args"]
+
 
 class TestVolumeOwner:
     def test_folders_that_are_exported_to_s3_are_rays(
