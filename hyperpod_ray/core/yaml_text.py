@@ -38,7 +38,7 @@ def _measure(text: str, loader: Any) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             levels += 1
             if levels > MOST_LEVELS:
-                mark = event.start_mark
+                mark: Any = event.start_mark
                 raise yaml.MarkedYAMLError(problem=f"nested more than {MOST_LEVELS} levels deep", problem_mark=mark)
         elif isinstance(event, yaml.CollectionEndEvent):
             levels -= 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.change import inventory, protection, teardown
 from hyperpod_ray.ops.change.inventory import Inventory, Item
 from hyperpod_ray.ops.errors import OK, OpsError
@@ -78,7 +78,7 @@ def test_a_file_system_of_a_claim_that_stays_is_not_looked_for(monkeypatch: pyte
     kept = FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=1200, made_by_claim=True)
     deleted: list[str] = []
     monkeypatch.setattr(account, "file_systems", lambda target: [kept])
-    monkeypatch.setattr(teardown.orchestrators, "of", lambda target: SimpleNamespace(workloads=NoDriver()))
+    monkeypatch.setattr(orchestrators, "of", lambda target: SimpleNamespace(workloads=NoDriver()))
     monkeypatch.setattr(teardown, "_delete_file_system", lambda target, identifier: deleted.append(identifier))
     monkeypatch.setattr(teardown, "FILE_SYSTEM_SECONDS", 0)
     monkeypatch.setattr(inventory, "deletes_data", lambda target: False)

@@ -265,6 +265,7 @@ def test_at_another_number_of_ranks_each_draws_numbers_of_its_own(tmp_path: Path
     metadata = FileSystemReader(tmp_path).read_metadata()
     drawn = []
     for rank in (0, 1):
+        torch.manual_seed(0)  # as every rank of a script does
         now = state_of(model, torch.optim.SGD(model.parameters(), lr=0.1), world=2, rank=rank)
         assert checkpoint.load(now, metadata, Several(2), filled(tmp_path), strict=True, say=print) == 4
         drawn.append(torch.rand(4).tolist())
