@@ -279,7 +279,7 @@ class Table:
         return sum(member.warm for member in self._spares())
 
     def _leaves(self, member: Member) -> bool:
-        return member.leaving or member.node in self.draining
+        return member.node in self.draining
 
     def _start(self, now: float) -> Out:
         if self.running or self.over or len(self.ranks) < self.size:

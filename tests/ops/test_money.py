@@ -152,6 +152,8 @@ def test_what_a_run_has_cost(tmp_path: Path) -> None:
     assert run_usd(pages.plan(tmp_path), KNOWN, run) == pytest.approx(4 * 80 * hours, rel=1e-3)
     elastic = replace(run, held={32: 3600.0, 16: 7200.0})
     assert run_usd(pages.plan(tmp_path), KNOWN, elastic) == pytest.approx(4 * 80 + 2 * 80 * 2)
+    begun = replace(run, held={9: 3600.0})  # AWS bills whole instances: the ninth rank has the second node to itself
+    assert run_usd(pages.plan(tmp_path), KNOWN, begun) == pytest.approx(2 * 80)
     assert run_usd(pages.plan(tmp_path), Prices(), run) is None
     assert run_usd(pages.plan(tmp_path), KNOWN, replace(run, partial=True)) is None
 
