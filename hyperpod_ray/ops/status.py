@@ -172,6 +172,7 @@ def run_data(run: Run) -> dict[str, Any]:
         "steps_per_second": run.steps_per_second,
         "goodput": run.goodput,
         "spent_seconds": run.spent_seconds,
+        "lost_by_cause": run.lost_by_cause,
         "step_age_seconds": run.step_age_seconds,
         "checkpoint_age_seconds": run.checkpoint_age_seconds,
     }

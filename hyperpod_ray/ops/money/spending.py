@@ -33,6 +33,7 @@ def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
             "usd": _cents(run_usd(target.plan, rates, run.record)),
             "goodput": run.goodput,
             "spent_seconds": run.spent_seconds,
+            "lost_by_cause": run.lost_by_cause,
             "usd_per_useful_gpu_hour": _cents(run_usd_per_useful_gpu_hour(target.plan, rates, run)),
         }
         for run in snapshot.runs
@@ -197,6 +198,8 @@ def _of_run(run: dict[str, Any]) -> Iterator[str]:
     if run["usd_per_useful_gpu_hour"] is not None:
         yield f"{dollars(run['usd_per_useful_gpu_hour'])} per useful GPU-hour"
     yield from (f"{share} {duration(spent)}" for share, spent in run["spent_seconds"].items() if spent >= 1)
+    if lost := ", ".join(f"{cause} {duration(spent)}" for cause, spent in run["lost_by_cause"].items() if spent >= 1):
+        yield f"lost by {lost}"
 
 
 def _show_bill(target: AnyTarget, billed: Bill, form: Format) -> None:

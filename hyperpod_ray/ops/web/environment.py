@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.ops import orchestrators
 from hyperpod_ray.ops.journal.record import Record
-from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, spend
+from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, run_usd_per_useful_gpu_hour, spend
 from hyperpod_ray.ops.observe.node_rows import Row
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
 from hyperpod_ray.ops.status import counts
@@ -71,6 +71,7 @@ def _runs(plan: CommonPlan, snapshot: Snapshot, prices: Prices | None) -> Iterat
                 usd=None if prices is None else run_usd(plan, prices, written),
                 usd_per_hour=run_usd_per_hour(plan, prices, ranks=run.world_size)
                 if prices and run.world_size else None,
+                usd_per_useful_gpu_hour=run_usd_per_useful_gpu_hour(plan, prices, run) if prices else None,
             )
         )  # fmt: skip
     for unpublished in snapshot.jobs:

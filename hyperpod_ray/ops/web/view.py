@@ -67,6 +67,7 @@ class RunLine:
     message: str = ""
     usd: float | None = None
     usd_per_hour: float | None = None
+    usd_per_useful_gpu_hour: float | None = None
     why_no_record: str = ""
 
 
