@@ -22,6 +22,9 @@ from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.prices import Prices
 
+NAMED = 8
+"""Most nodes that one line names."""
+
 
 def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
     """Show what is there now since the beginning of the month; the JSON of it."""
@@ -50,6 +53,7 @@ def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
         "estimated": spent.estimate,
         "items": [asdict(line) for line in spent.items],
         "idle": [asdict(idle_group) for idle_group in spent.idle],
+        "unused_quotas": [asdict(quota) for quota in spent.quotas],
         "gpus": spent.gpus,
         "busy_gpus": spent.busy_gpus,
         "training_gpus": spent.training_gpus,
@@ -174,11 +178,12 @@ def _show_spend(spent: Spend, runs: list[dict[str, Any]], form: Format) -> None:
     console = output.console(form)
     console.print(table)
     for idle in spent.idle:
-        since = f", {dollars(idle.usd)} since {output.clock(idle.since)}" if idle.since else ""
         console.print(
-            f"idle: {idle.gpus} GPUs in group {idle.group}, {dollars(idle.usd_per_hour)} an hour{since}: {idle.why} "
-            f"{', '.join(idle.nodes)}"
+            f"idle: {idle.gpus} GPUs in group {idle.group}, {dollars(idle.usd_per_hour)} an hour{idle.cost}: "
+            f"{idle.why} {_nodes(idle.nodes)}"
         )
+    for quota in spent.quotas:
+        console.print(quota.text)
     useful = spent.usd_per_useful_gpu_hour
     mark = "~" if spent.estimate else ""
     console.print(spent.at_work + ("" if useful is None else f": {mark}{dollars(useful)} per useful GPU-hour"))
@@ -188,6 +193,12 @@ def _show_spend(spent: Spend, runs: list[dict[str, Any]], form: Format) -> None:
         f"list prices times hours since {spent.since:%Y-%m-%d} of what is there now; nodes that are gone are not "
         "counted, and it is no bill: --actual asks for that"
     )
+
+
+def _nodes(ids: tuple[str, ...]) -> str:
+    """Nodes by name; of many, the first."""
+    more = len(ids) - NAMED
+    return ", ".join(ids[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _of_run(run: dict[str, Any]) -> Iterator[str]:

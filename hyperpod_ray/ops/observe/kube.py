@@ -16,6 +16,7 @@ from hyperpod_ray.ops.observe.snapshot import (
     Controller,
     KubernetesEvent,
     Node,
+    QuotaUse,
     RayCluster,
     RayJob,
     Unseen,
@@ -23,8 +24,10 @@ from hyperpod_ray.ops.observe.snapshot import (
 )
 from hyperpod_ray.ops.reach.clients import Json, Target
 from hyperpod_ray.ops.reach.ray_pods import Pod, moment, pod_of, pods
+from hyperpod_ray_rules import quantity
 
 WARNINGS = 50
+DEVICES = (names.GPU_RESOURCE, names.NEURON_RESOURCE, names.NEURON_DEVICE)
 
 
 def kubernetes_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
@@ -35,12 +38,16 @@ def kubernetes_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
         "ray_jobs": ray_jobs,
         "claims": claims,
         "warnings": warnings,
+        "quotas": quotas,
     }
     found: dict[str, list[Any]] = {part: [] for part in lists}
     own, *others = plan_names.ray_namespaces(target.plan)
+    teams = plan_names.team_namespaces(target.plan)
     for space in (own, *others):
         hidden: dict[str, Exception] = {}
         for part, ask in lists.items():
+            if part == "quotas" and space not in teams:
+                continue
             try:
                 found[part] += ask(target, space)
             except Exception as error:
@@ -161,6 +168,37 @@ def _ray_job(item: Json) -> RayJob:
         ended=moment(status.get("endTime")),
         suspended=bool(spec.get("suspend")),
     )
+
+
+def quotas(target: Target, namespace: str) -> list[QuotaUse]:
+    """What a team's jobs have of its quota; none where the cluster has no Kueue yet."""
+    path = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{namespace}"
+    with contextlib.suppress(Missing):
+        listed = _custom(target, f"{path}/localqueues")
+        conditions = [
+            (condition.get("type"), moment(condition.get("lastTransitionTime")))
+            for workload in _custom(target, f"{path}/workloads")
+            for condition in (workload.get("status") or {}).get("conditions") or []
+        ]
+        changes = [at for kind, at in conditions if kind in ("QuotaReserved", "Evicted", "Finished") and at]
+        created = [moment(queue["metadata"].get("creationTimestamp")) for queue in listed]
+        return [QuotaUse(namespace=namespace, reserved=_reserved(listed),
+                         changed=max(changes or filter(None, created), default=None))]  # fmt: skip
+    return []
+
+
+def _reserved(listed: list[Json]) -> dict[str, float]:
+    """Accelerators by flavor, which task governance names after the instance type."""
+    reserved: dict[str, float] = {}
+    for queue in listed:
+        for flavor in (queue.get("status") or {}).get("flavorsReservation") or []:
+            amounts = {
+                resource["name"]: float(quantity.number(resource.get("total") or 0))
+                for resource in flavor.get("resources") or []
+            }
+            devices = max(amounts.get(name, 0.0) for name in DEVICES)
+            reserved[str(flavor["name"])] = reserved.get(str(flavor["name"]), 0.0) + devices
+    return reserved
 
 
 def controllers_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:

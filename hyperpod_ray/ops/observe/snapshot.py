@@ -301,12 +301,25 @@ class Unseen:
     """This machine lacks what it takes to ask: nothing is known to be wrong with the cluster."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class QuotaUse:
+    """What a team's jobs have of its quota, as its LocalQueue says."""
+
+    namespace: str
+    reserved: dict[str, float] = field(default_factory=dict)
+    """GPUs or Neuron devices by instance type."""
+    changed: datetime | None = None
+    """The newest change that its Workloads show: a job that got, lost, or gave back its nodes. A Workload goes with its
+    job, so that a later one may be gone. Without any: when the queue was created."""
+
+
 PARTS = {
     "pods": "pods",
     "ray_clusters": "RayClusters",
     "ray_jobs": "RayJobs",
     "claims": "volume claims",
     "warnings": "warnings",
+    "quotas": "queues",
 }
 """What a message calls a part of a namespace."""
 
@@ -428,6 +441,7 @@ class Snapshot:
     warnings: tuple[KubernetesEvent, ...] = ()
     controllers: tuple[Controller, ...] = ()
     ray_jobs: tuple[RayJob, ...] = ()
+    quotas: tuple[QuotaUse, ...] = ()
     jobs: tuple[Job, ...] = ()
     """Newest first."""
     runs: tuple[Run, ...] = ()

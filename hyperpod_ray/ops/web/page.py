@@ -13,6 +13,7 @@ from html import escape
 from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.money.spend import Idle
 from hyperpod_ray.ops.verdict import Finding
 from hyperpod_ray.ops.web import training
 from hyperpod_ray.ops.web.html import SIGNS, command, digested, figures, state, table, when
@@ -224,10 +225,15 @@ def _cost(view: View) -> str:
         f'<p class="idle">{state("busy", "Idle")}: {line.gpus} GPUs in group {escape(line.group)}, '
         f"{dollars(line.usd_per_hour)} an hour"
         + (f", {dollars(line.usd)} since {when(line.since)}" if line.since else "")
+        + (
+            f", at most {dollars(line.usd_at_most)} since {when(line.earliest)}"
+            if line.earliest and not line.since
+            else ""
+        )
         + f": {escape(line.why)} {len(line.nodes)} node{'' if len(line.nodes) == 1 else 's'}. "
         "A spare node is idle on purpose.</p>"
         for line in spend.idle
-    )
+    ) + "".join(f'<p class="idle">{state("busy", "Unused")}: {escape(quota.text)}.</p>' for quota in spend.quotas)
     rows = (
         (escape(line.name), escape(line.what), dollars(line.usd_per_hour, mark="~" if line.estimate else ""),
          f"{line.hours:,.1f}", dollars(line.usd, mark="~" if line.estimate else ""))
@@ -243,6 +249,12 @@ def _cost(view: View) -> str:
         f"Nodes that are gone are not in it.{escape(unknown + missing)} Billed: "
         f"{command(f'hyperpod-ray cost {view.environment} --actual')}</p>{note}"
     )
+
+
+def _since(idle: Idle) -> str:
+    if idle.since:
+        return f", {dollars(idle.usd)} since {when(idle.since)}"
+    return f", at most {dollars(idle.usd_at_most)} since {when(idle.earliest)}" if idle.earliest else ""
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
