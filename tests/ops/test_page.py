@@ -13,9 +13,10 @@ import pytest
 
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.journal.record import Sign
+from hyperpod_ray.ops.observe.node_rows import tone_of
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web import page, timeline
-from hyperpod_ray.ops.web.environment import tone_of, view
+from hyperpod_ray.ops.web.environment import view
 from hyperpod_ray.ops.web.html import SIGNS
 from hyperpod_ray.ops.web.serve import ASSETS, paths
 from hyperpod_ray.ops.web.view import RunLine, View

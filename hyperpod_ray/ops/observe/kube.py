@@ -27,6 +27,7 @@ from hyperpod_ray.ops.reach.ray_pods import Pod, moment, pod_of, pods
 from hyperpod_ray_rules import quantity
 
 WARNINGS = 50
+NETWORK = tuple(label for level, label in names.TOPOLOGY_LEVELS.items() if level.startswith("layer-"))
 DEVICES = (names.GPU_RESOURCE, names.NEURON_RESOURCE, names.NEURON_DEVICE)
 
 
@@ -100,6 +101,7 @@ def _node(item: Json) -> Node:
         fault=": ".join(filter(None, [*reported, notes.get(names.FAULT_DETAILS, "")])),
         cordoned=bool(spec.get("unschedulable")),
         out_of_service=names.OUT_OF_SERVICE in taints,
+        network=tuple(labels[label] for label in NETWORK if labels.get(label)),
     )
 
 

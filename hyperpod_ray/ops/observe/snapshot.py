@@ -141,6 +141,8 @@ class Node:
     """Fault type, reason and details as far as they are known."""
     cordoned: bool = False
     out_of_service: bool = False
+    network: tuple[str, ...] = ()
+    """Network nodes above it, the nearest last, as EC2 has them; empty where its labels do not say."""
 
 
 @dataclass(frozen=True, kw_only=True)

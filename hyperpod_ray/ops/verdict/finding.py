@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -64,6 +65,32 @@ class Verdict:
     def recovering(self) -> tuple[Finding, ...]:
         """What recovers by itself."""
         return tuple(finding for finding in self.findings if finding.kind == "recovering")
+
+
+FOLDED = 5
+"""More findings that differ in nothing but what they are about are shown as one."""
+
+
+def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings as people read them: the same of many nodes or pods is one, with the first names. JSON lists each."""
+    alike: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        texts = (finding.what, finding.why, finding.next)
+        key = (finding.kind, *(text.replace(finding.subject, "\0") if finding.subject else text for text in texts))
+        alike.setdefault(key, []).append(finding)
+    shown = []
+    for members in alike.values():
+        if len(members) <= FOLDED:
+            shown += members
+            continue
+        first, since = members[0], [member.since for member in members if member.since]
+        names_ = ", ".join(member.subject for member in members[:3])
+        shown.append(
+            replace(first, what=f"{len(members)} ×, such as {names_}: {first.what}",
+                    since=min(since, default=None),
+                    expected_by=max((member.expected_by for member in members if member.expected_by), default=None))
+        )  # fmt: skip
+    return tuple(shown)
 
 
 def command(snapshot: Snapshot, text: str) -> str:

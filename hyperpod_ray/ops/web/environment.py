@@ -8,8 +8,8 @@ from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.ops import orchestrators
 from hyperpod_ray.ops.journal.record import Record
 from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, run_usd_per_useful_gpu_hour, spend
-from hyperpod_ray.ops.observe.node_rows import Row
-from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
+from hyperpod_ray.ops.observe.node_rows import Row, tone_of
+from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, Snapshot
 from hyperpod_ray.ops.status import counts
 from hyperpod_ray.ops.verdict import Verdict
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, RunLine, Tone, View
@@ -130,32 +130,6 @@ def _node(snapshot: Snapshot, row: Row) -> NodeLine:
         launched=row.launched,
         history=tuple(_happening(event) for event in snapshot.events if event.instance == row.id)[:HISTORY],
     )
-
-
-def tone_of(row: Row) -> Tone:
-    """Whether a node can take work, is on its way to it, or needs attention."""
-    if row.status in ("Failure", "gone") or row.kubernetes == "unreachable":
-        return "bad"
-    if row.name or row.slurm:
-        return _tone_of_slurm(row)
-    if row.status == "Running":
-        if row.kubernetes == "?":  # Kubernetes was not asked: HyperPod's word is all there is
-            return "none"
-        if row.kubernetes == "Ready" and row.health in ("", "Schedulable"):
-            return "good"
-        return "busy" if row.kubernetes in ("Ready", "not joined", "Ready, cordoned") else "bad"
-    return "busy"
-
-
-def _tone_of_slurm(row: Row) -> Tone:
-    if row.status != "Running":
-        return "busy"
-    node = SlurmNode(name=row.name, state=row.slurm, reason=row.reason)
-    if node.lost and not node.repaired:
-        return "bad"
-    if row.slurm == "?":
-        return "none"
-    return "busy" if node.lost or node.silent or node.drained or node.reserved or row.slurm == "not joined" else "good"
 
 
 def _happening(event: ClusterEvent) -> Happening:

@@ -15,6 +15,7 @@ from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.money.spend import Idle
 from hyperpod_ray.ops.verdict import Finding
+from hyperpod_ray.ops.verdict.finding import folded
 from hyperpod_ray.ops.web import training
 from hyperpod_ray.ops.web.html import SIGNS, command, digested, figures, state, table, when
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, Tone, View
@@ -127,7 +128,7 @@ def _first(latest: Latest[View]) -> str:
 def _findings(view: View) -> str:
     if not view.findings:
         return '<p class="note">No findings.</p>' if view.tone == "good" else ""
-    return "".join(_finding(finding) for finding in view.findings)
+    return "".join(_finding(finding) for finding in folded(view.findings))
 
 
 def _finding(finding: Finding) -> str:

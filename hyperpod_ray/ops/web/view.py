@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from hyperpod_ray.ops.journal.record import Record
 from hyperpod_ray.ops.money.spend import Spend
+from hyperpod_ray.ops.observe.node_rows import Tone
 from hyperpod_ray.ops.verdict import Finding
 
-Tone = Literal["good", "busy", "bad", "none"]
+__all__ = ["Fact", "GroupLine", "Happening", "NodeLine", "RunLine", "Tone", "View"]
 
 
 @dataclass(frozen=True, kw_only=True)
