@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -467,7 +468,11 @@ class Snapshot:
         """Whether a node is ready, as far as may be seen: without a view of nodes, none counts as lost."""
         if not self.saw_nodes:
             return True
-        return any(listed.name == node and listed.ready for listed in self.nodes)
+        return node in self._ready_nodes
+
+    @functools.cached_property
+    def _ready_nodes(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if node.ready)
 
     def group(self, name: str) -> Group | None:
         """The instance group of that name, where HyperPod knows it."""

@@ -23,6 +23,7 @@ RULES: tuple[tuple[str, Callable[[Snapshot], Iterable[Finding]]], ...] = (
     (CONTROLLERS, controllers.controllers),
     ("", nodes.instances),
     (NODES, nodes.nodes),
+    (NODES, nodes.racks),
     (SLURM, slurm.controller),
     (SLURM, slurm.nodes),
     ("", storage.storage),

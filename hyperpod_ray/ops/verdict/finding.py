@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -70,14 +71,16 @@ class Verdict:
 FOLDED = 5
 """More findings that differ in nothing but what they are about are shown as one."""
 
+NUMBERED = re.compile(r"(?<!')\b[\w.-]*\d[\w.-]*")
+"""What differs between equal findings: IDs of nodes, names of pods, durations. Groups and runs are in quotes."""
+
 
 def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Findings as people read them: the same of many nodes or pods is one, with the first names. JSON lists each."""
     alike: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
-        texts = (finding.what, finding.why, finding.next)
-        key = (finding.kind, *(text.replace(finding.subject, "\0") if finding.subject else text for text in texts))
-        alike.setdefault(key, []).append(finding)
+        key = (finding.kind, *(NUMBERED.sub("#", text) for text in (finding.what, finding.why, finding.next)))
+        alike.setdefault(key if finding.subject else (*key, finding.what), []).append(finding)
     shown = []
     for members in alike.values():
         if len(members) <= FOLDED:
@@ -91,6 +94,11 @@ def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
                     expected_by=max((member.expected_by for member in members if member.expected_by), default=None))
         )  # fmt: skip
     return tuple(shown)
+
+
+def several(texts: Sequence[str], *, most: int = 8) -> str:
+    """Names in a sentence; of many, the first."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 def command(snapshot: Snapshot, text: str) -> str:

@@ -21,6 +21,7 @@ from hyperpod_ray.ops.verdict.finding import (
     command,
     deploy,
     nodes_command,
+    several,
     under_way,
     usual_of,
 )
@@ -87,8 +88,8 @@ def _really_ready(snapshot: Snapshot, ray: RayCluster) -> Iterator[Finding]:
             and (pod.deleting_since or (pod.node and not snapshot.answers(pod.node)))
         ]
         if lost:
-            where = ", ".join(sorted({names.instance_id(pod.node) for pod in lost if pod.node}))
-            why = f"{', '.join(pod.name for pod in lost)} on {where}"
+            where = several(sorted({names.instance_id(pod.node) for pod in lost if pod.node}))
+            why = f"{several([pod.name for pod in lost])} on {where}"
         else:
             why = ""
         summary = f"RayCluster '{ray.name}' {report}, but only {len(workers)} of {ray.desired_workers} workers run"

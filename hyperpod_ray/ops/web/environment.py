@@ -128,6 +128,7 @@ def _node(snapshot: Snapshot, row: Row) -> NodeLine:
         fault=row.fault or row.reason,
         pods=row.pods or tuple(f"job {job}" for job in row.jobs),
         launched=row.launched,
+        network=row.network[-1] if row.network else "",
         history=tuple(_happening(event) for event in snapshot.events if event.instance == row.id)[:HISTORY],
     )
 

@@ -16,7 +16,7 @@ from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.money.spend import Idle
 from hyperpod_ray.ops.verdict import Finding
 from hyperpod_ray.ops.verdict.finding import folded
-from hyperpod_ray.ops.web import training
+from hyperpod_ray.ops.web import node_map, training
 from hyperpod_ray.ops.web.html import SIGNS, command, digested, figures, state, table, when
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, Tone, View
 from hyperpod_ray.ops.web.watch import Latest
@@ -47,6 +47,7 @@ def sections(latest: Latest[View], *, environment: str, every: float) -> str:
         _section("findings", "", _findings(view) if view else ""),
         _section("runs", "Training", training.runs(view) if view else ""),
         _section("nodes", "Nodes", _nodes(view.groups, view.nodes) if view else ""),
+        _section("find", "", node_map.FIND if view and node_map.large(view.nodes) else ""),
         _section("cost", "Cost this month", _cost(view) if view else ""),
         _section("events", "Events", _events(view.events) if view else ""),
         _section("facts", "Controllers, Ray, storage and stacks", _facts(view.facts) if view else ""),
@@ -170,6 +171,13 @@ def _nodes(groups: Sequence[GroupLine], nodes: Sequence[NodeLine]) -> str:
         ))  # fmt: skip
     troubled = [node for node in nodes if node.tone != "good"]
     ready = [node for node in nodes if node.tone == "good"]
+    if node_map.large(nodes):
+        parts.append(node_map.draw(nodes))
+        if troubled:
+            first = _first_of_each(troubled)
+            rest = f": {len(first)} of {len(troubled)}" if len(first) < len(troubled) else ""
+            parts.append(_node_table(f"Nodes to look at{rest}", first))
+        return "".join(parts)
     if troubled:
         parts.append(_node_table("Nodes to look at", troubled))
     if ready:
@@ -177,6 +185,22 @@ def _nodes(groups: Sequence[GroupLine], nodes: Sequence[NodeLine]) -> str:
         shut = "" if len(ready) <= 8 else f'<details data-key="good-nodes"><summary>{all_}</summary>'
         parts.append(f"{shut}{_node_table(all_[:1].upper() + all_[1:], ready)}{'</details>' if shut else ''}")
     return "".join(parts)
+
+
+LISTED, OF_EACH = 24, 4
+"""Nodes of a large cluster that are listed, and of those in one state."""
+
+
+def _first_of_each(nodes: Sequence[NodeLine]) -> list[NodeLine]:
+    """The first nodes of each group, state and fault, the worst states first; the picture has the others."""
+    counted: dict[tuple[str, str, str], int] = {}
+    first = []
+    for node in sorted(nodes, key=lambda node: node_map.TROUBLE.index(node.tone)):
+        key = (node.group, node.state, node.fault)
+        counted[key] = counted.get(key, 0) + 1
+        if counted[key] <= OF_EACH:
+            first.append(node)
+    return first[:LISTED]
 
 
 def _ready(group: GroupLine) -> str:

@@ -49,6 +49,8 @@ class NodeLine:
     fault: str = ""
     pods: tuple[str, ...] = ()
     launched: datetime | None = None
+    network: str = ""
+    """The network node next above it; empty where that is not known."""
     history: tuple[Happening, ...] = ()
 
 
