@@ -1,7 +1,7 @@
 """A large cluster as a picture: a cell for each node, in blocks of those that share a network node, the worst first.
 
 Each tone is one path, so that a thousand nodes are some elements and some kilobytes. The browser asks what a cell is of
-when somebody wants to know: `details` has the place of each.
+when somebody looks at it: `details` has the place of each.
 """
 
 from __future__ import annotations
