@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KINDS = frozenset(
     {
         "start", "restore", "step", "save", "drain", "resize", "error", "done", "fault",
-        "lost", "generation", "move", "note", "spare", "fallback", "transport",
+        "lost", "generation", "move", "note", "spare", "fallback", "transport", "slow", "evidence",
     }
 )  # fmt: skip
 """Every kind of event; a line of another kind counts as none."""
@@ -60,6 +60,7 @@ _LATER = ("redoing",)
 _ROWS = {"curve": 4, "saves": 5, "interruptions": 7, "events": 5, "slots": 3, "signs": 3}
 _BIN = 0.03
 _TEXT = 200
+_ECHOES = ("connection", "timed out", "timeout", "gloo", "nccl", "actordied", "actorunavailable", "broken pipe", "peer")
 _NO_METRIC = frozenset({"world", "rank", "gen"})
 _EMPTY = {"recovering": 0.0, "waiting": 0.0, "idle": 0.0}
 
@@ -436,10 +437,21 @@ class History:
             self._save(event)
         elif event.kind == "done":
             self._done()
-        if event.kind in SIGNS and self.last is not None and (event.kind != "start" or driver):
-            _append(self.signs, [event.t, event.kind, words(event)], limit=_SIGNS_KEPT)
+        told = event.kind in (*SIGNS, "evidence") and (event.kind != "start" or driver)
+        if told and self.last is not None:
+            self._sign([event.t, event.kind, words(event)])
         seconds = number(event.values.get("seconds"))
         _append(self.events, [event.t, event.kind, event.step, seconds, _about(event)], limit=_NEWEST)
+
+    def _sign(self, sign: list[Any]) -> None:
+        """Keep the first, and of later ones what is no consequence: when one rank fails, all the others say so."""
+        if len(self.signs) >= _SIGNS_KEPT:
+            echoes = [index for index, kept in enumerate(self.signs) if consequence(kept[2])]
+            first_stop = sign[1] in STOPPING and all(kept[1] not in STOPPING for kept in self.signs)
+            if (consequence(sign[2]) or not echoes) and not first_stop:
+                return
+            del self.signs[echoes[-1] if echoes else -1]
+        self.signs.append(sign)
 
     def _sized(self, event: Event) -> None:
         world = event.values.get("world")
@@ -672,12 +684,22 @@ def _apart(point: list[Any], reference: list[Any]) -> float:
     return -1.0 if point[2] is None else math.inf if reference[2] is None else abs(point[2] - reference[2])
 
 
+def consequence(text: str) -> bool:
+    """Whether an error is what ranks report when another one is gone: a broken connection, a collective that waits."""
+    lower = text.lower()
+    return any(echo in lower for echo in _ECHOES)
+
+
 def cause_of(signs: list[list[Any]]) -> tuple[str, str]:
-    """Kind and words of the most telling sign of an interruption."""
+    """Kind and words of the most telling sign of an interruption: of the first that is no consequence of another."""
+    evidence = "".join(f"; {sign[2]}" for sign in signs if sign[1] == "evidence")[:_TEXT]
     for category in SIGNS:
-        for sign in signs:
-            if sign[1] == category:
-                return category, sign[2]
+        alike = [sign for sign in signs if sign[1] == category]
+        if alike:
+            first = next((sign for sign in alike if not consequence(sign[2])), alike[0])
+            others = any(sign is not first and sign[1] in FAULTS for sign in signs)
+            after = " (the first of several)" if others and category in ("lost", "error") else ""
+            return category, f"{first[2]}{after}{evidence}"
     return "unknown", "the run's events name no cause"
 
 
@@ -704,6 +726,6 @@ def words(event: Event) -> str:
         "fallback": "full restart",
     }.get(event.kind)
     if name is None:
-        return text or "an error without a message"
+        return ": ".join(filter(None, [where if event.kind == "error" else "", text or "an error without a message"]))
     subject = f"{name} ({where})" if where and event.kind != "lost" else name
     return clean(": ".join(filter(None, [subject, text])), _TEXT + 100)

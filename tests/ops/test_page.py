@@ -245,7 +245,17 @@ def test_the_tone_of_a_node(status: str, kubernetes: str, health: str, tone: str
 def test_the_paths_that_are_served(made: View) -> None:
     watch: Watch[View] = Watch(lambda: made, every=60, environment="demo")
     served = paths(watch, environment="demo", every=15)
-    assert set(served) == {"", "live", "page.css", "page.js", "good.svg", "busy.svg", "bad.svg", "none.svg"}
+    assert set(served) == {
+        "",
+        "live",
+        "nodes.json",
+        "page.css",
+        "page.js",
+        "good.svg",
+        "busy.svg",
+        "bad.svg",
+        "none.svg",
+    }
     assert served["page.js"]().type == "text/javascript; charset=utf-8"
     assert "Asking AWS" in served[""]().body.decode()
 

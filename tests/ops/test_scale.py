@@ -17,6 +17,7 @@ from hyperpod_ray.core import load
 from hyperpod_ray.core.names import node_name
 from hyperpod_ray.ops import orchestrators, status
 from hyperpod_ray.ops.errors import ApiError, OpsError
+from hyperpod_ray.ops.journal.record import RunEvent
 from hyperpod_ray.ops.observe import hyperpod
 from hyperpod_ray.ops.observe.node_rows import FOLDED, folded
 from hyperpod_ray.ops.observe.snapshot import Node, Snapshot
@@ -320,3 +321,34 @@ def test_the_request_waits_as_the_server_asks(monkeypatch: pytest.MonkeyPatch) -
         server.statuses = [429, 429, 200]
         assert ApiServer(server.url, nobody).send("GET", "/x", query={}, headers={})
     assert [seconds for seconds in waited if seconds >= 1] == [api_server.RETRY_AFTER_SECONDS] * 2
+
+
+# --- causes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_straggler_is_named_until_it_stands_out_no_more() -> None:
+    from tests.ops.snapshots import RUN, ago, trains
+
+    slow = RunEvent(at=ago(3), kind="slow", text="rank 3 on 10.0.0.9 holds the others up: they wait 60% of their time")
+    save = RunEvent(at=ago(2), kind="save")
+    over = RunEvent(at=ago(1), kind="slow", text="no rank stands out any more")
+    again = RunEvent(at=ago(1), kind="restore")
+
+    def notes(*events: RunEvent) -> list[str]:
+        verdict = judge(trains(events=(*RUN.events, *events)))
+        assert verdict.state == "Healthy"
+        return [finding.what for finding in verdict.findings]
+
+    assert notes(slow, save) == [f"run 'first': {slow.text}"]
+    assert notes(slow, over) == [] and notes(slow, again) == []
+
+
+def test_what_a_controller_is_for_stands_beside_its_fault_alone(tmp_path: Path) -> None:
+    from tests.ops.snapshots import healthy, with_controller
+
+    plan = pages.plan(tmp_path)
+    well = healthy()
+    assert {fact.detail for fact in view(plan, well, judge(well)).facts if fact.kind == "controller"} == {""}
+    ill = with_controller(well, "CoreDNS", ready=1)
+    said = [fact.detail for fact in view(plan, ill, judge(ill)).facts if fact.name == "CoreDNS"]
+    assert said == ["something stops"]
