@@ -29,6 +29,7 @@ from hyperpod_ray.ops.observe.snapshot import (
 from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.pricing.prices import Price, Prices
 from tests.support import pages
 from tests.support.pages import NOW
@@ -114,6 +115,40 @@ def test_a_rayjobs_cluster_that_outlives_its_job_is_idle_since_its_end(tmp_path:
         if idle.gpus == 32
     ]  # fmt: skip
     assert (workers.since, workers.usd) == (pages.ago(30), pytest.approx(4 * 80 * 0.5))
+
+
+def test_a_cluster_whose_jobs_nobody_asked_for_is_not_idle(tmp_path: Path) -> None:
+    """A team's RayJob that runs in its own namespace, a RayCluster made by hand, and a head that does not answer."""
+    seen = pages.healthy()
+    elsewhere = replace(seen, pods=tuple(replace(pod, namespace="hyperpod-ns-a", cluster="own") for pod in seen.pods))
+    running = RayJob(name="a", namespace="hyperpod-ns-a", cluster="own", deployment_status="Running")
+    headless = replace(seen, pods=tuple(replace(pod, ready=pod.role != "head") for pod in seen.pods))
+    for snapshot in (elsewhere, replace(elsewhere, ray_jobs=(running,)), headless):
+        assert [idle.gpus for idle in spend(pages.plan(tmp_path), snapshot, KNOWN).idle] == [8], "the spare node"
+    ended = replace(running, deployment_status="Failed", ended=pages.ago(60))
+    spare, workers = sorted(
+        spend(pages.plan(tmp_path), replace(elsewhere, ray_jobs=(ended,)), KNOWN).idle, key=lambda idle: idle.gpus
+    )
+    assert (spare.gpus, workers.gpus, workers.since) == (8, 32, pages.ago(60))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, True), ({"idle_hours": None}, False), ({"idle_hours": 48.0}, False),
+        ({"jobs": (Job(id="j", state="RUNNING", cluster="ray", namespace="ray"),)}, False),
+        ({"jobs": (Job(id="j", state="SUCCEEDED", cluster="ray", namespace="ray", ended=pages.ago(30)),)}, False),
+        ({"jobs": (Job(id="j", state="SUCCEEDED", cluster="ray", namespace="ray", ended=pages.ago(130)),)}, True),
+        ({"unseen": (Unseen(source="Ray jobs", why="refused", refused=True),)}, False),
+    ],
+)  # fmt: skip
+def test_a_standing_cluster_that_is_idle_for_hours_is_said(changed: dict[str, Any], said: bool) -> None:
+    seen = replace(pages.healthy(), **{"idle_hours": 2.0, **changed})
+    findings = [finding for finding in judge(seen).findings if "has had no job" in finding.what]
+    assert bool(findings) == said
+    for finding in findings:
+        assert finding.kind == "note" and "its 4 workers hold accelerated nodes" in finding.what
+        assert finding.next == "hyperpod-ray submit demo -- COMMAND, or kubectl -n ray delete raycluster ray"
 
 
 QUEUES = """

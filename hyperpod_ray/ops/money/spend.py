@@ -21,6 +21,7 @@ from hyperpod_ray.ops.observe.snapshot import (
     Snapshot,
 )
 from hyperpod_ray.ops.orchestrators.interface import Work
+from hyperpod_ray.ops.verdict import ray as verdict_ray
 from hyperpod_ray.ops.verdict import training as verdict_training
 from hyperpod_ray.pricing import prices
 from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Prices
@@ -303,14 +304,11 @@ def _idle(plan: CommonPlan, snapshot: Snapshot, rates: Prices, work: Work) -> It
     if not work.trains_known:
         return
     for cluster in dict.fromkeys((pod.namespace, pod.cluster) for pod in snapshot.pods):
-        jobs = [job for job in snapshot.jobs if (job.namespace, job.cluster) == cluster]
-        if any(job.state in ("RUNNING", "PENDING") for job in jobs):
+        if not verdict_ray.jobless(snapshot, *cluster):
             continue
         pods = [pod for pod in snapshot.pods if (pod.namespace, pod.cluster) == cluster and pod.node in work.busy]
-        workers = {pod.node: pod.ready_since or pod.created for pod in pods if pod.role == "worker"}
-        ends = [job.ended for job in jobs]
-        ends += [job.ended for job in snapshot.ray_jobs if (job.namespace, job.cluster) == cluster]
-        since = max([*filter(None, workers.values()), *filter(None, ends)], default=None)
+        workers = {pod.node for pod in pods if pod.role == "worker"}
+        since = verdict_ray.without_job(snapshot, *cluster)
         for group in plan.groups:
             free = [
                 instance

@@ -432,6 +432,8 @@ class Snapshot:
     ray_cluster: str = "ray"
     storage_mode: str = "static"
     eks_cluster: str = ""
+    idle_hours: float | None = None
+    """Hours without a job after which a RayCluster is idle (`ray.idle_hours`); None: no such finding."""
     stacks: tuple[Stack, ...] = ()
     cluster: Cluster | None = None
     instances: tuple[Instance, ...] = ()

@@ -30,6 +30,7 @@ RULES: tuple[tuple[str, Callable[[Snapshot], Iterable[Finding]]], ...] = (
     ("", storage.free_space),
     ("Kubernetes", ray.ray_clusters),
     ("Kubernetes", ray.pods),
+    (TRAINING, ray.idle),
     ("Kubernetes", training.ray_jobs),
     (TRAINING, training.jobs),
     (HANGS, training.hangs),
