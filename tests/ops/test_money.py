@@ -255,6 +255,10 @@ def test_without_kubernetes_nothing_is_called_idle(tmp_path: Path) -> None:
 def test_an_unknown_price_is_named_and_not_summed(tmp_path: Path) -> None:
     found = spend(pages.plan(tmp_path), pages.healthy(), Prices())
     assert "workers" in found.unknown and found.usd == 0 and found.usd_per_useful_gpu_hour is None
+    assert (found.unpriced_gpus, found.gpus) == (40, 40)
+    no_head = KNOWN.model_copy(update={"instances": {"us-west-2": {"ml.p5.48xlarge": price(80)}}})
+    found = spend(pages.plan(tmp_path), pages.healthy(), no_head)
+    assert "head" in found.unknown and found.unpriced_gpus == 0
 
 
 def test_what_a_run_has_cost(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def an_endpoint_is_named_once(plan: CommonPlan) -> Iterator[Finding]:
             )
 
 
-@rule("hyperpod")
+@rule("hyperpod", "region")
 def the_other_topic_is_near(plan: CommonPlan) -> Iterator[Finding]:
     """An alarm and a rule of EventBridge notify topics of their own Region alone.
 

@@ -113,6 +113,8 @@ class Spend:
     """The same, each counted by its run's goodput."""
     unjudged: tuple[str, ...] = ()
     """Jobs that run and publish nothing: whether they train is not known."""
+    unpriced_gpus: int = 0
+    """Of `gpus`, those of groups without a known price: what they cost is in no sum."""
     quotas: tuple[UnusedQuota, ...] = ()
     """Never summed with `idle`: their nodes may be idle, or lent to others."""
     incomplete: tuple[str, ...] = ()
@@ -171,10 +173,12 @@ def spend(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Spend:
     busy = sum(_gpus(plan, part) for part in billed if names.node_name(part.id) in work.busy)
     training = _training(snapshot) if work.trains_known else None
     unjudged = tuple(job.id for job in verdict_training.unjudged(snapshot))
+    nodes = tuple(_nodes(plan, snapshot, rates, billed, month))
+    unpriced = {charge.name for charge in nodes if charge.usd_per_hour is None}
     return Spend(
         since=month,
         at=snapshot.at,
-        items=(*_nodes(plan, snapshot, rates, billed, month), *_volumes(plan, snapshot, rates, billed, month),
+        items=(*nodes, *_volumes(plan, snapshot, rates, billed, month),
                *_storage(plan, snapshot, rates, month), *_fixed(plan, snapshot, rates, month)),
         idle=idle,
         gpus=gpus,
@@ -183,6 +187,7 @@ def spend(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Spend:
         useful_gpus=None if training is None or unjudged
         else sum(min(run.world_size or 0, gpus) * (run.goodput or 0.0) for run in training),
         unjudged=unjudged,
+        unpriced_gpus=sum(_gpus(plan, part) for part in billed if part.group in unpriced),
         quotas=tuple(_unused(plan, snapshot, rates)),
         incomplete=tuple(part for part in ("HyperPod", "FSx", "Kubernetes", "Slurm") if not snapshot.saw(part)),
     )  # fmt: skip

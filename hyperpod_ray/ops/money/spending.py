@@ -61,6 +61,7 @@ def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
         "usd_per_useful_gpu_hour": _cents(spent.usd_per_useful_gpu_hour),
         "runs": runs,
         "unknown": list(spent.unknown),
+        "unpriced_gpus": spent.unpriced_gpus,
         "unseen": snapshot.unseen,
     }
 
@@ -177,6 +178,9 @@ def _show_spend(spent: Spend, runs: list[dict[str, Any]], form: Format) -> None:
     table.add_row("known sum" if spent.unknown else "sum", "", sums[0], "", sums[1])
     console = output.console(form)
     console.print(table)
+    if spent.unknown:
+        share = f", with {spent.unpriced_gpus} of {spent.gpus} GPUs" if spent.unpriced_gpus else ""
+        console.print(f"without a known price: {', '.join(spent.unknown)}{share}")
     for idle in spent.idle:
         console.print(
             f"idle: {idle.gpus} GPUs in group {idle.group}, {dollars(idle.usd_per_hour)} an hour{idle.cost}: "
