@@ -52,19 +52,19 @@ def entries() -> list[dict[str, Any]]:
     except (RuntimeError, ValueError):
         return []
     recorded = content.get("entries") if isinstance(content, dict) else None
-    return [entry for entry in recorded or [] if isinstance(entry, dict)]
+    return [collective for collective in recorded or [] if isinstance(collective, dict)]
 
 
 def newest(recorded: Sequence[Mapping[str, Any]]) -> Newest:
     """The newest collective of each group. Sends between two ranks count apart, and name nobody."""
-    last: Newest = {}
-    for entry in recorded:
-        if entry.get("is_p2p"):
+    by_group: Newest = {}
+    for collective in recorded:
+        if collective.get("is_p2p"):
             continue
-        group, number = _group(entry), int(entry.get("collective_seq_id") or 0)
-        if number >= last.get(group, (0, ""))[0]:
-            last[group] = number, _name(entry)
-    return last
+        group, number = _group(collective), int(collective.get("collective_seq_id") or 0)
+        if number >= by_group.get(group, (0, ""))[0]:
+            by_group[group] = number, _name(collective)
+    return by_group
 
 
 def keep(folder: RunFolder, *, attempt: str, rank: int) -> Newest:
@@ -79,13 +79,14 @@ def keep(folder: RunFolder, *, attempt: str, rank: int) -> Newest:
     """
     recorded = entries()
     by_group: dict[str, list[dict[str, Any]]] = {}
-    for entry in recorded:
-        by_group.setdefault(_group(entry), []).append(
+    for collective in recorded:
+        by_group.setdefault(_group(collective), []).append(
             {
-                "number": entry.get("collective_seq_id"), "name": _name(entry), "state": entry.get("state"),
-                "sizes": entry.get("input_sizes"), "created_ns": entry.get("time_created_ns"),
-                "started_ns": entry.get("time_discovered_started_ns"),
-                "completed_ns": entry.get("time_discovered_completed_ns"), "p2p": bool(entry.get("is_p2p")),
+                "number": collective.get("collective_seq_id"), "name": _name(collective),
+                "state": collective.get("state"),
+                "sizes": collective.get("input_sizes"), "created_ns": collective.get("time_created_ns"),
+                "started_ns": collective.get("time_discovered_started_ns"),
+                "completed_ns": collective.get("time_discovered_completed_ns"), "p2p": bool(collective.get("is_p2p")),
             }
         )  # fmt: skip
     if recorded and folder.local:
@@ -111,22 +112,21 @@ def differs(ranks: Mapping[int, Mapping[str, Sequence[Any]]]) -> str:
     """Which ranks have not begun what others have, in words; empty where that is not so, or one rank alone tells."""
     for group in sorted({group for of_rank in ranks.values() for group in of_rank}):
         at = {rank: (int(of[group][0]), str(of[group][1])) for rank, of in sorted(ranks.items()) if group in of}
-        first = max((number for number, _ in at.values()), default=0)
-        ahead = [rank for rank, (number, _) in at.items() if number == first]
-        behind = {rank: place for rank, place in at.items() if place[0] < first}
+        highest = max((number for number, _ in at.values()), default=0)
+        ahead = [rank for rank, (number, _) in at.items() if number == highest]
+        behind = {rank: newest_of for rank, newest_of in at.items() if newest_of[0] < highest}
         if behind:
             name = at[ahead[0]][1]
             late = ", ".join(
-                f"rank {rank} (last {place[1]} {place[0]})" for rank, place in list(behind.items())[:NAMED]
+                f"rank {rank} (last {newest_of[1]} {newest_of[0]})" for rank, newest_of in list(behind.items())[:NAMED]
             )
-            more = f" and {len(behind) - NAMED} more" if len(behind) > NAMED else ""
-            return f"{len(ahead)} of {len(at)} ranks have begun {name} {first} of group {group}, not {late}{more}"
+            suffix = f" and {len(behind) - NAMED} more" if len(behind) > NAMED else ""
+            return f"{len(ahead)} of {len(at)} ranks have begun {name} {highest} of group {group}, not {late}{suffix}"
         names = Counter(name for _, name in at.values())
         if len(names) > 1:
-            ways = "; ".join(
-                f"{name}: rank {', '.join(str(rank) for rank, (_, own) in at.items() if own == name)}" for name in names
-            )
-            return f"ranks are in different collectives, number {first} of group {group}: {ways}"
+            by_name = {name: [str(rank) for rank, newest_of in at.items() if newest_of[1] == name] for name in names}
+            ways = "; ".join(f"{name}: rank {', '.join(listed)}" for name, listed in by_name.items())
+            return f"ranks are in different collectives, number {highest} of group {group}: {ways}"
     return ""
 
 
@@ -148,13 +148,13 @@ def read(folder: str | Path) -> dict[int, dict[str, Any]]:
     return ranks
 
 
-def _group(entry: Mapping[str, Any]) -> str:
-    group = entry.get("process_group")
+def _group(collective: Mapping[str, Any]) -> str:
+    group = collective.get("process_group")
     return " ".join(str(part) for part in group) if isinstance(group, list) else str(group or "")
 
 
-def _name(entry: Mapping[str, Any]) -> str:
-    return str(entry.get("profiling_name") or "").rpartition(":")[2]
+def _name(collective: Mapping[str, Any]) -> str:
+    return str(collective.get("profiling_name") or "").rpartition(":")[2]
 
 
 def main(words: Sequence[str]) -> int:

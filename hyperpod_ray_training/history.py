@@ -437,8 +437,8 @@ class History:
             self._save(event)
         elif event.kind == "done":
             self._done()
-        told = event.kind in (*SIGNS, "evidence") and (event.kind != "start" or driver)
-        if told and self.last is not None:
+        is_sign = event.kind in (*SIGNS, "evidence") and (event.kind != "start" or driver)
+        if is_sign and self.last is not None:
             self._sign([event.t, event.kind, words(event)])
         seconds = number(event.values.get("seconds"))
         _append(self.events, [event.t, event.kind, event.step, seconds, _about(event)], limit=_NEWEST)
@@ -696,10 +696,10 @@ def cause_of(signs: list[list[Any]]) -> tuple[str, str]:
     for category in SIGNS:
         alike = [sign for sign in signs if sign[1] == category]
         if alike:
-            first = next((sign for sign in alike if not consequence(sign[2])), alike[0])
-            others = any(sign is not first and sign[1] in FAULTS for sign in signs)
-            after = " (the first of several)" if others and category in ("lost", "error") else ""
-            return category, f"{first[2]}{after}{evidence}"
+            earliest = next((sign for sign in alike if not consequence(sign[2])), alike[0])
+            several = any(sign is not earliest and sign[1] in FAULTS for sign in signs)
+            after = " (the first of several)" if several and category in ("lost", "error") else ""
+            return category, f"{earliest[2]}{after}{evidence}"
     return "unknown", "the run's events name no cause"
 
 

@@ -1,8 +1,8 @@
 """Which rank the others wait for, step after step. Decisions only: no clock, no socket.
 
 Ranks that train together make equally many steps a second, however slow one of them is. What differs is what they do
-meanwhile: the slow rank computes, and the others stand in a collective. Each beat says which of the two a rank does at
-that moment, and some hundred beats say it of a minute.
+during a step: the slow rank computes, and the others stand in a collective. Each beat says which of the two a rank
+does at that moment, and some hundred beats say it of a minute.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Stragglers:
 
     def beat(self, member: Member) -> None:
         """A rank has said where it stands."""
-        mine = self.counted.setdefault(member.uid, Counted(first_step=member.step))
-        mine.beats += 1
-        mine.waiting += member.place in {COLLECTIVE, BACKWARD}
+        counted = self.counted.setdefault(member.uid, Counted(first_step=member.step))
+        counted.beats += 1
+        counted.waiting += member.place in {COLLECTIVE, BACKWARD}
 
     def judge(self, holders: Collection[tuple[int, Member]]) -> dict[str, Any] | None:
         """What there is to say of the ranks; None where there is nothing new.

@@ -32,6 +32,7 @@ from hyperpod_ray.ops.web import node_map, page, serve
 from hyperpod_ray.ops.web.environment import view
 from hyperpod_ray.ops.web.view import View
 from hyperpod_ray.ops.web.watch import Latest
+from hyperpod_ray.planner import page_style
 from hyperpod_ray.pricing import price_file
 from tests.ops.test_api_server import answering, nobody
 from tests.support import pages, roles
@@ -81,7 +82,7 @@ def shown(folder: Path, snapshot: Snapshot) -> tuple[View, str]:
                          ids=["well", "a rack", "each fifth", "all"])  # fmt: skip
 def test_the_first_page_is_small_whatever_is_wrong(tmp_path: Path, bad: frozenset[int]) -> None:
     _, html = shown(tmp_path, thousand(bad=bad))
-    assets = sum(file.stat().st_size for file in serve.ASSETS.iterdir()) + len(serve.look.BASE)
+    assets = sum(file.stat().st_size for file in serve.ASSETS.iterdir()) + len(page_style.BASE)
     assert len(html.encode()) + assets <= FIRST_PAGE
     assert html.count("<") < 3000
 
@@ -291,7 +292,7 @@ def test_a_listing_that_the_api_server_forgot_begins_again(forgets: int, asked: 
     kubernetes = clients.Kubernetes.__new__(clients.Kubernetes)
     requests = Forgetful(forgets=forgets)
     kubernetes.request = requests  # type: ignore[method-assign, assignment]
-    assert kubernetes.items("/api/v1/nodes") == list(range(1200))
+    assert [*map(int, kubernetes.items("/api/v1/nodes"))] == list(range(1200))  # type: ignore[call-overload]
     assert requests.asked == asked
 
 

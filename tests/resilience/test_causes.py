@@ -45,13 +45,15 @@ def of_ranks(scenario: str, folder: Path) -> list[dict[str, Any]]:
 # --- the flight recorder ----------------------------------------------------------------------------------------------
 
 
-def test_real_ranks_show_who_left_a_collective_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answers = of_ranks("out-of-step", tmp_path)
+def test_real_ranks_show_who_left_a_collective_out(tmp_path: Path) -> None:
+    folder = tmp_path / "fsx" / "runs" / "first"
+    folder.mkdir(parents=True)
+    answers = of_ranks("out-of-step", folder)
     said = flight.differs({rank: answer["newest"] for rank, answer in enumerate(answers)})
     assert said == "2 of 3 ranks have begun all_reduce 5 of group 0 default_pg, not rank 2 (last all_reduce 3)"
-    assert flight.main([str(tmp_path / flight.FOLDER)]) == 0
-    assert capsys.readouterr().out == f"{said}\n"
-    kept = json.loads((tmp_path / flight.FOLDER / "gen-3-rank-1.json").read_text())
+    command = [sys.executable, "-m", "hyperpod_ray_training.flight", f"{tmp_path}/fsx/runs/first/flight"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout == f"{said}\n"
+    kept = json.loads((folder / flight.FOLDER / "gen-3-rank-1.json").read_text())
     assert [entry["number"] for entry in kept["groups"]["0 default_pg"]] == [1, 2, 3, 4, 5]
 
 

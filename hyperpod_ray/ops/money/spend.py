@@ -353,17 +353,17 @@ def _unused(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Iterator[Unu
         use = uses.get(names.team_namespace(team.name))
         if use is None:
             continue
-        for entry in team.quota:
-            devices = plan.type_spec(entry.type).accelerators if plan.known(entry.type) else 0
-            whole = float(entry.accelerators or (entry.instances or 0) * devices)
-            free = whole - use.reserved.get(entry.type, 0.0)
+        for quota in team.quota:
+            devices = plan.type_spec(quota.type).accelerators if plan.known(quota.type) else 0
+            accelerators = float(quota.accelerators or (quota.instances or 0) * devices)
+            free = accelerators - use.reserved.get(quota.type, 0.0)
             if free <= 0:
                 continue
-            price = rates.instance(plan.settings.region, entry.type)
+            price = rates.instance(plan.settings.region, quota.type)
             hourly = price.usd / devices * free if price and devices else None
             hours = _hours_since(use.changed, snapshot.at)
             yield UnusedQuota(
-                team=team.name, type=entry.type, gpus=free, of=whole, usd_per_hour=hourly, earliest=use.changed,
+                team=team.name, type=quota.type, gpus=free, of=accelerators, usd_per_hour=hourly, earliest=use.changed,
                 usd_at_most=None if hourly is None or hours is None else hourly * hours,
             )  # fmt: skip
 
@@ -379,10 +379,10 @@ def _idle_nodes(
     group = plan.group(free[0].group)
     price = rates.instance(plan.settings.region, group.type)
     hourly = price.usd * len(free) if price and not group.training_plan_arn else None
-    hours, most = _hours_since(since, snapshot.at), _hours_since(earliest, snapshot.at)
+    hours, most_hours = _hours_since(since, snapshot.at), _hours_since(earliest, snapshot.at)
     return Idle(
         group=group.name, nodes=tuple(instance.id for instance in free), usd_per_hour=hourly, why=why, since=since,
         gpus=len(free) * plan.type_spec(group.type).accelerators, earliest=earliest,
         usd=None if hourly is None or hours is None else hourly * hours,
-        usd_at_most=None if hourly is None or most is None else hourly * most,
+        usd_at_most=None if hourly is None or most_hours is None else hourly * most_hours,
     )  # fmt: skip

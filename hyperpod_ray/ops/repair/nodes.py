@@ -82,8 +82,8 @@ def listing(
 
 def _refuse(target: AnyTarget, rows: list[Row], *, state: str, instance_type: str) -> None:
     """Refuse a state or a type that no node can have: an empty list would say that all is well."""
-    present = dict.fromkeys(known for row in rows for known in row.states)
-    usual = (*STATES, *(SLURM_STATES if target.plan.settings.orchestrator == "slurm" else ()))
+    present = dict.fromkeys(state_of for row in rows for state_of in row.states)
+    usual = (*STATES, *(SLURM_STATES if any(row.slurm for row in rows) else ()))
     states = list(dict.fromkeys([*usual, *present]))
     if state and state.lower() not in map(str.lower, states):
         raise OpsError(

@@ -81,24 +81,24 @@ def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     for finding in findings:
         key = (finding.kind, *(NUMBERED.sub("#", text) for text in (finding.what, finding.why, finding.next)))
         alike.setdefault(key if finding.subject else (*key, finding.what), []).append(finding)
-    shown = []
+    folded_findings: list[Finding] = []
     for members in alike.values():
         if len(members) <= FOLDED:
-            shown += members
+            folded_findings += members
             continue
-        first, since = members[0], [member.since for member in members if member.since]
-        names_ = ", ".join(member.subject for member in members[:3])
-        shown.append(
-            replace(first, what=f"{len(members)} ×, such as {names_}: {first.what}",
+        finding, since = members[0], [member.since for member in members if member.since]
+        subjects = ", ".join(member.subject for member in members[:3])
+        folded_findings.append(
+            replace(finding, what=f"{len(members)} ×, such as {subjects}: {finding.what}",
                     since=min(since, default=None),
                     expected_by=max((member.expected_by for member in members if member.expected_by), default=None))
         )  # fmt: skip
-    return tuple(shown)
+    return tuple(folded_findings)
 
 
-def several(texts: Sequence[str], *, most: int = 8) -> str:
+def several(texts: Sequence[str], *, limit: int = 8) -> str:
     """Names in a sentence; of many, the first."""
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")
 
 
 def command(snapshot: Snapshot, text: str) -> str:

@@ -124,7 +124,7 @@ def _really_ready(snapshot: Snapshot, ray: RayCluster) -> Iterator[Finding]:
 
 
 def idle(snapshot: Snapshot) -> Iterator[Finding]:
-    """RayClusters whose workers have held accelerated nodes for hours without a job."""
+    """RayClusters whose workers keep accelerated nodes for hours without a job."""
     if snapshot.idle_hours is None or not snapshot.saw("Kubernetes"):
         return
     for ray in snapshot.ray_clusters:
@@ -132,9 +132,9 @@ def idle(snapshot: Snapshot) -> Iterator[Finding]:
         since = without_job(snapshot, ray.namespace, ray.name)
         if not workers or since is None or snapshot.at - since < timedelta(hours=snapshot.idle_hours):
             continue
-        place = (ray.namespace, ray.name)
-        own = [job.name for job in snapshot.ray_jobs if (job.namespace, job.cluster) == place]
-        delete = f"rayjob {own[0]}" if own else f"raycluster {ray.name}"
+        cluster = (ray.namespace, ray.name)
+        ray_jobs = [job.name for job in snapshot.ray_jobs if (job.namespace, job.cluster) == cluster]
+        delete = f"rayjob {ray_jobs[0]}" if ray_jobs else f"raycluster {ray.name}"
         yield Finding(
             kind="note",
             what=f"RayCluster '{ray.name}' has had no job for {duration((snapshot.at - since).total_seconds())}, and "
@@ -159,8 +159,8 @@ def workers_of(snapshot: Snapshot, namespace: str, cluster: str) -> list[Pod]:
 
 def jobless(snapshot: Snapshot, namespace: str, cluster: str) -> bool:
     """Whether a RayCluster is known to have no job. Ray is asked for the jobs of the standing one, and of RayJobs."""
-    own = [job for job in snapshot.ray_jobs if (job.namespace, job.cluster) == (namespace, cluster)]
-    if any(job.deployment_status not in ENDED_JOBS for job in own):
+    ray_jobs = [job for job in snapshot.ray_jobs if (job.namespace, job.cluster) == (namespace, cluster)]
+    if any(job.deployment_status not in ENDED_JOBS for job in ray_jobs):
         return False
     standing = (namespace, cluster) == (snapshot.namespace, snapshot.ray_cluster)
     head = any(
@@ -169,7 +169,7 @@ def jobless(snapshot: Snapshot, namespace: str, cluster: str) -> bool:
     )
     jobs = [job for job in snapshot.jobs if (job.namespace, job.cluster) == (namespace, cluster)]
     going = any(job.state in ("RUNNING", "PENDING") for job in jobs)
-    return snapshot.saw(TRAINING) and not going and (bool(own) or (standing and head))
+    return snapshot.saw(TRAINING) and not going and (bool(ray_jobs) or (standing and head))
 
 
 def without_job(snapshot: Snapshot, namespace: str, cluster: str) -> datetime | None:
@@ -177,8 +177,8 @@ def without_job(snapshot: Snapshot, namespace: str, cluster: str) -> datetime | 
     if not jobless(snapshot, namespace, cluster):
         return None
     ready = [pod.ready_since or pod.created for pod in workers_of(snapshot, namespace, cluster)]
-    jobs = (*snapshot.jobs, *snapshot.ray_jobs)
-    ends = [job.ended for job in jobs if (job.namespace, job.cluster) == (namespace, cluster)]
+    ends = [job.ended for job in snapshot.jobs if (job.namespace, job.cluster) == (namespace, cluster)]
+    ends += [job.ended for job in snapshot.ray_jobs if (job.namespace, job.cluster) == (namespace, cluster)]
     return max(filter(None, [*ready, *ends]), default=None)
 
 
