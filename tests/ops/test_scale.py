@@ -30,7 +30,7 @@ from hyperpod_ray.ops.verdict.finding import Finding
 from hyperpod_ray.ops.verdict.finding import folded as folded_findings
 from hyperpod_ray.ops.web import node_map, page, serve
 from hyperpod_ray.ops.web.environment import view
-from hyperpod_ray.ops.web.view import View
+from hyperpod_ray.ops.web.view import NodeLine, Tone, View
 from hyperpod_ray.ops.web.watch import Latest
 from hyperpod_ray.planner import page_style
 from hyperpod_ray.pricing import price_file
@@ -102,6 +102,15 @@ def test_the_bad_rack_is_first_in_the_picture_and_named(tmp_path: Path) -> None:
     assert f"Not ready for work: {rack}: 16 of 16" in html
     assert "16 of 16 nodes below network node" in html and "elsewhere 2 of 986" in html
     assert html.count('class="cell bad"') == 2, "one path in the picture, one in the legend"
+
+
+def test_what_needs_attention_goes_before_what_is_on_its_way() -> None:
+    def nodes(network: str, *tones: Tone) -> list[NodeLine]:
+        return [NodeLine(id=f"{network}{i}", group="a", tone=tone, state="x", network=network)
+                for i, tone in enumerate(tones)]  # fmt: skip
+
+    listed = [*nodes("n1", "good"), *nodes("n2", "busy", "busy"), *nodes("n3", "bad", "good")]
+    assert [block.network for block in node_map.blocks(listed)] == ["n3", "n2", "n1"]
 
 
 def test_each_cell_of_the_picture_leads_to_its_node(tmp_path: Path) -> None:
