@@ -11,7 +11,7 @@ from hyperpod_ray_sandbox.kubernetes.authorization.rbac import Rbac
 from hyperpod_ray_sandbox.kubernetes.authorization.tokens import Tokens
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Registry, Resource, builtin_resources
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, not_found
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, not_found
 from hyperpod_ray_sandbox.kubernetes.store import Change, Key, Store
 
 Json = dict[str, Any]
@@ -73,13 +73,11 @@ class Objects(ABC):
 
     def select(self, resource: Resource, namespace: str, keep: Callable[[Json], bool] | None = None) -> list[Json]:
         """Objects of a resource that `keep` takes."""
-        found = self.store.objects(resource.store, namespace if resource.namespaced else "")
-        return [self.present(resource, o) for o in found if keep is None or keep(o)]
+        chosen = self.store.objects(resource.store, namespace if resource.namespaced else "")
+        return [self.present(resource, o) for o in chosen if keep is None or keep(o)]
 
     def watch_from(self, version: str) -> list[Change]:
         """Changes since a resourceVersion; raises 410 when they are not known any more."""
-        if not version.isdigit():
-            raise bad_request(f"invalid resource version {version!r}")
         number = int(version)
         if number < self.store.oldest:
             raise ApiError(410, "Expired", f"too old resource version: {number} ({self.store.oldest})")

@@ -22,7 +22,7 @@ import referencing
 import referencing.jsonschema
 
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, bad_request, invalid
 from hyperpod_ray_sandbox.kubernetes.validation import custom
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -335,7 +335,7 @@ def check(
         else f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
     )
     if strict and warnings:
-        raise bad_request(prefix + "strict decoding error: " + ", ".join(warnings))
+        raise UnreadableError(prefix, "strict decoding error: " + ", ".join(warnings))
     causes = list(walk.causes)
     if walk.custom:
         errors = list(_custom_validator(resource.schema or {}).iter_errors(clean))
@@ -345,16 +345,17 @@ def check(
         errors = []  # a megabyte of schema about schemas: the walk has seen every field, validation/ checks the rest
     else:
         if walk.unreadable:
-            raise bad_request(prefix + walk.unreadable[0])
+            raise UnreadableError(prefix, walk.unreadable[0])
         errors = list(_builtin_validator(SHAPES.name_of(resource) or "").iter_errors(clean))
         decoding = [e for e in errors if e.validator in ("type", "oneOf", "anyOf")]
         if decoding:
             error = decoding[0]
             expected_type = error.validator_value if error.validator == "type" else "int-or-string"
             expected_type = expected_type if isinstance(expected_type, str) else expected_type[0]
-            raise bad_request(
-                f"{prefix}json: cannot unmarshal {_json_type(error.instance)} into Go struct field "
-                f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(expected_type, expected_type)}"
+            raise UnreadableError(
+                prefix,
+                f"json: cannot unmarshal {_json_type(error.instance)} into Go struct field "
+                f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(expected_type, expected_type)}",
             )
     causes += [_cause(error) for error in errors]
     if walk.custom and not causes:

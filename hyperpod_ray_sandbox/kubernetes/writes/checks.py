@@ -37,9 +37,7 @@ def accept(resource: Resource, namespace: str, body: Any) -> Json:
     obj.setdefault("apiVersion", resource.api_version)
     obj.setdefault("kind", resource.kind)
     if (obj["apiVersion"], obj["kind"]) != (resource.api_version, resource.kind):
-        raise bad_request(
-            f"the object provided is {obj['apiVersion']} {obj['kind']}, expected {resource.api_version} {resource.kind}"
-        )
+        raise bad_request(_other_kind(obj, resource))
     meta = obj.get("metadata")
     if meta is None:
         meta = obj["metadata"] = {}
@@ -51,6 +49,29 @@ def accept(resource: Resource, namespace: str, body: Any) -> Json:
     elif meta.pop("namespace", None) and namespace:
         raise bad_request("namespace is not allowed on this type")
     return obj
+
+
+def _other_kind(obj: Json, resource: Resource) -> str:
+    version = str(obj["apiVersion"]).rpartition("/")[2]
+    if resource.crd:
+        return (
+            f"{obj['kind']} in version {version!r} cannot be handled as a {resource.kind}: the API version in the data "
+            f"({obj['apiVersion']}) does not match the expected API version ({resource.api_version})"
+        )
+    inside = resource.group.partition(".")[0] or "core"
+    return (
+        f'{obj["kind"]} in version "{version}" cannot be handled as a {resource.kind}: converting '
+        f"({version}.{obj['kind']}) to ({inside}.{resource.kind}): unknown conversion"
+    )
+
+
+def named(body: Any, name: str) -> Any:
+    """What was sent to the path of a name: with that name, or refused."""
+    if isinstance(body, dict):
+        meta = body.setdefault("metadata", {})
+        if isinstance(meta, dict) and meta.setdefault("name", name) != name:
+            raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    return body
 
 
 def namespace_open(api: Objects, resource: Resource, namespace: str, name: str) -> None:
