@@ -18,31 +18,31 @@ _OPERATORS = ("in", "notin", "=", "==", "!=", ">", "<")
 
 
 class _Parser:
-    """Reads one selector, token by token."""
+    """Reads one selector, word by word."""
 
     def __init__(self, text: str) -> None:
-        self.tokens: list[str] = []
+        self.words: list[str] = []
         at = 0
         while match := _SPECIAL.match(text, at):
             if not match[1]:
                 break
-            self.tokens.append(match[1])
+            self.words.append(match[1])
             at = match.end()
         self.at = 0
 
     def look(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+        return self.words[self.at] if self.at < len(self.words) else ""
 
     def take(self) -> str:
-        token = self.look()
+        word = self.look()
         self.at += 1
-        return token
+        return word
 
     def requirements(self) -> list[Match]:
         tests: list[Match] = []
-        while token := self.look():
-            if not _plain(token) and token != "!":
-                raise bad_request(f"found '{token}', expected: !, identifier, or 'end of string'")
+        while word := self.look():
+            if not _plain(word) and word != "!":
+                raise bad_request(f"found '{word}', expected: !, identifier, or 'end of string'")
             try:
                 tests.append(self._requirement())
             except _SelectorError as error:
@@ -92,28 +92,28 @@ class _Parser:
     def _value(self) -> str:
         if self.look() in ("", ","):
             return ""
-        token = self.take()
-        if not _plain(token):
-            raise _SelectorError(f"found '{token}', expected: identifier")
-        return token
+        word = self.take()
+        if not _plain(word):
+            raise _SelectorError(f"found '{word}', expected: identifier")
+        return word
 
     def _values(self) -> list[str]:
-        token = self.take()
-        if token != "(":
-            raise _SelectorError(f"found '{token}' expected: '('")
+        word = self.take()
+        if word != "(":
+            raise _SelectorError(f"found '{word}' expected: '('")
         values: list[str] = []
         expecting = True
-        while (token := self.take()) != ")":
-            if token == ",":
+        while (word := self.take()) != ")":
+            if word == ",":
                 if expecting:
                     values.append("")
                 expecting = True
-            elif _plain(token) and expecting:
-                values.append(token)
+            elif _plain(word) and expecting:
+                values.append(word)
                 expecting = False
             else:
                 rest = "',', or identifier" if expecting else "',' or ')'"
-                raise _SelectorError(f"found '{token}', expected: {rest}")
+                raise _SelectorError(f"found '{word}', expected: {rest}")
         if expecting and values:
             values.append("")
         if not values:
@@ -125,8 +125,8 @@ class _SelectorError(Exception):
     """One requirement that cannot be read."""
 
 
-def _plain(token: str) -> bool:
-    return bool(token) and token not in ("==", "!=", "=", "!", "<", ">", "(", ")", ",")
+def _plain(word: str) -> bool:
+    return bool(word) and word not in ("==", "!=", "=", "!", "<", ">", "(", ")", ",")
 
 
 def _ordered(have: str | None, operator: str, bound: int) -> bool:

@@ -29,6 +29,7 @@ class Resource:
     schema: Json | None = field(default=None, compare=False, hash=False, repr=False)
     printer_columns: tuple[Json, ...] = field(default=(), compare=False, hash=False, repr=False)
     selectable_fields: tuple[Json, ...] = field(default=(), compare=False, hash=False, repr=False)
+    conversion: str = ""
     storage_group: str | None = None
 
     @property
@@ -52,7 +53,8 @@ class Resource:
 _BUILTIN: tuple[tuple[str, str, str, bool, str, str, str], ...] = (
     ("v1", "Namespace", "namespaces", False, "ns", "", "status finalize"),
     ("v1", "Node", "nodes", False, "no", "", "status"),
-    ("v1", "Pod", "pods", True, "po", "all", "status eviction binding resize log exec attach portforward proxy ephemeralcontainers"),
+    ("v1", "Pod", "pods", True, "po", "all",
+     "status eviction binding resize log exec attach portforward proxy ephemeralcontainers"),
     ("v1", "Service", "services", True, "svc", "all", "status proxy"),
     ("v1", "ServiceAccount", "serviceaccounts", True, "sa", "", "token"),
     ("v1", "ConfigMap", "configmaps", True, "cm", "", ""),
@@ -183,6 +185,7 @@ def crd_resources(crd: Json) -> list[Resource]:
                 crd=crd["metadata"]["name"],
                 schema=(version.get("schema") or {}).get("openAPIV3Schema") or {},
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
+                conversion=str((spec.get("conversion") or {}).get("strategy") or "None"),
                 selectable_fields=tuple(version.get("selectableFields") or ()),
             )
         )

@@ -34,6 +34,13 @@ _QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _ENVELOPE = ("apiVersion", "kind", "metadata")
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_UNCHECKED = Cause(
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete validation",
+    "<nil>",
+)
 _INTEGERS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -126,6 +133,8 @@ class _Walk:
         if not properties and not isinstance(extra, dict) and not self.custom:
             return value  # RawExtension, FieldsV1: free by definition
         result: Json = {}
+        if schema.get("x-kubernetes-embedded-resource") and path:
+            self._embedded(value, path)
         for key, member in value.items():
             child_path = f"{path}.{key}" if path else key
             child: Json | None = properties.get(key)
@@ -152,6 +161,12 @@ class _Walk:
                 if "default" in child and key not in result:
                     result[key] = child["default"]
         return result
+
+    def _embedded(self, value: Json, path: str) -> None:
+        """A whole object inside another says what it is."""
+        for field in ("apiVersion", "kind"):
+            if not value.get(field):
+                self.causes.append(Cause("FieldValueRequired", "Required value", f"{path}.{field}"))
 
     def _metadata(self, value: Any, schema: Json) -> Any:
         """Metadata of a custom kind follows Kubernetes' own definition, with its free-form parts."""
@@ -185,7 +200,9 @@ class _Walk:
         if name in _INTEGERS and isinstance(value, int) and not isinstance(value, bool):
             if not -_INTEGERS[name] <= value < _INTEGERS[name]:
                 self.unreadable.append(
-                    f"json: cannot unmarshal number {value} into Go struct field {path} of type {name}"
+                    f'"": Checked value must be of type integer with format {name} in {path}'
+                    if self.custom
+                    else f"json: cannot unmarshal number {value} into Go struct field {path} of type {name}"
                 )
         elif name == "byte" and isinstance(value, str):
             try:
@@ -217,7 +234,7 @@ def _for_jsonschema(schema: Any) -> Any:
             result[key] = value
     if schema.get("x-kubernetes-int-or-string"):
         result.pop("type", None)
-        result.setdefault("anyOf", [{"type": "integer"}, {"type": "string"}])
+        result.setdefault("anyOf", _INT_OR_STRING)
     if schema.get("nullable") and isinstance(result.get("type"), str):
         result["type"] = [result["type"], "null"]
     return result
@@ -229,6 +246,15 @@ def _builtin_validator(name: str) -> Any:
 
 
 _CUSTOM: dict[int, tuple[Json, Any]] = {}
+_RULED: dict[int, tuple[Json, bool]] = {}
+_BLOCKING = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
+
+
+def _has_rules(schema: Json) -> bool:
+    cached = _RULED.get(id(schema))
+    if cached is None or cached[0] is not schema:
+        cached = _RULED[id(schema)] = (schema, custom.has_rules(schema))
+    return cached[1]
 
 
 def _custom_validator(schema: Json) -> Any:
@@ -268,6 +294,10 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
+def _int_or_string(error: Any) -> bool:
+    return error.validator == "anyOf" and error.validator_value == _INT_OR_STRING
+
+
 def _cause(error: Any) -> Cause:
     path = dotted(error.absolute_path)
     if error.validator == "required":
@@ -277,6 +307,10 @@ def _cause(error: Any) -> Cause:
         allowed = ", ".join(f'"{v}"' for v in error.validator_value if v is not None)
         text = f'"{error.instance}"'
         return Cause("FieldValueNotSupported", f"Unsupported value: {text}: supported values: {allowed}", path)
+    if error.validator in ("type", "anyOf") and _int_or_string(error):
+        got = _json_type(error.instance)
+        said = f'{path} in body must be of type integer,string: "{got}"'
+        return Cause("FieldValueTypeInvalid", f'Invalid value: "{got}": {said}', path)
     if error.validator == "type":
         expected_type = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
         got = _json_type(error.instance)
@@ -288,6 +322,16 @@ def _cause(error: Any) -> Cause:
     text = str(error.instance)
     text = text if len(text) < 120 else text[:117] + "..."
     return Cause("FieldValueInvalid", f'Invalid value: "{text}": {error.message[:300]}', path)
+
+
+def mismatch(schema: Json, value: Any) -> str:
+    """Why a value is not of a custom kind's schema; empty where it is."""
+    error = next(iter(jsonschema.Draft202012Validator(_for_jsonschema(schema)).iter_errors(value)), None)
+    if error is not None:
+        return _cause(error).message
+    walk = _Walk(custom=True, fill=False)
+    walk.value(value, schema, "")
+    return f"must not contain unknown fields: {', '.join(walk.unknown)}" if walk.unknown else ""
 
 
 def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json, list[str]]:
@@ -340,7 +384,7 @@ def check(
     if walk.custom:
         errors = list(_custom_validator(resource.schema or {}).iter_errors(clean))
         errors += list(_builtin_validator(_META).iter_errors(clean.get("metadata") or {}))
-        causes += [Cause("FieldValueInvalid", f"Invalid value: {text}") for text in walk.unreadable]
+        causes += [Cause("FieldValueInvalid", f"Invalid value: {text}", "<nil>") for text in walk.unreadable]
     elif resource.kind == "CustomResourceDefinition":
         errors = []  # a megabyte of schema about schemas: the walk has seen every field, validation/ checks the rest
     else:
@@ -358,11 +402,13 @@ def check(
                 f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(expected_type, expected_type)}",
             )
     causes += [_cause(error) for error in errors]
-    if walk.custom and not causes:
-        # rules see values of the right type only
-        violations = Causes()
-        custom.check(violations, resource.schema or {}, clean, old)
-        causes += violations
+    if walk.custom and _has_rules(resource.schema or {}):
+        if any(cause.reason in _BLOCKING for cause in causes):
+            causes.append(_UNCHECKED)  # rules see values of the right type only
+        else:
+            violations = Causes()
+            custom.check(violations, resource.schema or {}, clean, old)
+            causes += violations
     if causes:
         raise invalid(resource.kind, resource.group, name, causes)
     return clean, warnings

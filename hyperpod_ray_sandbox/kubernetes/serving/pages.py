@@ -19,7 +19,7 @@ from hyperpod_ray_sandbox.kubernetes.store import Store
 
 Json = dict[str, Any]
 
-_TOKEN_VERSION = "meta.k8s.io/v1"
+_ENCODING = "meta.k8s.io/v1"
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter."
@@ -40,7 +40,7 @@ def _moment(store: Store, bucket: str, version: int) -> dict[tuple[str, str], Js
 
 
 def _token(version: int, start: tuple[str, str]) -> str:
-    text = json.dumps({"v": _TOKEN_VERSION, "rv": version, "start": f"{start[0]}/{start[1]}"}, separators=(",", ":"))
+    text = json.dumps({"v": _ENCODING, "rv": version, "start": f"{start[0]}/{start[1]}"}, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
@@ -48,7 +48,7 @@ def _read_token(text: str) -> tuple[int, tuple[str, str]]:
     try:
         content = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         namespace, _, name = content["start"].partition("/")
-        if content["v"] != _TOKEN_VERSION:
+        if content["v"] != _ENCODING:
             raise bad_request(
                 f'invalid continue token: server does not recognize this encoded version "{content["v"]}"'
             )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes import admission
 from hyperpod_ray_sandbox.kubernetes.admission import eviction
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.authorization import reviews
@@ -137,6 +138,8 @@ def _evict(api: Api, request: Request, options: Options, target: Target) -> Json
     delete_options(request, options, {**inside, "dryRun": inside.get("dryRun") or asked})
     pod = api.get(target.resource, target.namespace, target.name)
     check_preconditions(target.resource, pod, options)
+    admission.validate(api, target.resource, pod, None, options, "eviction")
+    options.user = None  # the rule of an eviction is its own, not that of a delete
     eviction.check(api, pod)
     api.delete(target.resource, target.namespace, target.name, options)
     return success(code=201)

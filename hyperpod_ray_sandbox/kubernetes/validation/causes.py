@@ -48,6 +48,10 @@ class Causes(list[Cause]):
         """Too many bytes."""
         self.append(Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", path))
 
+    def too_many(self, path: str, count: int, limit: int) -> None:
+        """Too many entries."""
+        self.append(Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", path))
+
     def one_of(self, path: str, value: Any, allowed: Iterable[str]) -> None:
         """Judge a value of a closed list; nothing given is right."""
         allowed = list(allowed)

@@ -102,6 +102,19 @@ def key(causes: Causes, path: str, text: str) -> None:
         causes.invalid(path, text, key_rule(text))
 
 
+def domain_path(causes: Causes, path: str, text: str) -> None:
+    """Judge a domain with a path behind it: `example.com/controller`."""
+    domain, slash, rest = text.partition("/")
+    if not text:
+        causes.required(path)
+    elif not slash or not rest:
+        causes.invalid(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    else:
+        subdomain(causes, path, domain)
+    if len(text) > 63:
+        causes.long(path, 63)
+
+
 def labels(causes: Causes, path: str, entries: Json | None) -> None:
     """Judge labels."""
     for name, value in (entries or {}).items():

@@ -77,6 +77,11 @@ def _apply(  # noqa: PLR0917
     # unknown fields are judged on what was sent, before it is merged
     pruned, _ = schema.check_unknown(resource, config, strict=options.validation == "Strict")
     schema.check_nulls(resource, pruned, name)
+    try:
+        applied.check_doubles(pruned, shape)
+    except applied.DoubledError as error:
+        where = f"{namespace}/{name}; {resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
+        raise ApiError(500, "", f"failed to create typed patch object ({where}): {error}") from None
     stored = api.store.get(api.key(resource, namespace, name))
     live = api.present(resource, stored) if stored is not None else None
     merged = applied.apply(live, pruned, shape, manager=options.manager, force=options.force, subresource=subresource)

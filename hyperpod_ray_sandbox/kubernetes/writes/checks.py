@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from hyperpod_ray_sandbox.kubernetes import admission, defaults, schema, validation
+from hyperpod_ray_sandbox.kubernetes import admission, defaults, schema
 from hyperpod_ray_sandbox.kubernetes.authorization import defaults as roles
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
@@ -111,17 +111,22 @@ def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Js
     return obj
 
 
+def hooked(  # noqa: PLR0917
+    api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options, subresource: str = ""
+) -> Json:
+    """An object as mutating webhooks leave it, judged again where they changed it."""
+    changed = admission.webhook_changes(api, resource, obj, old, options, subresource)
+    return obj if changed is None else judge(api, resource, changed, options, old)
+
+
 def check_policies(api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
     """What well-formed objects are refused for: rights that their author lacks, and the cluster's policies."""
     if options.user is not None and resource.group == roles.GROUP and not resource.crd:
         api.rbac.check_grant(options.user, resource.plural, obj, obj["metadata"].get("namespace", ""))
     warnings: list[str] = []
     admission.review(api, resource, obj, old, warnings)
-    admission.policies.review(api, resource, obj, old, options)
+    admission.validate(api, resource, obj, old, options)
     options.warnings += warnings
-    if resource.kind == "CustomResourceDefinition" and not resource.crd and options.user is not None:
-        for text in validation.custom.unreadable(obj["spec"].get("versions")):
-            options.warnings.append(f"this rehearsal server cannot evaluate a validation rule: {text}")
 
 
 def _crd(api: Objects, resource: Resource) -> Json:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_rules import names
+from hyperpod_ray_sandbox.kubernetes import admission
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, forbidden, not_found, qualified
@@ -33,6 +34,7 @@ def delete(  # noqa: PLR0912
         and name in ("default", names.KUBE_SYSTEM, names.KUBE_PUBLIC)
     ):
         raise forbidden("namespaces", "", name, "this namespace may not be deleted")
+    admission.validate(api, resource, None, stored, options)
     if options.dry_run:
         return stored, True
     obj = copy(stored)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hyperpod_ray_sandbox.kubernetes import applied, schema, validation
+from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource, version_needed
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, forbidden, invalid, not_found, stale
@@ -15,6 +15,7 @@ from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     accept,
     check_policies,
     crd_status,
+    hooked,
     judge,
     named,
 )
@@ -88,6 +89,7 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
             )
     meta["resourceVersion"] = live["metadata"]["resourceVersion"]
     obj = judge(api, resource, obj, options, live)
+    obj = hooked(api, resource, obj, live, options, subresource)
     validation.check_new(resource, obj)
     if subresource != "status":
         validation.check_change(
@@ -98,6 +100,8 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
             internal=options.user is None or subresource == "resize",
         )
         check_policies(api, resource, obj, live, options)
+    else:
+        admission.validate(api, resource, obj, live, options, subresource)
     if _content(obj) != _content(live):
         obj["metadata"]["generation"] = int(live["metadata"].get("generation") or 1) + 1
     if resource.kind == "CustomResourceDefinition" and not resource.crd:
