@@ -112,7 +112,10 @@ def status(state: State = None) -> int:
 
 @command(app, examples=["local repair"])
 def repair(state: State = None) -> int:
-    """Start again what ended of a running embedded AWS. Keeps what is deployed. Exit code 3 when a part stays silent."""
+    """Start again what ended of a running embedded AWS. Keeps what is deployed.
+
+    Exit code 3 when a process stays silent.
+    """
     from hyperpod_ray_sandbox.aws import commands
 
     with sandbox_errors():

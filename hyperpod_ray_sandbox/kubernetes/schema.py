@@ -133,8 +133,7 @@ class _Walk:
         if not properties and not isinstance(extra, dict) and not self.custom:
             return value  # RawExtension, FieldsV1: free by definition
         result: Json = {}
-        if schema.get("x-kubernetes-embedded-resource") and path:
-            self._embedded(value, path)
+        self._embedded(value, schema, path)
         for key, member in value.items():
             child_path = f"{path}.{key}" if path else key
             child: Json | None = properties.get(key)
@@ -162,8 +161,10 @@ class _Walk:
                     result[key] = child["default"]
         return result
 
-    def _embedded(self, value: Json, path: str) -> None:
+    def _embedded(self, value: Json, schema: Json, path: str) -> None:
         """A whole object inside another says what it is."""
+        if not (schema.get("x-kubernetes-embedded-resource") and path):
+            return
         for field in ("apiVersion", "kind"):
             if not value.get(field):
                 self.causes.append(Cause("FieldValueRequired", "Required value", f"{path}.{field}"))

@@ -35,17 +35,7 @@ def policy(obj: Json) -> Causes:
         _match(causes, "spec.matchConstraints", match)
         if not match.get("resourceRules"):
             causes.required("spec.matchConstraints.resourceRules")
-    taken: set[str] = set()
-    for index, variable in enumerate(spec.get("variables") or []):
-        path, name = f"spec.variables[{index}]", variable.get("name") or ""
-        if not name:
-            causes.required(f"{path}.name", "name is not specified")
-        elif not _IDENTIFIER.fullmatch(name):
-            causes.invalid(f"{path}.name", name, "name is not a valid CEL identifier")
-        elif name in taken:
-            causes.duplicate(f"{path}.name", name)
-        taken.add(name)
-        _expression(causes, f"{path}.expression", variable.get("expression"), "DYN")
+    _variables(causes, spec)
     validations = spec.get("validations") or []
     if not validations and not spec.get("auditAnnotations"):
         causes.required("spec.validations", "validations or auditAnnotations must contain at least one item")
@@ -58,7 +48,7 @@ def policy(obj: Json) -> Causes:
         if validation.get("messageExpression"):
             _expression(causes, f"{path}.messageExpression", validation["messageExpression"], "STRING")
         causes.one_of(f"{path}.reason", validation.get("reason"), _REASONS)
-    taken = set()
+    taken: set[str] = set()
     for index, condition in enumerate(spec.get("matchConditions") or []):
         path, name = f"spec.matchConditions[{index}]", condition.get("name") or ""
         names.key(causes, f"{path}.name", name)
@@ -67,6 +57,20 @@ def policy(obj: Json) -> Causes:
         taken.add(name)
         _expression(causes, f"{path}.expression", condition.get("expression"), "BOOL")
     return causes
+
+
+def _variables(causes: Causes, spec: Json) -> None:
+    taken: set[str] = set()
+    for index, variable in enumerate(spec.get("variables") or []):
+        path, name = f"spec.variables[{index}]", variable.get("name") or ""
+        if not name:
+            causes.required(f"{path}.name", "name is not specified")
+        elif not _IDENTIFIER.fullmatch(name):
+            causes.invalid(f"{path}.name", name, "name is not a valid CEL identifier")
+        elif name in taken:
+            causes.duplicate(f"{path}.name", name)
+        taken.add(name)
+        _expression(causes, f"{path}.expression", variable.get("expression"), "DYN")
 
 
 def _expression(causes: Causes, path: str, expression: str | None, answer: str) -> None:

@@ -57,7 +57,9 @@ def _at(obj: Json, path: str) -> Any:
     return value
 
 
-def change(new: Json, old: Json, *, expandable: Callable[[str], bool], internal: bool) -> Causes:
+def change(  # noqa: PLR0912
+    new: Json, old: Json, *, expandable: Callable[[str], bool], internal: bool
+) -> Causes:
     """Judge a change of a built-in object; `internal` for the scheduler, who binds pods to nodes."""
     causes, kind = Causes(), new["kind"]
     for path in _FIXED.get(kind, ()):

@@ -26,12 +26,7 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     _containers(causes, path, spec, volume_names)
     causes.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), ("Always", "OnFailure", "Never"))
     causes.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS)
-    if spec.get("dnsPolicy") == "None" and spec.get("dnsConfig") is None:
-        causes.required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
-    elif spec.get("dnsPolicy") == "None" and not spec["dnsConfig"].get("nameservers"):
-        causes.required(
-            f"{path}.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        )
+    _dns(causes, path, spec)
     names.labels(causes, f"{path}.nodeSelector", spec.get("nodeSelector"))
     tolerations(causes, f"{path}.tolerations", spec.get("tolerations"))
     _affinity(causes, f"{path}.affinity", spec.get("affinity") or {})
@@ -54,6 +49,22 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
             )
     for index, gate in enumerate(spec.get("readinessGates") or []):
         names.key(causes, f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType") or "")
+    _gates(causes, path, spec)
+    for index, secret in enumerate(spec.get("imagePullSecrets") or []):
+        if not secret.get("name"):
+            causes.required(f"{path}.imagePullSecrets[{index}].name")
+
+
+def _dns(causes: Causes, path: str, spec: Json) -> None:
+    if spec.get("dnsPolicy") == "None" and spec.get("dnsConfig") is None:
+        causes.required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+    elif spec.get("dnsPolicy") == "None" and not spec["dnsConfig"].get("nameservers"):
+        causes.required(
+            f"{path}.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        )
+
+
+def _gates(causes: Causes, path: str, spec: Json) -> None:
     gates = [str(gate.get("name") or "") for gate in spec.get("schedulingGates") or []]
     for index, gate in enumerate(gates):
         names.key(causes, f"{path}.schedulingGates[{index}].name", gate)
@@ -61,9 +72,6 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
             causes.duplicate(f"{path}.schedulingGates[{index}]", gate)
     if gates and spec.get("nodeName"):
         causes.forbidden(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
-    for index, secret in enumerate(spec.get("imagePullSecrets") or []):
-        if not secret.get("name"):
-            causes.required(f"{path}.imagePullSecrets[{index}].name")
 
 
 def _address(text: Any) -> bool:
