@@ -14,6 +14,7 @@ _FILE_MODE = 0o644
 
 
 def _http(action: Json | None) -> None:
+    """An HTTP probe or hook asks for `/` over HTTP."""
     if action is not None:
         action.setdefault("path", "/")
         action.setdefault("scheme", "HTTP")
@@ -27,6 +28,7 @@ def _field_refs(entries: list[Json] | None) -> None:
 
 
 def _volume(volume: Json) -> None:
+    """A volume without a source is an empty folder; its files get mode 0644."""
     if len(volume) == 1:
         volume["emptyDir"] = {}
     for source in ("secret", "configMap", "downwardAPI", "projected"):
@@ -45,6 +47,7 @@ def _volume(volume: Json) -> None:
 
 
 def _container(container: Json, *, host_network: bool) -> None:
+    """What a container of a pod or of a template gets."""
     image = str(container.get("image", ""))
     latest = image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
     container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
@@ -71,6 +74,7 @@ def _container(container: Json, *, host_network: bool) -> None:
 
 
 def _pod_spec(spec: Json) -> None:
+    """What a pod and the template of one get."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
@@ -160,6 +164,7 @@ _JOB_FIELDS = (
 
 
 def _changed_job(obj: Json, old: Json | None) -> None:
+    """A Job keeps what it was created with."""
     if old is None:
         _job(obj)
         return
@@ -175,6 +180,7 @@ def _changed_job(obj: Json, old: Json | None) -> None:
 
 
 def _workload(obj: Json, _old: Json | None) -> None:
+    """Replicas, history and the way a workload rolls."""
     kind, spec = obj["kind"], obj["spec"]
     if kind != "DaemonSet":
         spec.setdefault("replicas", 1)
@@ -207,6 +213,7 @@ def _workload(obj: Json, _old: Json | None) -> None:
 
 
 def _cron_job(obj: Json, _old: Json | None) -> None:
+    """History, concurrency and the pods of a CronJob."""
     spec = obj["spec"]
     spec.setdefault("concurrencyPolicy", "Allow")
     spec.setdefault("suspend", False)
@@ -231,6 +238,7 @@ def _changed_service(obj: Json, old: Json | None) -> None:
 
 
 def _network_policy(obj: Json, _old: Json | None) -> None:
+    """A policy with egress rules is about both directions."""
     spec = obj.setdefault("spec", {})
     spec.setdefault("podSelector", {})
     for direction in ("ingress", "egress"):
@@ -241,6 +249,7 @@ def _network_policy(obj: Json, _old: Json | None) -> None:
 
 
 def _webhooks(obj: Json, _old: Json | None) -> None:
+    """A webhook fails closed after ten seconds and is about every namespace."""
     for webhook in obj.get("webhooks") or []:
         webhook.setdefault("failurePolicy", "Fail")
         webhook.setdefault("matchPolicy", "Equivalent")
@@ -257,6 +266,7 @@ def _webhooks(obj: Json, _old: Json | None) -> None:
 
 
 def _admission_policy(obj: Json, _old: Json | None) -> None:
+    """A policy fails closed and is about every namespace."""
     spec = obj["spec"]
     if obj["kind"] == "ValidatingAdmissionPolicy":
         spec.setdefault("failurePolicy", "Fail")
@@ -270,6 +280,7 @@ def _admission_policy(obj: Json, _old: Json | None) -> None:
 
 
 def _limit_range(obj: Json, _old: Json | None) -> None:
+    """A request follows the default limit, and that the maximum."""
     for limit in obj["spec"].get("limits") or []:
         if limit.get("type") != "Container":
             continue
@@ -292,12 +303,14 @@ def _volume_of_cluster(obj: Json, old: Json | None) -> None:
 
 
 def _namespace(obj: Json, _old: Json | None) -> None:
+    """A namespace is labelled with its name."""
     obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
     obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
     obj.setdefault("status", {}).setdefault("phase", "Active")
 
 
 def _binding(obj: Json, _old: Json | None) -> None:
+    """Users and groups are of the API group of roles."""
     obj["roleRef"].setdefault("apiGroup", "rbac.authorization.k8s.io")
     for subject in obj.get("subjects") or []:
         if subject.get("kind") != "ServiceAccount":
@@ -316,6 +329,7 @@ def _autoscaler(obj: Json, _old: Json | None) -> None:
 
 
 def _slice(obj: Json, _old: Json | None) -> None:
+    """Ports of an EndpointSlice are TCP and may have no name."""
     for port in obj.get("ports") or []:
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")

@@ -58,6 +58,7 @@ class _Parser:
         return tests
 
     def _requirement(self) -> Match:
+        """Read one requirement."""
         absent = self.look() == "!"
         if absent:
             self.take()
@@ -98,6 +99,7 @@ class _Parser:
         return word
 
     def _values(self) -> list[str]:
+        """Read the values between parentheses."""
         word = self.take()
         if word != "(":
             raise _SelectorError(f"found '{word}' expected: '('")

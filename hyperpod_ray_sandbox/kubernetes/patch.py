@@ -156,8 +156,8 @@ def _ordered(rest: list[Any], sent: list[Any], target: list[Any], mark: Callable
     merged: list[Any] = []
     rest, sent = list(rest), list(sent)
     while rest and sent:
-        left, right = (places.get(json.dumps(mark(queue[0])), -1) for queue in (rest, sent))
-        merged.append((rest if left < right else sent).pop(0))
+        server_place, sent_place = (places.get(json.dumps(mark(queue[0])), -1) for queue in (rest, sent))
+        merged.append((rest if server_place < sent_place else sent).pop(0))
     return merged + rest + sent
 
 

@@ -21,6 +21,7 @@ import kubernetes_validate
 import referencing
 import referencing.jsonschema
 
+from hyperpod_ray_sandbox.kubernetes.json_schema import cause, dotted, for_jsonschema, json_type
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, bad_request, invalid
 from hyperpod_ray_sandbox.kubernetes.validation import custom
@@ -34,7 +35,6 @@ _QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _ENVELOPE = ("apiVersion", "kind", "metadata")
-_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _UNCHECKED = Cause(
     "FieldValueInvalid",
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
@@ -213,34 +213,6 @@ class _Walk:
                 self.unreadable.append(f"illegal base64 data at input byte {at}")
 
 
-def _for_jsonschema(schema: Any) -> Any:
-    """A CustomResourceDefinition's schema in today's JSON Schema: nullable, int-or-string, old exclusive bounds."""
-    if isinstance(schema, list):
-        return [_for_jsonschema(s) for s in schema]
-    if not isinstance(schema, dict):
-        return schema
-    result: Json = {}
-    for key, value in schema.items():
-        if key in ("properties", "patternProperties", "definitions"):
-            result[key] = {name: _for_jsonschema(s) for name, s in value.items()}
-        elif key in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf"):
-            result[key] = _for_jsonschema(value)
-        elif key in ("default", "example", "description") or key.startswith("x-"):
-            continue
-        elif key in ("exclusiveMinimum", "exclusiveMaximum") and isinstance(value, bool):
-            bound = "minimum" if key == "exclusiveMinimum" else "maximum"
-            if value and bound in schema:
-                result[key] = schema[bound]
-        else:
-            result[key] = value
-    if schema.get("x-kubernetes-int-or-string"):
-        result.pop("type", None)
-        result.setdefault("anyOf", _INT_OR_STRING)
-    if schema.get("nullable") and isinstance(result.get("type"), str):
-        result["type"] = [result["type"], "null"]
-    return result
-
-
 @lru_cache(maxsize=256)
 def _builtin_validator(name: str) -> Any:
     return jsonschema.Draft202012Validator({"$ref": f"{_BASE}#/$defs/{name}"}, registry=SHAPES.registry)
@@ -264,16 +236,8 @@ def _custom_validator(schema: Json) -> Any:
     if cached is None or cached[0] is not schema:
         if len(_CUSTOM) > 200:
             _CUSTOM.clear()
-        cached = _CUSTOM[id(schema)] = (schema, jsonschema.Draft202012Validator(_for_jsonschema(schema)))
+        cached = _CUSTOM[id(schema)] = (schema, jsonschema.Draft202012Validator(for_jsonschema(schema)))
     return cached[1]
-
-
-def dotted(path: Any) -> str:
-    """A field path as the API server writes it: `spec.containers[0].name`."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else str(step))
-    return text
 
 
 _GO = {
@@ -284,55 +248,6 @@ _GO = {
     "boolean": "bool",
     "number": "float",
 }
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if value is None:
-        return "null"
-    names = {dict: "object", list: "array", str: "string", int: "integer", float: "number"}
-    return names.get(type(value), type(value).__name__)
-
-
-def _int_or_string(error: Any) -> bool:
-    return error.validator == "anyOf" and error.validator_value == _INT_OR_STRING
-
-
-def _cause(error: Any) -> Cause:
-    path = dotted(error.absolute_path)
-    if error.validator == "required":
-        name = error.message.split("'")[1]
-        return Cause("FieldValueRequired", "Required value", f"{path}.{name}" if path else name)
-    if error.validator == "enum":
-        allowed = ", ".join(f'"{v}"' for v in error.validator_value if v is not None)
-        text = f'"{error.instance}"'
-        return Cause("FieldValueNotSupported", f"Unsupported value: {text}: supported values: {allowed}", path)
-    if error.validator in ("type", "anyOf") and _int_or_string(error):
-        got = _json_type(error.instance)
-        said = f'{path} in body must be of type integer,string: "{got}"'
-        return Cause("FieldValueTypeInvalid", f'Invalid value: "{got}": {said}', path)
-    if error.validator == "type":
-        expected_type = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
-        got = _json_type(error.instance)
-        return Cause(
-            "FieldValueTypeInvalid",
-            f'Invalid value: "{got}": {path} in body must be of type {expected_type}: "{got}"',
-            path,
-        )
-    text = str(error.instance)
-    text = text if len(text) < 120 else text[:117] + "..."
-    return Cause("FieldValueInvalid", f'Invalid value: "{text}": {error.message[:300]}', path)
-
-
-def mismatch(schema: Json, value: Any) -> str:
-    """Why a value is not of a custom kind's schema; empty where it is."""
-    error = next(iter(jsonschema.Draft202012Validator(_for_jsonschema(schema)).iter_errors(value)), None)
-    if error is not None:
-        return _cause(error).message
-    walk = _Walk(custom=True, fill=False)
-    walk.value(value, schema, "")
-    return f"must not contain unknown fields: {', '.join(walk.unknown)}" if walk.unknown else ""
 
 
 def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json, list[str]]:
@@ -351,7 +266,7 @@ def check_nulls(resource: Resource, obj: Json, name: str) -> None:
         return
     clean = _Walk(custom=True, fill=False).object(obj, SHAPES.of(resource), "")
     errors = _custom_validator(resource.schema).iter_errors(clean)
-    causes = [_cause(error) for error in errors if error.validator == "type" and error.instance is None]
+    causes = [cause(error) for error in errors if error.validator == "type" and error.instance is None]
     if causes:
         raise invalid(resource.kind, resource.group, name, causes)
 
@@ -399,12 +314,12 @@ def check(
             expected_type = expected_type if isinstance(expected_type, str) else expected_type[0]
             raise UnreadableError(
                 prefix,
-                f"json: cannot unmarshal {_json_type(error.instance)} into Go struct field "
+                f"json: cannot unmarshal {json_type(error.instance)} into Go struct field "
                 f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(expected_type, expected_type)}",
             )
-    causes += [_cause(error) for error in errors]
+    causes += [cause(error) for error in errors]
     if walk.custom and _has_rules(resource.schema or {}):
-        if any(cause.reason in _BLOCKING for cause in causes):
+        if any(each.reason in _BLOCKING for each in causes):
             causes.append(_UNCHECKED)  # rules see values of the right type only
         else:
             violations = Causes()

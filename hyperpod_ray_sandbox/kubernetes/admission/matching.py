@@ -28,21 +28,27 @@ class Attributes:
     namespace: str
     name: str
     obj: Json | None
-    old: Json | None
+    stored: Json | None
     user: Identity
     dry_run: bool
     subresource: str = ""
 
     @classmethod
     def of(  # noqa: PLR0917
-        cls, resource: Resource, obj: Json | None, old: Json | None, options: Options, user: Identity, subresource: str
+        cls,
+        resource: Resource,
+        obj: Json | None,
+        stored: Json | None,
+        options: Options,
+        user: Identity,
+        subresource: str,
     ) -> Attributes:
         """The attributes of a write."""
-        operation = "DELETE" if obj is None else "UPDATE" if old is not None else "CREATE"
-        meta = (obj or old or {})["metadata"]
+        operation = "DELETE" if obj is None else "UPDATE" if stored is not None else "CREATE"
+        meta = (obj or stored or {})["metadata"]
         space = meta.get("namespace", "") if resource.namespaced else ""
         name = meta.get("name", "")
-        return cls(resource, operation, space, name, obj, old, user, options.dry_run, subresource)
+        return cls(resource, operation, space, name, obj, stored, user, options.dry_run, subresource)
 
     def with_object(self, obj: Json) -> Attributes:
         """The same about a changed object."""
@@ -51,14 +57,14 @@ class Attributes:
     def request(self) -> Json:
         """The `request` of an expression or a review."""
         resource = self.resource
-        kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        group_kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         plural = {"group": resource.group, "version": resource.version, "resource": resource.plural}
         return {
             "uid": str(uuid.uuid4()),
-            "kind": kind,
+            "kind": group_kind,
             "resource": plural,
             "subResource": self.subresource,
-            "requestKind": kind,
+            "requestKind": group_kind,
             "requestResource": plural,
             "requestSubResource": self.subresource,
             "name": self.name,
@@ -71,20 +77,20 @@ class Attributes:
 
     def data(self) -> Json:
         """What an expression may read."""
-        return {"object": self.obj, "oldObject": self.old, "request": self.request()}
+        return {"object": self.obj, "oldObject": self.stored, "request": self.request()}
 
     def review(self) -> Json:
         """The AdmissionReview that a webhook gets."""
-        request = {**self.request(), "object": self.obj, "oldObject": self.old}
+        request = {**self.request(), "object": self.obj, "oldObject": self.stored}
         return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 
-def author(resource: Resource, obj: Json | None, old: Json | None, options: Options) -> Identity | None:
+def author(resource: Resource, obj: Json | None, stored: Json | None, options: Options) -> Identity | None:
     """Who writes: a person, or the controller that creates a pod or a RayCluster, by the owner of what it creates."""
     if options.user is not None or obj is None:
         return options.user
     owner = next((r for r in obj["metadata"].get("ownerReferences") or [] if r.get("controller")), None)
-    if old is not None or owner is None or resource.kind not in ("Pod", "RayCluster"):
+    if stored is not None or owner is None or resource.kind not in ("Pod", "RayCluster"):
         return None
     if owner["apiVersion"].startswith(f"{names.RAY_API_GROUP}/"):
         namespace = account = names.OPERATOR_CHART  # where the chart's own guide installs it
@@ -101,7 +107,7 @@ def concerns(api: Objects, match: Json, attributes: Attributes) -> bool:
     if any(_rule(rule, attributes) for rule in match.get("excludeResourceRules") or []):
         return False
     selector = match.get("objectSelector")
-    labels = [(o["metadata"].get("labels") or {}) for o in (attributes.obj, attributes.old) if o]
+    labels = [(o["metadata"].get("labels") or {}) for o in (attributes.obj, attributes.stored) if o]
     if selector and not any(selectors.matches(selector, have) for have in labels):
         return False
     return _in_namespace(api, match.get("namespaceSelector"), attributes)
@@ -129,7 +135,7 @@ def _in_namespace(api: Objects, selector: Json | None, attributes: Attributes) -
     if not selector:
         return True
     if attributes.resource.plural == "namespaces" and not attributes.resource.group:
-        return selectors.matches(selector, (attributes.obj or attributes.old or {})["metadata"].get("labels") or {})
+        return selectors.matches(selector, (attributes.obj or attributes.stored or {})["metadata"].get("labels") or {})
     if not attributes.namespace:
         return True
     namespace = api.find("v1", "Namespace", "", attributes.namespace) or {}

@@ -52,11 +52,12 @@ def call(api: Objects, plural: str, attributes: matching.Attributes, options: Op
 
 
 def _concerns(api: Objects, webhook: Json, attributes: matching.Attributes) -> bool:
+    """Whether a webhook is about a request."""
     match = {"resourceRules": webhook.get("rules"), "namespaceSelector": webhook.get("namespaceSelector")}
     if not matching.concerns(api, match, attributes):
         return False
     selector = webhook.get("objectSelector")
-    labels = [(o["metadata"].get("labels") or {}) for o in (attributes.obj, attributes.old) if o]
+    labels = [(o["metadata"].get("labels") or {}) for o in (attributes.obj, attributes.stored) if o]
     if selector and not any(selectors.matches(selector, have) for have in labels):
         return False
     try:
@@ -73,6 +74,7 @@ def _concerns(api: Objects, webhook: Json, attributes: matching.Attributes) -> b
 
 
 def _asked(api: Objects, webhook: Json, attributes: matching.Attributes, options: Options) -> Json | None:
+    """What a webhook answers to a request that it allows; None where its silence is ignored."""
     name = webhook["name"]
     review = attributes.review()
     try:
@@ -95,6 +97,7 @@ def _asked(api: Objects, webhook: Json, attributes: matching.Attributes, options
 
 
 def _sent(api: Objects, webhook: Json, review: Json) -> Json:
+    """Post a review to a webhook's URL."""
     client = webhook.get("clientConfig") or {}
     service = client.get("service")
     if service:
@@ -121,6 +124,7 @@ def _sent(api: Objects, webhook: Json, review: Json) -> Json:
 
 
 def _worded(error: Exception, url: str, seconds: int) -> str:
+    """Why no answer came, as a Go client words it."""
     reason = getattr(error, "reason", error)
     if isinstance(reason, ConnectionRefusedError):
         parts = urlsplit(url)
@@ -146,6 +150,7 @@ def _no_containers(api: Objects, webhook: Json, service: Json) -> Json:
 
 
 def _patched(webhook: Json, attributes: matching.Attributes, answer: Json) -> Json:
+    """The object after a webhook's patch."""
     try:
         operations = json.loads(base64.b64decode(answer["patch"]))
         if answer.get("patchType") != "JSONPatch":

@@ -335,13 +335,13 @@ def shown(answer: Any, path: str) -> Any:
     head, _, rest = path.partition(".")
     if "/" in head or not path:
         return answer
-    name, _, place = head.partition("[")
+    name, _, index = head.partition("[")
     value = answer.get(name) if isinstance(answer, dict) else None
-    place = place.rstrip("]")
-    if place == "*":
+    index = index.rstrip("]")
+    if index == "*":
         return [shown(element, rest) for element in value or []]
-    if place:
-        value = value[int(place)] if isinstance(value, list) and len(value) > int(place) else None
+    if index:
+        value = value[int(index)] if isinstance(value, list) and len(value) > int(index) else None
     return shown(value, rest) if rest else value
 
 
@@ -359,12 +359,12 @@ def run(client: Client, case: Case) -> str:
         owner = answer if isinstance(answer, dict) else {}
         if step.keep:
             version = owner["metadata"]["resourceVersion"]
-    last = _completed(case.steps[-1], version, owner)
-    fault = _judged(client, last, case)
+    judged_step = _completed(case.steps[-1], version, owner)
+    fault = _judged(client, judged_step, case)
     deadline = time.monotonic() + EVENTUALLY_SECONDS
     while fault and case.eventually and time.monotonic() < deadline:
         time.sleep(0.2)
-        fault = _judged(client, last, case)
+        fault = _judged(client, judged_step, case)
     return fault
 
 

@@ -52,6 +52,8 @@ class Lifecycle:
                 self._lift(obj, "kubernetes.io/pv-protection")
 
     def _lift(self, obj: Json, finalizer: str) -> None:
+        """Take a finalizer off."""
+
         def change(current: Json) -> None:
             current["metadata"]["finalizers"] = [
                 f for f in current["metadata"].get("finalizers") or [] if f != finalizer

@@ -32,16 +32,19 @@ class CallError(ValueError):
 
 
 def _is_quantity(text: str) -> bool:
+    """Whether a text is a quantity."""
     return bool(_QUANTITY.fullmatch(text))
 
 
 def _quantity(text: str) -> Json:
+    """A quantity, in one form for each amount."""
     if not _is_quantity(text):
         raise CallError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
     return {"quantity": str(Decimal(str(number(text))).normalize())}
 
 
 def _amount(value: Any) -> Decimal:
+    """The number that a quantity stands for."""
     if isinstance(value, int):
         return Decimal(value)
     return Decimal(value["quantity"])
@@ -72,6 +75,7 @@ def _last_index(values: list[Any], value: Any) -> int:
 
 
 def _sorted(values: list[Any]) -> bool:
+    """Whether a list ascends."""
     return all(a <= b for a, b in itertools.pairwise(values))
 
 
@@ -79,6 +83,7 @@ def _sorted(values: list[Any]) -> bool:
 
 
 def _find(text: str, pattern: str) -> str:
+    """The first match of a pattern, or nothing."""
     match = re.search(pattern, text)
     return match[0] if match else ""
 
@@ -89,6 +94,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 
 
 def _format(pattern: str, values: list[Any]) -> str:
+    """Fill a pattern's clauses from a list."""
     remaining = list(values)
 
     def clause(match: re.Match[str]) -> str:
@@ -116,6 +122,7 @@ def _formatted(letter: str, precision: str | None, value: Any) -> str:
 
 
 def _written(value: Any) -> str:
+    """A value as `%s` writes it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):
@@ -125,11 +132,12 @@ def _written(value: Any) -> str:
     return str(value)
 
 
-def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
-    return text.replace(old, new, limit)
+def _replace(text: str, part: str, instead: str, limit: int = -1) -> str:
+    return text.replace(part, instead, limit)
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
+    """Parts of a text between separators."""
     if limit == 0:
         return []
     return list(text) if not separator else text.split(separator, limit - 1 if limit > 0 else -1)
@@ -141,11 +149,12 @@ def _character(text: str, at: int) -> str:
     return text[at : at + 1]
 
 
-def _substring(text: str, start: int, end: int | None = None) -> str:
-    last = len(text) if end is None else end
-    if not 0 <= start <= last <= len(text):
-        raise CallError(f"invalid substring range. start: {start}, end: {last}")
-    return text[start:last]
+def _substring(text: str, start: int, stop: int | None = None) -> str:
+    """A part of a text; the end is not in it."""
+    limit = len(text) if stop is None else stop
+    if not 0 <= start <= limit <= len(text):
+        raise CallError(f"invalid substring range. start: {start}, end: {limit}")
+    return text[start:limit]
 
 
 def _index(text: str, part: str, start: int = 0) -> int:
@@ -160,6 +169,7 @@ def _last(text: str, part: str, start: int | None = None) -> int:
 
 
 def _is_url(text: str) -> bool:
+    """Whether a text is an absolute URL or path."""
     if re.search(r"[\s\x00-\x1f\x7f]", text):
         return False
     try:
@@ -193,6 +203,7 @@ def _port(value: Json) -> str:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An IP address without zone."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -203,6 +214,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """A network; the bits behind its prefix may be set."""
     if "/" not in text:
         raise CallError(f'CIDR "{text}" parse error during conversion from string')
     try:
@@ -234,12 +246,14 @@ def _cidr(value: Any) -> Any:
 
 
 def _semver(text: str) -> Json:
+    """A semantic version."""
     if not _VERSION.fullmatch(text):
         raise CallError(f"invalid semantic version: {text}")
     return {"semver": text}
 
 
 def _rank(value: Json) -> tuple[Any, ...]:
+    """What semantic versions are ordered by."""
     match = _VERSION.fullmatch(value["semver"])
     if match is None:
         raise CallError(f"not a version: {value}")
@@ -249,13 +263,14 @@ def _rank(value: Json) -> tuple[Any, ...]:
 
 
 def _order(a: Any, b: Any) -> int:
-    return (a > b) - (a < b)
+    return int(a > b) - int(a < b)
 
 
-def _compare(left: Json, right: Json) -> int:
-    return _order(_rank(left), _rank(right)) if "semver" in left else _order(_amount(left), _amount(right))
+def _compare(a: Json, b: Json) -> int:
+    return _order(_rank(a), _rank(b)) if "semver" in a else _order(_amount(a), _amount(b))
 
 
+_MULTICAST: dict[int, Any] = {4: ipaddress.ip_network("224.0.0.0/24"), 6: ipaddress.ip_network("ff02::/16")}
 _ARITHMETIC: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("add", lambda a, b: _wrapped(_amount(a) + _amount(b))),
     ("sub", lambda a, b: _wrapped(_amount(a) - _amount(b))),
@@ -278,8 +293,8 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("sum", True, "l", "d", sum),
     ("min", True, "l", "d", _extreme(min)),
     ("max", True, "l", "d", _extreme(max)),
-    *(("indexOf", True, f"l{kind}", "i", _first_index) for kind in "sifbm"),
-    *(("lastIndexOf", True, f"l{kind}", "i", _last_index) for kind in "sifbm"),
+    *(("indexOf", True, f"l{element_type}", "i", _first_index) for element_type in "sifbm"),
+    *(("lastIndexOf", True, f"l{element_type}", "i", _last_index) for element_type in "sifbm"),
     ("charAt", True, "si", "s", _character),
     ("format", True, "sl", "s", _format),
     ("indexOf", True, "ss", "i", _index),
@@ -322,9 +337,9 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
         _ip(a).is_unspecified or _ip(a).is_loopback or _ip(a).is_multicast or _ip(a).is_link_local)),
     ("cidr", False, "s", "m", lambda text: {"cidr": f"{text.partition('/')[0]}/{_network(text).prefixlen}"}),
     ("isCIDR", False, "s", "b", _reads(_network)),
-    *(("containsIP", True, kinds, "b", lambda c, a: _ip(a) in _cidr(c)) for kinds in ("mm", "ms")),
-    *(("containsCIDR", True, kinds, "b", lambda a, b: _cidr(a).version == _cidr(b).version
-        and _cidr(b).subnet_of(_cidr(a))) for kinds in ("mm", "ms")),
+    *(("containsIP", True, signature, "b", lambda c, a: _ip(a) in _cidr(c)) for signature in ("mm", "ms")),
+    *(("containsCIDR", True, signature, "b", lambda a, b: _cidr(a).version == _cidr(b).version
+        and _cidr(b).subnet_of(_cidr(a))) for signature in ("mm", "ms")),
     ("masked", True, "m", "m", lambda c: {"cidr": str(_cidr(c))}),
     ("prefixLength", True, "m", "i", lambda c: _cidr(c).prefixlen),
     ("semver", False, "s", "m", _semver),
@@ -333,6 +348,5 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("minor", True, "m", "i", lambda v: _rank(v)[1]),
     ("patch", True, "m", "i", lambda v: _rank(v)[2]),
 )  # fmt: skip
-_MULTICAST = {4: ipaddress.ip_network("224.0.0.0/24"), 6: ipaddress.ip_network("ff02::/16")}
 UNSERVED = re.compile(r"\b(authorizer|format\.named|jsonpatch|sets\.\w+|namespaceObject|params)\b")
 """What Kubernetes' expressions may name and this evaluator has not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -23,8 +24,14 @@ def cel() -> Any:
     return importlib.import_module("cel_expr_python.cel")
 
 
+def installed() -> bool:
+    """Whether the evaluator is here: only the server's own environment has it, and nobody else judges expressions."""
+    return importlib.util.find_spec("cel_expr_python") is not None
+
+
 @lru_cache(maxsize=1)
 def _declarations() -> tuple[list[Any], list[Any]]:
+    """The extensions and functions of every environment."""
     types = cel().Type
     # the strings of Kubernetes share names with its lists, so they are among its functions
     parts = ("ext_optional", "ExtOptional"), ("ext_encoders", "ExtEncoders")
@@ -43,6 +50,8 @@ def _declarations() -> tuple[list[Any], list[Any]]:
 
 
 def _plain(implementation: Callable[..., Any]) -> Callable[..., Any]:
+    """A function over plain values, as the evaluator calls it."""
+
     def call(*values: Any) -> Any:
         return implementation(*[_value(value) for value in values])
 
@@ -67,6 +76,7 @@ def environment(variables: dict[str, Any]) -> Any:
 
 @lru_cache(maxsize=64)
 def _free(names: tuple[str, ...]) -> Any:
+    """An environment whose variables may be anything."""
     return environment(dict.fromkeys(names, cel().Type.DYN))
 
 
@@ -194,6 +204,7 @@ def _walk(tree: bytes, scope: dict[str, Json | None], escape: Callable[[str], st
 
 
 def _selected(content: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> Json | None:
+    """The schema of a field that an expression reads."""
     schema = _walk(_field(content, 1) or b"", scope, escape)
     name = (_field(content, 2) or b"").decode()
     if schema is None or schema.get("x-kubernetes-preserve-unknown-fields") or not schema.get("properties"):
@@ -210,6 +221,7 @@ def _selected(content: bytes, scope: dict[str, Json | None], escape: Callable[[s
 
 
 def _element(schema: Json | None) -> Json | None:
+    """The schema of what is in a list or map."""
     for part in ("items", "additionalProperties"):
         inner = (schema or {}).get(part)
         if isinstance(inner, dict):
@@ -218,6 +230,7 @@ def _element(schema: Json | None) -> Json | None:
 
 
 def _comprehension(content: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> Json | None:
+    """Follow a macro: its variable is an element of what it walks over."""
     parts = dict(_messages(content))
     over = _walk(parts.get(2, b""), scope, escape)
     listed = bool(over and over.get("items"))

@@ -40,11 +40,13 @@ def _moment(store: Store, bucket: str, version: int) -> dict[tuple[str, str], Js
 
 
 def _token(version: int, start: tuple[str, str]) -> str:
+    """What a client sends back for the next part."""
     text = json.dumps({"v": _ENCODING, "rv": version, "start": f"{start[0]}/{start[1]}"}, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def _read_token(text: str) -> tuple[int, tuple[str, str]]:
+    """The moment and the place that a token stands for; raises 400."""
     try:
         content = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         namespace, _, name = content["start"].partition("/")

@@ -113,6 +113,7 @@ def act(  # noqa: PLR0911, PLR0912
 
 
 def _not_allowed(target: Target, verb: str) -> ApiError:
+    """405 for a verb that a resource has not."""
     resource = target.resource
     why = "the server does not allow this method on the requested resource"
     if resource.crd:

@@ -77,6 +77,8 @@ def _expression(causes: Causes, path: str, expression: str | None, answer: str) 
     if not (expression or "").strip():
         causes.required(path, "expression is not specified")
         return
+    if not language.installed():
+        return
     dynamic = language.dynamic(VARIABLES)
     if why := language.fault(str(expression), dynamic, answer):
         causes.invalid(path, expression, why)

@@ -110,6 +110,7 @@ def _internal(value: Any) -> Any:
 
 
 def _job(causes: Causes, new: Json, old: Json) -> None:
+    """Judge a change of a Job: its template may go elsewhere while it is suspended."""
     before, after = copy(old["spec"]["template"]), copy(new["spec"]["template"])
     if old["spec"].get("suspend"):
         for template in (before, after):

@@ -83,18 +83,18 @@ _SCALARS = {"string": "STRING", "integer": "INT", "number": "DOUBLE", "boolean":
 
 def types(schema: Json) -> Json:
     """The types of `self`, `oldSelf` and of the fields below them, as far as a schema settles them."""
-    known: Json = {}
+    declared_types: Json = {}
     for name in ("self", "oldSelf"):
-        _types(known, name, schema)
-    return known
+        _types(declared_types, name, schema)
+    return declared_types
 
 
-def _types(known: Json, path: str, schema: Json) -> None:
-    known[path] = _type(schema)
+def _types(declared_types: Json, path: str, schema: Json) -> None:
+    declared_types[path] = _type(schema)
     if not schema.get("x-kubernetes-preserve-unknown-fields"):
         for name, inner in (schema.get("properties") or {}).items():
             if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", escaped(name)):
-                _types(known, f"{path}.{escaped(name)}", inner)
+                _types(declared_types, f"{path}.{escaped(name)}", inner)
 
 
 def _type(schema: Json) -> Any:

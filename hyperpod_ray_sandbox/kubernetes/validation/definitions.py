@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.json_schema import mismatch
 from hyperpod_ray_sandbox.kubernetes.validation import custom, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -50,6 +51,7 @@ def definition(obj: Json) -> Causes:
 
 
 def _group(causes: Causes, obj: Json, group: str) -> None:
+    """Judge the API group: a domain, and approved where it is of Kubernetes."""
     if not group:
         causes.required("spec.group")
     elif not names.is_subdomain(group):
@@ -67,6 +69,7 @@ def _group(causes: Causes, obj: Json, group: str) -> None:
 
 
 def _names(causes: Causes, declared: Json) -> None:
+    """Judge plural, singular, kind and short names."""
     for field in ("plural", "singular", "kind", "listKind"):
         value = declared.get(field) or ""
         if not value and field in ("plural", "kind"):
@@ -84,6 +87,7 @@ def _names(causes: Causes, declared: Json) -> None:
 
 
 def _versions(causes: Causes, spec: Json) -> None:
+    """Judge the versions: one is stored, each has a schema."""
     versions = spec.get("versions") or []
     if not versions:
         causes.required("spec.versions", "must have at least one version")
@@ -142,6 +146,7 @@ def _conversion(causes: Causes, conversion: Json) -> None:
 
 
 def _root(causes: Causes, path: str, schema: Json) -> None:
+    """Judge the schema of a whole object."""
     if schema.get("type") != "object":
         if not schema.get("type"):
             causes.required(f"{path}.type", "must not be empty at the root")
@@ -286,17 +291,17 @@ def _junctor(causes: Causes, path: str, part: Any, *, int_or_string: bool) -> No
 
 
 def _default(causes: Causes, path: str, schema: Json) -> None:
-    from hyperpod_ray_sandbox.kubernetes import schema as schemas  # it judges by these modules
-
+    """Judge a default by the schema that it is in."""
     value = schema["default"]
     if value is None and not schema.get("nullable"):
         causes.invalid(f"{path}.default", None, "must not be null")
         return
-    if why := schemas.mismatch(schema, value):
+    if why := mismatch(schema, value):
         causes.invalid(f"{path}.default", value, why)
 
 
 def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool) -> None:
+    """Judge the rules of a schema and of those in it."""
     for index, rule in enumerate(schema.get(custom.RULES) or []):
         _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, schema, correlatable=correlatable)
     for name, inner in sorted((schema.get("properties") or {}).items()):
@@ -309,9 +314,12 @@ def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool) -> No
 
 
 def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: bool) -> None:
+    """Judge one rule: it compiles, reads fields that are there, and gives a bool."""
     text = str(rule.get("rule") or "")
     if not text.strip():
         causes.required(f"{path}.rule", "rule is not specified")
+        return
+    if not language.installed():
         return
     shown = {
         "Rule": text,

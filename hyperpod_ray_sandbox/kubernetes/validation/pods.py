@@ -56,6 +56,7 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
 
 
 def _dns(causes: Causes, path: str, spec: Json) -> None:
+    """Judge where a pod resolves names."""
     if spec.get("dnsPolicy") == "None" and spec.get("dnsConfig") is None:
         causes.required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     elif spec.get("dnsPolicy") == "None" and not spec["dnsConfig"].get("nameservers"):
@@ -65,6 +66,7 @@ def _dns(causes: Causes, path: str, spec: Json) -> None:
 
 
 def _gates(causes: Causes, path: str, spec: Json) -> None:
+    """Judge the gates that hold a pod back from its node."""
     gates = [str(gate.get("name") or "") for gate in spec.get("schedulingGates") or []]
     for index, gate in enumerate(gates):
         names.key(causes, f"{path}.schedulingGates[{index}].name", gate)

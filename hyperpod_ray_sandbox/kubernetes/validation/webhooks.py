@@ -36,6 +36,7 @@ def configuration(obj: Json) -> Causes:
 
 
 def _webhook(causes: Causes, path: str, webhook: Json) -> None:
+    """Judge one webhook."""
     names.selector(causes, f"{path}.namespaceSelector", webhook.get("namespaceSelector"))
     names.selector(causes, f"{path}.objectSelector", webhook.get("objectSelector"))
     rules(causes, f"{path}.rules", webhook.get("rules"))
@@ -62,7 +63,7 @@ def _webhook(causes: Causes, path: str, webhook: Json) -> None:
         causes.required(f"{path}.clientConfig", "exactly one of url or service is required")
     elif url is not None:
         _url(causes, f"{path}.clientConfig.url", url)
-    else:
+    elif service is not None:
         for field in ("namespace", "name"):
             if not service.get(field):
                 causes.required(f"{path}.clientConfig.service.{field}", f"service {field} is required")
@@ -70,6 +71,7 @@ def _webhook(causes: Causes, path: str, webhook: Json) -> None:
 
 
 def _url(causes: Causes, path: str, text: str) -> None:
+    """Judge the URL of a webhook."""
     form = "; desired format: https://host[/path]"
     parts = urlsplit(text)
     if parts.scheme != "https":
