@@ -62,7 +62,7 @@ class Client:
         }
 
     def exports(self) -> dict[str, str]:
-        """Return the variables for a person's own shell: HOME stays theirs."""
+        """Return the variables for a shell of the user: HOME stays."""
         return {name: value for name, value in self.environment().items() if name != "HOME"}
 
     def health(self) -> bool:

@@ -150,7 +150,7 @@ def _answers(url: str) -> bool:
         with opener.open(f"{url}/readyz", timeout=ANSWER_SECONDS) as answer:
             return bool(answer.status == 200)
     except urllib.error.HTTPError as error:
-        return error.code in (401, 403)  # it answers, and wants to know who asks
+        return error.code in (401, 403)  # it answers, and asks who that is
     except OSError:
         return False
 

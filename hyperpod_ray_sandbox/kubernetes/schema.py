@@ -21,6 +21,7 @@ import kubernetes_validate
 import referencing
 import referencing.jsonschema
 
+from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.json_schema import cause, dotted, for_jsonschema, json_type
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, bad_request, invalid
@@ -321,7 +322,7 @@ def check(
     if walk.custom and _has_rules(resource.schema or {}):
         if any(each.reason in _BLOCKING for each in causes):
             causes.append(_UNCHECKED)  # rules see values of the right type only
-        else:
+        elif not causes or language.installed():
             violations = Causes()
             custom.check(violations, resource.schema or {}, clean, old)
             causes += violations
