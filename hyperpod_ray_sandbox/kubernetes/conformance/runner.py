@@ -347,7 +347,8 @@ def shown(answer: Any, path: str) -> Any:
 
 def run(client: Client, case: Case) -> str:
     """Send a case; the disagreement, or nothing."""
-    version, owner = "", {}
+    version = ""
+    owner: Json = {}
     for step in case.steps[:-1]:
         if step.wait_s:
             if not client.embedded:

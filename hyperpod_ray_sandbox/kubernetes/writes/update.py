@@ -123,7 +123,7 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
 
 def _resized(live: Json, submitted: Json) -> Json:
     """A pod with the resources of what was sent, and nothing else of it."""
-    obj = copy(live)
+    obj: Json = copy(live)
     for field in ("containers", "initContainers"):
         sizes = {c.get("name"): c.get("resources") for c in (submitted.get("spec") or {}).get(field) or []}
         for container in obj["spec"].get(field) or []:
