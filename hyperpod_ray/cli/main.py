@@ -36,8 +36,8 @@ from hyperpod_ray.cli.failures import EXIT_CODES, failure
 from hyperpod_ray.cli.options import current, epilog
 from hyperpod_ray.core import names
 from hyperpod_ray.core.names import PROGRAM
-from hyperpod_ray.core.version import full_version
 from hyperpod_ray.core.secret_words import masked
+from hyperpod_ray.core.version import full_version
 from hyperpod_ray.ops import output, steering
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
 

@@ -84,7 +84,9 @@ def _apply(  # noqa: PLR0917
         raise ApiError(500, "", f"failed to create typed patch object ({where}): {error}") from None
     stored = api.store.get(api.key(resource, namespace, name))
     live = api.present(resource, stored) if stored is not None else None
-    merged = applied.apply(live, pruned, shape, manager=options.manager or "", force=options.force, subresource=subresource)
+    merged = applied.apply(
+        live, pruned, shape, manager=options.manager or "", force=options.force, subresource=subresource
+    )
     if live is None:
         created = api.create(resource, namespace, merged, _with(options, manager=""), trusted=False)
         return created, True
