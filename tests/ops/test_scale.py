@@ -211,7 +211,7 @@ def test_nodes_of_a_state_and_a_type(
 
 @pytest.mark.parametrize(
     ("only", "said"),
-    [({"state": "Faliure"}, "Failure"), ({"instance_type": "ml.p5.48xlage"}, "ml.p5.48xlarge"),
+    [({"state": "Failure"}, "Failure"), ({"instance_type": "ml.p5.48xlage"}, "ml.p5.48xlarge"),
      ({"state": "idle"}, "Expected one of")],
 )  # fmt: skip
 def test_a_state_that_no_node_can_have_is_refused(target: clients.Target, only: dict[str, Any], said: str) -> None:
@@ -301,7 +301,7 @@ def test_a_listing_that_the_api_server_forgot_begins_again(forgets: int, asked: 
     kubernetes = clients.Kubernetes.__new__(clients.Kubernetes)
     requests = Forgetful(forgets=forgets)
     kubernetes.request = requests  # type: ignore[method-assign, assignment]
-    assert [*map(int, kubernetes.items("/api/v1/nodes"))] == list(range(1200))  # type: ignore[call-overload]
+    assert [*map(int, kubernetes.items("/api/v1/nodes"))] == list(range(1200))  # type: ignore[arg-type]
     assert requests.asked == asked
 
 
