@@ -290,7 +290,7 @@ class Cases:
         """A project whose own lock file is hostile."""
         name = self._chance.choice(sorted(self._locks))
         form = self._chance.choice(sorted(self._locks[name].kinds))
-        readers = [["env", "check"], ["charts", "status"], ["image", "build-args"]]
+        readers = [["env", "check"], ["charts", "verify"], ["image", "build-args"]]
         readers.append(["charts", "verify", "--lock", str(self._folder / "charts.lock.yaml")])
         files = {"cdk.json": b"{}", name: self._locks[name].text(form), "environments/x.yaml": self._good}
         reader = self._chance.choice(readers)

@@ -211,7 +211,7 @@ def test_nodes_of_a_state_and_a_type(
 
 @pytest.mark.parametrize(
     ("only", "said"),
-    [({"state": "Failure"}, "Failure"), ({"instance_type": "ml.p5.48xlage"}, "ml.p5.48xlarge"),
+    [({"state": "Failurx"}, "Failure"), ({"instance_type": "ml.p5.48xlage"}, "ml.p5.48xlarge"),
      ({"state": "idle"}, "Expected one of")],
 )  # fmt: skip
 def test_a_state_that_no_node_can_have_is_refused(target: clients.Target, only: dict[str, Any], said: str) -> None:

@@ -31,7 +31,7 @@ def test_without_the_rehearsal_environment_the_fix_is_named(project: Path, capsy
     [
         (["stop"], "no --name. Expected one of none"),
         (["status", "nope"], "ray cluster: 'nope'. Expected one of none"),
-        (["kill-head"], "no --name"),
+        (["inject", "head"], "no --name"),
         (["bridge"], "no --name"),
         (["start", "no-such.yaml"], "no-such"),
     ],
