@@ -138,11 +138,13 @@ https://docs.aws.amazon.com/eks/latest/best-practices/auditing-and-logging.html"
 
 
 class Watch(Construct):
-    """Metric filters (`AWS::Logs::MetricFilter`) and alarms (`AWS::CloudWatch::Alarm`) that notify one topic.
+    """Metric filters (`AWS::Logs::MetricFilter`) and alarms (`AWS::CloudWatch::Alarm`) that notify topics.
 
     Args:
+        topics: Who is notified.
         environment: Name of the environment: first part of the alarms' names, and in what they say.
         nodes: Nodes of the cluster at full count, of which thresholds are a share.
+        runbook: Address of the page of all alarms, for their descriptions.
     """
 
     def __init__(
@@ -150,14 +152,15 @@ class Watch(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        topic: sns.ITopic,
+        topics: Sequence[sns.ITopic],
         environment: str,
         namespaces: Sequence[str],
         nodes: int,
+        runbook: str | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._topic, self._nodes = topic, nodes
-        self._environment = environment
+        self._topics, self._nodes = topics, nodes
+        self._environment, self._runbook = environment, runbook
         self.arns: list[str] = []
         self.counted: list[str] = []
         self._namespaces = [*namespaces, *(name for name in SYSTEM_NAMESPACES if name not in namespaces)]
@@ -218,7 +221,7 @@ class Watch(Construct):
         periods: int = 1,
         below: bool = False,
     ) -> None:
-        """An alarm that notifies the topic (`AWS::CloudWatch::Alarm`).
+        """An alarm that notifies the topics (`AWS::CloudWatch::Alarm`).
 
         Args:
             mail: What its mail says.
@@ -238,9 +241,10 @@ class Watch(Construct):
             evaluation_periods=periods,
             comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD if below else greater,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=mail.description(self._environment),
+            alarm_description=mail.description(self._environment, runbook=self._runbook),
         )
-        alarm.add_alarm_action(actions.SnsAction(self._topic))
+        for topic in self._topics:
+            alarm.add_alarm_action(actions.SnsAction(topic))
         self.arns.append(alarm.alarm_arn)
 
 

@@ -31,6 +31,9 @@ class HealthNotifications(Construct):
         environment: Name of the environment, which every mail says.
         cluster_arn: Of the HyperPod cluster.
         emails: Receivers; each confirms by mail. An empty list leaves a topic to subscribe to.
+        https: Endpoints that the same is posted to; each confirms.
+        topic_arn: A topic of somebody else, which gets alarms and events too; None: there is none.
+        runbook: Address of the page of all alarms; None: mails name the section of the repository's runbook.
         event_log_group: Name of the archive's log group; None: CloudFormation generates it.
         event_retention_days: How long the archive keeps an event.
         event_log_group_exists: Whether the archive is there already: it is used as it is, and stays.
@@ -50,6 +53,9 @@ class HealthNotifications(Construct):
         environment: str,
         cluster_arn: str,
         emails: Sequence[str],
+        https: Sequence[str] = (),
+        topic_arn: str | None = None,
+        runbook: str | None = None,
         event_log_group: str | None,
         event_retention_days: int,
         event_log_group_exists: bool = False,
@@ -70,6 +76,11 @@ class HealthNotifications(Construct):
         self.topic = sns.Topic(self, "Topic", master_key=self._key, enforce_ssl=True, display_name="HyperPod health")
         for email in emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(email))
+        for url in https:
+            self.topic.add_subscription(subscriptions.UrlSubscription(url))
+        self.topic_arns = [self.topic.topic_arn, *([topic_arn] if topic_arn else [])]
+        others = [sns.Topic.from_topic_arn(self, "OtherTopic", topic_arn)] if topic_arn else []
+        self._runbook = runbook
         self.archive = named_log_group(
             self,
             "Events",
@@ -88,8 +99,9 @@ class HealthNotifications(Construct):
         self.watch = Watch(
             self,
             "Alarms",
-            topic=self.topic,
+            topics=[self.topic, *others],
             environment=environment,
+            runbook=runbook,
             namespaces=namespaces,
             nodes=nodes,
         )
@@ -115,28 +127,33 @@ class HealthNotifications(Construct):
             "detail-type": [NODE_HEALTH, STATE_CHANGE, CLUSTER_EVENT],
             "resources": [cluster_arn],
         }
-        return self._rule(notifications.ARCHIVE, pattern, arn=self._group_arn())
+        return self._rule(notifications.ARCHIVE, pattern, arns=[self._group_arn()])
 
     def _mail(self, mail: EventMail, resource: object) -> events.CfnRule:
         """A rule that mails its events in words."""
         stack = Stack.of(self)
         transformer = events.CfnRule.InputTransformerProperty(
-            input_template=mail.template(self._environment, account=stack.account, region=stack.region),
+            input_template=mail.template(
+                self._environment, account=stack.account, region=stack.region, runbook=self._runbook
+            ),
             input_paths_map=mail.paths(),
         )
-        return self._rule(mail.name, mail.pattern([resource]), arn=self.topic.topic_arn, transformer=transformer)
+        return self._rule(mail.name, mail.pattern([resource]), arns=self.topic_arns, transformer=transformer)
 
     def _rule(
         self,
         name: str,
         pattern: Mapping[str, object],
         *,
-        arn: str,
+        arns: Sequence[str],
         transformer: events.CfnRule.InputTransformerProperty | None = None,
     ) -> events.CfnRule:
         """As L1: the L2 targets let every account's rules publish, or make a function to write a policy."""
-        target = events.CfnRule.TargetProperty(id="Target0", arn=arn, input_transformer=transformer)
-        return events.CfnRule(self, name, event_pattern=dict(pattern), state="ENABLED", targets=[target])
+        targets = [
+            events.CfnRule.TargetProperty(id=f"Target{number}", arn=arn, input_transformer=transformer)
+            for number, arn in enumerate(arns)
+        ]
+        return events.CfnRule(self, name, event_pattern=dict(pattern), state="ENABLED", targets=targets)
 
     def _group_arn(self) -> str:
         """Without the `:*` at its end, as a rule's target requires it."""

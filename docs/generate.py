@@ -16,6 +16,7 @@ import typer
 
 from docs import (
     access_page,
+    alarms_page,
     commands_page,
     limits_page,
     plan_agreement,
@@ -45,6 +46,7 @@ def generated() -> Iterator[tuple[Path, Callable[[], str]]]:
     yield rules_page.PAGE, rules_page.page
     yield limits_page.PAGE, limits_page.page
     yield access_page.PAGE, access_page.page
+    yield alarms_page.PAGE, alarms_page.page
     yield team_attacks.PAGE, team_attacks.page
     yield fitting.FILE, fitting.text
     yield plan_agreement.PAGE, plan_agreement.page

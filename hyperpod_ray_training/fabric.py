@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
+from hyperpod_ray_training import flight
+
 MOST_BYTES = 4_000_000
 """Of a log that is read: what it says of the network stands at its beginning."""
 OURS = "nccl-%p.log"
@@ -39,6 +41,7 @@ def listening(loop: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]
     @functools.wraps(loop)
     def run(config: dict[str, Any]) -> Any:
         listen()
+        flight.record()
         return loop(config)
 
     return run

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KINDS = frozenset(
     {
         "start", "restore", "step", "save", "drain", "resize", "error", "done", "fault",
-        "lost", "generation", "move", "note", "spare", "fallback", "transport",
+        "lost", "generation", "move", "note", "spare", "fallback", "transport", "slow", "evidence",
     }
 )  # fmt: skip
 """Every kind of event; a line of another kind counts as none."""
@@ -55,9 +55,12 @@ _GAPS, _PAUSES, _SLOTS, _SIGNS_KEPT = 50, 8, 64, 10
 _SIZES = 64
 _MARK_BYTES = 20
 _DAY, _YEAR = 86_400.0, 365 * 86_400.0
+_LATER = ("redoing",)
+"""What summaries of earlier versions lack. Object storage has the summary alone: it is not read again from lines."""
 _ROWS = {"curve": 4, "saves": 5, "interruptions": 7, "events": 5, "slots": 3, "signs": 3}
 _BIN = 0.03
 _TEXT = 200
+_ECHOES = ("connection", "timed out", "timeout", "gloo", "nccl", "actordied", "actorunavailable", "broken pipe", "peer")
 _NO_METRIC = frozenset({"world", "rank", "gen"})
 _EMPTY = {"recovering": 0.0, "waiting": 0.0, "idle": 0.0}
 
@@ -247,7 +250,10 @@ class History:
         self.interruptions: list[list[Any]] = []
         self.interrupted = 0
         self.by_cause: dict[str, list[float]] = {}
-        """Interruptions by the kind of their most telling sign: how many, and seconds without a step."""
+        """Interruptions by the kind of their most telling sign: how many, and seconds that they cost: those without a
+        step, and those of steps that were done again after them."""
+        self.redoing = ""
+        """The kind of the interruption whose steps are being done again."""
         self.events: list[list[Any]] = []
         self.over = False
         self.mode = ""
@@ -333,7 +339,10 @@ class History:
         fresh, empty = cls(), cls()
         try:
             content = json.loads(summary if isinstance(summary, str) else json.dumps(summary))
-            if content.pop("version") != VERSION or content.keys() != vars(empty).keys():
+            if content.pop("version") != VERSION:
+                return empty
+            content = {**{name: getattr(empty, name) for name in _LATER}, **content}
+            if content.keys() != vars(empty).keys():
                 return empty
             if any(type(content[key]) is not type(value) for key, value in vars(empty).items() if value is not None):
                 return empty
@@ -428,10 +437,21 @@ class History:
             self._save(event)
         elif event.kind == "done":
             self._done()
-        if event.kind in SIGNS and self.last is not None and (event.kind != "start" or driver):
-            _append(self.signs, [event.t, event.kind, words(event)], limit=_SIGNS_KEPT)
+        is_sign = event.kind in (*SIGNS, "evidence") and (event.kind != "start" or driver)
+        if is_sign and self.last is not None:
+            self._sign([event.t, event.kind, words(event)])
         seconds = number(event.values.get("seconds"))
         _append(self.events, [event.t, event.kind, event.step, seconds, _about(event)], limit=_NEWEST)
+
+    def _sign(self, sign: list[Any]) -> None:
+        """Keep the first, and of later ones what is no consequence: when one rank fails, all the others say so."""
+        if len(self.signs) >= _SIGNS_KEPT:
+            echoes = [index for index, kept in enumerate(self.signs) if consequence(kept[2])]
+            first_stop = sign[1] in STOPPING and all(kept[1] not in STOPPING for kept in self.signs)
+            if (consequence(sign[2]) or not echoes) and not first_stop:
+                return
+            del self.signs[echoes[-1] if echoes else -1]
+        self.signs.append(sign)
 
     def _sized(self, event: Event) -> None:
         world = event.values.get("world")
@@ -469,6 +489,8 @@ class History:
                 self._spend(share, seconds)
             if interrupted and before is not None and self.mode != "resumed":
                 self._interrupted(before, event)
+            elif interrupted:
+                self._blame("unknown", sum(spent.values()))
         if self.first_step_t is None:
             self.first_step_t = event.t
         self.highest = step if self.highest is None else max(self.highest, step)
@@ -498,6 +520,8 @@ class History:
         repeated = max(0, min(step, self.highest if self.highest is not None else 0) - before[1]) / done
         self.seconds["saving"] += stall
         self.seconds["redone"] += (seconds - stall) * repeated
+        if repeated:
+            self._blame(self.redoing or "unknown", (seconds - stall) * repeated)
         self.seconds["training"] += (seconds - stall) * (1 - repeated)
         self.useful_ranks += (seconds - stall) * (1 - repeated) * (self.world or 0)
         self._hold(seconds)
@@ -523,8 +547,12 @@ class History:
         row = [before[0], event.t, before[1], resumed, source, cause, round(sum(self.since_step.values()), 3)]
         _append(self.interruptions, row, limit=_NEWEST)
         self.interrupted += 1
-        count, seconds = self.by_cause.get(category, [0, 0.0])
-        self.by_cause[category] = [count + 1, seconds + sum(self.since_step.values())]
+        self.redoing = category
+        self._blame(category, sum(self.since_step.values()), times=1)
+
+    def _blame(self, category: str, seconds: float, *, times: int = 0) -> None:
+        count, before = self.by_cause.get(category, [0, 0.0])
+        self.by_cause[category] = [count + times, before + seconds]
 
     def _save(self, event: Event) -> None:
         stall = max(0.0, number(event.values.get("stall_s")) or 0.0)
@@ -542,6 +570,8 @@ class History:
         """Time that was counted as steps' was a save's."""
         self.seconds[source] -= seconds
         self.seconds["saving"] += seconds
+        if source == "redone":
+            self._blame(self.redoing or "unknown", -seconds)
         if source == "training":
             self.useful_ranks = max(0.0, self.useful_ranks - seconds * (self.world or 0))
 
@@ -549,6 +579,8 @@ class History:
         """The end of a run: since its last step it has waited for its last checkpoint."""
         spent = sum(self.since_step.values())
         self._spend("saving" if self.last is not None and not self.restarted else "recovering", spent)
+        if self.last is not None and self.restarted:
+            self._blame(cause_of(self.signs)[0], spent)
         self.debt = max(0.0, self.debt - spent)
         self.since_step, self.over, self.mode = dict(_EMPTY), True, "resumed"
         self.restored, self.restarted, self.signs = None, False, []
@@ -620,6 +652,9 @@ class History:
         if copy.broken or copy.restarted or copy.last is None:
             for share, seconds in copy.since_step.items():
                 copy._spend(share, seconds)
+            if copy.last is not None:
+                lasts = copy.broken and not ended
+                copy._blame(cause_of(copy.signs)[0], sum(copy.since_step.values()), times=int(lasts))
         if not copy.over and copy.last is not None:  # a save that no further step followed
             copy._stalled("training", min(copy.debt, copy.seconds["training"]))
         if copy.waiting_point is not None:
@@ -649,12 +684,22 @@ def _apart(point: list[Any], reference: list[Any]) -> float:
     return -1.0 if point[2] is None else math.inf if reference[2] is None else abs(point[2] - reference[2])
 
 
+def consequence(text: str) -> bool:
+    """Whether an error is what ranks report when another one is gone: a broken connection, a collective that waits."""
+    lower = text.lower()
+    return any(echo in lower for echo in _ECHOES)
+
+
 def cause_of(signs: list[list[Any]]) -> tuple[str, str]:
-    """Kind and words of the most telling sign of an interruption."""
+    """Kind and words of the most telling sign of an interruption: of the first that is no consequence of another."""
+    evidence = "".join(f"; {sign[2]}" for sign in signs if sign[1] == "evidence")[:_TEXT]
     for category in SIGNS:
-        for sign in signs:
-            if sign[1] == category:
-                return category, sign[2]
+        alike = [sign for sign in signs if sign[1] == category]
+        if alike:
+            earliest = next((sign for sign in alike if not consequence(sign[2])), alike[0])
+            several = any(sign is not earliest and sign[1] in FAULTS for sign in signs)
+            after = " (the first of several)" if several and category in ("lost", "error") else ""
+            return category, f"{earliest[2]}{after}{evidence}"
     return "unknown", "the run's events name no cause"
 
 
@@ -681,6 +726,6 @@ def words(event: Event) -> str:
         "fallback": "full restart",
     }.get(event.kind)
     if name is None:
-        return text or "an error without a message"
+        return ": ".join(filter(None, [where if event.kind == "error" else "", text or "an error without a message"]))
     subject = f"{name} ({where})" if where and event.kind != "lost" else name
     return clean(": ".join(filter(None, [subject, text])), _TEXT + 100)

@@ -32,7 +32,7 @@ import torch.distributed as dist
 from ray.train import Checkpoint, CheckpointUploadMode
 from ray.train.v2._internal.execution.train_fn_utils import get_train_fn_utils
 
-from hyperpod_ray_training import fabric, hangs, rng, torchrun
+from hyperpod_ray_training import fabric, flight, hangs, rng, torchrun
 from hyperpod_ray_training.batches import Position
 from hyperpod_ray_training.completeness import Completeness
 from hyperpod_ray_training.draining import NONE, DrainWatch
@@ -99,6 +99,7 @@ class Resumable(Looping):
         recomputed: Sequence[Any] = (),
     ) -> None:
         fabric.listen()
+        flight.record()
         ensure_process_group()
         self.run, self.settings = run, run.settings
         self.folder = run.folder()
@@ -172,6 +173,8 @@ class Resumable(Looping):
     def _leave(self, *, failed: bool) -> None:
         if failed:
             if self.generation is None:
+                with contextlib.suppress(Exception):  # the loop's own error counts
+                    flight.keep(self.folder, attempt=self.attempt, rank=self.rank)
                 self.saver.abandon()
             elif self.memory is not None:
                 self.memory.neighbour.salvage()

@@ -13,6 +13,7 @@ from ray.train import UserCallback
 from hyperpod_ray_training.errors import MARK, InputError, Unrecoverable, in_three_parts
 from hyperpod_ray_training.fresh_view import FreshView
 from hyperpod_ray_training.hardware import SIGNS
+from hyperpod_ray_training.history import consequence
 from hyperpod_ray_training.journal import Journal, log
 from hyperpod_ray_training.run_parts import RunFacts
 from hyperpod_ray_training.submissions import cause_of
@@ -78,9 +79,9 @@ class Watch(UserCallback):
                     expected="a checkpoint between two errors",
                     fix="repair the code, then submit the same run again",
                 )
-        journal.update(
-            at_once=True, state="failed" if fatal else "recovering", last_error=next(iter(texts.values()), "")[:2000]
-        )
+        own = {rank: text for rank, text in texts.items() if not consequence(text)} or texts
+        first = next((f"rank {rank}: {text}" if len(texts) > 1 else text for rank, text in own.items()), "")
+        journal.update(at_once=True, state="failed" if fatal else "recovering", last_error=first[:2000])
         return fatal
 
     def _with_way_out(self, text: str) -> str:

@@ -3,7 +3,8 @@
 .venv/bin/python -m tests.fuzz --seed 1 --cases 10000
 
 Each case is one command in this process, whose memory is bounded. It must end with an exit code of the table, without
-an internal error, without a control character on the terminal, and without a word of the planted credential.
+an internal error, without a control character on the terminal, and without a word of the planted credential. Hostile
+are environment files, lock files of a project, job files, and command lines. No case reaches a network.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import io
 import random
 import re
 import resource
+import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from hyperpod_ray.cli.main import main as command
+from hyperpod_ray.core import project
+from tests.core.environment_files import text_of
 from tests.core.every_section import bases, changed, leaves
 
 MEMORY = 3 * 1024**3
@@ -68,16 +72,33 @@ SECRETS = (
     f"https://{CREDENTIAL}@example.com",
 )
 CONFLICT = "<<<<<<< ours\n{}\n=======\n{}\n>>>>>>> theirs\n"
-Case = tuple[str, list[str], bytes | None]
-"""What it is, the command line, and the environment file `x.yaml` that it reads."""
+Case = tuple[str, list[str], dict[str, bytes]]
+"""What it is, the command line, and the files that it reads, by their path in the folder."""
+HARMLESS = {"x.yaml": b"account: 1\n"}
+NOWHERE = "http://127.0.0.1:9"
+"""An address at which nothing listens."""
+JOBS: tuple[dict[str, Any], ...] = (
+    {"command": "python train.py", "name": "first", "workers": 4, "gpus_per_worker": 1},
+    {
+        "command": "python train.py --epochs 3", "name": "second", "cluster": "own", "workers": "2:4",
+        "packages": ["transformers==4.57.1"], "env": {"EPOCHS": "3"}, "secrets": {"HF_TOKEN": "hugging-face/token"},
+        "storage": "s3://bucket/runs", "data": ["/fsx/data"], "retries": 2, "queue": "research", "priority": "high",
+        "training": {"model": "llama-3.1-8b", "tokens": "1B"},
+    },
+)  # fmt: skip
 
 
 class Files:
-    """Hostile versions of good environment files."""
+    """Hostile versions of good files.
 
-    def __init__(self, chance: random.Random) -> None:
+    Args:
+        chance: Decides everything.
+        good: The files' contents. Default: environment files with every section.
+    """
+
+    def __init__(self, chance: random.Random, good: Sequence[dict[str, Any]] | None = None) -> None:
         self._chance = chance
-        self._bases = list(bases().values())
+        self._bases = list(bases().values()) if good is None else list(good)
         self._texts = [yaml.safe_dump(base, sort_keys=False) for base in self._bases]
         self.kinds: dict[str, Callable[[], str | bytes]] = {
             name.removeprefix("_file_"): getattr(self, name) for name in dir(self) if name.startswith("_file_")
@@ -225,33 +246,93 @@ def words(chance: random.Random) -> str:
     )
 
 
-def cases(files: Files, chance: random.Random, count: int, folder: Path) -> Iterator[Case]:
-    """All cases; the same ones for a seed."""
-    kinds = sorted(files.kinds)
-    readers = (["env", "check"], ["env", "check", "x"], ["env", "check", "-o", "json"], ["plan", "x"], ["cost", "x"])
-    lines: tuple[list[str], ...] = (
-        ["env", "check"],
-        ["env", "show"],
-        ["plan"],
-        ["plan", "x"],
-        ["cost", "x"],
-        ["env", "new"],
-        ["review", "--base-assembly"],
-        ["image", "build-args"],
-        ["commands", "--check"],
-        ["env", "schema", "--check"],
-        ["completion"],
-        ["charts", "list"],
-        [],
-    )
-    for number in range(count):
-        if number % 3:
-            kind = chance.choice(kinds)
-            reader = readers[0] if chance.random() < 0.7 else chance.choice(readers)
-            yield f"file: {kind}", ["--environments", str(folder), *reader], files.text(kind)
-        else:
-            given = [*chance.choice(lines), *(words(chance) for _ in range(chance.randint(1, 4)))]
-            yield "command line", ["--environments", str(folder), *given], None
+def locks() -> dict[str, dict[str, Any]]:
+    """The lock files that a project may have, by name."""
+    return {
+        name: yaml.safe_load((project.PACKAGE / "locks" / name).read_text(encoding="utf-8")) for name in project.LOCKS
+    }
+
+
+class Cases:
+    """All cases of a seed.
+
+    Args:
+        chance: Decides everything.
+        folder: Where the files of a case are.
+    """
+
+    def __init__(self, chance: random.Random, folder: Path) -> None:
+        self._chance, self._folder = chance, folder
+        self.environments = Files(chance)
+        self._locks = {name: Files(chance, [content]) for name, content in locks().items()}
+        self._jobs = Files(chance, JOBS)
+        self._good = text_of({}).encode()
+
+    def __call__(self, count: int) -> Iterator[Case]:
+        """So many cases; of twelve, seven environment files, three command lines, one lock file and one job file."""
+        forms = (self._lock, self._job, *[self._line] * 3, *[self._environment] * 7)
+        for number in range(count):
+            yield forms[number % len(forms)]()
+
+    def _environment(self) -> Case:
+        form = self._chance.choice(sorted(self.environments.kinds))
+        readers = (
+            ["env", "check"],
+            ["env", "check", "x"],
+            ["env", "check", "-o", "json"],
+            ["plan", "x"],
+            ["cost", "x"],
+        )
+        reader = readers[0] if self._chance.random() < 0.7 else self._chance.choice(readers)
+        return f"file: {form}", self._command(reader), {"x.yaml": self.environments.text(form)}
+
+    def _lock(self) -> Case:
+        """A project whose own lock file is hostile."""
+        name = self._chance.choice(sorted(self._locks))
+        form = self._chance.choice(sorted(self._locks[name].kinds))
+        readers = [["env", "check"], ["charts", "verify"], ["image", "build-args"]]
+        readers.append(["charts", "verify", "--lock", str(self._folder / "charts.lock.yaml")])
+        files = {"cdk.json": b"{}", name: self._locks[name].text(form), "environments/x.yaml": self._good}
+        reader = self._chance.choice(readers)
+        return f"lock {name}: {form}", ["--environments", str(self._folder / "environments"), *reader], files
+
+    def _job(self) -> Case:
+        form = self._chance.choice(sorted(self._jobs.kinds))
+        files = {"x.yaml": self._good, "job.yaml": self._jobs.text(form)}
+        given = ["submit", "x", "-f", str(self._folder / "job.yaml"), "--address", NOWHERE, "--no-wait"]
+        return f"job: {form}", self._command(given), files
+
+    def _line(self) -> Case:
+        chance = self._chance
+        lines: tuple[list[str], ...] = (
+            ["env", "check"],
+            ["env", "show"],
+            ["plan"],
+            ["plan", "x"],
+            ["cost", "x"],
+            ["env", "new"],
+            ["review", "--base-assembly"],
+            ["image", "build-args"],
+            ["commands", "--check"],
+            ["env", "schema", "--check"],
+            ["completion"],
+            ["charts", "list"],
+            [],
+        )
+        given = [*chance.choice(lines), *(words(chance) for _ in range(chance.randint(1, 4)))]
+        return "command line", self._command(given), HARMLESS
+
+    def _command(self, given: list[str]) -> list[str]:
+        return ["--environments", str(self._folder), *given]
+
+
+def lay(folder: Path, files: dict[str, bytes]) -> None:
+    """Make a folder hold these files and no others."""
+    for left in folder.iterdir():
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def wrong(end: object, said: str, given: list[str]) -> str:
@@ -287,21 +368,19 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     counted: Counter[str] = Counter()
     failed: list[str] = []
-    chance = random.Random(asked.seed)
-    files = Files(chance)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        every = Cases(random.Random(asked.seed), folder)
         with contextlib.chdir(folder):
-            for number, (kind, given, text) in enumerate(cases(files, chance, asked.cases, folder)):
-                for left in folder.iterdir():
-                    left.unlink() if left.is_file() else None
-                (folder / "x.yaml").write_bytes(text if text is not None else b"account: 1\n")
+            for number, (form, given, files) in enumerate(every(asked.cases)):
+                lay(folder, files)
                 end, said = ended(given)
-                counted[f"{kind}: {end if isinstance(end, int) else type(end).__name__}"] += 1
+                counted[f"{form}: {end if isinstance(end, int) else type(end).__name__}"] += 1
                 if fault := wrong(end, said, given):
-                    failed.append(f"{number} {kind}: {fault}: {given[2:]!r:.300}\n    {said[:400]!r}")
-                    if text is not None:
-                        Path(tempfile.gettempdir(), f"fuzz-{asked.seed}-{number}.yaml").write_bytes(text)
+                    failed.append(f"{number} {form}: {fault}: {given[2:]!r:.300}\n    {said[:400]!r}")
+                    kept = Path(tempfile.gettempdir(), f"fuzz-{asked.seed}-{number}")
+                    kept.mkdir(exist_ok=True)
+                    lay(kept, files)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     for name, times in sorted(counted.items()):
         sys.stdout.write(f"{times:6} {name}\n")

@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import yaml
 
 from hyperpod_ray.charts.errors import ChartError
+from hyperpod_ray.core import yaml_text
 
 TIMEOUT_SECONDS = 60
 MAX_ARCHIVE_BYTES = 32 * 1024 * 1024
@@ -52,9 +53,9 @@ def from_repository(repository: str, *, chart: str, version: str) -> tuple[bytes
     base = repository.rstrip("/") + "/"
     index_url = urljoin(base, "index.yaml")
     try:
-        index = yaml.load(fetch(index_url, limit=MAX_INDEX_BYTES), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        index = yaml_text.load(fetch(index_url, limit=MAX_INDEX_BYTES).decode("utf-8", "replace"))
         releases = index["entries"][chart]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ChartError(
             f"{index_url}: not YAML: {' '.join(str(error).split())}",
             expected="the index of a Helm repository",

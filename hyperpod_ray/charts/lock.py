@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from hyperpod_ray.charts.errors import ChartError
+from hyperpod_ray.core import yaml_text
 from hyperpod_ray.core.errors import in_three_parts
 from hyperpod_ray.core.images import archives
 from hyperpod_ray.core.project_files import RESOLVE, conflict
@@ -161,7 +162,7 @@ class Lock:
         """
         try:
             text = path.read_text(encoding="utf-8")
-            raw = yaml.safe_load(text)
+            raw = yaml_text.load(text)
             content = _File.model_validate(raw if raw is not None else {})
         except OSError as error:
             raise ChartError(
@@ -169,7 +170,16 @@ class Lock:
                 expected="a lock file",
                 fix="correct the path or its permissions",
             ) from error
-        except yaml.YAMLError as error:
+        except ValidationError as error:
+            lines = [_problem(path, detail) for detail in error.errors()]
+            raise ChartError.together(lines) from error
+        except UnicodeDecodeError as error:
+            raise ChartError(
+                f"{path}: byte {error.start + 1} is not UTF-8",
+                expected="a lock file",
+                fix=f"take it back: git checkout HEAD -- {path.name}",
+            ) from error
+        except (yaml.YAMLError, ValueError, OverflowError) as error:
             if line := conflict(text):
                 raise ChartError(
                     f"{path}:{line}: conflict markers of a merge", expected="a lock file", fix=RESOLVE
@@ -177,9 +187,6 @@ class Lock:
             raise ChartError(
                 f"{path}: not YAML: {' '.join(str(error).split())}", expected="a lock file", fix="correct the line"
             ) from error
-        except ValidationError as error:
-            lines = [_problem(path, detail) for detail in error.errors()]
-            raise ChartError.together(lines) from error
         out = archives(path, content.folder, project=project)
         locked_charts = {
             key: LockedChart(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hyperpod_ray.core.secret_words import masked
 from hyperpod_ray.ops.errors import OpsError
 
 EXIT_CODES = (
@@ -16,4 +17,5 @@ EXIT_CODES = (
 
 def failure(error: OpsError) -> dict[str, dict[str, str | int]]:
     """What a JSON document says of a failure."""
-    return {"error": {"what": error.what, "expected": error.expected, "fix": error.fix, "code": error.code}}
+    what, expected, fix = masked(error.what), masked(error.expected), masked(error.fix)
+    return {"error": {"what": what, "expected": expected, "fix": fix, "code": error.code}}

@@ -103,11 +103,23 @@ def down(state: State = None) -> int:
 
 @command(app, examples=["local status"])
 def status(state: State = None) -> int:
-    """Show whether the embedded AWS runs, and where. Exit code 3 when it does not."""
+    """Show whether each process of the embedded AWS runs, and where. Exit code 3 when one does not."""
     from hyperpod_ray_sandbox.aws import commands
 
     with sandbox_errors():
         return OK if commands.status(state=state_folder(state)) else CONDITION_FALSE
+
+
+@command(app, examples=["local repair"])
+def repair(state: State = None) -> int:
+    """Start again what ended of a running embedded AWS. Keeps what is deployed.
+
+    Exit code 3 when a process stays silent.
+    """
+    from hyperpod_ray_sandbox.aws import commands
+
+    with sandbox_errors():
+        return OK if commands.repair(state=state_folder(state)) else CONDITION_FALSE
 
 
 @command(app, examples=["local env", "local env --pod ray/POD"])

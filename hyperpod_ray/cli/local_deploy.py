@@ -20,6 +20,7 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
     from hyperpod_ray.charts import store
     from hyperpod_ray.charts.lock import Lock
     from hyperpod_ray.core import project, stand_ins
+    from hyperpod_ray_sandbox import leash
     from hyperpod_ray_sandbox.aws import commands, process
 
     rehearsed, settings = _rehearsed(env, folder=folder, state=state)
@@ -32,6 +33,7 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
             code=BAD_USE,
         )
     running = commands.up(state=state, account=settings.account, region=settings.region)
+    leash.hold()  # not before: what `up` starts stays
     top = project_folder()
     lock = project.file(top, stand_ins.LOCK_FILE)
     charts = Lock.read(lock, project=top).charts if settings.orchestrator == "eks" else {}
@@ -48,9 +50,11 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
 
 def destroy(env: str, *, folder: Path, state: Path) -> int:
     """Destroy the environment's stacks on the embedded AWS and list what is left of it."""
+    from hyperpod_ray_sandbox import leash
     from hyperpod_ray_sandbox.aws import commands
 
     running = commands.found(state)
+    leash.hold()
     rehearsed, _ = _rehearsed(env, folder=folder, state=state)
     cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
     if not cdk.assembly.is_dir():
@@ -101,6 +105,7 @@ class Cdk:
         self.assembly = work / "cdk.out"
         self._program = program(self.project)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        # os.environ has the mark of the leash: a killed command leaves no cdk behind
         self._variables = {**os.environ, **variables, "PATH": path}
 
     def synthesize(self) -> None:

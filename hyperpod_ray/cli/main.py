@@ -36,6 +36,7 @@ from hyperpod_ray.cli.failures import EXIT_CODES, failure
 from hyperpod_ray.cli.options import current, epilog
 from hyperpod_ray.core import names
 from hyperpod_ray.core.names import PROGRAM
+from hyperpod_ray.core.secret_words import masked
 from hyperpod_ray.core.version import full_version
 from hyperpod_ray.ops import output, steering
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
@@ -250,9 +251,9 @@ def _failed(error: OpsError, *, as_json: bool) -> int:
     if as_json and not output.wrote_json():
         output.write_json("error", failure(error))
         return error.code
-    output.log(f"error: {error.message}")
+    output.log(f"error: {masked(error.message)}")
     if error.fix:
-        output.log(f"Fix: {error.fix}")
+        output.log(f"Fix: {masked(error.fix)}")
     return error.code
 
 

@@ -34,16 +34,30 @@ app = group(
 )
 
 
-@command(app, "list", examples=["nodes list prod", "nodes list prod --group workers -o json"])
+@command(
+    app, "list",
+    examples=["nodes list prod", "nodes list prod --group workers -o json", "nodes list prod --unhealthy"],
+)  # fmt: skip
 def listing(
     env: Env,
     form: Output = Format.table,
+    *,
     group: Annotated[str, typer.Option(metavar="GROUP", help="Only this instance group.")] = "",
+    state: Annotated[str, typer.Option(metavar="STATE", help="Only this state, of any service.")] = "",
+    instance_type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Only this instance type.")] = "",
+    unhealthy: Annotated[bool, typer.Option("--unhealthy", help="Only nodes that cannot take work.")] = False,
+    each: Annotated[bool, typer.Option("--all", help="A line for each node, however many.")] = False,
 ) -> int:
-    """List nodes with health, fault, age and replacements."""
+    """List nodes with health, fault, age and replacements.
+
+    Above 64 nodes, those in equal states are one line.
+    """
     from hyperpod_ray.ops.repair import nodes as verb
 
-    return verb.listing(any_target(env), form=form, group=group)
+    return verb.listing(
+        any_target(env), form=form, group=group, state=state, instance_type=instance_type, unhealthy=unhealthy,
+        each=each,
+    )  # fmt: skip
 
 
 @command(app, examples=["nodes show prod i-0123456789abcdef0"])

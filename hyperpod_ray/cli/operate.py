@@ -79,6 +79,9 @@ def register(app: typer.Typer) -> None:
         ] = "",
         offline: Annotated[bool, typer.Option("--offline", help="Use the dated price file only.")] = False,
         update: Annotated[bool, typer.Option("--update", help="Write today's prices to the price file.")] = False,
+        every_region: Annotated[
+            bool, typer.Option("--every-region", help="With --update: all types in all Regions with HyperPod.")
+        ] = False,
         so_far: Annotated[
             bool, typer.Option("--so-far", help="Show what is there now since the 1st, idle GPUs, and each run.")
         ] = False,
@@ -97,7 +100,10 @@ def register(app: typer.Typer) -> None:
             return spending.compare(
                 env, target=any_target, folder=folder(), every=every, form=form, ask=actual, day=now().date()
             )
-        return verb.run(any_target(env), form=form, offline=offline, update=update, so_far=so_far, actual=actual)
+        return verb.run(
+            any_target(env), form=form, offline=offline, update=update, every_region=every_region, so_far=so_far,
+            actual=actual,
+        )  # fmt: skip
 
     @command(app, examples=["teardown dev --dry-run", "teardown dev --yes", "teardown prod --confirm prod"])
     def teardown(  # noqa: PLR0917

@@ -66,6 +66,9 @@ def register(app: typer.Typer) -> None:
             list[str] | None, typer.Option("--data", metavar="PLACE", help="What the job reads; repeatable.")
         ] = None,
         retries: Annotated[int | None, typer.Option(metavar="N", help="New clusters after a failed driver.")] = None,
+        most_hours: Annotated[
+            float | None, typer.Option(metavar="HOURS", help="End the job's own cluster after so long.")
+        ] = None,
         team: Annotated[str | None, typer.Option(metavar="TEAM", help="Team whose queue and quota it uses.")] = None,
         queue: Annotated[str | None, typer.Option(metavar="NAME", help="LocalQueue of the job's own cluster.")] = None,
         priority: Annotated[str | None, typer.Option(metavar="NAME", help="Priority class in that queue.")] = None,
@@ -97,8 +100,8 @@ def register(app: typer.Typer) -> None:
             "name": name, "cluster": cluster, "workers": workers, "gpus_per_worker": gpus_per_worker, "spares": spares,
             "working_dir": working_dir, "py_modules": py_module, "packages": package,
             "env": pairs("--env", env_var, value="VALUE"), "secrets": pairs("--secret", secret, value="SECRET/KEY"),
-            "storage": storage, "data": data, "retries": retries, "team": team, "queue": queue, "priority": priority,
-            "topology": topology, "topology_required": topology_required,
+            "storage": storage, "data": data, "retries": retries, "most_hours": most_hours, "team": team,
+            "queue": queue, "priority": priority, "topology": topology, "topology_required": topology_required,
         }  # fmt: skip
         environment = any_target(env)
         if file is None and not entrypoint:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from hyperpod_ray.core import project
+from hyperpod_ray.core import project, yaml_text
 
 Json = Mapping[str, Any]
 EXAMPLES = "examples"
@@ -49,8 +49,7 @@ def _read(path: Path) -> Json | None:
     try:
         if not path.is_file() or path.stat().st_size > LARGEST_SIBLING:
             return None
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        data = yaml.load(path.read_text(encoding="utf-8-sig"), Loader=loader)  # noqa: S506  # safe loaders, both
+        data = yaml_text.load(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

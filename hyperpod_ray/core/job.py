@@ -73,6 +73,9 @@ class Job(Settings):
     retries: Annotated[int, Field(ge=0, le=100)] | None = None
     """New clusters after a failure of the driver, for `cluster: own`. Default: 3. Lost workers and nodes do not count:
     training continues without a retry."""
+    most_hours: Annotated[float, Field(ge=0.1, le=8760)] | None = None
+    """Hours after its start at which the job is ended, for `cluster: own` (`activeDeadlineSeconds`): its cluster goes,
+    whatever it does, and its checkpoints stay. Time in a queue does not count. Default: none; nothing ends it."""
     team: Annotated[str, shapes.TEAM.field()] | None = None
     """Team of the environment whose namespace, queue and quota the job uses; it then has a cluster of its own. Default:
     none."""

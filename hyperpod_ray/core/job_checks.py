@@ -189,6 +189,13 @@ def _size(plan: Plan, job: Job) -> Iterator[Finding]:
 def _own_cluster(plan: Plan, job: Job) -> Iterator[Finding]:
     if job.cluster == "standing":
         fields = (("retries", job.retries), ("team", job.team), ("queue", job.queue), ("priority", job.priority))
+        if job.most_hours is not None:
+            yield error(
+                "most_hours",
+                what=f"{job.most_hours:g} on the standing RayCluster",
+                expected="a cluster of its own: KubeRay ends a RayJob with its cluster, and no job of the standing one",
+                fix="set cluster: own, or remove most_hours",
+            )
         for name, value in (*fields, ("topology", job.topology)):
             if value is not None and value != 0:
                 yield error(

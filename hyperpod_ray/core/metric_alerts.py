@@ -8,6 +8,7 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ray-observabi
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hyperpod_ray.core import notifications
@@ -107,7 +108,7 @@ def rules(plan: Plan) -> str:
             "annotations": {
                 "meaning": alert.mail.means,
                 "run": alert.mail.command(name),
-                "runbook": alert.mail.runbook(),
+                "runbook": alert.mail.runbook(plan.settings.hyperpod.runbook_url),
             },
         }
         for alert in alerts(plan)
@@ -127,8 +128,8 @@ Runbook: {{ .Annotations.runbook }}
 {{ end }}"""
 
 
-def alert_manager(topic_arn: str, region: str) -> str:
-    """`AlertManagerDefinition` of the workspace: one mail for each alert, and one at its end.
+def alert_manager(topic_arns: Sequence[str], region: str) -> str:
+    """`AlertManagerDefinition` of the workspace: one message to each topic for each alert, and one at its end.
 
     https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-alertmanager-config.html
     """
@@ -142,6 +143,7 @@ def alert_manager(topic_arn: str, region: str) -> str:
                 "subject": SUBJECT,
                 "message": MESSAGE,
             }
+            for topic_arn in topic_arns
         ],
     }
     route = {"receiver": "mails", "group_by": ["alertname"], "group_wait": "30s", "repeat_interval": "24h"}

@@ -78,9 +78,13 @@ class Notification:
         """The command to run."""
         return f"{PROGRAM} {self.run.format(environment=environment)}"
 
-    def runbook(self) -> str:
-        """Where the runbook has it."""
-        return f"{RUNBOOK}, section {self.section}"
+    def runbook(self, address: str | None = None) -> str:
+        """Where the runbook has it: an address that a phone opens, where the environment has one.
+
+        Args:
+            address: Of the page of all alarms (`hyperpod.runbook_url`).
+        """
+        return f"{address}#{self.name.lower()}" if address else f"{RUNBOOK}, section {self.section}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +95,13 @@ class AlarmMail(Notification):
         """Name of the alarm, and thereby the subject of the mail."""
         return f"{alarm_prefix(environment)}{self.name}"
 
-    def description(self, environment: str) -> str:
+    def description(self, environment: str, *, runbook: str | None = None) -> str:
         """Description of the alarm: the part of the mail that is ours. CloudWatch adds name, time and reason."""
         lines = (
             f"Environment {environment}.",
             f"Meaning: {self.means}",
             f"Run: {self.command(environment)}",
-            f"Runbook: {self.runbook()}",
+            f"Runbook: {self.runbook(runbook)}",
         )
         return "\n".join(lines)
 
@@ -133,14 +137,14 @@ class EventMail(Notification):
         """`InputPathsMap` of the transformer."""
         return {**self.variables, "since": self.since}
 
-    def template(self, environment: str, *, account: str, region: str) -> str:
+    def template(self, environment: str, *, account: str, region: str, runbook: str | None = None) -> str:
         """`InputTemplate` of the transformer: text of several lines, each in quotation marks of its own."""
         lines = (
             f"Environment {environment} (account {account}, {region}): {self.what}",
             f"Meaning: {self.means}",
             "Since: <since>",
             f"Run: {self.command(environment)}",
-            f"Runbook: {self.runbook()}",
+            f"Runbook: {self.runbook(runbook)}",
         )
         return "\n".join(json.dumps(line) for line in lines)
 

@@ -103,6 +103,7 @@ ON_SLURM: dict[str, Decision] = {
     "local down": APART,
     "local status": APART,
     "local env": APART,
+    "local repair": APART,
     "local deploy": WORKS,
     "local destroy": WORKS,
     "local fail-node": APART,

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from hyperpod_ray.core import yaml_text
 from hyperpod_ray.core.errors import ProjectError
 
 RESOLVE = "keep one of the two sides, and remove the lines of <, = and >"
@@ -35,7 +36,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
             f"{name}: cannot be read: {error.strerror}", expected="a file of the project", fix=_restore(name)
         ) from error
     try:
-        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+        data = yaml_text.load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         marker = conflict(text)
         mark = getattr(error, "problem_mark", None)

@@ -97,6 +97,21 @@ TRACKING_URL = _shape(
     "an https address without port, user or query",
     "https://mlflow.example.com",
 )
+RUNBOOK_URL = _shape(
+    r"^https://[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$",
+    "an https address without user, query or fragment",
+    "https://docs.example.com/alarms/",
+)
+HTTPS = _shape(
+    r"^https://[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(:[0-9]{1,5})?(/[A-Za-z0-9._~/%=?&-]*)?$",
+    "an https address without user or fragment",
+    "https://alerts.example.com/sns",
+)
+TOPIC_ARN = _shape(
+    r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}$",
+    "the ARN of an SNS topic that is not FIFO",
+    "arn:aws:sns:us-west-2:111122223333:on-call",
+)
 WEEKLY_START = _shape(
     r"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun):([01][0-9]|2[0-3]):[0-5][0-9]$",
     "a day and a time in UTC",

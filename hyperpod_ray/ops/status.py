@@ -22,7 +22,9 @@ from hyperpod_ray.ops.observe.snapshot import (
 from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget
+from hyperpod_ray.ops.reach.ray_pods import Pod
 from hyperpod_ray.ops.verdict import Finding, Verdict, judge
+from hyperpod_ray.ops.verdict.finding import folded
 from hyperpod_ray.planner import PlanError, checked_nodes
 from hyperpod_ray.planner.checked_nodes import Checked
 
@@ -172,6 +174,7 @@ def run_data(run: Run) -> dict[str, Any]:
         "steps_per_second": run.steps_per_second,
         "goodput": run.goodput,
         "spent_seconds": run.spent_seconds,
+        "lost_by_cause": run.lost_by_cause,
         "step_age_seconds": run.step_age_seconds,
         "checkpoint_age_seconds": run.checkpoint_age_seconds,
     }
@@ -214,7 +217,7 @@ def headline(console: Console, snapshot: Snapshot, verdict: Verdict) -> None:
     if snapshot.cluster:
         title.append(f"   cluster {snapshot.cluster.name} {snapshot.cluster.status}")
     console.print(title)
-    for finding in verdict.findings:
+    for finding in folded(verdict.findings):
         for line in lines_of(finding):
             # a command is one line, however narrow the terminal: two lines cannot be copied as one command
             console.print(line, soft_wrap=isinstance(line, Text))
@@ -259,13 +262,32 @@ def _ray(console: Console, snapshot: Snapshot) -> None:
             f"{ray.ready_workers} of {ray.desired_workers} workers"
         )
     table = output.table("=Pod", "Group", "State", "=Node")
+    ready = {node.name for node in snapshot.nodes if node.ready} if snapshot.saw_nodes else None
+    alike: dict[tuple[str, str], list[Pod]] = {}
     for pod in sorted(snapshot.pods, key=lambda pod: (pod.namespace, pod.role != "head", pod.name)):
         state = "Terminating" if pod.deleting_since else pod.reason or ("Ready" if pod.ready else pod.phase)
-        if pod.node and not snapshot.answers(pod.node):
+        if pod.node and ready is not None and pod.node not in ready:
             state = f"{state}, node not ready"
-        table.add_row(pod.name, pod.group or pod.role, state, names.instance_id(pod.node))
+        alike.setdefault((pod.group or pod.role, state), []).append(pod)
+    listed = [(group, state, pod) for (group, state), pods in alike.items() for pod in pods]
+    if len(listed) > PODS_SHOWN:
+        listed = []
+        for (group, state), pods in alike.items():
+            shown = pods[: 0 if state == "Ready" and len(pods) > 1 else NAMED]
+            listed += [(group, state, pod) for pod in shown]
+            if len(pods) > len(shown):
+                more = f"{len(pods) - len(shown)}{' more' if shown else ''} pods"
+                listed.append((group, state, replace(pods[-1], name=more, node="")))
+    else:
+        listed.sort(key=lambda row: (row[2].namespace, row[2].role != "head", row[2].name))
+    for group, state, pod in listed:
+        table.add_row(pod.name, group, state, names.instance_id(pod.node))
     if snapshot.pods:
         console.print(table)
+
+
+PODS_SHOWN, NAMED = 64, 20
+"""More pods are shown by group and state; of those that are not ready, so many by name."""
 
 
 def _slurm(console: Console, slurm: Slurm) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 from hyperpod_ray.pricing.prices import HourlyCharge, Price
 
+CLUSTER = "Cluster:"
+"""In the usage types of HyperPod's instances: `USW2-Cluster:ml.p5.48xlarge`."""
 _HOURS = {"hrs", "hours", "hour"}
 _FIXED: Mapping[HourlyCharge, tuple[str, dict[str, str], str]] = {
     "eks_cluster": ("AmazonEKS", {}, "AmazonEKS-Hours:perCluster"),
@@ -28,6 +30,23 @@ _FIXED: Mapping[HourlyCharge, tuple[str, dict[str, str], str]] = {
 def instance_query(region: str, instance_type: str) -> dict[str, Any]:
     """Arguments of `pricing.get_products` for one instance type of HyperPod."""
     return _query("AmazonSageMaker", regionCode=region, instanceType=f"{instance_type}-Cluster")
+
+
+def clusters_query(region: str) -> dict[str, Any]:
+    """Arguments of `pricing.get_products` for all instance types of HyperPod in a Region."""
+    query = _query("AmazonSageMaker", regionCode=region)
+    usage = {"Type": "CONTAINS", "Field": "usagetype", "Value": CLUSTER}
+    return {**query, "Filters": [*query["Filters"], usage]}
+
+
+def by_instance_type(products: Iterable[str]) -> dict[str, list[str]]:
+    """Products of `clusters_query` by the instance type that their usage type names."""
+    listed: dict[str, list[str]] = {}
+    for text in products:
+        usage = json.loads(text).get("product", {}).get("attributes", {}).get("usagetype", "")
+        name = usage.partition(CLUSTER)[2]
+        listed.setdefault(name, []).append(text)
+    return listed
 
 
 def storage_query(region: str) -> dict[str, Any]:

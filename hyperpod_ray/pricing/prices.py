@@ -7,7 +7,7 @@ says of what.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated, Literal, TypeVar
@@ -334,6 +334,13 @@ def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:
         unit="GB-month",
         price=prices.node_volume(region),
     )
+
+
+def unpriced_gpus(plan: CommonPlan, names: Collection[str]) -> str:
+    """How much of a sum is missing where instance groups have no price, in words; empty where they all have one."""
+    gpus = {group.name: group.count * plan.type_spec(group.type).accelerators for group in plan.groups}
+    missing, whole = sum(gpus.get(name, 0) for name in names), sum(gpus.values())
+    return f", with {missing} of {whole} GPUs" if missing else ""
 
 
 def not_counted(prices: Prices, region: str) -> list[str]:

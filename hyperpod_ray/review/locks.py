@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from hyperpod_ray.core import yaml_text
 from hyperpod_ray.core.project_files import RESOLVE, conflict
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.findings import Effect, Row
@@ -203,7 +204,7 @@ def _pins(name: str, text: str) -> Iterator[tuple[str, Pin]]:
 
 
 def _yaml(text: str) -> Any:
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  (safe loaders, both)
+    return yaml_text.load(text)
 
 
 def _chart(record: dict[str, Any]) -> Pin:

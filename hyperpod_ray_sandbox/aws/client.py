@@ -61,6 +61,10 @@ class Client:
             "no_proxy": "127.0.0.1,localhost",
         }
 
+    def exports(self) -> dict[str, str]:
+        """Return the variables for a shell of the user: HOME stays."""
+        return {name: value for name, value in self.environment().items() if name != "HOME"}
+
     def health(self) -> bool:
         """Say whether the emulator answers."""
         try:

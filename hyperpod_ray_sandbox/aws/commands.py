@@ -44,6 +44,12 @@ def up(
         StartError: one runs with another port, account or region, or another `up` starts one in this folder.
     """
     running = process.find(state)
+    if running and (ended := process.ended(running)):
+        raise process.StartError(
+            f"the embedded AWS runs without its {' and '.join(ended)}, which ended",
+            expected="all of its processes",
+            fix=f"`{paths.COMMAND} repair`, which keeps what is deployed",
+        )
     if running:
         settings = {"port": port, "account": account, "region": region}
         conflicts = [f"{name} {getattr(running, name)}" for name, value in settings.items()
@@ -81,17 +87,34 @@ def up(
 
 
 def status(*, state: Path = paths.STATE) -> bool:
-    """Print where it runs; whether it does."""
+    """Print where it runs and how each of its processes is; whether all of them answer."""
     running = process.find(state)
     if not running:
-        _log(f"{NOT_RUNNING}; start it with `{paths.COMMAND} up`")
+        remaining = len(process.marked(state.resolve()))
+        hint = f"{remaining} processes of one that was killed remain; " if remaining else ""
+        _log(f"{NOT_RUNNING}; {hint}start it with `{paths.COMMAND} up`")
         return False
-    ready = running.client.health()
-    _print(
-        f"{running.client.endpoint} {'ready' if ready else 'not answering'}, process {running.pid}, log {running.log}"
-    )
+    parts = process.parts(running)
+    for part in parts:
+        _print(f"{part.name}: {part.state}, process {part.pid}, log {part.log}")
+        if part.state != process.READY:
+            _print(f"  fix: {paths.COMMAND} repair")
+    _print(f"endpoint {running.client.endpoint}")
     _print(f"Kubernetes API {running.kubernetes}, kubeconfig {running.kubeconfig}")
-    return ready
+    return all(part.state == process.READY for part in parts)
+
+
+def repair(*, state: Path = paths.STATE) -> bool:
+    """Start what ended of a running one, with the objects it had; whether everything runs then.
+
+    Raises:
+        StartError: none runs.
+    """
+    running = found(state)
+    started = process.restart_ended(running, state.resolve())
+    for name in started:
+        _log(f"{name} ended; it runs again, with what it had")
+    return status(state=state)
 
 
 def env(*, state: Path = paths.STATE, pod: str | None = None) -> None:
@@ -108,7 +131,7 @@ def env(*, state: Path = paths.STATE, pod: str | None = None) -> None:
         return
     for name in client.FORBIDDEN:
         _print(f"unset {name}")
-    for name, value in running.client.environment().items():
+    for name, value in running.client.exports().items():
         _print(f"export {name}={shlex.quote(value)}")
 
 

@@ -11,8 +11,11 @@ import secrets
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -35,6 +38,8 @@ START_SECONDS = 300
 PATIENCE_SECONDS = 5.0
 # for the follower, which takes its Node objects out of a cluster that stays
 FOLLOWER_SECONDS = 120.0
+# for an API server that is asked whether it lives
+ANSWER_SECONDS = 5.0
 # for what was killed: it ends as soon as it gets a processor
 KILLED_SECONDS = 120.0
 # in the environment of every process of an emulator, and of those they start: the state folder
@@ -84,6 +89,9 @@ class Running:
     follower_pid: int = 0
     kubernetes: str = ""
     kubeconfig: str = ""
+    command: tuple[str, ...] = ()
+    """What the Kubernetes API was started with; empty for one that forgets its objects when it ends."""
+    seconds_per_state: float = 1.0
 
     @property
     def client(self) -> Client:
@@ -97,6 +105,87 @@ def find(state: Path = paths.STATE) -> Running | None:
     """Return the emulator whose state lies in a folder, if its process lives."""
     running = _recorded(state)
     return running if running and running.pid and _alive(running.pid, "hyperpod_ray_sandbox.aws.emulator") else None
+
+
+READY, SILENT, ENDED = "ready", "not answering", "ended"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process of a running emulator."""
+
+    name: str
+    pid: int
+    state: str
+    log: Path
+
+
+def parts(running: Running) -> list[Part]:
+    """How each process of an emulator is: whether it lives, and whether it answers."""
+    folder = Path(running.log).parent
+    listed = [Part("embedded AWS", running.pid, READY if running.client.health() else SILENT, Path(running.log))]
+    if running.kubernetes_pid:
+        lives = _alive(running.kubernetes_pid, "hyperpod_ray_sandbox.kubernetes")
+        state = ENDED if not lives else READY if _answers(running.kubernetes) else SILENT
+        listed.append(Part("Kubernetes API", running.kubernetes_pid, state, folder / "kubernetes.log"))
+    if running.follower_pid:
+        lives = _alive(running.follower_pid, "hyperpod_ray_sandbox.kubernetes")
+        listed.append(
+            Part("follower of nodes", running.follower_pid, READY if lives else ENDED, folder / "follower.log")
+        )
+    return listed
+
+
+def ended(running: Running) -> list[str]:
+    """The processes of an emulator that ended while it lives."""
+    return [part.name for part in parts(running) if part.state == ENDED]
+
+
+def _answers(url: str) -> bool:
+    """Whether an API server answers: a TLS server of its own certificate, which nothing is sent to."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        with opener.open(f"{url}/readyz", timeout=ANSWER_SECONDS) as answer:
+            return bool(answer.status == 200)
+    except urllib.error.HTTPError as error:
+        return error.code in (401, 403)  # it answers, and asks who that is
+    except OSError:
+        return False
+
+
+def restart_ended(running: Running, state: Path) -> list[str]:
+    """Start the processes of an emulator that ended, on their old ports and objects; return their names.
+
+    Raises:
+        StartError: One does not start, or cannot be started again.
+    """
+    names = ended(running)
+    environment = _environment(state, running.client)
+    for name in names:
+        if name == "Kubernetes API":
+            if not running.command:
+                raise StartError(
+                    f"the {name} ended, and it cannot be started again with its objects",
+                    expected="the embedded one",
+                    fix=f"{paths.COMMAND} down, then {paths.COMMAND} up",
+                )
+            pid, server = _start_kubernetes(state, list(running.command), environment)
+            if server["url"] != running.kubernetes:
+                _stop_group(pid, PATIENCE_SECONDS)
+                raise StartError(
+                    f"the {name} cannot have its port again: {running.kubernetes}",
+                    expected="it free",
+                    fix="end the process that took it, then the same command again",
+                )
+            running = replace(running, kubernetes_pid=pid)
+        else:
+            kubeconfig = Path(running.kubeconfig)
+            pid = _start_follower(state, running, environment, kubeconfig, running.seconds_per_state)
+            running = replace(running, follower_pid=pid)
+        write_private(state / "state.json", json.dumps(asdict(running), indent=2))
+    return names
 
 
 def start(
@@ -170,6 +259,7 @@ def _start_at(
         log=str(state / "emulator.log"),
         home=str(state / "home"),
         secret=secrets.token_urlsafe(32),
+        seconds_per_state=seconds_per_state,
     )
     environment = _environment(state, running.client)
     _write_aws(state)
@@ -181,7 +271,13 @@ def _start_at(
         command = ["hyperpod_ray_sandbox.kubernetes.server", "--port", "0", "--aws-endpoint", running.client.endpoint,
                    "--region", running.region, *_pace(seconds_per_state)]  # fmt: skip
         pid, server = _start_kubernetes(state, command, environment)
-        running = replace(running, kubernetes_pid=pid, kubernetes=server["url"], kubeconfig=server["kubeconfig"])
+        running = replace(
+            running,
+            kubernetes_pid=pid,
+            kubernetes=server["url"],
+            kubeconfig=server["kubeconfig"],
+            command=tuple(command),
+        )
         authority = _read_base64(Path(server["ca_file"]))
     else:
         endpoint, authority = _cluster_of(kubeconfig)

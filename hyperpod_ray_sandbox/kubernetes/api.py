@@ -21,8 +21,8 @@ _SYSTEM_NAMESPACES = ("default", names.KUBE_SYSTEM, names.KUBE_PUBLIC, names.KUB
 class Api(Objects):
     """All verbs on all resources, over one store."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
+    def __init__(self, store: Store, certificates: str = "") -> None:
+        super().__init__(store, certificates)
         self._furnish()
 
     def reset(self) -> None:

@@ -65,6 +65,28 @@ def item_step(element: Any, keys: list[str]) -> str:
     return "k:" + json.dumps({k: v for k, v in values.items() if v is not None}, separators=(",", ":"), sort_keys=True)
 
 
+def check_doubles(value: Any, schema: Json | None, path: str = "") -> None:
+    """Refuse a list with two items of one key: nobody could own them apart. Raises ApiError 500, as the server does."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            check_doubles(child, _declared(schema, key), f"{path}.{key}")
+    elif isinstance(value, list) and (keys := list_keys(schema)) is not None:
+        items = SHAPES.items(schema) if schema else None
+        steps: set[str] = set()
+        for element in value:
+            step = item_step(element, keys)
+            marks = json.loads(step[2:])
+            shown = ",".join(f"{k}={json.dumps(v)}" for k, v in marks.items()) if keys else f"={json.dumps(marks)}"
+            if step in steps:
+                raise DoubledError(f"{path}: duplicate entries for key [{shown}]")
+            steps.add(step)
+            check_doubles(element, items, f"{path}[{shown}]")
+
+
+class DoubledError(Exception):
+    """A list has two items of one key."""
+
+
 def _declared(schema: Json | None, key: str) -> Json | None:
     if not schema:
         return None
@@ -172,6 +194,7 @@ def write_managers(obj: Json, managers: dict[Manager, set[Path]], old: Json | No
         if key[2]:
             record["subresource"] = key[2]
         entries.append(record)
+    entries.sort(key=lambda entry: (entry["operation"], entry["time"], entry["manager"]))
     obj["metadata"]["managedFields"] = entries
     if not entries:
         del obj["metadata"]["managedFields"]

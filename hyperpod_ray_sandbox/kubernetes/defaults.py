@@ -3,35 +3,107 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 Json = dict[str, Any]
 
 
-def _pod_spec(spec: Json, *, restart: str = "Always") -> None:
-    spec.setdefault("restartPolicy", restart)
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_FILE_MODE = 0o644
+
+
+def _http(action: Json | None) -> None:
+    """An HTTP probe or hook asks for `/` over HTTP."""
+    if action is not None:
+        action.setdefault("path", "/")
+        action.setdefault("scheme", "HTTP")
+
+
+def _field_refs(entries: list[Json] | None) -> None:
+    for entry in entries or []:
+        for source in (entry, entry.get("valueFrom") or {}):
+            if source.get("fieldRef"):
+                source["fieldRef"].setdefault("apiVersion", "v1")
+
+
+def _volume(volume: Json) -> None:
+    """A volume without a source is an empty folder; its files get mode 0644."""
+    if len(volume) == 1:
+        volume["emptyDir"] = {}
+    for source in ("secret", "configMap", "downwardAPI", "projected"):
+        if volume.get(source) is not None:
+            volume[source].setdefault("defaultMode", _FILE_MODE)
+    _field_refs((volume.get("downwardAPI") or {}).get("items"))
+    for projected in (volume.get("projected") or {}).get("sources") or []:
+        _field_refs((projected.get("downwardAPI") or {}).get("items"))
+        if projected.get("serviceAccountToken") is not None:
+            projected["serviceAccountToken"].setdefault("expirationSeconds", 3600)
+    if volume.get("hostPath") is not None:
+        volume["hostPath"].setdefault("type", "")
+    template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    if template:
+        template["spec"].setdefault("volumeMode", "Filesystem")
+
+
+def _container(container: Json, *, host_network: bool) -> None:
+    """What a container of a pod or of a template gets."""
+    image = str(container.get("image", ""))
+    latest = image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
+    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    container.setdefault("resources", {})
+    for port in container.get("ports") or []:
+        port.setdefault("protocol", "TCP")
+        if host_network:
+            port.setdefault("hostPort", port.get("containerPort"))
+    for name in _PROBES:
+        probe = container.get(name)
+        if probe is not None:
+            for field, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1)):
+                probe.setdefault(field, value)
+            probe.setdefault("failureThreshold", 3)
+            _http(probe.get("httpGet"))
+            if probe.get("grpc") is not None:
+                probe["grpc"].setdefault("service", "")
+    for hook in (container.get("lifecycle") or {}).values():
+        if isinstance(hook, dict):
+            _http(hook.get("httpGet"))
+    _field_refs(container.get("env"))
+
+
+def _pod_spec(spec: Json) -> None:
+    """What a pod and the template of one get."""
+    spec.setdefault("restartPolicy", "Always")
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("securityContext", {})
+    if spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        account = spec.get("serviceAccountName") or spec["serviceAccount"]
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
     for volume in spec.get("volumes") or []:
-        if len(volume) == 1:
-            volume["emptyDir"] = {}
-    for container in [*spec.get("containers", []), *(spec.get("initContainers") or [])]:
-        image = str(container.get("image", ""))
-        latest = image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
-        container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
-        container.setdefault("terminationMessagePath", "/dev/termination-log")
-        container.setdefault("terminationMessagePolicy", "File")
-        container.setdefault("resources", {})
+        _volume(volume)
+    for container in _containers(spec):
+        _container(container, host_network=bool(spec.get("hostNetwork")))
+
+
+def _containers(spec: Json) -> list[Json]:
+    return [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+
+
+def _pod(spec: Json) -> None:
+    """What only a pod itself gets, not the template of one."""
+    _pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for container in _containers(spec):
         limits = container["resources"].get("limits") or {}
         if limits:
             # a limit without a request is a request of the same size
             requests = container["resources"].setdefault("requests", {})
             for name, quantity in limits.items():
                 requests.setdefault(name, quantity)
-        for port in container.get("ports") or []:
-            port.setdefault("protocol", "TCP")
 
 
 def _service(obj: Json) -> None:
@@ -45,9 +117,18 @@ def _service(obj: Json) -> None:
     if spec["type"] != "ExternalName":
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
-        if "clusterIP" not in spec:
+        if not spec.get("clusterIP"):
             spec["clusterIP"] = f"172.20.{secrets.randbelow(255)}.{1 + secrets.randbelow(253)}"
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    if spec["sessionAffinity"] == "ClientIP":
+        spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+        if spec["type"] == "LoadBalancer":
+            spec.setdefault("allocateLoadBalancerNodePorts", True)
+        if spec.get("allocateLoadBalancerNodePorts", True):
+            for port in spec.get("ports") or []:
+                port.setdefault("nodePort", 30_000 + secrets.randbelow(2_768))
 
 
 def _job(obj: Json) -> None:
@@ -58,6 +139,8 @@ def _job(obj: Json) -> None:
     spec.setdefault("backoffLimit", 6)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    spec.setdefault("manualSelector", False)
     if not spec.get("manualSelector"):
         uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
@@ -73,82 +156,225 @@ def _job(obj: Json) -> None:
     _pod_spec(spec["template"].setdefault("spec", {}))
 
 
-def fill(obj: Json, old: Json | None) -> None:  # noqa: PLR0912, PLR0915
-    """Fill the defaults of a built-in kind in place; `old` is the stored object on an update."""
-    kind = obj["kind"]
-    if kind == "Pod":
-        _pod_spec(obj["spec"])
-        obj["spec"].setdefault("serviceAccountName", "default")
-        if old is None:
-            obj.setdefault("status", {}).setdefault("phase", "Pending")
-    elif kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"):
-        spec = obj["spec"]
-        if kind != "DaemonSet":
-            spec.setdefault("replicas", 1)
-        if kind in ("Deployment", "StatefulSet", "DaemonSet"):
-            spec.setdefault("revisionHistoryLimit", 10)
-        rolling: Json = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
-        if kind == "Deployment":
-            spec.setdefault("progressDeadlineSeconds", 600)
-            spec.setdefault("strategy", rolling)
-        elif kind == "DaemonSet":
-            rolling["rollingUpdate"] = {"maxSurge": 0, "maxUnavailable": 1}
-            spec.setdefault("updateStrategy", rolling)
-        elif kind == "StatefulSet":
-            spec.setdefault("podManagementPolicy", "OrderedReady")
-            spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
-        _pod_spec(spec.get("template", {}).setdefault("spec", {}))
-    elif kind == "Job":
-        if old is not None:
-            for field in ("selector",):
-                obj["spec"].setdefault(field, old["spec"].get(field))
-            labels = old["spec"]["template"].get("metadata", {}).get("labels") or {}
-            template_labels = obj["spec"]["template"].setdefault("metadata", {}).setdefault("labels", {})
-            for key in (
-                "batch.kubernetes.io/controller-uid",
-                "batch.kubernetes.io/job-name",
-                "controller-uid",
-                "job-name",
-            ):
-                if key in labels:
-                    template_labels.setdefault(key, labels[key])
-            for field in ("parallelism", "completions", "backoffLimit", "completionMode", "suspend"):
-                if field in old["spec"]:
-                    obj["spec"].setdefault(field, old["spec"][field])
-            _pod_spec(obj["spec"]["template"].setdefault("spec", {}))
-        else:
-            _job(obj)
-    elif kind == "Service":
-        if old is not None:
-            for field in ("clusterIP", "clusterIPs"):
-                if field in (old.get("spec") or {}):
-                    obj["spec"].setdefault(field, old["spec"][field])
-        _service(obj)
-    elif kind == "PersistentVolumeClaim":
-        obj["spec"].setdefault("volumeMode", "Filesystem")
-        if old is None:
-            obj.setdefault("status", {}).setdefault("phase", "Pending")
-    elif kind == "PersistentVolume":
+_JOB_LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
+_JOB_FIELDS = (
+    "selector", "parallelism", "completions", "backoffLimit", "completionMode", "suspend", "podReplacementPolicy",
+    "manualSelector",
+)  # fmt: skip
+
+
+def _changed_job(obj: Json, old: Json | None) -> None:
+    """A Job keeps what it was created with."""
+    if old is None:
+        _job(obj)
+        return
+    labels = old["spec"]["template"].get("metadata", {}).get("labels") or {}
+    template_labels = obj["spec"]["template"].setdefault("metadata", {}).setdefault("labels", {})
+    for key in _JOB_LABELS:
+        if key in labels:
+            template_labels.setdefault(key, labels[key])
+    for field in _JOB_FIELDS:
+        if field in old["spec"]:
+            obj["spec"].setdefault(field, old["spec"][field])
+    _pod_spec(obj["spec"]["template"].setdefault("spec", {}))
+
+
+def _workload(obj: Json, _old: Json | None) -> None:
+    """Replicas, history and the way a workload rolls."""
+    kind, spec = obj["kind"], obj["spec"]
+    if kind != "DaemonSet":
+        spec.setdefault("replicas", 1)
+    if kind != "ReplicaSet":
+        spec.setdefault("revisionHistoryLimit", 10)
+    strategy: Json = {}
+    bounds: Json = {}
+    if kind == "Deployment":
+        spec.setdefault("progressDeadlineSeconds", 600)
+        strategy, bounds = spec.setdefault("strategy", {}), {"maxUnavailable": "25%", "maxSurge": "25%"}
+    elif kind == "DaemonSet":
+        strategy, bounds = spec.setdefault("updateStrategy", {}), {"maxUnavailable": 1, "maxSurge": 0}
+    elif kind == "StatefulSet":
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+        retention.setdefault("whenDeleted", "Retain")
+        retention.setdefault("whenScaled", "Retain")
+        for claim in spec.get("volumeClaimTemplates") or []:
+            claim.setdefault("apiVersion", "v1")
+            claim.setdefault("kind", "PersistentVolumeClaim")
+            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+            claim.setdefault("status", {}).setdefault("phase", "Pending")
+        strategy, bounds = spec.setdefault("updateStrategy", {}), {"partition": 0}
+    if bounds and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.get("rollingUpdate") or {}
+        strategy["rollingUpdate"] = rolling
+        for field, value in bounds.items():
+            rolling.setdefault(field, value)
+    _pod_spec(spec.get("template", {}).setdefault("spec", {}))
+
+
+def _cron_job(obj: Json, _old: Json | None) -> None:
+    """History, concurrency and the pods of a CronJob."""
+    spec = obj["spec"]
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
+    template = (spec.get("jobTemplate") or {}).get("spec", {}).get("template", {})
+    _pod_spec(template.setdefault("spec", {}))
+
+
+def _new_pod(obj: Json, old: Json | None) -> None:
+    _pod(obj["spec"])
+    obj["spec"].setdefault("serviceAccountName", "default")
+    if old is None:
+        obj.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def _changed_service(obj: Json, old: Json | None) -> None:
+    for field in ("clusterIP", "clusterIPs"):
+        if field in ((old or {}).get("spec") or {}):
+            obj["spec"].setdefault(field, (old or {})["spec"][field])
+    _service(obj)
+
+
+def _network_policy(obj: Json, _old: Json | None) -> None:
+    """A policy with egress rules is about both directions."""
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("podSelector", {})
+    for direction in ("ingress", "egress"):
+        for rule in spec.get(direction) or []:
+            for port in rule.get("ports") or []:
+                port.setdefault("protocol", "TCP")
+    spec.setdefault("policyTypes", ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
+
+
+def _webhooks(obj: Json, _old: Json | None) -> None:
+    """A webhook fails closed after ten seconds and is about every namespace."""
+    for webhook in obj.get("webhooks") or []:
+        webhook.setdefault("failurePolicy", "Fail")
+        webhook.setdefault("matchPolicy", "Equivalent")
+        webhook.setdefault("timeoutSeconds", 10)
+        webhook.setdefault("namespaceSelector", {})
+        webhook.setdefault("objectSelector", {})
+        if obj["kind"].startswith("Mutating"):
+            webhook.setdefault("reinvocationPolicy", "Never")
+        for rule in webhook.get("rules") or []:
+            rule.setdefault("scope", "*")
+        service = (webhook.get("clientConfig") or {}).get("service")
+        if service:
+            service.setdefault("port", 443)
+
+
+def _admission_policy(obj: Json, _old: Json | None) -> None:
+    """A policy fails closed and is about every namespace."""
+    spec = obj["spec"]
+    if obj["kind"] == "ValidatingAdmissionPolicy":
+        spec.setdefault("failurePolicy", "Fail")
+    match = spec.get("matchConstraints" if obj["kind"] == "ValidatingAdmissionPolicy" else "matchResources")
+    if match is not None:
+        match.setdefault("matchPolicy", "Equivalent")
+        match.setdefault("namespaceSelector", {})
+        match.setdefault("objectSelector", {})
+        for rule in [*(match.get("resourceRules") or []), *(match.get("excludeResourceRules") or [])]:
+            rule.setdefault("scope", "*")
+
+
+def _limit_range(obj: Json, _old: Json | None) -> None:
+    """A request follows the default limit, and that the maximum."""
+    for limit in obj["spec"].get("limits") or []:
+        if limit.get("type") != "Container":
+            continue
+        usual = {**(limit.get("max") or {}), **(limit.get("default") or {})}
+        requested = {**(limit.get("min") or {}), **usual, **(limit.get("defaultRequest") or {})}
+        for field, amounts in (("default", usual), ("defaultRequest", requested)):
+            if amounts:
+                limit[field] = amounts
+
+
+def _volume_of_cluster(obj: Json, old: Json | None) -> None:
+    obj["spec"].setdefault("volumeMode", "Filesystem")
+    if obj["kind"] == "PersistentVolume":
         obj["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
-        obj["spec"].setdefault("volumeMode", "Filesystem")
-        if old is None:
-            obj.setdefault("status", {}).setdefault("phase", "Available")
-    elif kind == "StorageClass":
-        obj.setdefault("reclaimPolicy", "Delete")
-        obj.setdefault("volumeBindingMode", "Immediate")
-    elif kind == "Namespace":
-        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
-        obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
-        obj.setdefault("status", {}).setdefault("phase", "Active")
-    elif kind == "Secret":
-        obj.setdefault("type", "Opaque")
-    elif kind in ("RoleBinding", "ClusterRoleBinding"):
-        for subject in obj.get("subjects") or []:
-            group = "" if subject.get("kind") == "ServiceAccount" else "rbac.authorization.k8s.io"
-            if group:
-                subject.setdefault("apiGroup", group)
-    elif kind == "CustomResourceDefinition":
-        obj["spec"].setdefault("conversion", {"strategy": "None"})
-        names = obj["spec"]["names"]
-        names.setdefault("singular", names["kind"].lower())
-        names.setdefault("listKind", names["kind"] + "List")
+        if obj["spec"].get("hostPath") is not None:
+            obj["spec"]["hostPath"].setdefault("type", "")
+    if old is None:
+        phase = "Pending" if obj["kind"] == "PersistentVolumeClaim" else "Available"
+        obj.setdefault("status", {}).setdefault("phase", phase)
+
+
+def _namespace(obj: Json, _old: Json | None) -> None:
+    """A namespace is labelled with its name."""
+    obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+    obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    obj.setdefault("status", {}).setdefault("phase", "Active")
+
+
+def _binding(obj: Json, _old: Json | None) -> None:
+    """Users and groups are of the API group of roles."""
+    obj["roleRef"].setdefault("apiGroup", "rbac.authorization.k8s.io")
+    for subject in obj.get("subjects") or []:
+        if subject.get("kind") != "ServiceAccount":
+            subject.setdefault("apiGroup", "rbac.authorization.k8s.io")
+
+
+def _definition(obj: Json, _old: Json | None) -> None:
+    obj["spec"].setdefault("conversion", {"strategy": "None"})
+    names = obj["spec"]["names"]
+    names.setdefault("singular", names["kind"].lower())
+    names.setdefault("listKind", names["kind"] + "List")
+
+
+def _autoscaler(obj: Json, _old: Json | None) -> None:
+    obj["spec"].setdefault("minReplicas", 1)
+
+
+def _slice(obj: Json, _old: Json | None) -> None:
+    """Ports of an EndpointSlice are TCP and may have no name."""
+    for port in obj.get("ports") or []:
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def _flat(obj: Json, _old: Json | None) -> None:
+    for path, value in _FLAT[obj["kind"]]:
+        target = obj
+        *parents, field = path.split(".")
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target.setdefault(field, value)
+
+
+_FLAT: dict[str, tuple[tuple[str, Any], ...]] = {
+    "StorageClass": (("reclaimPolicy", "Delete"), ("volumeBindingMode", "Immediate")),
+    "Secret": (("type", "Opaque"),),
+    "PriorityClass": (("preemptionPolicy", "PreemptLowerPriority"),),
+    "CSIDriver": (
+        ("spec.attachRequired", True), ("spec.podInfoOnMount", False), ("spec.storageCapacity", False),
+        ("spec.fsGroupPolicy", "ReadWriteOnceWithFSType"), ("spec.volumeLifecycleModes", ["Persistent"]),
+        ("spec.requiresRepublish", False), ("spec.seLinuxMount", False),
+    ),
+}  # fmt: skip
+_BY_KIND: dict[str, Callable[[Json, Json | None], None]] = {
+    "Pod": _new_pod,
+    **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"), _workload),
+    "Job": _changed_job,
+    "CronJob": _cron_job,
+    "Service": _changed_service,
+    **dict.fromkeys(("PersistentVolume", "PersistentVolumeClaim"), _volume_of_cluster),
+    "Namespace": _namespace,
+    "NetworkPolicy": _network_policy,
+    "LimitRange": _limit_range,
+    "EndpointSlice": _slice,
+    "HorizontalPodAutoscaler": _autoscaler,
+    "CustomResourceDefinition": _definition,
+    **dict.fromkeys(("RoleBinding", "ClusterRoleBinding"), _binding),
+    **dict.fromkeys(("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"), _webhooks),
+    **dict.fromkeys(("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), _admission_policy),
+    **dict.fromkeys(_FLAT, _flat),
+}
+
+
+def fill(obj: Json, old: Json | None) -> None:
+    """Fill the defaults of a built-in kind in place; `old` is the stored object on an update."""
+    if act := _BY_KIND.get(obj["kind"]):
+        act(obj, old)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.schema import SHAPES
@@ -79,7 +81,9 @@ def _edit(document: Any, pointer: str, *, add: bool, value: Any = None) -> Any:
 def json_patch(target: Json, operations: Any) -> Any:  # noqa: PLR0912
     """RFC 6902; a `test` that fails or a path that is not there refuses the whole patch."""
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch is a list of operations")
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        )
     document: Any = copy(target)
     for operation in operations:
         if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
@@ -123,7 +127,7 @@ def _merge_list(
     target: list[Any], patch: list[Any], schema: Json | None, key: str | None, order: list[Any] | None
 ) -> list[Any]:
     if key is None:  # a set of plain values
-        return list(target) + [v for v in patch if v not in target]
+        return _ordered([v for v in target if v not in patch], list(dict.fromkeys(patch)), target, lambda v: v)
     if any(isinstance(v, dict) and v.get("$patch") == "replace" for v in patch):
         return [copy(v) for v in patch if not (isinstance(v, dict) and v.get("$patch") == "replace")]
     items = SHAPES.items(schema) if schema else None
@@ -139,10 +143,22 @@ def _merge_list(
             result.append(strategic_merge({}, element, items))
         else:
             result[at] = strategic_merge(result[at], element, items)
-    if order:
-        rank = {str(o.get(key) if isinstance(o, dict) else o): i for i, o in enumerate(order)}
-        result.sort(key=lambda v: rank.get(str(v.get(key)), len(rank)))
-    return result
+    listed = [o.get(key) if isinstance(o, dict) else o for o in order or patch]
+    sent = [v for v in result if v.get(key) in listed]
+    sent.sort(key=lambda v: listed.index(v.get(key)))
+    rest = [v for v in result if v.get(key) not in listed]
+    return _ordered(rest, sent, target, lambda v: v.get(key))
+
+
+def _ordered(rest: list[Any], sent: list[Any], target: list[Any], mark: Callable[[Any], Any]) -> list[Any]:
+    """What was sent in its order, and between it the rest where the server had it."""
+    places = {json.dumps(mark(v)): i for i, v in reversed(list(enumerate(target)))}
+    merged: list[Any] = []
+    rest, sent = list(rest), list(sent)
+    while rest and sent:
+        server_place, sent_place = (places.get(json.dumps(mark(queue[0])), -1) for queue in (rest, sent))
+        merged.append((rest if server_place < sent_place else sent).pop(0))
+    return merged + rest + sent
 
 
 def strategic_merge(target: Any, patch: Any, schema: Json | None) -> Any:  # noqa: PLR0912

@@ -23,7 +23,7 @@ from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes import spdy
 from hyperpod_ray_sandbox.kubernetes.idle_head import IdleHead, is_head
-from hyperpod_ray_sandbox.kubernetes.selectors import label_selector
+from hyperpod_ray_sandbox.kubernetes.labels import label_selector
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request
 
 Json = dict[str, Any]

@@ -28,6 +28,8 @@ class Resource:
     crd: str = ""
     schema: Json | None = field(default=None, compare=False, hash=False, repr=False)
     printer_columns: tuple[Json, ...] = field(default=(), compare=False, hash=False, repr=False)
+    selectable_fields: tuple[Json, ...] = field(default=(), compare=False, hash=False, repr=False)
+    conversion: str = ""
     storage_group: str | None = None
 
     @property
@@ -51,7 +53,8 @@ class Resource:
 _BUILTIN: tuple[tuple[str, str, str, bool, str, str, str], ...] = (
     ("v1", "Namespace", "namespaces", False, "ns", "", "status finalize"),
     ("v1", "Node", "nodes", False, "no", "", "status"),
-    ("v1", "Pod", "pods", True, "po", "all", "status eviction log exec attach portforward proxy ephemeralcontainers"),
+    ("v1", "Pod", "pods", True, "po", "all",
+     "status eviction binding resize log exec attach portforward proxy ephemeralcontainers"),
     ("v1", "Service", "services", True, "svc", "all", "status proxy"),
     ("v1", "ServiceAccount", "serviceaccounts", True, "sa", "", "token"),
     ("v1", "ConfigMap", "configmaps", True, "cm", "", ""),
@@ -112,6 +115,29 @@ _REVIEWS = (
 )
 
 
+# a PUT of one that is not there creates it
+_CREATED_BY_PUT = (
+    "ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "PriorityClass", "Role",
+    "RoleBinding", "Service",
+)  # fmt: skip
+# a PUT without a resourceVersion is refused
+_VERSION_NEEDED = (
+    "APIService", "CSIDriver", "CustomResourceDefinition", "EndpointSlice", "Lease", "MutatingWebhookConfiguration",
+    "PodDisruptionBudget", "RuntimeClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration", "VolumeAttachment", "CSINode",
+)  # fmt: skip
+
+
+def creates_on_update(resource: Resource) -> bool:
+    """Whether a PUT of an object that is not there creates it."""
+    return not resource.crd and resource.kind in _CREATED_BY_PUT
+
+
+def version_needed(resource: Resource) -> bool:
+    """Whether an update must say which version it is based on."""
+    return bool(resource.crd) or resource.kind in _VERSION_NEEDED
+
+
 def builtin_resources() -> list[Resource]:
     """The built-in kinds, in the order discovery lists them."""
     resources = []
@@ -159,6 +185,8 @@ def crd_resources(crd: Json) -> list[Resource]:
                 crd=crd["metadata"]["name"],
                 schema=(version.get("schema") or {}).get("openAPIV3Schema") or {},
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
+                conversion=str((spec.get("conversion") or {}).get("strategy") or "None"),
+                selectable_fields=tuple(version.get("selectableFields") or ()),
             )
         )
     return resources

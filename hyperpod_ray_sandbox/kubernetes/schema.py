@@ -21,8 +21,10 @@ import kubernetes_validate
 import referencing
 import referencing.jsonschema
 
+from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.json_schema import cause, dotted, for_jsonschema, json_type
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, bad_request, invalid
 from hyperpod_ray_sandbox.kubernetes.validation import custom
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -34,6 +36,12 @@ _QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _ENVELOPE = ("apiVersion", "kind", "metadata")
+_UNCHECKED = Cause(
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete validation",
+    "<nil>",
+)
 _INTEGERS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -126,6 +134,7 @@ class _Walk:
         if not properties and not isinstance(extra, dict) and not self.custom:
             return value  # RawExtension, FieldsV1: free by definition
         result: Json = {}
+        self._embedded(value, schema, path)
         for key, member in value.items():
             child_path = f"{path}.{key}" if path else key
             child: Json | None = properties.get(key)
@@ -152,6 +161,14 @@ class _Walk:
                 if "default" in child and key not in result:
                     result[key] = child["default"]
         return result
+
+    def _embedded(self, value: Json, schema: Json, path: str) -> None:
+        """A whole object inside another says what it is."""
+        if not (schema.get("x-kubernetes-embedded-resource") and path):
+            return
+        for field in ("apiVersion", "kind"):
+            if not value.get(field):
+                self.causes.append(Cause("FieldValueRequired", "Required value", f"{path}.{field}"))
 
     def _metadata(self, value: Any, schema: Json) -> Any:
         """Metadata of a custom kind follows Kubernetes' own definition, with its free-form parts."""
@@ -185,7 +202,9 @@ class _Walk:
         if name in _INTEGERS and isinstance(value, int) and not isinstance(value, bool):
             if not -_INTEGERS[name] <= value < _INTEGERS[name]:
                 self.unreadable.append(
-                    f"json: cannot unmarshal number {value} into Go struct field {path} of type {name}"
+                    f'"": Checked value must be of type integer with format {name} in {path}'
+                    if self.custom
+                    else f"json: cannot unmarshal number {value} into Go struct field {path} of type {name}"
                 )
         elif name == "byte" and isinstance(value, str):
             try:
@@ -195,40 +214,21 @@ class _Walk:
                 self.unreadable.append(f"illegal base64 data at input byte {at}")
 
 
-def _for_jsonschema(schema: Any) -> Any:
-    """A CustomResourceDefinition's schema in today's JSON Schema: nullable, int-or-string, old exclusive bounds."""
-    if isinstance(schema, list):
-        return [_for_jsonschema(s) for s in schema]
-    if not isinstance(schema, dict):
-        return schema
-    result: Json = {}
-    for key, value in schema.items():
-        if key in ("properties", "patternProperties", "definitions"):
-            result[key] = {name: _for_jsonschema(s) for name, s in value.items()}
-        elif key in ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf"):
-            result[key] = _for_jsonschema(value)
-        elif key in ("default", "example", "description") or key.startswith("x-"):
-            continue
-        elif key in ("exclusiveMinimum", "exclusiveMaximum") and isinstance(value, bool):
-            bound = "minimum" if key == "exclusiveMinimum" else "maximum"
-            if value and bound in schema:
-                result[key] = schema[bound]
-        else:
-            result[key] = value
-    if schema.get("x-kubernetes-int-or-string"):
-        result.pop("type", None)
-        result.setdefault("anyOf", [{"type": "integer"}, {"type": "string"}])
-    if schema.get("nullable") and isinstance(result.get("type"), str):
-        result["type"] = [result["type"], "null"]
-    return result
-
-
 @lru_cache(maxsize=256)
 def _builtin_validator(name: str) -> Any:
     return jsonschema.Draft202012Validator({"$ref": f"{_BASE}#/$defs/{name}"}, registry=SHAPES.registry)
 
 
 _CUSTOM: dict[int, tuple[Json, Any]] = {}
+_RULED: dict[int, tuple[Json, bool]] = {}
+_BLOCKING = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
+
+
+def _has_rules(schema: Json) -> bool:
+    cached = _RULED.get(id(schema))
+    if cached is None or cached[0] is not schema:
+        cached = _RULED[id(schema)] = (schema, custom.has_rules(schema))
+    return cached[1]
 
 
 def _custom_validator(schema: Json) -> Any:
@@ -237,16 +237,8 @@ def _custom_validator(schema: Json) -> Any:
     if cached is None or cached[0] is not schema:
         if len(_CUSTOM) > 200:
             _CUSTOM.clear()
-        cached = _CUSTOM[id(schema)] = (schema, jsonschema.Draft202012Validator(_for_jsonschema(schema)))
+        cached = _CUSTOM[id(schema)] = (schema, jsonschema.Draft202012Validator(for_jsonschema(schema)))
     return cached[1]
-
-
-def dotted(path: Any) -> str:
-    """A field path as the API server writes it: `spec.containers[0].name`."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else str(step))
-    return text
 
 
 _GO = {
@@ -257,37 +249,6 @@ _GO = {
     "boolean": "bool",
     "number": "float",
 }
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if value is None:
-        return "null"
-    names = {dict: "object", list: "array", str: "string", int: "integer", float: "number"}
-    return names.get(type(value), type(value).__name__)
-
-
-def _cause(error: Any) -> Cause:
-    path = dotted(error.absolute_path)
-    if error.validator == "required":
-        name = error.message.split("'")[1]
-        return Cause("FieldValueRequired", "Required value", f"{path}.{name}" if path else name)
-    if error.validator == "enum":
-        allowed = ", ".join(f'"{v}"' for v in error.validator_value if v is not None)
-        text = f'"{error.instance}"'
-        return Cause("FieldValueNotSupported", f"Unsupported value: {text}: supported values: {allowed}", path)
-    if error.validator == "type":
-        expected_type = error.validator_value if isinstance(error.validator_value, str) else error.validator_value[0]
-        got = _json_type(error.instance)
-        return Cause(
-            "FieldValueTypeInvalid",
-            f'Invalid value: "{got}": {path} in body must be of type {expected_type}: "{got}"',
-            path,
-        )
-    text = str(error.instance)
-    text = text if len(text) < 120 else text[:117] + "..."
-    return Cause("FieldValueInvalid", f'Invalid value: "{text}": {error.message[:300]}', path)
 
 
 def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json, list[str]]:
@@ -306,7 +267,7 @@ def check_nulls(resource: Resource, obj: Json, name: str) -> None:
         return
     clean = _Walk(custom=True, fill=False).object(obj, SHAPES.of(resource), "")
     errors = _custom_validator(resource.schema).iter_errors(clean)
-    causes = [_cause(error) for error in errors if error.validator == "type" and error.instance is None]
+    causes = [cause(error) for error in errors if error.validator == "type" and error.instance is None]
     if causes:
         raise invalid(resource.kind, resource.group, name, causes)
 
@@ -335,33 +296,36 @@ def check(
         else f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
     )
     if strict and warnings:
-        raise bad_request(prefix + "strict decoding error: " + ", ".join(warnings))
+        raise UnreadableError(prefix, "strict decoding error: " + ", ".join(warnings))
     causes = list(walk.causes)
     if walk.custom:
         errors = list(_custom_validator(resource.schema or {}).iter_errors(clean))
         errors += list(_builtin_validator(_META).iter_errors(clean.get("metadata") or {}))
-        causes += [Cause("FieldValueInvalid", f"Invalid value: {text}") for text in walk.unreadable]
+        causes += [Cause("FieldValueInvalid", f"Invalid value: {text}", "<nil>") for text in walk.unreadable]
     elif resource.kind == "CustomResourceDefinition":
         errors = []  # a megabyte of schema about schemas: the walk has seen every field, validation/ checks the rest
     else:
         if walk.unreadable:
-            raise bad_request(prefix + walk.unreadable[0])
+            raise UnreadableError(prefix, walk.unreadable[0])
         errors = list(_builtin_validator(SHAPES.name_of(resource) or "").iter_errors(clean))
         decoding = [e for e in errors if e.validator in ("type", "oneOf", "anyOf")]
         if decoding:
             error = decoding[0]
             expected_type = error.validator_value if error.validator == "type" else "int-or-string"
             expected_type = expected_type if isinstance(expected_type, str) else expected_type[0]
-            raise bad_request(
-                f"{prefix}json: cannot unmarshal {_json_type(error.instance)} into Go struct field "
-                f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(expected_type, expected_type)}"
+            raise UnreadableError(
+                prefix,
+                f"json: cannot unmarshal {json_type(error.instance)} into Go struct field "
+                f"{resource.kind}.{dotted(error.absolute_path)} of type {_GO.get(expected_type, expected_type)}",
             )
-    causes += [_cause(error) for error in errors]
-    if walk.custom and not causes:
-        # rules see values of the right type only
-        violations = Causes()
-        custom.check(violations, resource.schema or {}, clean, old)
-        causes += violations
+    causes += [cause(error) for error in errors]
+    if walk.custom and _has_rules(resource.schema or {}):
+        if any(each.reason in _BLOCKING for each in causes):
+            causes.append(_UNCHECKED)  # rules see values of the right type only
+        elif not causes or language.installed():
+            violations = Causes()
+            custom.check(violations, resource.schema or {}, clean, old)
+            causes += violations
     if causes:
         raise invalid(resource.kind, resource.group, name, causes)
     return clean, warnings

@@ -1,63 +1,10 @@
-"""Label and field selectors, as in `kubectl get -l` and `--field-selector`, and as in objects."""
+"""Label selectors and node selectors as objects have them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.status import bad_request
-
 Json = dict[str, Any]
-Match = Callable[[dict[str, str]], bool]
-
-_SET = re.compile(r"^\s*(\S+)\s+(in|notin)\s*\(([^)]*)\)\s*$")
-_EQUAL = re.compile(r"^\s*([^=!\s]+)\s*(==|=|!=)\s*(\S*)\s*$")
-_EXISTS = re.compile(r"^\s*(!?)\s*([A-Za-z0-9][-A-Za-z0-9_./]*)\s*$")
-
-
-def _split(text: str) -> list[str]:
-    """Split at commas that are not inside parentheses."""
-    return [part for part in re.split(r",(?![^(]*\))", text) if part.strip()]
-
-
-def _one(part: str) -> Match:
-    if match := _SET.match(part):
-        key, word, values = match[1], match[2], {v.strip() for v in match[3].split(",")}
-        return (lambda have: have.get(key) in values) if word == "in" else (lambda have: have.get(key) not in values)
-    if match := _EQUAL.match(part):
-        key, word, value = match[1], match[2], match[3]
-        return (lambda have: have.get(key) != value) if word == "!=" else (lambda have: have.get(key) == value)
-    if match := _EXISTS.match(part):
-        absent, key = bool(match[1]), match[2]
-        return lambda have: (key in have) != absent
-    raise bad_request(f"unable to parse requirement: {part.strip()!r}")
-
-
-def label_selector(text: str) -> Match:
-    """A test for labels from the text form: `a=b,c in (d,e),!f`."""
-    tests = [_one(part) for part in _split(text)]
-    return lambda have: all(test(have) for test in tests)
-
-
-def _field(obj: Json, path: str) -> str:
-    value: Any = obj
-    for step in path.split("."):
-        value = value.get(step) if isinstance(value, dict) else None
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def field_selector(text: str) -> Callable[[Json], bool]:
-    """A test for objects: `metadata.name=x,status.phase!=Running` (any path; the real server knows a few per kind)."""
-    requirements: list[tuple[str, bool, str]] = []
-    for part in _split(text):
-        match = _EQUAL.match(part)
-        if not match:
-            raise bad_request(f"invalid field selector: {part.strip()!r}")
-        requirements.append((match[1], match[2] != "!=", match[3]))
-    return lambda obj: all((_field(obj, path) == value) == equal for path, equal, value in requirements)
 
 
 def _expression(expression: Json, have: dict[str, str]) -> bool:

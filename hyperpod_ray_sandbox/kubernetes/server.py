@@ -107,13 +107,13 @@ class Server:
     def __init__(self, directory: Path, port: int, settings: Settings) -> None:
         self.directory = directory
         self.store = Store(directory / "objects.sqlite")
-        self.api = Api(self.store)
+        self.ca_file, self.cert_file, self.key_file = tls.make(directory)
+        self.api = Api(self.store, self.ca_file.read_text())
         self.faults = Faults()
         self.controllers = Controllers(self.api, settings)
         self.token = _token(directory)
         self._listener: socket.socket | None = _listener(port, directory)
         self.port = int(self._listener.getsockname()[1])
-        self.ca_file, self.cert_file, self.key_file = tls.make(directory)
         authenticator = Authenticator(
             static_token=self.token,
             aws_endpoint=settings.aws_endpoint,

@@ -103,6 +103,14 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+class UnreadableError(ApiError):
+    """400 for an object that cannot be decoded: unknown fields under Strict, or values of another type."""
+
+    def __init__(self, prefix: str, why: str) -> None:
+        super().__init__(400, "BadRequest", prefix + why)
+        self.why = why
+
+
 def forbidden(plural: str, group: str, name: str, why: str) -> ApiError:
     """403 with the reason."""
     details = {"name": name, "group": group, "kind": plural}

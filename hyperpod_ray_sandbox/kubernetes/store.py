@@ -53,7 +53,8 @@ class Store:
         for bucket, namespace, name, body in self._db.execute("SELECT bucket, namespace, name, body FROM objects"):
             self._objects.setdefault(bucket, {})[(namespace, name)] = json.loads(body)
         row = self._db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
-        self.version = int(row[0]) if row else 1
+        # the first writes of a real server happen before anybody watches
+        self.version = int(row[0]) if row else 100
         # a watch from before the start cannot be served: its changes are not known any more
         self.oldest = self.version
         self._history: deque[Change] = deque(maxlen=HISTORY)

@@ -14,11 +14,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from hyperpod_ray_training import flight
 from hyperpod_ray_training.journal import Journal, log
 from hyperpod_ray_training.spares.members import BEAT, Limits, member_fields
 from hyperpod_ray_training.spares.table import Message, Out, Table
 
 TICK_S = 0.1
+RECORD_S = 0.5
+"""So long ranks have to say what they had begun when one of them hangs. A worker is fenced all the same."""
 _LINE_BYTES = 1 << 20
 
 
@@ -44,6 +47,8 @@ class Coordinator:
         self.pulses: dict[str, asyncio.StreamWriter] = {}
         self.server: asyncio.Server | None = None
         self.tasks: list[asyncio.Task[None]] = []
+        self.recorded: dict[int, flight.Newest] = {}
+        """What each rank of a generation that hangs had begun, as far as it has said."""
 
     async def address(self) -> tuple[str, int]:
         """Where to connect; starts to listen at the first call."""
@@ -111,6 +116,9 @@ class Coordinator:
             return table.beat(now, uid, **{name: message[name] for name in BEAT if name in message})
         if message_type == "cold":
             table.cold(uid)
+        if message_type == "recorded":
+            self._record(int(message["rank"]), dict(message["newest"]))
+            return []
         out: dict[str, Callable[[], Out]] = {
             "warm": lambda: table.warmed(now, uid),
             "broke": lambda: table.broke(now, uid, int(message["gen"])),
@@ -121,12 +129,31 @@ class Coordinator:
         }
         return out.get(str(message_type), list)()
 
+    def _record(self, rank: int, newest: flight.Newest) -> None:
+        """A rank has said what it had begun; what they say together is noted once all had the time to."""
+        if not self.recorded:
+            asyncio.get_running_loop().call_later(RECORD_S, self._compare)
+        self.recorded[rank] = newest
+
+    def _compare(self) -> None:
+        ranks, self.recorded = self.recorded, {}
+        if evidence := flight.differs(ranks):
+            self._note("evidence", message=evidence, path=f"{self.run.folder().at(flight.FOLDER)}")
+
     def _send(self, out: Out) -> None:
+        recording = {uid for uid, message in out if message["type"] == "record"}
         for uid, message in out:
-            ways = [self.writers.get(uid), self.pulses.get(uid) if message["type"] == "fence" else None]
-            for writer in filter(None, ways):
-                with contextlib.suppress(OSError, RuntimeError):
-                    writer.write((json.dumps(message) + "\n").encode())
+            self._write(self.writers.get(uid), message)
+            pulse = self.pulses.get(uid) if message["type"] == "fence" else None
+            if pulse is not None and uid in recording:  # its worker first says what it had begun, if it can
+                asyncio.get_running_loop().call_later(RECORD_S, self._write, pulse, message)
+            else:
+                self._write(pulse, message)
+
+    def _write(self, writer: asyncio.StreamWriter | None, message: Message) -> None:
+        if writer is not None:
+            with contextlib.suppress(OSError, RuntimeError):
+                writer.write((json.dumps(message) + "\n").encode())
 
     async def _tick(self) -> None:
         while True:

@@ -17,6 +17,7 @@ import ray
 import torch
 import torch.distributed as dist
 
+from hyperpod_ray_training import flight
 from hyperpod_ray_training.errors import MARK
 from hyperpod_ray_training.hardware import check_device, sign_of
 from hyperpod_ray_training.journal import log
@@ -124,6 +125,8 @@ class Survivor:
     ) -> None:
         self.loop, self.config, self.plan = closing(loop), config, plan
         settings = config["run"].settings
+        flight.record()
+        self.folder = config["run"].folder()
         # the coordinator judges who hangs, and knows more than a limit of a collective does
         limit = max(settings.process_group_timeout_s, settings.patience_s)
         self.groups = Groups(node=node, timeout_s=limit, backend=plan.backend)
@@ -229,6 +232,7 @@ class Survivor:
             )  # fmt: skip
             standing.seq = lambda: collectives_begun(generation.quiet_groups)
             standing.stance = Stance().look
+            standing.record = lambda: flight.keep(self.folder, attempt=f"gen-{gen}", rank=rank)
             with shown(rank=rank, world=len(nodes)):
                 result = self.loop(dict(self.config))
             member.send("done")
@@ -245,7 +249,7 @@ class Survivor:
             if member.newest_gen <= gen:
                 member.send("broke", gen=gen)
         finally:
-            standing.seq, standing.stance, _current = (lambda: 0), (lambda _: {}), None
+            standing.seq, standing.stance, standing.record, _current = (lambda: 0), (lambda _: {}), dict, None
             self.groups.let_go()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

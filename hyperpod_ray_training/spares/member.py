@@ -57,6 +57,8 @@ class Now:
     warm: bool = False
     seq: Callable[[], int] = field(default=lambda: 0)
     stance: Callable[[float], dict[str, Any]] = field(default=lambda _: {})
+    record: Callable[[], dict[str, Any]] = field(default=dict)
+    """Keeps what the flight recorder has."""
 
 
 class Member:
@@ -204,6 +206,10 @@ class Member:
         message_type = message.get("type")
         if message_type == "fence":
             self.fence()
+            return
+        if message_type == "record":
+            with contextlib.suppress(Exception):  # a fence follows all the same
+                self.send("recorded", rank=self.now.rank, newest=self.now.record())
             return
         if message_type == "move":
             self.resize_asked = bool(message.get("resize", False))

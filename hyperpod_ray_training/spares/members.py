@@ -73,7 +73,6 @@ class Member:
     place: str = ""
     at: str = ""
     """Where its loop stands, and for how long: `hyperpod_ray_training.spares.stance`."""
-    leaving: bool = False
     pulse: float = float("-inf")
     """When the process beside it last beat: it lives, though it may say nothing (`pulse.py`)."""
     state: str = ""

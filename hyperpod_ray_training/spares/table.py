@@ -15,6 +15,7 @@ from typing import Any
 
 from hyperpod_ray_training.spares.members import BEAT, Limits, Member
 from hyperpod_ray_training.spares.progress import Habits, Progress
+from hyperpod_ray_training.spares.stragglers import Stragglers
 
 Message = dict[str, Any]
 Out = list[tuple[str, Message]]
@@ -70,6 +71,7 @@ class Table:
         self.barren = 0
         self._habits = Habits()
         self._progress = Progress(habits=self._habits)
+        self._stragglers = Stragglers()
         self._broken_since: float | None = None
         self._forming_since: float | None = None
         self._first_hello: float | None = None
@@ -113,6 +115,8 @@ class Table:
         for name in BEAT:
             if name in fields:
                 setattr(member, name, fields[name])
+        if self.running and uid in self.ranks.values() and "place" in fields:
+            self._stragglers.beat(member)
         return []
 
     def pulse(self, now: float, uid: str, *, state: str, ticks: int) -> Out:
@@ -279,7 +283,7 @@ class Table:
         return sum(member.warm for member in self._spares())
 
     def _leaves(self, member: Member) -> bool:
-        return member.leaving or member.node in self.draining
+        return member.node in self.draining
 
     def _start(self, now: float) -> Out:
         if self.running or self.over or len(self.ranks) < self.size:
@@ -289,6 +293,7 @@ class Table:
         host = self.members[self.ranks[0]]
         nodes = [self.members[self.ranks[rank]].node for rank in range(self.size)]
         self.running, self._progress = True, Progress(since=now, habits=self._habits)
+        self._stragglers = Stragglers()
         self._broken_since = self._forming_since = None
         self._moving = False
         out: Out = []
@@ -341,12 +346,17 @@ class Table:
 
     def _hung(self, now: float) -> Out:
         """Others wait for a rank that stands still, or all wait."""
-        holders = [self.members[uid] for _, uid in sorted(self.ranks.items()) if uid in self.members]
-        out: Out = []
-        for member, why in self._progress.behind(now, holders, self.limits):
-            out += self.lost(now, member.uid, why)
-        standstill = None if out else self._progress.together(now, holders, self.limits)
-        return out if standstill is None else self._end(now, standstill) + self._form(now)
+        by_rank = [(rank, self.members[uid]) for rank, uid in sorted(self.ranks.items()) if uid in self.members]
+        holders = [member for _, member in by_rank]
+        if slow := self._stragglers.judge(by_rank):
+            self.note("slow", **slow)
+        record: Out = [(member.uid, {"type": "record", "gen": self.gen}) for member in holders]
+        hung = self._progress.behind(now, holders, self.limits)
+        out: Out = record if hung else []
+        for member, why in hung:
+            out = out + self.lost(now, member.uid, why)
+        standstill = None if hung else self._progress.together(now, holders, self.limits)
+        return out if standstill is None else record + self._end(now, standstill) + self._form(now)
 
     def _move(self, now: float) -> Out:
         """Ask all ranks to hand over at the end of a step, where others should train after it.

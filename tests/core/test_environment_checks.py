@@ -260,6 +260,8 @@ CASES = [
     Case("ray_cluster_name_fits", {"ray/cluster_name": "r" * 54}, "ray.cluster_name", "54 characters. Expected at most 53", {"ray/cluster_name": "r" * 53}),
     Case("namespace_is_ours", {"ray/namespace": "default"}, "ray.namespace", "a namespace of Ray's own", {"ray/namespace": "training"}),
     Case("bucket_name_fits", {"hyperpod/cluster_name": "c" * 31}, "hyperpod.cluster_name", "at most 30 characters in us-west-2", {"hyperpod/cluster_name": "c" * 30}),
+    Case("an_endpoint_is_named_once", {"hyperpod/alarm_https": ["https://a.example.com/x", "https://a.example.com/x"]}, "hyperpod.alarm_https[1]", "named twice", {"hyperpod/alarm_https": ["https://a.example.com/x", "https://a.example.com/y"]}),
+    Case("the_other_topic_is_near", {"hyperpod/alarm_topic_arn": "arn:aws:sns:eu-west-1:111122223333:on-call"}, "hyperpod.alarm_topic_arn", "a topic of eu-west-1", {"hyperpod/alarm_topic_arn": "arn:aws:sns:us-west-2:111122223333:on-call"}),
     Case("mails_differ", {"hyperpod/alarm_emails": ["a@example.com", "A@example.com"]}, "hyperpod.alarm_emails[1]", "named twice", {"hyperpod/alarm_emails": ["a@example.com", "b@example.com"]}),
     Case("folder_is_inside", {"image/folder": "../image"}, "image.folder", "no folder inside the project", {"image/folder": "image"}),
     Case("lock_file_is_inside", {"helm/lock_file": "charts/../../x.yaml"}, "helm.lock_file", "leaves the project", {"helm/lock_file": "hyperpod_ray_sandbox/charts/charts.lock.yaml"}),

@@ -13,14 +13,12 @@ CASES = 150
 
 
 def test_no_hostile_case_gets_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chance = random.Random(29)
-    files = fuzz.Files(chance)
-    every = fuzz.cases(files, chance, CASES, tmp_path)
+    every = fuzz.Cases(random.Random(29), tmp_path)
     monkeypatch.chdir(tmp_path)
-    for kind, given, text in every:
-        (tmp_path / "x.yaml").write_bytes(text if text is not None else b"account: 1\n")
+    for form, given, files in every(CASES):
+        fuzz.lay(tmp_path, files)
         end, said = fuzz.ended(given)
-        assert fuzz.wrong(end, said, given) == "", (kind, given)
+        assert fuzz.wrong(end, said, given) == "", (form, given)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +40,8 @@ def test_what_is_wrong_is_called_so(end: object, said: str) -> None:
 
 def test_the_same_seed_makes_the_same_cases(tmp_path: Path) -> None:
     def every(seed: int) -> list[fuzz.Case]:
-        chance = random.Random(seed)
-        return list(fuzz.cases(fuzz.Files(chance), chance, CASES, tmp_path))
+        return list(fuzz.Cases(random.Random(seed), tmp_path)(CASES))
 
     assert every(1) == every(1) != every(2)
-    assert len({kind for kind, _, _ in every(1)}) == len(fuzz.Files(random.Random(1)).kinds) + 1
+    forms = {form.partition(":")[0].partition(" ")[0] for form, _, _ in every(1)}
+    assert forms == {"file", "lock", "job", "command"}

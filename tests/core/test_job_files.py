@@ -157,6 +157,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("a variable that names a bucket", ACCESS, {"env": {"D": "s3://other"}}, "env.D: Ray's pods may not read"),
     ("a queue without a cluster", {}, {"queue": "q"}, "queue: q on the standing RayCluster. Expected a cluster of its"),
     ("retries without a cluster", {}, {"retries": 1}, "retries: 1 on the standing RayCluster"),
+    ("an end without a cluster", {}, {"most_hours": 1.5}, "most_hours: 1.5 on the standing RayCluster"),
     ("a priority without a queue", {}, {"cluster": "own", "priority": "high"}, "priority: 'high' without a queue"),
     ("own: more than the nodes", {}, {"cluster": "own", "workers": 33}, "the nodes of 'test' have places for 32"),
     ("packages in a closed network", {"network/egress": "closed", "registries/mirror": True},

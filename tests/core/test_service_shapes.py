@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 import annotated_types
@@ -141,3 +142,17 @@ def test_a_budget_has_room_for_its_notifications() -> None:
     assert shape is not None
     most = shape.members["NotificationsWithSubscribers"].metadata["max"]
     assert limits_of_setting(Budget, "alert_percent")[1] + 1 <= most
+
+
+@pytest.mark.parametrize(
+    ("module", "constant", "call", "path"),
+    [
+        ("hyperpod_ray.ops.repair.nodes", "BATCH", "sagemaker.BatchRebootClusterNodes", "NodeIds"),
+        ("hyperpod_ray.ops.repair.nodes", "BATCH", "sagemaker.BatchReplaceClusterNodes", "NodeIds"),
+        ("hyperpod_ray.ops.observe.hyperpod", "EVENTS", "sagemaker.ListClusterEvents", "MaxResults"),
+        ("hyperpod_ray.ops.orchestrators.hyperpod_logs", "STREAMS_PER_CALL", "logs.FilterLogEvents", "logStreamNames"),
+        ("hyperpod_ray.constructs.alarms", "MAXIMUM_PATTERN", "logs.PutMetricFilter", "filterPattern"),
+    ],
+)
+def test_no_call_asks_for_more_than_the_service_takes(module: str, constant: str, call: str, path: str) -> None:
+    assert getattr(importlib.import_module(module), constant) <= limits_of_service(call, path)["max"]

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from hyperpod_ray import k8s
-from hyperpod_ray.core import Plan
+from hyperpod_ray.core import Plan, names
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.names import GUARD, OPERATOR_NAMESPACE
@@ -95,6 +95,15 @@ class TestNamespaces:
             assert levels[name][enforce] == "restricted"
         for name in levels:
             assert levels[name]["pod-security.kubernetes.io/warn"] == "restricted"
+        # exporters of metrics read the host; Kueue's chart names no seccomp profile; a Job hands folders over as root
+        less = {
+            names.OBSERVABILITY_NAMESPACE: "privileged",
+            names.KUEUE_NAMESPACE: "baseline",
+            "ray-storage": "baseline",
+        }
+        assert {name: levels[name][enforce] for name in levels} == {
+            name: less.get(name, "restricted") for name in levels
+        }
 
     def test_no_pod_is_root_in_a_restricted_namespace(self, variant: Any) -> None:
         """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted"""
@@ -189,6 +198,30 @@ class TestStorage:
             assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
             assert claim["spec"]["resources"]["requests"]["storage"] == volume["spec"]["capacity"]["storage"]
             assert variant.kind("StorageClass") == []
+
+    def test_every_volume_is_mounted_by_many_nodes(self, variant: Any) -> None:
+        """Pods of all nodes mount it. A volume of another mode binds no such claim.
+
+        https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes
+        """
+        objects = [*variant.kind("PersistentVolume"), *variant.kind("PersistentVolumeClaim")]
+        assert {mode for item in objects for mode in item["spec"]["accessModes"]} == {"ReadWriteMany"}
+
+    def test_who_is_no_root_writes_where_root_has_made_a_folder(self, render: Render) -> None:
+        """The kubelet makes a `subPath` that is missing as root's own: Redis, which is not root, could not write."""
+        (redis,) = [
+            deployment
+            for deployment in render("fault-tolerant").kind("Deployment")
+            if deployment["metadata"]["name"] == "ray-redis"
+        ]
+        (container,) = redis["spec"]["template"]["spec"]["containers"]
+        (mount,) = container["volumeMounts"]
+        # https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/: `no` leaves it to the kernel
+        options = dict(zip(container["command"][1::2], container["command"][2::2], strict=True))
+        assert options["--appendonly"] == "yes"
+        assert options["--appendfsync"] in {"everysec", "always"}
+        (owner,) = [job for job in render("fault-tolerant").kind("Job") if "volume-owner" in job["metadata"]["name"]]
+        assert mount["subPath"] in owner["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 class TestVolumeOwner:

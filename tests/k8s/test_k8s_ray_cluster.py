@@ -156,6 +156,21 @@ def test_figures_of_a_p5_worker(render: Render) -> None:
     assert env["FI_EFA_USE_DEVICE_RDMA"] == "1"
 
 
+def test_nccl_talks_over_the_pods_own_interface(render: Render) -> None:
+    """`^` excludes by prefix; the loopback and Docker's bridge lead to no other node, and pods call theirs `eth0`.
+
+    https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname
+    """
+    value = env_of(render("prod").pods()["gpu"])["NCCL_SOCKET_IFNAME"]
+    assert value.startswith("^")
+    excluded = value.removeprefix("^").split(",")
+    assert {name: any(name.startswith(prefix) for prefix in excluded) for name in ("lo", "docker0", "eth0")} == {
+        "lo": True,
+        "docker0": True,
+        "eth0": False,
+    }
+
+
 def test_neuron_devices_instead_of_gpus(render: Render) -> None:
     spec = render("neuron").pods()["gpu"]
     limits = spec["containers"][0]["resources"]["limits"]

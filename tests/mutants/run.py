@@ -208,9 +208,10 @@ def _copy(target: Path) -> None:
         cwd=PROJECT, capture_output=True, check=True, text=True,
     ).stdout  # fmt: skip
     for name in filter(None, listed.split("\0")):
-        if (PROJECT / name).is_file():
+        # a link to a folder is a name of the package too, and a link stays a link
+        if (PROJECT / name).is_symlink() or (PROJECT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(PROJECT / name, target / name)
+            shutil.copy2(PROJECT / name, target / name, follow_symlinks=False)
     for name in INSTALLED:
         if (PROJECT / name).exists() and not (target / name).exists():
             (target / name).symlink_to((PROJECT / name).resolve())
@@ -220,7 +221,7 @@ def _copy(target: Path) -> None:
             (target / ".cache" / path.name).symlink_to(path.resolve())
     dist = PROJECT / "hyperpod_ray_sandbox" / "charts" / "dist"
     if dist.is_dir():
-        shutil.copytree(dist, target / "sandbox" / "charts" / "dist")
+        shutil.copytree(dist, target / "hyperpod_ray_sandbox" / "charts" / "dist", dirs_exist_ok=True)
 
 
 def _pytest(tests: str, python: str, copy: Path) -> tuple[int | None, str]:

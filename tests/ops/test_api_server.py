@@ -72,6 +72,7 @@ class Answering(ThreadingHTTPServer):
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.asked: list[Json] = []
         self.statuses: list[int] = []
+        self.retry_after = ""
         super().__init__(("127.0.0.1", 0), _Handler)
         if context:
             self.socket = context.wrap_socket(self.socket, server_side=True)
@@ -93,6 +94,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.dumps({"message": f"said {status}"}).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        if self.server.retry_after and status != 200:
+            self.send_header("Retry-After", self.server.retry_after)
         self.end_headers()
         self.wfile.write(body)
 

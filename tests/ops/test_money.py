@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 from botocore.stub import Stubber
 
 from hyperpod_ray.core import load
@@ -18,14 +19,17 @@ from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.money import bill, spending
 from hyperpod_ray.ops.money.spend import run_usd, spend
+from hyperpod_ray.ops.observe import kube
 from hyperpod_ray.ops.observe.snapshot import (
     Job,
+    RayJob,
     Snapshot,
     Unseen,
 )
 from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.pricing.prices import Price, Prices
 from tests.support import pages
 from tests.support.pages import NOW
@@ -103,6 +107,114 @@ def test_workers_without_a_job_do_not_train(tmp_path: Path) -> None:
     assert workers.usd == pytest.approx(4 * 80 * 1.5) and "no job on RayCluster ray/ray" in workers.why
 
 
+def test_a_rayjobs_cluster_that_outlives_its_job_is_idle_since_its_end(tmp_path: Path) -> None:
+    ended = RayJob(name="a", namespace="ray", cluster="ray", status="SUCCEEDED", deployment_status="Complete",
+                   ended=pages.ago(30))  # fmt: skip
+    (workers,) = [
+        idle for idle in spend(pages.plan(tmp_path), replace(pages.healthy(), ray_jobs=(ended,)), KNOWN).idle
+        if idle.gpus == 32
+    ]  # fmt: skip
+    assert workers.since == pages.ago(30) and workers.usd == pytest.approx(4 * 80 * 0.5)
+
+
+def test_a_cluster_whose_jobs_nobody_asked_for_is_not_idle(tmp_path: Path) -> None:
+    """A team's RayJob that runs in its own namespace, a RayCluster made by hand, and a head that does not answer."""
+    seen = pages.healthy()
+    elsewhere = replace(seen, pods=tuple(replace(pod, namespace="hyperpod-ns-a", cluster="own") for pod in seen.pods))
+    running = RayJob(name="a", namespace="hyperpod-ns-a", cluster="own", deployment_status="Running")
+    headless = replace(seen, pods=tuple(replace(pod, ready=pod.role != "head") for pod in seen.pods))
+    for snapshot in (elsewhere, replace(elsewhere, ray_jobs=(running,)), headless):
+        assert [idle.gpus for idle in spend(pages.plan(tmp_path), snapshot, KNOWN).idle] == [8], "the spare node"
+    ended = replace(running, deployment_status="Failed", ended=pages.ago(60))
+    spare, workers = sorted(
+        spend(pages.plan(tmp_path), replace(elsewhere, ray_jobs=(ended,)), KNOWN).idle, key=lambda idle: idle.gpus
+    )
+    assert (spare.gpus, workers.gpus, workers.since) == (8, 32, pages.ago(60))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, True), ({"idle_hours": None}, False), ({"idle_hours": 48.0}, False),
+        ({"jobs": (Job(id="j", state="RUNNING", cluster="ray", namespace="ray"),)}, False),
+        ({"jobs": (Job(id="j", state="SUCCEEDED", cluster="ray", namespace="ray", ended=pages.ago(30)),)}, False),
+        ({"jobs": (Job(id="j", state="SUCCEEDED", cluster="ray", namespace="ray", ended=pages.ago(130)),)}, True),
+        ({"unseen": (Unseen(source="Ray jobs", why="refused", refused=True),)}, False),
+    ],
+)  # fmt: skip
+def test_a_standing_cluster_that_is_idle_for_hours_is_said(changed: dict[str, Any], said: bool) -> None:
+    seen = replace(pages.healthy(), **{"idle_hours": 2.0, **changed})
+    findings = [finding for finding in judge(seen).findings if "has had no job" in finding.what]
+    assert bool(findings) == said
+    for finding in findings:
+        assert finding.kind == "note" and "its 4 workers hold accelerated nodes" in finding.what
+        assert finding.next == "hyperpod-ray submit demo -- COMMAND, or kubectl -n ray delete raycluster ray"
+
+
+QUEUES = """
+items:
+- metadata: {name: hyperpod-ns-vision-localqueue, creationTimestamp: '2026-11-01T00:00:00Z'}
+  status:
+    flavorsReservation:
+    - name: ml.p5.48xlarge
+      resources: [{name: cpu, total: '96'}, {name: nvidia.com/gpu, total: '8'}]
+    - name: ml.m5.2xlarge
+      resources: [{name: nvidia.com/gpu, total: '0'}, {name: cpu, total: '2'}]
+"""
+WORKLOADS = """
+items:
+- metadata: {name: a}
+  status:
+    conditions:
+    - {type: QuotaReserved, status: 'True', lastTransitionTime: '2026-11-20T00:00:00Z'}
+    - {type: Finished, status: 'True', lastTransitionTime: '2026-11-21T06:00:00Z'}
+    - {type: PodsReady, status: 'True', lastTransitionTime: '2026-11-21T11:00:00Z'}
+- metadata: {name: b}
+"""
+
+
+class Queues:
+    """Kueue's objects as `kubectl get -o yaml` shows them (v0.19)."""
+
+    def __init__(self, **texts: str) -> None:
+        self.texts = texts
+
+    def items(self, path: str, **_: str) -> list[Any]:
+        kind = path.rpartition("/")[2]
+        if kind in self.texts:
+            return list(yaml.safe_load(self.texts[kind])["items"])
+        raise type("NotFound", (Exception,), {"status": 404})
+
+
+def test_a_quota_that_a_team_does_not_use_is_named_with_what_it_costs(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text(
+        pages.FILE.replace("replicas: 4", "replicas: 0") + "task_governance: {}\nteams:\n"
+        "  - {name: vision, quota: [{type: ml.p5.48xlarge, instances: 3}, {type: ml.m5.2xlarge, vcpus: 4}]}\n"
+        "  - {name: text, quota: [{type: ml.p5.48xlarge, accelerators: 8}, {type: ml.m5.2xlarge, vcpus: 4}]}\n"
+    )
+    plan = load("demo", folder=tmp_path).plan
+    target: Any = type("T", (), {"kubernetes": Queues(localqueues=QUEUES, workloads=WORKLOADS)})
+    (use,) = kube.quotas(target, "hyperpod-ns-vision")
+    assert use.reserved == {"ml.p5.48xlarge": 8, "ml.m5.2xlarge": 0}
+    assert use.changed == pages.ago(360)
+    found = spend(plan, replace(pages.healthy(), quotas=(use,)), KNOWN)
+    (unused,) = found.quotas
+    assert (unused.team, unused.gpus, unused.of, unused.usd_per_hour) == ("vision", 16, 24, 160)
+    assert unused.text == (
+        "quota of team vision: 16 of 24 GPUs (ml.p5.48xlarge) without a job of the team, $160.00 an hour, at most "
+        "$960.00 since 2026-11-21 06:00 UTC"
+    )
+    (free,) = spend(plan, replace(pages.healthy(), quotas=(use,)), Prices()).quotas
+    assert free.usd_per_hour is None and "unknown an hour" in free.text
+    full = replace(use, reserved={"ml.p5.48xlarge": 32.0})
+    assert spend(plan, replace(pages.healthy(), quotas=(full,)), KNOWN).quotas == (), "it borrows"
+    # without a Workload nothing has changed since the queue is there; without Kueue nothing is known
+    bare: Any = type("T", (), {"kubernetes": Queues(localqueues=QUEUES, workloads="items: []")})
+    assert kube.quotas(bare, "hyperpod-ns-vision")[0].changed == datetime(2026, 11, 1, tzinfo=UTC)
+    none: Any = type("T", (), {"kubernetes": Queues()})
+    assert kube.quotas(none, "hyperpod-ns-vision") == []
+
+
 @pytest.mark.parametrize(
     ("of_run", "changed", "at_work"),
     [
@@ -143,6 +255,10 @@ def test_without_kubernetes_nothing_is_called_idle(tmp_path: Path) -> None:
 def test_an_unknown_price_is_named_and_not_summed(tmp_path: Path) -> None:
     found = spend(pages.plan(tmp_path), pages.healthy(), Prices())
     assert "workers" in found.unknown and found.usd == 0 and found.usd_per_useful_gpu_hour is None
+    assert (found.unpriced_gpus, found.gpus) == (40, 40)
+    no_head = KNOWN.model_copy(update={"instances": {"us-west-2": {"ml.p5.48xlarge": price(80)}}})
+    found = spend(pages.plan(tmp_path), pages.healthy(), no_head)
+    assert "head" in found.unknown and found.unpriced_gpus == 0
 
 
 def test_what_a_run_has_cost(tmp_path: Path) -> None:
@@ -152,6 +268,8 @@ def test_what_a_run_has_cost(tmp_path: Path) -> None:
     assert run_usd(pages.plan(tmp_path), KNOWN, run) == pytest.approx(4 * 80 * hours, rel=1e-3)
     elastic = replace(run, held={32: 3600.0, 16: 7200.0})
     assert run_usd(pages.plan(tmp_path), KNOWN, elastic) == pytest.approx(4 * 80 + 2 * 80 * 2)
+    begun = replace(run, held={9: 3600.0})  # AWS bills whole instances: the ninth rank has the second node to itself
+    assert run_usd(pages.plan(tmp_path), KNOWN, begun) == pytest.approx(2 * 80)
     assert run_usd(pages.plan(tmp_path), Prices(), run) is None
     assert run_usd(pages.plan(tmp_path), KNOWN, replace(run, partial=True)) is None
 
@@ -317,7 +435,11 @@ def test_so_far_says_all_of_it(
     monkeypatch.setattr(gather, "snapshot", lambda target: training())
     data = spending.so_far(target, KNOWN, form=Format.table)
     out, err = capsys.readouterr()
-    for words in ("idle: 8 GPUs in group workers, $80.00 an hour: no Ray worker on ", "32 of 40 GPUs train: ~$"):
+    for words in (
+        "idle: 8 GPUs in group workers, $80.00 an hour, at most $400.00 since 2026-11-21 07:00 UTC: no Ray "
+        "worker on i-",
+        "32 of 40 GPUs train: ~$",
+    ):
         assert words in out, out
     assert "run llama-7b-first: $" in out and "goodput 9" in out and "it is no bill" in err
     (one,) = data["runs"]

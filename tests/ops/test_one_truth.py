@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops.in_ray import history as sent
+from hyperpod_ray.ops.in_ray import reports
+from hyperpod_ray.ops.in_ray import runs as in_ray_runs
 from hyperpod_ray.ops.in_ray.history import SHARES, History
 from hyperpod_ray.ops.journal import run_state
 from hyperpod_ray.ops.journal.record import record_of
@@ -26,10 +31,12 @@ from hyperpod_ray.ops.observe.snapshot import (
 )
 from hyperpod_ray.ops.observe.training import run_of
 from hyperpod_ray.ops.orchestrators import gather
+from hyperpod_ray.ops.orchestrators.run_list import Run as RunList
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.runs import listing
 from hyperpod_ray.ops.status import run_data
 from hyperpod_ray.ops.verdict import judge
+from hyperpod_ray.ops.web import training as training_page
 from hyperpod_ray.ops.web.environment import view
 from hyperpod_ray.pricing import price_file
 from hyperpod_ray_sandbox.rehearsal import web
@@ -48,6 +55,9 @@ class Story:
         self.t, self.step, self.world = BEGIN, 0, world
         self.lines: list[bytes] = []
         self.spent = dict.fromkeys(SHARES, 0.0)
+        self.lost: dict[str, float] = {}
+        self.cause = "before the first step"
+        """Why no steps are done, or why they are done again."""
         self.interruptions, self.highest = 0, 0
         self.state = "running"
         self.after = 0.0
@@ -63,7 +73,13 @@ class Story:
 
     def passes(self, seconds: float, share: str) -> Story:
         self.t += seconds
+        return self.counts(seconds, share)
+
+    def counts(self, seconds: float, share: str) -> Story:
         self.spent[share] += seconds
+        if share != "training" and seconds:
+            cause = "saves" if share == "saving" else self.cause
+            self.lost[cause] = self.lost.get(cause, 0.0) + seconds
         return self
 
     def begins(self, *, waits: float = 20.0, starts: float = 40.0) -> Story:
@@ -79,8 +95,7 @@ class Story:
             self.step += stride
             again = min(stride, max(0, self.highest - (self.step - stride))) / stride
             self.t += every
-            self.spent["redone"] += every * again
-            self.spent["training"] += every * (1 - again)
+            self.counts(every * again, "redone").counts(every * (1 - again), "training")
             self.highest = max(self.highest, self.step)
             self.put("step", step=self.step, loss=10 / (self.step + 1), world=self.world)
         return self
@@ -92,6 +107,7 @@ class Story:
     def loses(self, *, seconds: float = 120.0, back: int = 5, memory: bool = False) -> Story:
         """A rank is lost, and training continues some steps before."""
         self.put("lost", rank=3, node="10.0.0.9", message="connection closed")
+        self.cause = "lost ranks"
         self.passes(seconds, "recovering")
         self.step -= back
         self.put("restore", step=self.step, path="memory" if memory else "/fsx/runs/a/step", world=self.world)
@@ -99,6 +115,7 @@ class Story:
         return self.steps(1, every=0.0)
 
     def submitted_again(self, *, idle: float) -> Story:
+        self.cause = "submitted again"
         self.passes(idle, "idle").interruptions += 1
         return self.begins()
 
@@ -120,6 +137,7 @@ class Story:
 
 def resized() -> Story:
     story = Story(world=16).begins().steps(50).saves()
+    story.cause = "lost ranks"
     story.put("lost", rank=9).passes(60, "recovering").world = 8
     story.put("restore", step=story.step, path="/x/step", world=8).put(
         "resize", step=story.step, world=8, world_before=16
@@ -131,7 +149,8 @@ def resized() -> Story:
 def standing_still() -> Story:
     story = Story().begins().steps(30)
     story.put("error", rank=1, message="ActorDiedError: gone").state = "recovering"
-    story.spent["recovering"] += 300
+    story.cause = "errors"
+    story.counts(300, "recovering")
     story.after, story.interruptions = 300, 1
     return story
 
@@ -152,8 +171,7 @@ def saves_in_the_background() -> Story:
     story = Story().begins()
     for _ in range(5):
         story.steps(20).put("save", step=story.step, seconds=9.0, stall_s=1.5, reason="interval")
-        story.spent["training"] -= 1.5
-        story.spent["saving"] += 1.5
+        story.counts(-1.5, "training").counts(1.5, "saving")
     return story.steps(20)
 
 
@@ -216,6 +234,7 @@ def far_off(story: Story) -> Story:
 def escapes() -> Story:
     story = Story().begins().steps(10)
     story.put("lost", rank="\x1b]0;owned\x07", node="\x1b[31m", message="\x1b[2Jcleared\u202e\x9b31m")
+    story.cause = "lost ranks"
     story.passes(10, "recovering").put("restore", step=story.step, path="\x1b[31m/x").interruptions += 1
     return story.steps(1, every=0.0).steps(5)
 
@@ -281,7 +300,9 @@ def test_the_whole_is_the_sum_of_what_its_author_knows(told: tuple[Story, Path])
     assert record is not None and not record.partial
     assert record.seconds == pytest.approx(story.spent, abs=0.01)
     assert record.whole_seconds == pytest.approx(sum(story.spent.values()), abs=0.01)
-    assert record.interrupted == story.interruptions
+    assert record.lost == pytest.approx(story.lost, abs=0.01)
+    assert record.seconds["training"] + sum(record.lost.values()) == pytest.approx(record.whole_seconds, abs=0.01)
+    assert record.interrupted == story.interruptions == sum(count for count, _ in record.by_cause.values())
     assert run.began is not None and run.began.timestamp() == BEGIN
     assert run.step == story.step
     assert sum(record.held.values()) == pytest.approx(sum(story.spent[share] for share in history.HELD), abs=0.01)
@@ -290,6 +311,7 @@ def test_the_whole_is_the_sum_of_what_its_author_knows(told: tuple[Story, Path])
 def test_every_place_says_the_same(
     told: tuple[Story, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """One table: a row for each place, a column for each figure, and one value in each column."""
     story, folder = told
     size = (folder / "events.jsonl").stat().st_size
     run = as_status(story, folder, kept=up_to(folder, size))
@@ -302,27 +324,96 @@ def test_every_place_says_the_same(
     plan, seen = pages.plan(tmp_path), replace(pages.healthy(), at=story.at, jobs=(JOB,), runs=(run,))
     monkeypatch.setattr("time.time", story.at.timestamp)
     (state,) = run_state.read_here([str(folder)])
-    (line,) = view(plan, seen, judge(seen), prices=price_file.recorded()).runs
+    (reported,) = run_state.states([reports.shortened(in_ray_runs.read(str(folder)))])
+    shown = view(plan, seen, judge(seen), prices=price_file.recorded())
     monkeypatch.setattr(gather, "snapshot", lambda target: seen)
     target: Any = type("T", (), {"plan": plan, "name": "demo"})
     (cost,) = spending.so_far(target, price_file.recorded(), form=Format.table)["runs"]
     said = capsys.readouterr().out
     monkeypatch.setattr(web, "now", lambda: story.at)
     rehearsed = web._record(folder, "a")
-
+    (line,) = shown.runs
     assert state.training.record == run.record == line.record == rehearsed
-    status, shown = run_data(run), listing.as_progress(state)
-    assert shown is not None
-    assert status["goodput"] == cost["goodput"] == shown["goodput"] == run.goodput
-    assert status["spent_seconds"] == cost["spent_seconds"] == shown["spent_seconds"]
-    assert output_clock(status["began"]) == output_clock(shown["began"])
-    if line.usd is not None:
-        assert cost["usd"] == round(line.usd, 2)
+
+    listed, progress = run_data(run), listing.as_progress(state)
+    submitted = RunList(
+        id="job-1", state="RUNNING", command="", started=None, ended=None, message="", exit_code=None, variables=(),
+        working_dir="",
+    )  # fmt: skip
+    compared = listing._shown("goodput", listing._figures(submitted, state, common=None)["goodput"])
+    rehearsal = replace(shown, runs=(replace(line, record=rehearsed),))
+    table = {
+        "status --output json": exact(listed),
+        "cost --output json": exact(cost),
+        "runs show --output json": exact(progress),
+        "report of a job": exact(listing.as_progress(reported)),
+        "runs show": in_words(listing._in_words(state)),
+        "runs compare": in_words({"goodput": compared}),
+        "status --web": in_words(on_page(training_page.runs(shown))),
+        "rehearse --web": in_words(on_page(training_page.runs(rehearsal))),
+        "cost --so-far": in_words(in_a_sentence(said)),
+    }
+    for column in dict.fromkeys(column for row in table.values() for column in row):
+        values = {place: row[column] for place, row in table.items() if column in row}
+        assert len(values) > 1, f"one place alone shows {column}"
+        assert len({json.dumps(value) for value in values.values()}) == 1, (column, values)
     if run.goodput is not None:
-        assert f"goodput {100 * run.goodput:.1f} %" in said
-        assert listing._in_words(state)["goodput"] == f"{100 * run.goodput:.1f} %"
-    for text in (said, json.dumps(status), json.dumps(listing._in_words(state), ensure_ascii=False)):
+        assert sum("goodput, percent" in row for row in table.values()) == len(table)
+        assert sum("lost, in words" in row for row in table.values()) >= 4 or not run.lost_by_cause
+    for text in (said, json.dumps(listed), json.dumps(listing._in_words(state), ensure_ascii=False)):
         assert not {c for c in text if not c.isprintable() and c not in "\n"}
+
+
+MONEY = {"usd": "cost so far", "usd_per_useful_gpu_hour": "a useful GPU-hour"}
+
+
+def exact(data: Any) -> dict[str, Any]:
+    """Figures of a place that shows them as JSON, and what they are in words."""
+    row = {
+        "goodput": data["goodput"], "spent": data["spent_seconds"], "lost": data["lost_by_cause"],
+        "time, in words": worded(data["spent_seconds"]), "lost, in words": worded(data["lost_by_cause"]),
+    }  # fmt: skip
+    if data["goodput"] is not None:
+        row["goodput, percent"] = f"{100 * data['goodput']:.1f} %"
+    row |= {key: f"{data[key]:.2f}" for key in MONEY if data.get(key) is not None}
+    row |= {key: str(data[key]) for key in ("began", "step", "recoveries") if data.get(key) is not None}
+    return row
+
+
+def worded(seconds: dict[str, float]) -> list[str]:
+    return [f"{part} {duration(spent)}" for part, spent in seconds.items() if spent >= 1]
+
+
+def in_words(cells: dict[str, str]) -> dict[str, Any]:
+    """Figures of a place that shows them to people; what it leaves empty, it does not show."""
+    row: dict[str, Any] = {}
+    if goodput := cells.get("goodput"):
+        row["goodput, percent"] = goodput if goodput.endswith("%") else f"{100 * float(goodput):.1f} %"
+    for name, column in (("its time", "time, in words"), ("lost by", "lost, in words")):
+        if cells.get(name):
+            row[column] = [re.sub(r" in \d+$", "", part) for part in cells[name].split(", ")]
+    for key, name in MONEY.items():
+        if amount := re.match(r"~?\$([\d,.]+)", cells.get(name, "")):
+            row[key] = amount[1].replace(",", "")
+    return row
+
+
+def on_page(html: str) -> dict[str, str]:
+    """Names and values of the page's figures."""
+    pairs = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", html)
+    return {unescape(name): unescape(re.sub(r"<[^>]*>", "", value)) for name, value in pairs}
+
+
+def in_a_sentence(said: str) -> dict[str, str]:
+    """The line of `cost --so-far` about the run, in parts."""
+    line = next(line for line in said.replace("\n", " ").split("run a: ")[1:])
+    parts, _, lost = line.partition(", lost by ")
+    goodput = re.search(r"goodput ([\d.]+ %)", parts)
+    times = re.findall(rf"\b((?:{'|'.join(SHARES)}) \d+ [a-z]+(?: \d+ min)?)", parts)
+    return {
+        "goodput": goodput[1] if goodput else "", "its time": ", ".join(times), "lost by": " ".join(lost.split()),
+        "cost so far": parts, "a useful GPU-hour": parts.partition(", $")[2] and "$" + parts.partition(", $")[2],
+    }  # fmt: skip
 
 
 def output_clock(moment: Any) -> str:

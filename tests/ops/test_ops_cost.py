@@ -9,12 +9,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hyperpod_ray.core import regions
 from tests.ops.world import ROOT, environment_text
 from tests.support.result import Result
 
@@ -31,12 +33,15 @@ class PriceList:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         self.asked.append(request)
-        wanted = {item["Field"]: item["Value"] for item in request["Filters"]}
+        wanted = {item["Field"]: item["Value"] for item in request["Filters"] if item["Type"] == "TERM_MATCH"}
+        holds = {item["Field"]: item["Value"] for item in request["Filters"] if item["Type"] == "CONTAINS"}
+        assert len(wanted) + len(holds) == len(request["Filters"])
         found = [
             _product(attributes, unit, usd)
             for service, attributes, unit, usd in self.products
             if service == request["ServiceCode"] and wanted.items() <= attributes.items()
-        ]
+            and all(text in attributes.get(name, "") for name, text in holds.items())
+        ]  # fmt: skip
         page = int(request.get("NextToken", "0"))
         more = {"NextToken": str(page + 1)} if page + 1 < len(found) else {}
         return {"FormatVersion": "aws_v1", "PriceList": found[page : page + 1], **more}
@@ -155,6 +160,38 @@ def test_update_keeps_todays_prices_beside_the_environments(folder: Path, price_
     assert changed["ml.g5.8xlarge"] == (3, 4)
     assert changed["ml.m5.2xlarge"] == (0.5, 0.5)
     assert run(folder, "--offline", "-o", "json").json["lines"][1]["usd_per_hour"] == 12
+
+
+def test_every_region_is_priced_by_one_command(folder: Path, price_list: tuple[PriceList, str]) -> None:
+    """Products as the Price List has them: other usage of the same types beside HyperPod's own, and Regions apart."""
+    listed, endpoint = price_list
+    fill(listed)
+    frankfurt = {"regionCode": "eu-central-1"}
+    listed.add(
+        "AmazonSageMaker", "EUC1-Cluster:ml.p5.48xlarge", 99.5, instanceType="ml.p5.48xlarge-Cluster", **frankfurt
+    )
+    listed.add("AmazonSageMaker", "EUC1-ReservedCluster:ml.p5.48xlarge", 50, **frankfurt)
+    listed.add("AmazonSageMaker", "EUC1-Cluster:ml.g6.xlarge", 2, **frankfurt)
+    listed.add("AmazonSageMaker", "EUC1-Cluster:ml.g6.xlarge", 3, **frankfurt)
+    result = run(folder, "--update", "--every-region", "-o", "json", endpoint=endpoint)
+    assert result.code == 0, result.err
+    written = {(price["region"], price["of"]): price["usd"] for price in result.json["prices"]}
+    assert written["us-west-2", "ml.g5.8xlarge"] == 3 and written["us-west-2", "eks_cluster"] == 0.1
+    assert written["us-west-2", "storage of 500 MB/s per TiB"] == 0.4
+    assert written["eu-central-1", "ml.p5.48xlarge"] == 99.5
+    assert ("eu-central-1", "ml.g6.xlarge") not in written, "an ambiguous price is none"
+    assert "eu-central-1: 1 instance types, 0 of 4 storage" in result.err
+    asked = {item["Value"] for request in listed.asked for item in request["Filters"] if item["Field"] == "regionCode"}
+    assert asked == set(regions.regions()) and len(asked) > 15
+    text = (folder / "prices_usd.yaml").read_text()
+    assert "ml.p5.48xlarge" in text and f"{date.today():%Y}" in text, "dated"
+
+
+def test_every_region_alone_is_refused_and_a_refusal_of_aws_is_said(folder: Path) -> None:
+    result = run(folder, "--every-region")
+    assert result.code == 2 and "--every-region without --update" in result.err
+    result = run(folder, "--update", "--every-region")
+    assert result.code == 1 and "Traceback" not in result.err and not (folder / "prices_usd.yaml").exists()
 
 
 def test_without_the_pricing_api_estimates_are_shown_as_such(folder: Path) -> None:

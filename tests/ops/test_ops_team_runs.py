@@ -315,3 +315,13 @@ def test_with_gcs_fault_tolerance_the_driver_outlives_the_head() -> None:
     made.plan.settings.ray.__dict__["gcs_fault_tolerance"] = object()
     request = submit.request_of(made, Job(command="python a.py"), runtime={})
     assert request["entrypoint_resources"] == {names.DRIVER_GROUP: 1}
+
+
+@pytest.mark.parametrize(("hours", "seconds"), [(None, None), (1.5, 5400), (0.1, 360), (0.1001, 361)])
+def test_a_job_with_an_end_says_it_in_seconds(hours: float | None, seconds: int | None) -> None:
+    target = Target(load("teams", folder=FOLDER / "examples"))
+    (live,) = [
+        item for one in k8s.ray_manifests(target.plan, BINDINGS) for item in one.objects if item["kind"] == "RayCluster"
+    ]
+    job = Job(command="python train.py", team="vision", workers="1", gpus_per_worker=1, most_hours=hours)
+    assert job_object.ray_job(target.plan, live, job, name="a-1")["spec"].get("activeDeadlineSeconds") == seconds

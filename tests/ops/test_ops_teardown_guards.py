@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import output
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.change import inventory, protection, teardown
 from hyperpod_ray.ops.change.inventory import Inventory, Item
 from hyperpod_ray.ops.errors import OK, OpsError
 from hyperpod_ray.ops.observe import account
+from hyperpod_ray.ops.observe.snapshot import FileSystem
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import Target
 from tests.ops.world import environment_text
@@ -69,6 +71,29 @@ def test_pods_that_do_not_end_keep_the_environment(destroyed: list[str], monkeyp
     with pytest.raises(OpsError, match="gpu-worker-1 on i-0abc did not end within"):
         take_down(target(), found(kubernetes=True))
     assert destroyed == []
+
+
+def test_a_file_system_of_a_claim_that_stays_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its driver, a file system is an orphan where the environment deletes its data, and nowhere else."""
+    kept = FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=1200, made_by_claim=True)
+    deleted: list[str] = []
+    monkeypatch.setattr(account, "file_systems", lambda target: [kept])
+    monkeypatch.setattr(orchestrators, "of", lambda target: SimpleNamespace(workloads=NoDriver()))
+    monkeypatch.setattr(teardown, "_delete_file_system", lambda target, identifier: deleted.append(identifier))
+    monkeypatch.setattr(teardown, "FILE_SYSTEM_SECONDS", 0)
+    monkeypatch.setattr(inventory, "deletes_data", lambda target: False)
+    assert teardown._wait_for_file_systems(target(), poll=0)
+    assert deleted == []
+    monkeypatch.setattr(inventory, "deletes_data", lambda target: True)
+    assert not teardown._wait_for_file_systems(target(), poll=0)
+    assert deleted == ["fs-1"]
+
+
+class NoDriver:
+    """Workloads of a cluster whose storage driver is gone."""
+
+    def deletes_volumes(self) -> bool:
+        return False
 
 
 @pytest.mark.parametrize(

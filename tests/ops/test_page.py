@@ -13,9 +13,10 @@ import pytest
 
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.journal.record import Sign
+from hyperpod_ray.ops.observe.node_rows import tone_of
 from hyperpod_ray.ops.verdict import judge
 from hyperpod_ray.ops.web import page, timeline
-from hyperpod_ray.ops.web.environment import tone_of, view
+from hyperpod_ray.ops.web.environment import view
 from hyperpod_ray.ops.web.html import SIGNS
 from hyperpod_ray.ops.web.serve import ASSETS, paths
 from hyperpod_ray.ops.web.view import RunLine, View
@@ -244,7 +245,17 @@ def test_the_tone_of_a_node(status: str, kubernetes: str, health: str, tone: str
 def test_the_paths_that_are_served(made: View) -> None:
     watch: Watch[View] = Watch(lambda: made, every=60, environment="demo")
     served = paths(watch, environment="demo", every=15)
-    assert set(served) == {"", "live", "page.css", "page.js", "good.svg", "busy.svg", "bad.svg", "none.svg"}
+    assert set(served) == {
+        "",
+        "live",
+        "nodes.json",
+        "page.css",
+        "page.js",
+        "good.svg",
+        "busy.svg",
+        "bad.svg",
+        "none.svg",
+    }
     assert served["page.js"]().type == "text/javascript; charset=utf-8"
     assert "Asking AWS" in served[""]().body.decode()
 

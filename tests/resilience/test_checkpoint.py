@@ -258,6 +258,20 @@ def test_each_ranks_own_fits_no_other_number_of_ranks_but_statistics_do(
     assert checkpoint.load(state, metadata, Several(2), filled(tmp_path), strict=True, say=told.append) == 4
 
 
+def test_at_another_number_of_ranks_each_draws_numbers_of_its_own(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 1), nn.Dropout())
+    one_rank = state_of(model, torch.optim.SGD(model.parameters(), lr=0.1), world=1)
+    dcp.save(checkpoint.to_save(one_rank, 4, Several(1)), checkpoint_id=tmp_path, no_dist=True)
+    metadata = FileSystemReader(tmp_path).read_metadata()
+    drawn = []
+    for rank in (0, 1):
+        torch.manual_seed(0)  # as every rank of a script does
+        now = state_of(model, torch.optim.SGD(model.parameters(), lr=0.1), world=2, rank=rank)
+        assert checkpoint.load(now, metadata, Several(2), filled(tmp_path), strict=True, say=print) == 4
+        drawn.append(torch.rand(4).tolist())
+    assert drawn[0] != drawn[1]
+
+
 @pytest.mark.parametrize(("before", "after"), [(True, False), (False, True), (True, True)])
 def test_a_sharded_state_fits_a_plain_model_and_the_other_way(tmp_path: Path, before: bool, after: bool) -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import random
@@ -366,6 +367,22 @@ def test_one_failed_save_is_told_and_training_goes_on(run: Run, undisturbed: dic
     assert torch.equal(result["weight"], undisturbed["weight"])
     assert [event["step"] for event in events(run, "save")] == [3, 9, 12]
     assert [event["step"] for event in events(run, "error")] == [6]
+
+
+def test_failed_saves_with_good_ones_between_them_do_not_end_the_run(run: Run) -> None:
+    """The limit is of failures in a row: a run of weeks meets more than that in all."""
+    short = dataclasses.replace(run, save_every_steps=1, settings=Settings(save_failure_limit=2))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+
+    def full_at_every_second(training: Resumable, step: int) -> None:
+        training.saver.finish()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_BYTES if step in {2, 4, 6, 8} else hard, hard))
+
+    try:
+        assert fit(short, at_step=full_at_every_second)["step"] == STEPS
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert [event["step"] for event in events(short, "error")] == [3, 5, 7, 9]
 
 
 @pytest.mark.parametrize(("fault", "said"), [("disk-full", "No space left on device"), ("quota-full", "quota")])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +37,24 @@ def test_head_nodes_and_job_get_disjoint_variables() -> None:
         "RAY_raylet_liveness_self_check_interval_ms": "1000",
     }
     assert settings.job_env()["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "0.5"
+
+
+def test_ray_reads_every_variable() -> None:
+    """Ray's own sources are the judge of the names, and for its options the programs into which they are compiled."""
+    spec = importlib.util.find_spec("ray")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    sources = ("train/v2/_internal/constants.py", "_private/ray_constants.py")
+    words = set(re.findall(r'"(RAY_[A-Z_]+)"', "".join((package / source).read_text() for source in sources)))
+    programs = [(package / "core/src/ray" / name).read_bytes() for name in ("gcs/gcs_server", "raylet/raylet")]
+    settings = Settings()
+    for name in settings.head_env() | settings.node_env() | settings.job_env():
+        if name.isupper():
+            assert name in words
+        else:
+            option = re.compile(rb"(?<![a-z_])" + name.removeprefix("RAY_").encode() + rb"(?![a-z_])")
+            assert any(option.search(program) for program in programs), name
 
 
 def test_every_field_can_be_overridden_by_the_environment() -> None:

@@ -144,6 +144,14 @@ def test_a_warm_spare_goes_first_and_a_cold_one_is_better_than_none() -> None:
     assert world.holder(0) == first
 
 
+def test_collectives_of_an_earlier_generation_blame_nobody() -> None:
+    """A survivor has begun hundreds, and the newcomer none: nobody is behind before the new generation began one."""
+    world = World()
+    world.run(20)
+    world.kill(world.holder(1))
+    assert {world.table.members[uid].seq for uid in world.table.ranks.values()} == {0}
+
+
 def test_silence_of_a_rank_is_a_loss_and_it_is_fenced() -> None:
     world = World()
     world.run(2)

@@ -82,6 +82,8 @@ def loop(config: dict[str, Any]) -> None:
     with Resumable(config["run"], model=model, optimizer=optimizer) as training:
         for step in training.steps(STEPS):
             config["began"].append(step)
+            if "at_step" in config:
+                config["at_step"](training, step)
             if step == config.get("stop_at"):
                 raise RuntimeError("stopped by the test")
             x = torch.randn(8, 10)
@@ -148,6 +150,19 @@ def test_it_goes_on_from_s3_when_every_node_was_replaced(memory: Memory, run: Ru
     began, weights = fit(run)
     assert began == 4, "the newest that S3 has"
     assert torch.equal(weights, undisturbed)
+
+
+def test_the_save_of_a_drain_is_in_s3_whatever_its_number(memory: Memory, run: Run) -> None:
+    """Memory goes with the nodes, and a drain says that they go."""
+
+    def begun(training: Resumable, step: int) -> None:
+        if step == 5:
+            training.save("drain", wait=True)
+
+    with pytest.raises(RuntimeError, match="stopped by the test"):
+        fit(run, stop_at=5, at_step=begun)
+    dist.destroy_process_group()
+    assert in_s3() == {4, 5}, "of every second save, step 4 is one; the third, of step 5, is the drain's"
 
 
 def test_what_neither_has_is_said_and_nothing_begins_anew(memory: Memory, run: Run) -> None:

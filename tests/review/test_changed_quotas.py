@@ -29,10 +29,30 @@ POLICY: dict[str, Any] = {
     "Properties": {
         "Name": "env-policy",
         "ClusterArn": "arn",
-        "SchedulerConfig": {"PriorityClasses": [{"Name": "a", "Weight": 1}, {"Name": "b", "Weight": 2}]},
+        "SchedulerConfig": {
+            "PriorityClasses": [{"Name": "a", "Weight": 1}, {"Name": "b", "Weight": 2}],
+            "FairShare": "Enabled",
+            "IdleResourceSharing": "Enabled",
+        },
     },
 }
 CONFIG = "Properties/ComputeQuotaConfig"
+
+
+def with_config(**members: Any) -> dict[str, Any]:
+    """The quota with other members of its configuration."""
+    changed = copy.deepcopy(QUOTA)
+    changed["Properties"]["ComputeQuotaConfig"] |= members
+    return changed
+
+
+LENDS = with_config(ResourceSharingConfig={"Strategy": "Lend"})
+SPARES_JOBS = with_config(PreemptTeamTasks="Never")
+PARTS = with_config(
+    ComputeQuotaResources=[
+        {"InstanceType": "ml.p5.48xlarge", "AcceleratorPartition": {"Type": "mig-7g.80gb", "Count": 8}}
+    ]
+)
 CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     "lowered": (QUOTA, f"{CONFIG}/ComputeQuotaResources/0/Count", 2, "quota-lowered", "interrupts"),
     "raised": (QUOTA, f"{CONFIG}/ComputeQuotaResources/0/Count", 6, "quota-raised", "safe"),
@@ -49,6 +69,26 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     "more borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 200, "sharing-changed", "safe"),
     "no preemption": (QUOTA, f"{CONFIG}/PreemptTeamTasks", "Never", "team-preemption", "safe"),
     "weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 100, "fair-share", "safe"),
+    "less weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 0, "fair-share-lowered", "weakens"),
+    "nothing for others": (
+        LENDS, f"{CONFIG}/ResourceSharingConfig/Strategy", "DontLend", "sharing-narrowed", "weakens"
+    ),
+    "preemption": (SPARES_JOBS, f"{CONFIG}/PreemptTeamTasks", "LowerPriority", "team-preemption", "interrupts"),
+    "smaller partitions": (
+        PARTS, f"{CONFIG}/ComputeQuotaResources/0/AcceleratorPartition/Type", "mig-1g.10gb", "quota-lowered",
+        "interrupts",
+    ),
+    "more of smaller partitions": (
+        PARTS, f"{CONFIG}/ComputeQuotaResources/0/AcceleratorPartition", {"Type": "mig-1g.10gb", "Count": 56},
+        "quota-lowered", "interrupts",
+    ),
+    "more partitions": (
+        PARTS, f"{CONFIG}/ComputeQuotaResources/0/AcceleratorPartition/Count", 16, "quota-raised", "safe"
+    ),
+    "nothing beyond quotas": (
+        POLICY, "Properties/SchedulerConfig/IdleResourceSharing", "Disabled", "sharing-narrowed", "weakens"
+    ),
+    "no order by weight": (POLICY, "Properties/SchedulerConfig/FairShare", "Disabled", "policy-changed", "safe"),
     "renamed": (QUOTA, "Properties/ComputeQuotaTarget/TeamName", "sight", "replaced", "interrupts"),
     "priority weight": (
         POLICY, "Properties/SchedulerConfig/PriorityClasses/0/Weight", 9, "policy-changed", "safe"
@@ -84,11 +124,10 @@ WORDS: dict[str, tuple[dict[str, Any], str]] = {
         {**SCHEDULER, "PriorityClasses": [*SCHEDULER["PriorityClasses"], {"Name": "c", "Weight": 3}]}, "c none → 3"
     ),
     "a weight": (
-        {"PriorityClasses": [{"Name": "a", "Weight": 9}, {"Name": "b", "Weight": 2}]}, "a 1 → 9",
+        {**SCHEDULER, "PriorityClasses": [{"Name": "a", "Weight": 9}, {"Name": "b", "Weight": 2}]}, "a 1 → 9",
     ),
     "sharing": (
-        {**SCHEDULER, "IdleResourceSharing": "Enabled", "FairShare": "Disabled"},
-        "FairShare none → Disabled, IdleResourceSharing none → Enabled",
+        {**SCHEDULER, "FairShare": "Disabled"}, "FairShare Enabled → Disabled",
     ),
 }  # fmt: skip
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from docs import alarms_page
 from hyperpod_ray.core import load, notifications
 from tests.cli.test_one_command import problem
 from tests.docs.test_links import anchors
-from tests.stacks.conftest import Assembly
+from tests.stacks.conftest import Assembly, synthesize
 from tests.stacks.test_alarms import alarms, rules
 from tests.support.eventbridge import SpoiledError, matches, plain, transformed
 from tests.support.faults import ACTION, FAULTS, REASON, Fault, event, health
@@ -162,3 +163,47 @@ def test_every_mail_leads_to_a_section_of_the_runbook(name: str, section: str) -
     page = PROJECT / notifications.RUNBOOK
     assert f"## {section}\n" in page.read_text("utf-8"), name
     assert re.sub(r"[^\w\- ]", "", section.lower()).replace(" ", "-") in anchors(page)
+
+
+# --- an address that a phone opens ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mail", [*notifications.ALARM_MAILS, *notifications.METRIC_MAILS, *notifications.CLUSTER_RULES],
+    ids=lambda mail: str(mail.name),
+)  # fmt: skip
+def test_every_alarm_has_a_section_that_says_what_to_type(mail: notifications.Notification) -> None:
+    page = alarms_page.PAGE.read_text("utf-8")
+    address, _, anchor = mail.runbook("https://docs.example.com/alarms/").partition("#")
+    assert address == "https://docs.example.com/alarms/" and anchor in anchors(alarms_page.PAGE)
+    section = page.partition(f"## {mail.name}\n")[2].partition("\n## ")[0]
+    assert mail.means in section and f"$ {mail.command('ENV')}\n" in section
+    assert problem(mail.command("prod").removeprefix("hyperpod-ray ")) == ""
+    assert f"runbook.md#{alarms_page.anchor(mail.section)}" in section
+
+
+def test_the_longest_address_leaves_room_for_what_an_alarm_says() -> None:
+    address = f"https://docs.example.com/{'a' * 276}"
+    for mail in notifications.ALARM_MAILS:
+        assert len(mail.description("e" * 40, runbook=address)) <= notifications.MAXIMUM_DESCRIPTION
+
+
+def test_alarms_and_events_reach_other_places_too() -> None:
+    """A topic that somebody has, and an endpoint; each mail ends with its address."""
+    everything = synthesize("everything", folder=PROJECT / "tests" / "stacks" / "variants")
+    other = "arn:aws:sns:us-west-2:444455556666:on-call"
+    found = [alarm["Properties"] for alarm in everything.of_type("AWS::CloudWatch::Alarm").values()]
+    assert found and all(other in alarm["AlarmActions"] and len(alarm["AlarmActions"]) == 2 for alarm in found)
+    for alarm in found:
+        name = alarm["AlarmName"].partition("/")[2].lower()
+        assert alarm["AlarmDescription"].endswith(f"\nRunbook: https://docs.example.com/alarms/#{name}")
+    targets = [rule["Properties"]["Targets"] for rule in everything.of_type("AWS::Events::Rule").values()]
+    mailed = [listed for listed in targets if "InputTransformer" in listed[0]]
+    assert len(mailed) == len(notifications.CLUSTER_RULES)
+    for listed in mailed:
+        assert [target["Arn"] == other for target in listed] == [False, True]
+        (text,) = {target["InputTransformer"]["InputTemplate"] for target in listed}
+        assert re.search(r'Runbook: https://docs\.example\.com/alarms/#[a-z]+"$', text)
+    ends = {(one["Properties"]["Protocol"], one["Properties"]["Endpoint"])
+            for one in everything.of_type("AWS::SNS::Subscription").values()}  # fmt: skip
+    assert ends == {("email", "oncall@example.com"), ("https", "https://alerts.example.com/sns?team=a")}

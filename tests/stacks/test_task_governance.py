@@ -78,6 +78,8 @@ def test_quotas_say_what_the_file_says(shared: Assembly) -> None:
         "PreemptTeamTasks": "LowerPriority",
     }
     assert by_team["speech"]["ComputeQuotaTarget"] == {"TeamName": "speech", "FairShareWeight": 100}
+    # a quota that is not in force has no queue that admits anything: API_CreateComputeQuota
+    assert {quota["ActivationState"] for quota in by_team.values()} == {"Enabled"}
     policy = shared.one(POLICY)
     assert policy["SchedulerConfig"] == {
         "FairShare": "Enabled",

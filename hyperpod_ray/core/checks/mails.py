@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.findings import Finding, rule, warning
+from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.plan import Plan
 
 
@@ -15,7 +16,7 @@ def somebody_gets_the_budgets_mails(plan: CommonPlan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/cost-management/latest/userguide/budgets-sns-policy.html
     """
-    if plan.settings.budget is not None and not plan.settings.hyperpod.alarm_emails:
+    if plan.settings.budget is not None and not _subscribed(plan):
         yield warning(
             "budget",
             what="its mails go to nobody: hyperpod.alarm_emails is empty",
@@ -27,10 +28,51 @@ def somebody_gets_the_budgets_mails(plan: CommonPlan) -> Iterator[Finding]:
 @rule("hyperpod", "observability")
 def somebody_gets_the_alerts(plan: Plan) -> Iterator[Finding]:
     """The alert manager publishes to the same topic."""
-    if plan.settings.observability is not None and not plan.settings.hyperpod.alarm_emails:
+    if plan.settings.observability is not None and not (_subscribed(plan) or plan.settings.hyperpod.alarm_topic_arn):
         yield warning(
             "observability",
             what="its alerts go to nobody: hyperpod.alarm_emails is empty",
             expected="an address",
             fix="set hyperpod.alarm_emails: [name@example.com], or subscribe to the topic yourself",
+        )
+
+
+def _subscribed(plan: CommonPlan) -> bool:
+    hyperpod = plan.settings.hyperpod
+    return bool(hyperpod.alarm_emails or hyperpod.alarm_https)
+
+
+@rule("hyperpod")
+def an_endpoint_is_named_once(plan: CommonPlan) -> Iterator[Finding]:
+    """SNS makes one subscription per endpoint."""
+    endpoints = plan.settings.hyperpod.alarm_https
+    for index, endpoint in enumerate(endpoints):
+        if endpoint in endpoints[:index]:
+            yield error(
+                "hyperpod",
+                "alarm_https",
+                index,
+                what=f"'{endpoint}' is named twice",
+                expected="each endpoint once",
+                fix="keep one",
+            )
+
+
+@rule("hyperpod", "region")
+def the_other_topic_is_near(plan: CommonPlan) -> Iterator[Finding]:
+    """An alarm and a rule of EventBridge notify topics of their own Region alone.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
+    """
+    arn = plan.settings.hyperpod.alarm_topic_arn
+    if arn is None:
+        return
+    region = arn_of(arn).region
+    if region != plan.settings.region:
+        yield error(
+            "hyperpod",
+            "alarm_topic_arn",
+            what=f"a topic of {region}",
+            expected=f"a topic of {plan.settings.region}: alarms notify none of another Region",
+            fix=f"name a topic of {plan.settings.region}",
         )

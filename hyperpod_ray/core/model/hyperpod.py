@@ -145,6 +145,16 @@ class ClusterSettings(Settings):
     """One to a hundred groups."""
     alarm_emails: list[Annotated[str, shapes.MAIL.field()]] = []
     """Email addresses subscribed to node health events and alarms (SNS; each confirms by mail)."""
+    alarm_https: Annotated[list[Annotated[str, shapes.HTTPS.field(max_length=1024)]], Field(max_length=20)] = []
+    """HTTPS endpoints that SNS posts the same to (`AWS::SNS::Subscription`). Each has to confirm: it fetches the
+    `SubscribeURL` of the first request. An address that is a secret itself does not belong into a file: subscribe it
+    with `aws sns subscribe`."""
+    alarm_topic_arn: Annotated[str, shapes.TOPIC_ARN.field()] | None = None
+    """A topic that you have, in the environment's Region: it gets alarms, events and alerts beside the environment's
+    own. Its policy must let CloudWatch and EventBridge publish. Default: none."""
+    runbook_url: Annotated[str, shapes.RUNBOOK_URL.field(max_length=300)] | None = None
+    """Address of the page `docs/alarms.md` where your people read it. Each mail ends with it, and with `#` and the
+    alarm's name in lower case. Default: none; mails name the section of the runbook in the repository."""
     event_retention_days: LogRetentionDays = 365
     """How long the cluster's events are kept in CloudWatch Logs; the service itself keeps the newest 500."""
     event_log_group_exists: bool = False

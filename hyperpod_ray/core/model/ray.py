@@ -210,6 +210,9 @@ class Ray(Settings):
     termination grace period is 30 s longer."""
     node_loss_seconds: Annotated[int, Field(ge=0, le=300)] = 30
     """Toleration of `not-ready` and `unreachable` before a pod is evicted. Kubernetes' own default is 300."""
+    idle_hours: Annotated[float, Field(ge=0.1, le=720)] | None = 4
+    """Hours without a job after which `status` names a RayCluster whose workers hold GPUs. Nothing is stopped: delete
+    it yourself, or let `autoscaling` remove its workers. null: never."""
     training_spares: Annotated[int, Field(ge=0)] = 0
     """Training processes that stand by for a lost one (`RESILIENCE_SPARES`); each needs a place, a GPU on GPU groups.
     Cover a lost node with as many as a worker pod has GPUs."""

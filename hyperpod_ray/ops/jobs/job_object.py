@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import zipfile
 from collections.abc import Iterator
 from io import BytesIO
@@ -66,6 +67,7 @@ def ray_job(plan: Plan, live: Json, job: Job, *, name: str, code: str = "") -> J
     rayjob: Json = {
         "entrypoint": in_ray.COMMAND,
         "backoffLimit": RETRIES if job.retries is None else job.retries,
+        **({"activeDeadlineSeconds": math.ceil(3600 * job.most_hours)} if job.most_hours is not None else {}),
         "submissionMode": "K8sJobMode",
         "submitterPodTemplate": _submitter(head, code),
         "metadata": {

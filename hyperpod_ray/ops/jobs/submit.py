@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hyperpod_ray.core import job_checks, names, secret_words
+from hyperpod_ray.core import job_checks, names, secret_words, yaml_text
 from hyperpod_ray.core.access import refusals
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.job_file import JobFile, refuse
@@ -88,8 +88,8 @@ def _given(file: Path | None) -> dict[str, Any]:
     import yaml
 
     try:
-        runtime = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as error:
+        runtime = yaml_text.load(file.read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise OpsError(
             f"{file}: {str(error).splitlines()[0]}",
             expected="a readable YAML file",

@@ -13,8 +13,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops.in_ray.history import FAULTS, SHARES, History, cause_of, clean, first_line, mapping, number, whole
 
+CAUSES = {
+    "fault": "injected faults",
+    "lost": "lost ranks",
+    "drain": "drain notices",
+    "move": "moves to other nodes",
+    "error": "errors",
+    "resize": "changes of size",
+    "fallback": "full restarts",
+    "start": "submitted again",
+    "unknown": "unknown causes",
+}
+"""What a cause of lost time is called, by the kind of its most telling event."""
+BEFORE, SAVES = "before the first step", "saves"
+"""Time that no interruption cost."""
 RECENT_SECONDS = 60.0
 """Of what the present rate is an average."""
 FINISHED = ("done", "failed")
@@ -108,7 +123,7 @@ class Record:
     """The newest; `interrupted` counts all."""
     interrupted: int = 0
     by_cause: Mapping[str, tuple[int, float]] = field(default_factory=dict)
-    """Interruptions by the kind of event that tells most about them: how many, and seconds without a step."""
+    """Interruptions by the kind of event that tells most about them: how many, and seconds that they cost."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds of the run by what they were spent on: each of `SHARES`."""
     held: Mapping[int, float] = field(default_factory=dict)
@@ -160,7 +175,29 @@ class Record:
         """The share of the run's time that was spent on steps that last; None before there is a step to judge by."""
         if self.partial or self.step_t is None or self.whole_seconds <= 0:
             return None
-        return self.seconds["training"] / self.whole_seconds
+        return round(self.seconds["training"] / self.whole_seconds, 4)  # every place shows this very figure
+
+    @property
+    def lost(self) -> dict[str, float]:
+        """Seconds that were no training, by cause, the largest first. With `training` they are the whole."""
+        causes: dict[str, float] = {}
+        for category, (_, seconds) in self.by_cause.items():
+            words = CAUSES.get(category, CAUSES["unknown"])
+            causes[words] = causes.get(words, 0.0) + seconds
+        causes[SAVES] = self.seconds.get("saving", 0.0)
+        causes[BEFORE] = self.whole_seconds - self.seconds.get("training", 0.0) - sum(causes.values())
+        ordered = sorted(causes.items(), key=lambda cause: -cause[1])
+        return {cause: seconds for cause, seconds in ordered if abs(seconds) >= 0.001}
+
+    @property
+    def lost_in_words(self) -> str:
+        """The same as a sentence's end, with how often each happened."""
+        times = {CAUSES.get(category, ""): count for category, (count, _) in self.by_cause.items()}
+        return ", ".join(
+            f"{cause} {duration(seconds)}" + (f" in {times[cause]}" if times.get(cause) else "")
+            for cause, seconds in self.lost.items()
+            if seconds >= 1
+        )
 
     @property
     def first_number(self) -> int:

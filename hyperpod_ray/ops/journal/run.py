@@ -70,13 +70,17 @@ class Run:
     @property
     def goodput(self) -> float | None:
         """The share of its time that was spent on steps that last."""
-        exact = self.record.goodput if self.record else None
-        return None if exact is None else round(exact, 4)
+        return self.record.goodput if self.record else None
 
     @property
     def spent_seconds(self) -> dict[str, float]:
         """Seconds of the run by what they were spent on."""
         return {share: round(spent, 3) for share, spent in self.record.seconds.items()} if self.record else {}
+
+    @property
+    def lost_by_cause(self) -> dict[str, float]:
+        """Seconds that were no training, by cause."""
+        return {cause: round(seconds, 3) for cause, seconds in self.record.lost.items()} if self.record else {}
 
     @property
     def steps_per_second(self) -> float | None:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
+from hyperpod_ray.core import regions
 from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError, explain
-from hyperpod_ray.ops.money import spending
+from hyperpod_ray.ops.errors import BAD_USE, ERROR, OK, OpsError, explain, guarded
+from hyperpod_ray.ops.money import price_update, spending
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.pricing import price_file, price_list, prices
@@ -30,6 +31,7 @@ def run(
     form: Format,
     offline: bool,
     update: bool,
+    every_region: bool = False,
     so_far: bool = False,
     actual: bool = False,
 ) -> int:
@@ -40,6 +42,7 @@ def run(
         form: Of the output.
         offline: Use the dated price file only.
         update: Write what the Pricing API answers into that file.
+        every_region: With `update`, ask for every instance type in every Region that has HyperPod clusters.
         so_far: Show what is there now since the beginning of the month instead.
         actual: Show what AWS billed instead; costs money.
     """
@@ -50,9 +53,16 @@ def run(
             fix="remove --offline",
             code=BAD_USE,
         )
+    if every_region and not update:
+        raise OpsError(
+            "--every-region without --update",
+            expected="both: it writes prices down",
+            fix=target.command("cost", "--update", "--every-region"),
+            code=BAD_USE,
+        )
     try:
         recorded = price_file.recorded(target.folder)
-        current = Prices() if offline else _online(target)
+        current = Prices() if offline else _everywhere(target) if every_region else _online(target)
         if update:
             return _update(target, current, recorded, form=form)
     except PriceFileError as error:
@@ -80,6 +90,7 @@ def run(
             "most_usd_per_hour": None if estimate.unbounded else round(estimate.most_usd_per_hour, 4),
             "budget_usd_per_month": budget.usd_per_month if (budget := target.plan.settings.budget) else None,
             "complete": not estimate.unknown,
+            "without_price": [line.name for line in estimate.unknown if line.usd_per_unit is None],
             "estimated": [line.name for line in estimate.estimated],
             "not_counted": estimate.not_counted,
             **spent,
@@ -133,6 +144,19 @@ def _online(target: AnyTarget) -> Prices:
             raise
         output.log(f"the Pricing API could not be asked ({explained.message}); prices are those of the dated file")
     return Prices(instances={region: instances}, storage={region: storage}, fixed={region: fixed})
+
+
+def _everywhere(target: AnyTarget) -> Prices:
+    """Today's prices of every Region; a refusal is an error, for nothing else was asked for."""
+    client = target.aws.client("pricing", region=PRICING_REGION)
+
+    def products(query: dict[str, Any]) -> list[str]:
+        return [
+            product for page in client.get_paginator("get_products").paginate(**query) for product in page["PriceList"]
+        ]
+
+    with guarded(target.name):
+        return price_update.every_region(products, regions.regions(), as_of=output.now().date())
 
 
 def _update(target: AnyTarget, current: Prices, recorded: Prices, *, form: Format) -> int:
@@ -199,7 +223,8 @@ def _show(target: AnyTarget, cost: Cost, form: Format) -> None:
         output.log(f"~ {line.name}: an estimate, {line.estimate} ({line.source})")
     unknown = [line.name for line in cost.unknown if line.usd_per_unit is None]
     if unknown:
-        output.log(f"no price is known for {', '.join(unknown)}: the sum leaves it out")
+        share = prices.unpriced_gpus(target.plan, unknown)
+        output.log(f"no price is known for {', '.join(unknown)}: the sum leaves it out{share}")
     if unknown or cost.estimated:
         output.log(
             f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"

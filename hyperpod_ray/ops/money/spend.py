@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hyperpod_ray.core import names
+from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.ops import orchestrators
+from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.journal.record import FINISHED, Record
 from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.observe.snapshot import (
@@ -20,6 +21,7 @@ from hyperpod_ray.ops.observe.snapshot import (
     Snapshot,
 )
 from hyperpod_ray.ops.orchestrators.interface import Work
+from hyperpod_ray.ops.verdict import ray as verdict_ray
 from hyperpod_ray.ops.verdict import training as verdict_training
 from hyperpod_ray.pricing import prices
 from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Prices
@@ -56,6 +58,41 @@ class Idle:
     """Since when that is so of all of them; None where it is not known."""
     usd: float | None = None
     """What they have cost since then."""
+    earliest: datetime | None = None
+    """Where `since` is not known: since when it can be so at the most."""
+    usd_at_most: float | None = None
+    """What they have cost since `earliest`."""
+
+    @property
+    def cost(self) -> str:
+        """What they cost, in words."""
+        if self.since:
+            return f", {dollars(self.usd)} since {output.clock(self.since)}"
+        return f", at most {dollars(self.usd_at_most)} since {output.clock(self.earliest)}" if self.earliest else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnusedQuota:
+    """Accelerators of one type that a team is sure of, and that no job of its own has."""
+
+    team: str
+    type: str
+    gpus: float
+    of: float
+    """The team's whole quota."""
+    usd_per_hour: float | None
+    earliest: datetime | None
+    """Since when so many can be unused at the most; None where that may not be seen."""
+    usd_at_most: float | None
+
+    @property
+    def text(self) -> str:
+        """All of it in words."""
+        cost = f", at most {dollars(self.usd_at_most)} since {output.clock(self.earliest)}" if self.earliest else ""
+        return (
+            f"quota of team {self.team}: {self.gpus:g} of {self.of:g} GPUs ({self.type}) without a job of the team, "
+            f"{dollars(self.usd_per_hour)} an hour{cost}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +113,10 @@ class Spend:
     """The same, each counted by its run's goodput."""
     unjudged: tuple[str, ...] = ()
     """Jobs that run and publish nothing: whether they train is not known."""
+    unpriced_gpus: int = 0
+    """Of `gpus`, those of groups without a known price: what they cost is in no sum."""
+    quotas: tuple[UnusedQuota, ...] = ()
+    """Never summed with `idle`: their nodes may be idle, or lent to others."""
     incomplete: tuple[str, ...] = ()
     """Sources that did not answer: what they would have shown is not in the sums."""
 
@@ -132,10 +173,12 @@ def spend(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Spend:
     busy = sum(_gpus(plan, part) for part in billed if names.node_name(part.id) in work.busy)
     training = _training(snapshot) if work.trains_known else None
     unjudged = tuple(job.id for job in verdict_training.unjudged(snapshot))
+    nodes = tuple(_nodes(plan, snapshot, rates, billed, month))
+    unpriced = {charge.name for charge in nodes if charge.usd_per_hour is None}
     return Spend(
         since=month,
         at=snapshot.at,
-        items=(*_nodes(plan, snapshot, rates, billed, month), *_volumes(plan, snapshot, rates, billed, month),
+        items=(*nodes, *_volumes(plan, snapshot, rates, billed, month),
                *_storage(plan, snapshot, rates, month), *_fixed(plan, snapshot, rates, month)),
         idle=idle,
         gpus=gpus,
@@ -144,6 +187,8 @@ def spend(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Spend:
         useful_gpus=None if training is None or unjudged
         else sum(min(run.world_size or 0, gpus) * (run.goodput or 0.0) for run in training),
         unjudged=unjudged,
+        unpriced_gpus=sum(_gpus(plan, part) for part in billed if part.group in unpriced),
+        quotas=tuple(_unused(plan, snapshot, rates)),
         incomplete=tuple(part for part in ("HyperPod", "FSx", "Kubernetes", "Slurm") if not snapshot.saw(part)),
     )  # fmt: skip
 
@@ -264,12 +309,11 @@ def _idle(plan: CommonPlan, snapshot: Snapshot, rates: Prices, work: Work) -> It
     if not work.trains_known:
         return
     for cluster in dict.fromkeys((pod.namespace, pod.cluster) for pod in snapshot.pods):
-        jobs = [job for job in snapshot.jobs if (job.namespace, job.cluster) == cluster]
-        if any(job.state in ("RUNNING", "PENDING") for job in jobs):
+        if not verdict_ray.jobless(snapshot, *cluster):
             continue
         pods = [pod for pod in snapshot.pods if (pod.namespace, pod.cluster) == cluster and pod.node in work.busy]
-        workers = {pod.node: pod.ready_since or pod.created for pod in pods if pod.role == "worker"}
-        since = max([*filter(None, workers.values()), *filter(None, (job.ended for job in jobs))], default=None)
+        workers = {pod.node for pod in pods if pod.role == "worker"}
+        since = verdict_ray.without_job(snapshot, *cluster)
         for group in plan.groups:
             free = [
                 instance
@@ -296,23 +340,49 @@ def _without_work(plan: CommonPlan, seen: Snapshot, known: Prices, work: Work) -
             and names.node_name(one.id) not in work.busy
         ]
         if free:
-            yield _idle_nodes(
-                plan, seen, known, free, why=work.idle,
-                # a worker may have been there and gone: when it was ready is the earliest that it can be
-                since=max(filter(None, (work.ready_since.get(names.node_name(one.id)) for one in free)), default=None)
-                if not seen.pods else None,
+            # a worker may have been there and gone: when the node was ready is the earliest that it can be
+            ready = max(filter(None, (work.ready_since.get(names.node_name(one.id)) for one in free)), default=None)
+            yield _idle_nodes(plan, seen, known, free, why=work.idle, since=None if seen.pods else ready,
+                              earliest=ready)  # fmt: skip
+
+
+def _unused(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Iterator[UnusedQuota]:
+    """Quotas of teams of which their own jobs have not everything."""
+    uses = {use.namespace: use for use in snapshot.quotas}
+    for team in plan.teams:
+        use = uses.get(names.team_namespace(team.name))
+        if use is None:
+            continue
+        for quota in team.quota:
+            devices = plan.type_spec(quota.type).accelerators if plan.known(quota.type) else 0
+            accelerators = float(quota.accelerators or (quota.instances or 0) * devices)
+            free = accelerators - use.reserved.get(quota.type, 0.0)
+            if free <= 0:
+                continue
+            price = rates.instance(plan.settings.region, quota.type)
+            hourly = price.usd / devices * free if price and devices else None
+            hours = _hours_since(use.changed, snapshot.at)
+            yield UnusedQuota(
+                team=team.name, type=quota.type, gpus=free, of=accelerators, usd_per_hour=hourly, earliest=use.changed,
+                usd_at_most=None if hourly is None or hours is None else hourly * hours,
             )  # fmt: skip
 
 
+def _hours_since(since: datetime | None, at: datetime) -> float | None:
+    return None if since is None else max(0.0, (at - since).total_seconds() / 3600)
+
+
 def _idle_nodes(
-    plan: CommonPlan, snapshot: Snapshot, rates: Prices, free: list[Instance], *, why: str, since: datetime | None
-) -> Idle:
+    plan: CommonPlan, snapshot: Snapshot, rates: Prices, free: list[Instance], *, why: str, since: datetime | None,
+    earliest: datetime | None = None,
+) -> Idle:  # fmt: skip
     group = plan.group(free[0].group)
     price = rates.instance(plan.settings.region, group.type)
     hourly = price.usd * len(free) if price and not group.training_plan_arn else None
-    hours = None if since is None else max(0.0, (snapshot.at - since).total_seconds() / 3600)
+    hours, most_hours = _hours_since(since, snapshot.at), _hours_since(earliest, snapshot.at)
     return Idle(
         group=group.name, nodes=tuple(instance.id for instance in free), usd_per_hour=hourly, why=why, since=since,
-        gpus=len(free) * plan.type_spec(group.type).accelerators,
+        gpus=len(free) * plan.type_spec(group.type).accelerators, earliest=earliest,
         usd=None if hourly is None or hours is None else hourly * hours,
+        usd_at_most=None if hourly is None or most_hours is None else hourly * most_hours,
     )  # fmt: skip

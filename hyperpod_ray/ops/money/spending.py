@@ -22,6 +22,9 @@ from hyperpod_ray.ops.reach.clients import AnyTarget
 from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.prices import Prices
 
+NAMED = 8
+"""Most nodes that one line names."""
+
 
 def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
     """Show what is there now since the beginning of the month; the JSON of it."""
@@ -33,6 +36,7 @@ def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
             "usd": _cents(run_usd(target.plan, rates, run.record)),
             "goodput": run.goodput,
             "spent_seconds": run.spent_seconds,
+            "lost_by_cause": run.lost_by_cause,
             "usd_per_useful_gpu_hour": _cents(run_usd_per_useful_gpu_hour(target.plan, rates, run)),
         }
         for run in snapshot.runs
@@ -49,6 +53,7 @@ def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
         "estimated": spent.estimate,
         "items": [asdict(line) for line in spent.items],
         "idle": [asdict(idle_group) for idle_group in spent.idle],
+        "unused_quotas": [asdict(quota) for quota in spent.quotas],
         "gpus": spent.gpus,
         "busy_gpus": spent.busy_gpus,
         "training_gpus": spent.training_gpus,
@@ -56,6 +61,7 @@ def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
         "usd_per_useful_gpu_hour": _cents(spent.usd_per_useful_gpu_hour),
         "runs": runs,
         "unknown": list(spent.unknown),
+        "unpriced_gpus": spent.unpriced_gpus,
         "unseen": snapshot.unseen,
     }
 
@@ -172,12 +178,16 @@ def _show_spend(spent: Spend, runs: list[dict[str, Any]], form: Format) -> None:
     table.add_row("known sum" if spent.unknown else "sum", "", sums[0], "", sums[1])
     console = output.console(form)
     console.print(table)
+    if spent.unknown:
+        share = f", with {spent.unpriced_gpus} of {spent.gpus} GPUs" if spent.unpriced_gpus else ""
+        console.print(f"without a known price: {', '.join(spent.unknown)}{share}")
     for idle in spent.idle:
-        since = f", {dollars(idle.usd)} since {output.clock(idle.since)}" if idle.since else ""
         console.print(
-            f"idle: {idle.gpus} GPUs in group {idle.group}, {dollars(idle.usd_per_hour)} an hour{since}: {idle.why} "
-            f"{', '.join(idle.nodes)}"
+            f"idle: {idle.gpus} GPUs in group {idle.group}, {dollars(idle.usd_per_hour)} an hour{idle.cost}: "
+            f"{idle.why} {_nodes(idle.nodes)}"
         )
+    for quota in spent.quotas:
+        console.print(quota.text)
     useful = spent.usd_per_useful_gpu_hour
     mark = "~" if spent.estimate else ""
     console.print(spent.at_work + ("" if useful is None else f": {mark}{dollars(useful)} per useful GPU-hour"))
@@ -189,6 +199,12 @@ def _show_spend(spent: Spend, runs: list[dict[str, Any]], form: Format) -> None:
     )
 
 
+def _nodes(ids: tuple[str, ...]) -> str:
+    """Nodes by name; of many, the first."""
+    more = len(ids) - NAMED
+    return ", ".join(ids[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def _of_run(run: dict[str, Any]) -> Iterator[str]:
     """What a run has cost, and where its time went."""
     yield dollars(run["usd"])
@@ -197,6 +213,8 @@ def _of_run(run: dict[str, Any]) -> Iterator[str]:
     if run["usd_per_useful_gpu_hour"] is not None:
         yield f"{dollars(run['usd_per_useful_gpu_hour'])} per useful GPU-hour"
     yield from (f"{share} {duration(spent)}" for share, spent in run["spent_seconds"].items() if spent >= 1)
+    if lost := ", ".join(f"{cause} {duration(spent)}" for cause, spent in run["lost_by_cause"].items() if spent >= 1):
+        yield f"lost by {lost}"
 
 
 def _show_bill(target: AnyTarget, billed: Bill, form: Format) -> None:

@@ -16,6 +16,7 @@ from hyperpod_ray.ops.observe.snapshot import (
     Controller,
     KubernetesEvent,
     Node,
+    QuotaUse,
     RayCluster,
     RayJob,
     Unseen,
@@ -23,8 +24,11 @@ from hyperpod_ray.ops.observe.snapshot import (
 )
 from hyperpod_ray.ops.reach.clients import Json, Target
 from hyperpod_ray.ops.reach.ray_pods import Pod, moment, pod_of, pods
+from hyperpod_ray_rules import quantity
 
 WARNINGS = 50
+NETWORK = tuple(label for level, label in names.TOPOLOGY_LEVELS.items() if level.startswith("layer-"))
+DEVICES = (names.GPU_RESOURCE, names.NEURON_RESOURCE, names.NEURON_DEVICE)
 
 
 def kubernetes_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
@@ -35,12 +39,16 @@ def kubernetes_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
         "ray_jobs": ray_jobs,
         "claims": claims,
         "warnings": warnings,
+        "quotas": quotas,
     }
     found: dict[str, list[Any]] = {part: [] for part in lists}
     own, *others = plan_names.ray_namespaces(target.plan)
+    teams = plan_names.team_namespaces(target.plan)
     for space in (own, *others):
         hidden: dict[str, Exception] = {}
         for part, ask in lists.items():
+            if part == "quotas" and space not in teams:
+                continue
             try:
                 found[part] += ask(target, space)
             except Exception as error:
@@ -68,13 +76,13 @@ def _hidden(target: Target, space: str, hidden: dict[str, Exception], *, whole: 
 
 def nodes(target: Target) -> tuple[Node, ...]:
     """Nodes of the Kubernetes cluster."""
-    return tuple(_node(item) for item in target.kubernetes.items("/api/v1/nodes"))
+    return tuple(_node(obj) for obj in target.kubernetes.items("/api/v1/nodes"))
 
 
-def _node(item: Json) -> Node:
-    meta, spec = item["metadata"], item.get("spec", {})
+def _node(obj: Json) -> Node:
+    meta, spec = obj["metadata"], obj.get("spec", {})
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
-    conditions = {c["type"]: c for c in (item.get("status") or {}).get("conditions") or []}
+    conditions = {c["type"]: c for c in (obj.get("status") or {}).get("conditions") or []}
     ready = conditions.get("Ready", {})
     taints = {taint["key"] for taint in spec.get("taints") or []}
     reported = [
@@ -93,6 +101,7 @@ def _node(item: Json) -> Node:
         fault=": ".join(filter(None, [*reported, notes.get(names.FAULT_DETAILS, "")])),
         cordoned=bool(spec.get("unschedulable")),
         out_of_service=names.OUT_OF_SERVICE in taints,
+        network=tuple(labels[label] for label in NETWORK if labels.get(label)),
     )
 
 
@@ -100,7 +109,7 @@ def ray_clusters(target: Target, namespace: str) -> list[RayCluster]:
     """RayClusters of a namespace; none where KubeRay is not installed."""
     with contextlib.suppress(Missing):
         return [
-            _ray(item) for item in _custom(target, f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayclusters")
+            _ray(obj) for obj in _custom(target, f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayclusters")
         ]
     return []
 
@@ -118,8 +127,8 @@ def _custom(target: Target, path: str) -> list[Json]:
         raise
 
 
-def _ray(item: Json) -> RayCluster:
-    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+def _ray(obj: Json) -> RayCluster:
+    meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     wanted = sum(group.get("replicas") or 0 for group in spec.get("workerGroupSpecs") or [])
     bad = [c for c in status.get("conditions") or [] if c.get("type") == "ReplicaFailure" and c.get("status") == "True"]
     changed = [moment(c.get("lastTransitionTime")) for c in status.get("conditions") or []]
@@ -139,13 +148,13 @@ def ray_jobs(target: Target, namespace: str) -> list[RayJob]:
     """RayJobs of a namespace, newest first; none where KubeRay is not installed."""
     with contextlib.suppress(Missing):
         path = f"/apis/{names.RAY_API_VERSION}/namespaces/{namespace}/rayjobs"
-        found = [_ray_job(item) for item in _custom(target, path)]
+        found = [_ray_job(obj) for obj in _custom(target, path)]
         return sorted(found, key=lambda job: job.created or datetime.min.replace(tzinfo=UTC), reverse=True)
     return []
 
 
-def _ray_job(item: Json) -> RayJob:
-    meta, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+def _ray_job(obj: Json) -> RayJob:
+    meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     return RayJob(
         name=meta["name"],
         namespace=meta.get("namespace", ""),
@@ -163,16 +172,47 @@ def _ray_job(item: Json) -> RayJob:
     )
 
 
+def quotas(target: Target, namespace: str) -> list[QuotaUse]:
+    """What a team's jobs have of its quota; none where the cluster has no Kueue yet."""
+    path = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{namespace}"
+    with contextlib.suppress(Missing):
+        listed = _custom(target, f"{path}/localqueues")
+        conditions = [
+            (condition.get("type"), moment(condition.get("lastTransitionTime")))
+            for workload in _custom(target, f"{path}/workloads")
+            for condition in (workload.get("status") or {}).get("conditions") or []
+        ]
+        changes = [at for condition, at in conditions if condition in ("QuotaReserved", "Evicted", "Finished") and at]
+        created = [moment(queue["metadata"].get("creationTimestamp")) for queue in listed]
+        return [QuotaUse(namespace=namespace, reserved=_reserved(listed),
+                         changed=max(changes or filter(None, created), default=None))]  # fmt: skip
+    return []
+
+
+def _reserved(listed: list[Json]) -> dict[str, float]:
+    """Accelerators by flavor, which task governance names after the instance type."""
+    reserved: dict[str, float] = {}
+    for queue in listed:
+        for flavor in (queue.get("status") or {}).get("flavorsReservation") or []:
+            amounts = {
+                resource["name"]: float(quantity.number(resource.get("total") or 0))
+                for resource in flavor.get("resources") or []
+            }
+            devices = max(amounts.get(name, 0.0) for name in DEVICES)
+            reserved[str(flavor["name"])] = reserved.get(str(flavor["name"]), 0.0) + devices
+    return reserved
+
+
 def controllers_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
     """Every controller that the environment deploys; a namespace that may not be seen hides no other."""
     wanted = controllers.expected(target.plan)
     made: list[Controller] = []
-    for namespace in dict.fromkeys(item.namespace for item in wanted):
-        here = [item for item in wanted if item.namespace == namespace]
+    for namespace in dict.fromkeys(obj.namespace for obj in wanted):
+        here = [obj for obj in wanted if obj.namespace == namespace]
         try:
             listed = {
                 kind: controllers.listing(target.kubernetes, namespace, kind)
-                for kind in dict.fromkeys(item.kind for item in here)
+                for kind in dict.fromkeys(obj.kind for obj in here)
             }
         except Exception as error:
             known = explain(error, environment=target.name)
@@ -180,8 +220,8 @@ def controllers_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
                 raise
             unseen.append(Unseen(source=f"controllers of {namespace}", why=known.message, refused=True))
             continue
-        for item in here:
-            controller, selector = controllers.found(item, listed[item.kind], plan=target.plan)
+        for obj in here:
+            controller, selector = controllers.found(obj, listed[obj.kind], plan=target.plan)
             if controller.ready < controller.wanted and selector:
                 with contextlib.suppress(Exception):  # the counts alone are worth showing
                     controller = controllers.with_pods(controller, _pods_of(target, namespace, selector))
@@ -190,22 +230,22 @@ def controllers_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
 
 
 def _pods_of(target: Target, namespace: str, selector: str) -> list[Pod]:
-    return [pod_of(item) for item in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=selector)]
+    return [pod_of(obj) for obj in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/pods", labels=selector)]
 
 
 def claims(target: Target, namespace: str) -> list[Claim]:
     """Volume claims of a namespace."""
     return [
         Claim(
-            name=item["metadata"]["name"],
+            name=obj["metadata"]["name"],
             namespace=namespace,
-            phase=(item.get("status") or {}).get("phase", "Pending"),
-            volume=(item.get("spec") or {}).get("volumeName", ""),
-            storage_class=(item.get("spec") or {}).get("storageClassName", "") or "",
-            created=moment(item["metadata"].get("creationTimestamp")),
-            deleting_since=moment(item["metadata"].get("deletionTimestamp")),
+            phase=(obj.get("status") or {}).get("phase", "Pending"),
+            volume=(obj.get("spec") or {}).get("volumeName", ""),
+            storage_class=(obj.get("spec") or {}).get("storageClassName", "") or "",
+            created=moment(obj["metadata"].get("creationTimestamp")),
+            deleting_since=moment(obj["metadata"].get("deletionTimestamp")),
         )
-        for item in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+        for obj in target.kubernetes.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
     ]
 
 
@@ -214,15 +254,13 @@ def warnings(target: Target, namespace: str) -> list[KubernetesEvent]:
     found = target.kubernetes.items(f"/api/v1/namespaces/{namespace}/events", fields="type=Warning")
     listed = [
         KubernetesEvent(
-            time=moment(
-                item.get("lastTimestamp") or item.get("eventTime") or item["metadata"].get("creationTimestamp")
-            ),
-            reason=item.get("reason", ""),
-            object="/".join((item.get("involvedObject") or {}).get(key, "") for key in ("kind", "name")),
-            message=item.get("message", ""),
-            count=item.get("count") or 1,
+            time=moment(obj.get("lastTimestamp") or obj.get("eventTime") or obj["metadata"].get("creationTimestamp")),
+            reason=obj.get("reason", ""),
+            object="/".join((obj.get("involvedObject") or {}).get(key, "") for key in ("kind", "name")),
+            message=obj.get("message", ""),
+            count=obj.get("count") or 1,
         )
-        for item in found
+        for obj in found
     ]
     listed.sort(key=lambda event: event.time or datetime.min.replace(tzinfo=UTC), reverse=True)
     return listed[:WARNINGS]

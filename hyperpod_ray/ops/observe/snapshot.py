@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -141,6 +142,8 @@ class Node:
     """Fault type, reason and details as far as they are known."""
     cordoned: bool = False
     out_of_service: bool = False
+    network: tuple[str, ...] = ()
+    """Network nodes above it, the nearest last, as EC2 has them; empty where its labels do not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,12 +304,25 @@ class Unseen:
     """This machine lacks what it takes to ask: nothing is known to be wrong with the cluster."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class QuotaUse:
+    """What a team's jobs have of its quota, as its LocalQueue says."""
+
+    namespace: str
+    reserved: dict[str, float] = field(default_factory=dict)
+    """GPUs or Neuron devices by instance type."""
+    changed: datetime | None = None
+    """The newest change that its Workloads show: a job that got, lost, or gave back its nodes. A Workload goes with its
+    job, so that a later one may be gone. Without any: when the queue was created."""
+
+
 PARTS = {
     "pods": "pods",
     "ray_clusters": "RayClusters",
     "ray_jobs": "RayJobs",
     "claims": "volume claims",
     "warnings": "warnings",
+    "quotas": "queues",
 }
 """What a message calls a part of a namespace."""
 
@@ -416,6 +432,8 @@ class Snapshot:
     ray_cluster: str = "ray"
     storage_mode: str = "static"
     eks_cluster: str = ""
+    idle_hours: float | None = None
+    """Hours without a job after which a RayCluster is idle (`ray.idle_hours`); None: no such finding."""
     stacks: tuple[Stack, ...] = ()
     cluster: Cluster | None = None
     instances: tuple[Instance, ...] = ()
@@ -428,6 +446,7 @@ class Snapshot:
     warnings: tuple[KubernetesEvent, ...] = ()
     controllers: tuple[Controller, ...] = ()
     ray_jobs: tuple[RayJob, ...] = ()
+    quotas: tuple[QuotaUse, ...] = ()
     jobs: tuple[Job, ...] = ()
     """Newest first."""
     runs: tuple[Run, ...] = ()
@@ -451,7 +470,11 @@ class Snapshot:
         """Whether a node is ready, as far as may be seen: without a view of nodes, none counts as lost."""
         if not self.saw_nodes:
             return True
-        return any(listed.name == node and listed.ready for listed in self.nodes)
+        return node in self._ready_nodes
+
+    @functools.cached_property
+    def _ready_nodes(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if node.ready)
 
     def group(self, name: str) -> Group | None:
         """The instance group of that name, where HyperPod knows it."""

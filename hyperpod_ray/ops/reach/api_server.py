@@ -18,7 +18,20 @@ Json = dict[str, Any]
 
 CONNECT_SECONDS, READ_SECONDS = 5, 30
 RETRIES, BACKOFF_SECONDS = 4, 0.3
+RETRY_AFTER_SECONDS = 20
+"""The API server's priority and fairness asks for seconds; whoever asks for an hour is asked again before."""
 RETRIED = (429, 500, 502, 503, 504)
+
+
+def _patient(retry: Any) -> Any:
+    """A `Retry` that waits as long as the server asks for, within bounds."""
+
+    class Patient(retry):  # type: ignore[misc]
+        def get_retry_after(self, response: Any) -> float | None:
+            seconds = super().get_retry_after(response)
+            return None if seconds is None else min(seconds, RETRY_AFTER_SECONDS)
+
+    return Patient
 
 
 class ApiServer:
@@ -86,7 +99,7 @@ class ApiServer:
             body=None if body is None else json.dumps(body).encode(),
             headers={**headers, **credential.headers},
             timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
-            retries=urllib3.Retry(
+            retries=_patient(urllib3.Retry)(
                 total=RETRIES,
                 backoff_factor=BACKOFF_SECONDS,
                 status_forcelist=RETRIED,

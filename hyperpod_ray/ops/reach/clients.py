@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 CONNECT_SECONDS, READ_SECONDS = 5, 30
+ATTEMPTS = 6
+RESTARTS = 3
+"""How often a listing begins again that the API server has forgotten in the middle."""
+PAGE = 100
+"""Entries of a page: the most that SageMaker lists at once. By its default, a thousand nodes would take more calls."""
 TOKEN_SECONDS = 10 * 60
 """EKS tokens live 15 minutes; a fresh one is created after ten."""
 
@@ -133,7 +138,11 @@ class Aws:
         return boto3.session.Session(region_name=self._plan.settings.region)
 
     def client(self, service: str, *, region: str | None = None) -> Any:
-        """A client that gives up in reasonable time: retries with backoff, five attempts."""
+        """A client that gives up in reasonable time.
+
+        It retries with backoff, and after a throttle it sends at the rate that the service takes: commands of several
+        people share the account's limits.
+        """
         from botocore.config import Config
 
         key = f"{service}/{region}"
@@ -141,7 +150,7 @@ class Aws:
             config = Config(
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=READ_SECONDS,
-                retries={"mode": "standard", "total_max_attempts": 5},
+                retries={"mode": "adaptive", "total_max_attempts": ATTEMPTS},
                 user_agent_extra=f"{names.PROJECT}-ops",
             )
             with guarded(self._plan.name):
@@ -157,6 +166,8 @@ class Aws:
     def pages(self, service: str, operation: str, key: str, *, limit: int = 0, **arguments: Any) -> list[Json]:
         """All items of a listing; with `limit`, not many more than that."""
         collected: list[Json] = []
+        if service == "sagemaker":
+            arguments = {"PaginationConfig": {"PageSize": PAGE}, **arguments}
         for page in self.client(service).get_paginator(operation).paginate(**arguments):
             collected += page.get(key, [])
             if limit and len(collected) >= limit:
@@ -286,8 +297,16 @@ class Kubernetes:
         query: Json = {"limit": 500}
         query |= {"labelSelector": labels} if labels else {}
         query |= {"fieldSelector": fields} if fields else {}
+        begin, restarts = query, 0
         while True:
-            page = self.request("GET", path, query=query)
+            try:
+                page = self.request("GET", path, query=query)
+            except ApiError as error:
+                if error.status != 410 or "continue" not in query or restarts == RESTARTS:
+                    raise
+                # the listing is older than what the API server keeps: it begins again, from now on
+                objects, query, restarts = [], begin, restarts + 1
+                continue
             objects += page.get("items") or []
             token = (page.get("metadata") or {}).get("continue")
             if not token:

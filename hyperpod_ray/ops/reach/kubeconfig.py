@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hyperpod_ray.core import yaml_text
 from hyperpod_ray.ops.errors import OpsError, shortened
 
 Json = dict[str, Any]
@@ -112,7 +113,7 @@ class Kubeconfig:
         current, read = "", 0
         for path in (Path(part).expanduser() for part in files.split(os.pathsep) if part):
             try:
-                content = yaml.safe_load(path.read_text(encoding="utf-8"))
+                content = yaml_text.load(path.read_text(encoding="utf-8"))
             except FileNotFoundError:
                 continue  # as kubectl does
             except (OSError, ValueError, yaml.YAMLError) as error:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+from hyperpod_ray.core.findings import meant
 from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
-from hyperpod_ray.ops.observe.node_rows import Row
+from hyperpod_ray.ops.observe.node_rows import Row, folded, tone_of
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Snapshot
 from hyperpod_ray.ops.orchestrators.hyperpod_nodes import unknown_group
 from hyperpod_ray.ops.orchestrators.interface import Nodes, Orchestrator
@@ -21,23 +22,86 @@ BATCH = 25
 """Nodes that one BatchReboot or BatchReplace call takes."""
 
 
-def listing(target: AnyTarget, *, form: Format, group: str = "") -> int:
-    """List nodes with health, fault, age and how often each place was replaced."""
+STATES = (
+    "Running", "Failure", "Pending", "ShuttingDown", "SystemUpdating", "DeepHealthCheckInProgress", "NotFound", "gone",
+    "Ready", "Ready, cordoned", "NotReady", "unreachable", "not joined",
+)  # fmt: skip
+"""States that `--state` takes, beside those that a node has now."""
+SLURM_STATES = ("idle", "allocated", "mixed", "down", "drained", "draining", "fail", "maint", "reserved", "unknown")
+
+
+def listing(
+    target: AnyTarget, *, form: Format, group: str = "", state: str = "", instance_type: str = "",
+    unhealthy: bool = False, each: bool = False,
+) -> int:  # fmt: skip
+    """List nodes with health, fault, age and how often each place was replaced.
+
+    Args:
+        target: The environment.
+        form: Of the output; JSON has every node that fits.
+        group: Only nodes of this instance group.
+        state: Only nodes of which a service says this.
+        instance_type: Only nodes of this type.
+        unhealthy: Only nodes that cannot take work now.
+        each: A line for each of them, however many.
+    """
     snapshot = orchestrators.of(target).nodes.look()
     groups = [known.name for known in snapshot.cluster.groups] if snapshot.cluster else []
-    rows = [row for row in _rows(target, snapshot) if not group or row.group == group]
     if group and group not in groups:
         raise unknown_group(target, groups, group)
+    rows = _rows(target, snapshot)
+    _refuse(target, rows, state=state, instance_type=instance_type)
+    rows = [
+        row
+        for row in rows
+        if (not group or row.group == group)
+        and (not instance_type or row.type == instance_type)
+        and (not state or state.lower() in map(str.lower, row.states))
+        and (not unhealthy or tone_of(row) != "good")
+    ]
     if form is Format.json:
         output.write_json("nodes", {"environment": target.name, "nodes": rows, "unseen": snapshot.unseen})
         return OK
     console = output.console(form)
     # the type is known by its group; what is worth the room on a narrow screen is the whole id
     wide = console.width >= WIDE
-    console.print(_orchestrator(target).table(rows, wide=wide))
+    lines = rows if each else folded(rows)
+    if rows:
+        console.print(_orchestrator(target).table(lines, wide=wide))
+    else:
+        output.log("no such node" if state or instance_type or unhealthy else "no nodes")
+    if len(lines) < len(rows):
+        output.log(
+            f"{len(rows)} nodes in {len(lines)} lines; {target.command('nodes')} --all lists each, --unhealthy those "
+            "that cannot take work"
+        )
     for listed in snapshot.unseen:
         output.log(f"{listed.source} could not be asked: {listed.why}")
     return OK
+
+
+def _refuse(target: AnyTarget, rows: list[Row], *, state: str, instance_type: str) -> None:
+    """Refuse a state or a type that no node can have: an empty list would say that all is well."""
+    present = dict.fromkeys(state_of for row in rows for state_of in row.states)
+    usual = (*STATES, *(SLURM_STATES if any(row.slurm for row in rows) else ()))
+    states = list(dict.fromkeys([*usual, *present]))
+    if state and state.lower() not in map(str.lower, states):
+        raise OpsError(
+            f"--state: no node can be '{state}'",
+            expected=f"one of {', '.join(states)}",
+            fix=meant(state, states) or target.command("nodes"),
+            code=BAD_USE,
+        )
+    types = list(
+        dict.fromkeys([*(known.type for known in target.plan.groups), *(row.type for row in rows if row.type)])
+    )
+    if instance_type and instance_type not in types:
+        raise OpsError(
+            f"--type: the cluster has no {instance_type}",
+            expected=f"one of {', '.join(types)}",
+            fix=meant(instance_type, types) or target.command("nodes"),
+            code=BAD_USE,
+        )
 
 
 def _orchestrator(target: AnyTarget) -> Orchestrator:

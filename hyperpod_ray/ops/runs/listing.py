@@ -281,9 +281,7 @@ def _in_words(state: State) -> dict[str, str]:
         "recoveries": str(run.recoveries) if run.recoveries else "",
         "goodput": "" if run.goodput is None else f"{100 * run.goodput:.1f} %",
         "its time": ", ".join(f"{share} {duration(spent)}" for share, spent in run.spent_seconds.items() if spent >= 1),
-        "lost by": ", ".join(
-            f"{cause} {duration(seconds)} in {count}" for cause, (count, seconds) in state.record.by_cause.items()
-        ),
+        "lost by": state.record.lost_in_words,
         "last error": run.last_error,
     }
 
@@ -299,7 +297,7 @@ def as_progress(state: State | None) -> dict[str, Any] | None:
             "steps_per_second": run.steps_per_second, "seconds_left": state.seconds_left, "loss": run.loss,
             "metrics": run.metrics, "world_size": run.world_size, "recoveries": run.recoveries,
             "began": run.began, "goodput": run.goodput, "spent_seconds": run.spent_seconds,
-            "lost_by_cause": {cause: round(spent, 3) for cause, (_, spent) in state.record.by_cause.items()},
+            "lost_by_cause": run.lost_by_cause,
             "step_age_seconds": run.step_age_seconds, "checkpoint_age_seconds": run.checkpoint_age_seconds,
             "last_error": run.last_error, "checkpoints": list(state.checkpoints), "curve": list(state.curve),
         }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -64,6 +66,39 @@ class Verdict:
     def recovering(self) -> tuple[Finding, ...]:
         """What recovers by itself."""
         return tuple(finding for finding in self.findings if finding.kind == "recovering")
+
+
+FOLDED = 5
+"""More findings that differ in nothing but what they are about are shown as one."""
+
+NUMBERED = re.compile(r"(?<!')\b[\w.-]*\d[\w.-]*")
+"""What differs between equal findings: IDs of nodes, names of pods, durations. Groups and runs are in quotes."""
+
+
+def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings as people read them: the same of many nodes or pods is one, with the first names. JSON lists each."""
+    alike: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        key = (finding.kind, *(NUMBERED.sub("#", text) for text in (finding.what, finding.why, finding.next)))
+        alike.setdefault(key if finding.subject else (*key, finding.what), []).append(finding)
+    folded_findings: list[Finding] = []
+    for members in alike.values():
+        if len(members) <= FOLDED:
+            folded_findings += members
+            continue
+        finding, since = members[0], [member.since for member in members if member.since]
+        subjects = ", ".join(member.subject for member in members[:3])
+        folded_findings.append(
+            replace(finding, what=f"{len(members)} ×, such as {subjects}: {finding.what}",
+                    since=min(since, default=None),
+                    expected_by=max((member.expected_by for member in members if member.expected_by), default=None))
+        )  # fmt: skip
+    return tuple(folded_findings)
+
+
+def several(texts: Sequence[str], *, limit: int = 8) -> str:
+    """Names in a sentence; of many, the first."""
+    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")
 
 
 def command(snapshot: Snapshot, text: str) -> str:

@@ -16,6 +16,7 @@ from hyperpod_ray.ops.verdict.finding import (
     last_event,
     last_heard,
     nodes_command,
+    several,
     training,
     under_way,
     usual_of,
@@ -113,6 +114,39 @@ def nodes(snapshot: Snapshot) -> Iterator[Finding]:
             yield _ghost(snapshot, node)
         elif running is not None and running.status == "Running":
             yield from _unwell(snapshot, node, running)
+
+
+LEAST_OF_RACK = 3
+"""Fewer nodes in trouble below one network node are chance."""
+
+
+def racks(snapshot: Snapshot) -> Iterator[Finding]:
+    """Nodes below one network node that are in trouble together: one cause for all is likely, such as a switch."""
+    running = {names.node_name(instance.id): instance for instance in snapshot.instances}
+    below: dict[str, list[Node]] = {}
+    for node in snapshot.nodes:
+        if node.network:
+            below.setdefault(node.network[-1], []).append(node)
+    troubled = {
+        node.name
+        for node in snapshot.nodes
+        if not node.ready or ((instance := running.get(node.name)) and instance.status in ("Failure", "NotFound"))
+    }
+    for network, members in below.items():
+        hit = [node for node in members if node.name in troubled]
+        others = len(snapshot.nodes) - len(members)
+        elsewhere = (len(troubled) - len(hit)) / others if others else 1.0
+        # half of them, and far more than elsewhere: else the whole cluster is in trouble, and no rack of it
+        if len(hit) >= LEAST_OF_RACK and len(hit) / len(members) >= max(0.5, 4 * elsewhere):
+            yield Finding(
+                kind="note",
+                what=f"{len(hit)} of {len(members)} nodes below network node {network} are in trouble, elsewhere "
+                f"{len(troubled) - len(hit)} of {others}: one cause for all of them is likely",
+                why=several([names.instance_id(node.name) for node in hit]),
+                since=min((node.since for node in hit if node.since), default=None),
+                next=f"{command(snapshot, 'nodes --unhealthy')}; name the network node to AWS Support",
+                subject=network,
+            )
 
 
 def _not_joined(snapshot: Snapshot, instance: Instance) -> Finding:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from hyperpod_ray.core import names
+from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.ops.observe.snapshot import (
+    TRAINING,
     RayCluster,
     Snapshot,
     part_of,
@@ -21,9 +23,13 @@ from hyperpod_ray.ops.verdict.finding import (
     command,
     deploy,
     nodes_command,
+    several,
     under_way,
     usual_of,
 )
+
+ENDED_JOBS = ("Complete", "Failed")
+"""`jobDeploymentStatus` of a RayJob that runs no more."""
 
 
 def ray_clusters(snapshot: Snapshot) -> Iterator[Finding]:
@@ -87,8 +93,8 @@ def _really_ready(snapshot: Snapshot, ray: RayCluster) -> Iterator[Finding]:
             and (pod.deleting_since or (pod.node and not snapshot.answers(pod.node)))
         ]
         if lost:
-            where = ", ".join(sorted({names.instance_id(pod.node) for pod in lost if pod.node}))
-            why = f"{', '.join(pod.name for pod in lost)} on {where}"
+            where = several(sorted({names.instance_id(pod.node) for pod in lost if pod.node}))
+            why = f"{several([pod.name for pod in lost])} on {where}"
         else:
             why = ""
         summary = f"RayCluster '{ray.name}' {report}, but only {len(workers)} of {ray.desired_workers} workers run"
@@ -115,6 +121,70 @@ def _really_ready(snapshot: Snapshot, ray: RayCluster) -> Iterator[Finding]:
                 why=why,
                 recovery="pods",
             )
+
+
+def idle(snapshot: Snapshot) -> Iterator[Finding]:
+    """RayClusters whose workers keep accelerated nodes for hours without a job."""
+    if snapshot.idle_hours is None or not snapshot.saw("Kubernetes"):
+        return
+    for ray in snapshot.ray_clusters:
+        workers = [pod for pod in workers_of(snapshot, ray.namespace, ray.name) if _accelerated(snapshot, pod)]
+        since = without_job(snapshot, ray.namespace, ray.name)
+        if not workers or since is None or snapshot.at - since < timedelta(hours=snapshot.idle_hours):
+            continue
+        cluster = (ray.namespace, ray.name)
+        ray_jobs = [job.name for job in snapshot.ray_jobs if (job.namespace, job.cluster) == cluster]
+        delete = f"rayjob {ray_jobs[0]}" if ray_jobs else f"raycluster {ray.name}"
+        yield Finding(
+            kind="note",
+            what=f"RayCluster '{ray.name}' has had no job for {duration((snapshot.at - since).total_seconds())}, and "
+            f"its {len(workers)} workers hold accelerated nodes",
+            why=f"{command(snapshot, 'cost')} --so-far says what they cost",
+            since=since,
+            next=f"{command(snapshot, 'submit')} -- COMMAND, or kubectl -n {ray.namespace} delete {delete}",
+            subject=ray.name,
+        )
+
+
+def workers_of(snapshot: Snapshot, namespace: str, cluster: str) -> list[Pod]:
+    """Workers of a RayCluster that are ready."""
+    return [
+        pod
+        for pod in snapshot.pods
+        if (pod.namespace, pod.cluster, pod.role) == (namespace, cluster, "worker")
+        and pod.ready
+        and not pod.deleting_since
+    ]
+
+
+def jobless(snapshot: Snapshot, namespace: str, cluster: str) -> bool:
+    """Whether a RayCluster is known to have no job. Ray is asked for the jobs of the standing one, and of RayJobs."""
+    ray_jobs = [job for job in snapshot.ray_jobs if (job.namespace, job.cluster) == (namespace, cluster)]
+    if any(job.deployment_status not in ENDED_JOBS for job in ray_jobs):
+        return False
+    standing = (namespace, cluster) == (snapshot.namespace, snapshot.ray_cluster)
+    head = any(
+        (pod.namespace, pod.cluster, pod.role) == (namespace, cluster, "head") and pod.ready and not pod.deleting_since
+        for pod in snapshot.pods
+    )
+    jobs = [job for job in snapshot.jobs if (job.namespace, job.cluster) == (namespace, cluster)]
+    going = any(job.state in ("RUNNING", "PENDING") for job in jobs)
+    return snapshot.saw(TRAINING) and not going and (bool(ray_jobs) or (standing and head))
+
+
+def without_job(snapshot: Snapshot, namespace: str, cluster: str) -> datetime | None:
+    """Since when a RayCluster has workers and no job; None where it has one, or that is not known."""
+    if not jobless(snapshot, namespace, cluster):
+        return None
+    ready = [pod.ready_since or pod.created for pod in workers_of(snapshot, namespace, cluster)]
+    ends = [job.ended for job in snapshot.jobs if (job.namespace, job.cluster) == (namespace, cluster)]
+    ends += [job.ended for job in snapshot.ray_jobs if (job.namespace, job.cluster) == (namespace, cluster)]
+    return max(filter(None, [*ready, *ends]), default=None)
+
+
+def _accelerated(snapshot: Snapshot, pod: Pod) -> bool:
+    group = snapshot.group(pod.instance_group)
+    return group is not None and group.accelerated
 
 
 def _out_since(snapshot: Snapshot, pod: Pod) -> datetime | None:

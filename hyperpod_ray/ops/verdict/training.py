@@ -176,6 +176,7 @@ def _run(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
         yield _hangs(snapshot, job, run, age if parted(run) else run.step_age_seconds or age)
         return
     yield from _past_efa(snapshot, run)
+    yield from _straggler(snapshot, job, run)
     yield from _slow(snapshot, job, run)
     yield from _late_checkpoint(snapshot, job, run)
 
@@ -282,6 +283,23 @@ def _slow(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
             kind="note",
             what=f"run '{run.name}' is slow: a step takes {span(run.step_seconds)}, and took "
             f"{span(run.best_step_seconds)} with as many ranks",
+            next=_show(snapshot, job),
+            subject=run.name,
+        )
+
+
+def _straggler(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
+    """A rank that the others wait for, as the coordinator of the run's workers has counted.
+
+    It holds until the rank stands out no more, or the ranks have changed.
+    """
+    marks = [event for event in run.events if event.kind in ("slow", "generation", "restore", "start")]
+    if marks and marks[-1].kind == "slow" and marks[-1].text.startswith("rank "):
+        yield Finding(
+            kind="note",
+            what=f"run '{run.name}': {marks[-1].text}",
+            why="its device, its node, or its share of the data is slow: the run is as fast as this rank",
+            since=marks[-1].at,
             next=_show(snapshot, job),
             subject=run.name,
         )

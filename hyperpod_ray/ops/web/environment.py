@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.ops import orchestrators
 from hyperpod_ray.ops.journal.record import Record
-from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, spend
-from hyperpod_ray.ops.observe.node_rows import Row
-from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, SlurmNode, Snapshot
+from hyperpod_ray.ops.money.spend import run_usd, run_usd_per_hour, run_usd_per_useful_gpu_hour, spend
+from hyperpod_ray.ops.observe.node_rows import Row, tone_of
+from hyperpod_ray.ops.observe.snapshot import ClusterEvent, FileSystem, Snapshot
 from hyperpod_ray.ops.status import counts
 from hyperpod_ray.ops.verdict import Verdict
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, RunLine, Tone, View
@@ -71,6 +71,7 @@ def _runs(plan: CommonPlan, snapshot: Snapshot, prices: Prices | None) -> Iterat
                 usd=None if prices is None else run_usd(plan, prices, written),
                 usd_per_hour=run_usd_per_hour(plan, prices, ranks=run.world_size)
                 if prices and run.world_size else None,
+                usd_per_useful_gpu_hour=run_usd_per_useful_gpu_hour(plan, prices, run) if prices else None,
             )
         )  # fmt: skip
     for unpublished in snapshot.jobs:
@@ -127,34 +128,9 @@ def _node(snapshot: Snapshot, row: Row) -> NodeLine:
         fault=row.fault or row.reason,
         pods=row.pods or tuple(f"job {job}" for job in row.jobs),
         launched=row.launched,
+        network=row.network[-1] if row.network else "",
         history=tuple(_happening(event) for event in snapshot.events if event.instance == row.id)[:HISTORY],
     )
-
-
-def tone_of(row: Row) -> Tone:
-    """Whether a node can take work, is on its way to it, or needs attention."""
-    if row.status in ("Failure", "gone") or row.kubernetes == "unreachable":
-        return "bad"
-    if row.name or row.slurm:
-        return _tone_of_slurm(row)
-    if row.status == "Running":
-        if row.kubernetes == "?":  # Kubernetes was not asked: HyperPod's word is all there is
-            return "none"
-        if row.kubernetes == "Ready" and row.health in ("", "Schedulable"):
-            return "good"
-        return "busy" if row.kubernetes in ("Ready", "not joined", "Ready, cordoned") else "bad"
-    return "busy"
-
-
-def _tone_of_slurm(row: Row) -> Tone:
-    if row.status != "Running":
-        return "busy"
-    node = SlurmNode(name=row.name, state=row.slurm, reason=row.reason)
-    if node.lost and not node.repaired:
-        return "bad"
-    if row.slurm == "?":
-        return "none"
-    return "busy" if node.lost or node.silent or node.drained or node.reserved or row.slurm == "not joined" else "good"
 
 
 def _happening(event: ClusterEvent) -> Happening:
@@ -188,9 +164,11 @@ def _facts(snapshot: Snapshot) -> list[Fact]:
         )  # fmt: skip
     for controller in snapshot.controllers:
         state = f"{controller.ready} of {controller.wanted} ready" if controller.present else "does not exist"
+        well = controller.present and controller.ready >= controller.wanted
+        # what does not work without it is said where it does not run: beside a green row it reads as a fault
         facts.append(
-            Fact(kind="controller", name=controller.name, state=state, detail=controller.purpose,
-                 tone="good" if controller.present and controller.ready >= controller.wanted else "bad")
+            Fact(kind="controller", name=controller.name, state=state, detail="" if well else controller.purpose,
+                 tone="good" if well else "bad")
         )  # fmt: skip
     for system in snapshot.file_systems:
         facts.append(

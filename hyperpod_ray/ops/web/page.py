@@ -13,8 +13,10 @@ from html import escape
 from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.money.spend import Idle
 from hyperpod_ray.ops.verdict import Finding
-from hyperpod_ray.ops.web import training
+from hyperpod_ray.ops.verdict.finding import folded
+from hyperpod_ray.ops.web import node_map, training
 from hyperpod_ray.ops.web.html import SIGNS, command, digested, figures, state, table, when
 from hyperpod_ray.ops.web.view import Fact, GroupLine, Happening, NodeLine, Tone, View
 from hyperpod_ray.ops.web.watch import Latest
@@ -45,6 +47,7 @@ def sections(latest: Latest[View], *, environment: str, every: float) -> str:
         _section("findings", "", _findings(view) if view else ""),
         _section("runs", "Training", training.runs(view) if view else ""),
         _section("nodes", "Nodes", _nodes(view.groups, view.nodes) if view else ""),
+        _section("find", "", node_map.FIND if view and node_map.large(view.nodes) else ""),
         _section("cost", "Cost this month", _cost(view) if view else ""),
         _section("events", "Events", _events(view.events) if view else ""),
         _section("facts", "Controllers, Ray, storage and stacks", _facts(view.facts) if view else ""),
@@ -126,7 +129,7 @@ def _first(latest: Latest[View]) -> str:
 def _findings(view: View) -> str:
     if not view.findings:
         return '<p class="note">No findings.</p>' if view.tone == "good" else ""
-    return "".join(_finding(finding) for finding in view.findings)
+    return "".join(_finding(finding) for finding in folded(view.findings))
 
 
 def _finding(finding: Finding) -> str:
@@ -168,6 +171,13 @@ def _nodes(groups: Sequence[GroupLine], nodes: Sequence[NodeLine]) -> str:
         ))  # fmt: skip
     troubled = [node for node in nodes if node.tone != "good"]
     ready = [node for node in nodes if node.tone == "good"]
+    if node_map.large(nodes):
+        parts.append(node_map.draw(nodes))
+        if troubled:
+            first = _first_of_each(troubled)
+            rest = f": {len(first)} of {len(troubled)}" if len(first) < len(troubled) else ""
+            parts.append(_node_table(f"Nodes to look at{rest}", first))
+        return "".join(parts)
     if troubled:
         parts.append(_node_table("Nodes to look at", troubled))
     if ready:
@@ -175,6 +185,22 @@ def _nodes(groups: Sequence[GroupLine], nodes: Sequence[NodeLine]) -> str:
         shut = "" if len(ready) <= 8 else f'<details data-key="good-nodes"><summary>{all_}</summary>'
         parts.append(f"{shut}{_node_table(all_[:1].upper() + all_[1:], ready)}{'</details>' if shut else ''}")
     return "".join(parts)
+
+
+LISTED, OF_EACH = 24, 4
+"""Nodes of a large cluster that are listed, and of those in one state."""
+
+
+def _first_of_each(nodes: Sequence[NodeLine]) -> list[NodeLine]:
+    """The first nodes of each group, state and fault, the worst states first; the picture has the others."""
+    counted: dict[tuple[str, str, str], int] = {}
+    first = []
+    for node in sorted(nodes, key=lambda node: node_map.TROUBLE.index(node.tone)):
+        key = (node.group, node.state, node.fault)
+        counted[key] = counted.get(key, 0) + 1
+        if counted[key] <= OF_EACH:
+            first.append(node)
+    return first[:LISTED]
 
 
 def _ready(group: GroupLine) -> str:
@@ -224,17 +250,23 @@ def _cost(view: View) -> str:
         f'<p class="idle">{state("busy", "Idle")}: {line.gpus} GPUs in group {escape(line.group)}, '
         f"{dollars(line.usd_per_hour)} an hour"
         + (f", {dollars(line.usd)} since {when(line.since)}" if line.since else "")
+        + (
+            f", at most {dollars(line.usd_at_most)} since {when(line.earliest)}"
+            if line.earliest and not line.since
+            else ""
+        )
         + f": {escape(line.why)} {len(line.nodes)} node{'' if len(line.nodes) == 1 else 's'}. "
         "A spare node is idle on purpose.</p>"
         for line in spend.idle
-    )
+    ) + "".join(f'<p class="idle">{state("busy", "Unused")}: {escape(quota.text)}.</p>' for quota in spend.quotas)
     rows = (
         (escape(line.name), escape(line.what), dollars(line.usd_per_hour, mark="~" if line.estimate else ""),
          f"{line.hours:,.1f}", dollars(line.usd, mark="~" if line.estimate else ""))
         for line in spend.items
     )  # fmt: skip
     lines = table("What is there now", ("Name", "What", ">$ per hour", ">Hours", ">$ this month"), rows)
-    unknown = f" No price is known of {', '.join(spend.unknown)}." if spend.unknown else ""
+    gpus = f", with {spend.unpriced_gpus} of {spend.gpus} GPUs" if spend.unpriced_gpus else ""
+    unknown = f" No price is known of {', '.join(spend.unknown)}{gpus}: the sums lack them." if spend.unknown else ""
     missing = f" Not seen: {', '.join(spend.incomplete)}." if spend.incomplete else ""
     return (
         f'{figures(pairs)}{idle}<details data-key="cost"><summary>What it is made of</summary>{lines}'
@@ -243,6 +275,12 @@ def _cost(view: View) -> str:
         f"Nodes that are gone are not in it.{escape(unknown + missing)} Billed: "
         f"{command(f'hyperpod-ray cost {view.environment} --actual')}</p>{note}"
     )
+
+
+def _since(idle: Idle) -> str:
+    if idle.since:
+        return f", {dollars(idle.usd)} since {when(idle.since)}"
+    return f", at most {dollars(idle.usd_at_most)} since {when(idle.earliest)}" if idle.earliest else ""
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

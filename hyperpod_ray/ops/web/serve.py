@@ -14,7 +14,7 @@ from typing import Never
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import INTERRUPTED
 from hyperpod_ray.ops.reach.clients import AnyTarget
-from hyperpod_ray.ops.web import page
+from hyperpod_ray.ops.web import node_map, page
 from hyperpod_ray.ops.web.server import Answer, Server
 from hyperpod_ray.ops.web.view import Tone, View
 from hyperpod_ray.ops.web.watch import Watch
@@ -36,10 +36,15 @@ def paths(watch: Watch[View], *, environment: str, every: float) -> Mapping[str,
         title = page.title(latest, environment=environment)
         return _text(page.document(title, sections, every=every, tone=tone), HTML)
 
+    def nodes() -> Answer:
+        value = watch.latest().value
+        return Answer(node_map.details(value.nodes if value else ()), "application/json; charset=utf-8", HTTPStatus.OK)
+
     style = look.BASE + (ASSETS / "page.css").read_text("utf-8")
     return {
         "": whole,
         "live": whole,
+        "nodes.json": nodes,
         "page.css": partial(_text, style, CSS),
         "page.js": partial(_text, (ASSETS / "page.js").read_text("utf-8"), SCRIPT),
         **{f"{tone}.svg": partial(_text, page.icon(tone), SVG) for tone in TONES},

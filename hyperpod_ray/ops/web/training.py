@@ -56,6 +56,8 @@ def _figures(run: RunLine, record: Record | None, *, now: float) -> str:
     if run.usd is not None:
         hourly = f" (~{dollars(run.usd_per_hour)} an hour)" if run.usd_per_hour is not None else ""
         pairs.append(("cost so far", f"~{dollars(run.usd)}{hourly}"))
+    if run.usd_per_useful_gpu_hour is not None:
+        pairs.append(("a useful GPU-hour", f"~{dollars(run.usd_per_useful_gpu_hour)}"))
     return figures(pairs)
 
 
@@ -89,8 +91,10 @@ def _of_record(record: Record, *, now: float) -> list[tuple[str, str]]:
         pairs.append(("workers", f"{record.world:,}"))
     if record.goodput is not None:
         pairs.append(("goodput", f"{100 * record.goodput:.1f} %"))
-        lost = [f"{share} {duration(spent)}" for share, spent in record.seconds.items() if spent >= 1]
-        pairs.append(("its time", escape(", ".join(lost))))
+        shares = [f"{share} {duration(spent)}" for share, spent in record.seconds.items() if spent >= 1]
+        pairs.append(("its time", escape(", ".join(shares))))
+        if record.lost_in_words:
+            pairs.append(("lost by", escape(record.lost_in_words)))
     if record.partial:
         pairs.append(
             ("since the beginning", "its first events were not read: hyperpod-ray runs show reads all of them")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from hyperpod_ray.ops.journal.record import Record
 from hyperpod_ray.ops.money.spend import Spend
+from hyperpod_ray.ops.observe.node_rows import Tone
 from hyperpod_ray.ops.verdict import Finding
 
-Tone = Literal["good", "busy", "bad", "none"]
+__all__ = ["Fact", "GroupLine", "Happening", "NodeLine", "RunLine", "Tone", "View"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,8 @@ class NodeLine:
     fault: str = ""
     pods: tuple[str, ...] = ()
     launched: datetime | None = None
+    network: str = ""
+    """The network node next above it; empty where that is not known."""
     history: tuple[Happening, ...] = ()
 
 
@@ -67,6 +69,7 @@ class RunLine:
     message: str = ""
     usd: float | None = None
     usd_per_hour: float | None = None
+    usd_per_useful_gpu_hour: float | None = None
     why_no_record: str = ""
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hyperpod_ray.core.names import NOT_READY, UNREACHABLE
+from hyperpod_ray.core.names import NOT_READY, SPARES_VARIABLE, UNREACHABLE
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.effects.words import moved
 from hyperpod_ray.review.facts import facts, source
@@ -40,6 +40,7 @@ def find(before: KubernetesObject, after: KubernetesObject, findings: Findings) 
     _state_store(spec_before, spec_after, findings, common)
     _drain(spec_before, spec_after, findings, common)
     _eviction(spec_before, spec_after, findings, common)
+    _spares(spec_before, spec_after, findings, common)
     _secrets(spec_before, spec_after, findings, common)
     changed = _changed_parts(spec_before, spec_after)
     if not changed:
@@ -180,6 +181,31 @@ def _eviction(
                 **common,
             )
         )
+
+
+def _spares(
+    spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]
+) -> None:
+    """How many workers of a run stand by for one that is lost."""
+    before, after = (_variable(spec.get("headGroupSpec") or {}, SPARES_VARIABLE) for spec in (spec_before, spec_after))
+    if int(before or 0) > int(after or 0):
+        findings.add(
+            Row(
+                code="spares-fewer",
+                change=f"workers that stand by {before} → {after or 0}",
+                consequence="For runs submitted from then on: a loss beyond that number is not taken over by a spare. "
+                "The run starts its workers again, from a checkpoint.",
+                **severity.of_class("spares-less"),
+                **common,
+            )
+        )
+
+
+def _variable(group: dict[str, Any], name: str) -> str:
+    """The digits of an environment variable of a group's first container; empty where it has none."""
+    containers = ((group.get("template") or {}).get("spec") or {}).get("containers") or [{}]
+    values = [str(entry.get("value")) for entry in containers[0].get("env") or [] if entry.get("name") == name]
+    return next((value for value in values if value.isdigit()), "")
 
 
 def _by_name(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,8 @@ PARTITIONS = "AcceleratorPartition"
 _AMOUNTS = {
     "Count": "", "Accelerators": " accelerators", "VCpu": " vCPUs", "MemoryInGiB": " GiB", PARTITIONS: " partitions",
 }  # fmt: skip
+_LENDS = ("LendAndBorrow", "Lend")
+"""Strategies by which others get what a team leaves idle."""
 _TAKEN_BACK = (
     "A job that is preempted gets SIGTERM, saves its last checkpoint and is queued; it continues from there when it is "
     "admitted again."
@@ -80,32 +82,39 @@ def _sharing(before: dict[str, Any], after: dict[str, Any], findings: Findings, 
     if sharing_before != sharing_after:
         tighter = sharing_after.get("Strategy") != "LendAndBorrow" and sharing_before.get("Strategy") == "LendAndBorrow"
         lower = _less(sharing_before, sharing_after)
+        kept = sharing_before.get("Strategy") in _LENDS and sharing_after.get("Strategy") not in _LENDS
+        narrowed = tighter or lower or kept
+        consequence = "Jobs that run stay. What waits may be admitted."
+        if narrowed:
+            consequence = (
+                "Jobs that run stay. A job that needs more than the new limit is not admitted, and one that was "
+                "preempted does not come back." + (" Other teams no longer get what this one leaves idle." * kept)
+            )
         findings.add(
             Row(
-                **common | (severity.of_class("borrowing-less") if tighter or lower else {"effect": Effect.SAFE}),
-                code="sharing-narrowed" if tighter or lower else "sharing-changed",
+                **common | (severity.of_class("borrowing-less") if narrowed else {"effect": Effect.SAFE}),
+                code="sharing-narrowed" if narrowed else "sharing-changed",
                 change=f"sharing {_shared(sharing_before)} → {_shared(sharing_after)}",
-                consequence="Jobs that run stay. A job that needs more than the new limit is not admitted, and one "
-                "that was preempted does not come back."
-                if tighter or lower
-                else "Jobs that run stay. What waits may be admitted.",
-                unavailable="jobs that borrow more than the new limit, once they are preempted"
-                if tighter or lower
-                else "",
+                consequence=consequence,
+                unavailable="jobs that borrow more than the new limit, once they are preempted" if narrowed else "",
             )
         )
     key = "PreemptTeamTasks"
     was, will = ({key: "LowerPriority", **config} for config in (before, after))
     if preemption := moved(was, will, [key]):
+        begins = will[key] == "LowerPriority"
         findings.add(
             Row(
-                effect=Effect.SAFE,
+                effect=Effect.INTERRUPTS if begins else Effect.SAFE,
                 code="team-preemption",
                 change=", ".join(preemption),
-                consequence="From now on a job with a higher priority takes the place of the team's own with a lower. "
-                + _TAKEN_BACK
-                if will[key] == "LowerPriority"
+                consequence="From now on a job with a higher priority takes the place of the team's own with a lower, "
+                f"also of one that runs already. {_TAKEN_BACK}"
+                if begins
                 else "From now on a job waits for the team's own jobs, whatever its priority.",
+                unavailable="this team's jobs of a lower priority, while a higher one needs their place"
+                if begins
+                else "",
                 **common,
             )
         )
@@ -114,13 +123,16 @@ def _sharing(before: dict[str, Any], after: dict[str, Any], findings: Findings, 
 def _weight(change: ResourceChange, findings: Findings, common: dict[str, Any]) -> None:
     target_before, target_after = change.before("ComputeQuotaTarget") or {}, change.now("ComputeQuotaTarget") or {}
     if weight := moved(target_before, target_after, ["FairShareWeight"]):
+        lower = float(target_after.get("FairShareWeight") or 0) < float(target_before.get("FairShareWeight") or 0)
         findings.add(
             Row(
-                effect=Effect.SAFE,
-                code="fair-share",
+                **common | (severity.of_class("borrowing-less") if lower else {"effect": Effect.SAFE}),
+                code="fair-share-lowered" if lower else "fair-share",
                 change=", ".join(weight),
-                consequence="Nothing that runs stops. Idle instances are divided by the new weights.",
-                **common,
+                consequence="Idle instances are divided by the new weights: this team gets fewer of them. A job on "
+                "instances that it borrows may have to give them to a team with a larger weight."
+                if lower
+                else "Nothing that runs stops. Idle instances are divided by the new weights.",
             )
         )
 
@@ -141,7 +153,20 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
                 **common,
             )
         )
-    changed = [*moved(before, after, after), *moved(config_before, config_after, ("FairShare", "IdleResourceSharing"))]
+    idle = moved(config_before, config_after, ("IdleResourceSharing",))
+    if idle and config_after.get("IdleResourceSharing") != "Enabled":
+        findings.add(
+            Row(
+                **common | severity.of_class("borrowing-less"),
+                code="sharing-narrowed",
+                change=", ".join(idle),
+                consequence="Jobs that run stay. Instances that no quota covers go to nobody: a job that needs them is "
+                "not admitted, and one that was preempted does not come back.",
+                unavailable="instances that no quota covers",
+            )
+        )
+        idle = []
+    changed = [*moved(before, after, after), *moved(config_before, config_after, ("FairShare",)), *idle]
     if changed:
         findings.add(
             Row(
@@ -155,13 +180,19 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
 
 
 def _amounts(config: dict[str, Any]) -> dict[tuple[str, str], float]:
+    """What a quota comes to, by instance type and amount; partitions of each profile for themselves."""
     return {
-        (str(quota["InstanceType"]), key): float(amount)
+        (_type(quota, key), key): float(amount)
         for quota in config.get("ComputeQuotaResources") or []
         for key in _AMOUNTS
         if (amount := (quota.get("AcceleratorPartition") or {}).get("Count") if key == PARTITIONS else quota.get(key))
         is not None
     }
+
+
+def _type(quota: dict[str, Any], key: str) -> str:
+    profile = str((quota.get(PARTITIONS) or {}).get("Type", "")) if key == PARTITIONS else ""
+    return f"{quota['InstanceType']} {profile}".rstrip()
 
 
 def _shared(config: dict[str, Any]) -> str:

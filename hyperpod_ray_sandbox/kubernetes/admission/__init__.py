@@ -7,15 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hyperpod_ray_sandbox.kubernetes.admission import limits, pod_security, policies, quota, references
+from hyperpod_ray_sandbox.kubernetes.admission import (
+    limits,
+    matching,
+    pod_security,
+    policies,
+    quota,
+    references,
+    webhooks,
+)
 from hyperpod_ray_sandbox.kubernetes.admission.amounts import quality
+from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import forbidden
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
-__all__ = ["policies", "prepare", "review"]
+__all__ = ["prepare", "review", "validate", "webhook_changes"]
 
 Json = dict[str, Any]
 
@@ -53,3 +62,39 @@ def review(api: Objects, resource: Resource, obj: Json, old: Json | None, warnin
         why = references.second_default(api, obj)
         if why:
             raise forbidden(resource.plural, resource.group, name, why)
+
+
+def webhook_changes(  # noqa: PLR0917
+    api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options, subresource: str = ""
+) -> Json | None:
+    """What mutating webhooks make of an object; None where they change nothing. Raises what they refuse."""
+    attributes = _attributes(api, webhooks.MUTATING, resource, obj, old, options, subresource)
+    return webhooks.call(api, webhooks.MUTATING, attributes, options) if attributes else None
+
+
+def validate(  # noqa: PLR0917
+    api: Objects, resource: Resource, obj: Json | None, old: Json | None, options: Options, subresource: str = ""
+) -> None:
+    """Refuse what policies and validating webhooks refuse; `obj` is None for a delete."""
+    attributes = _attributes(api, "validatingadmissionpolicybindings", resource, obj, old, options, subresource)
+    if attributes:
+        policies.review(api, attributes, options)
+    attributes = _attributes(api, webhooks.VALIDATING, resource, obj, old, options, subresource)
+    if attributes:
+        webhooks.call(api, webhooks.VALIDATING, attributes, options)
+
+
+def _attributes(  # noqa: PLR0917
+    api: Objects,
+    plural: str,
+    resource: Resource,
+    obj: Json | None,
+    old: Json | None,
+    options: Options,
+    subresource: str,
+) -> matching.Attributes | None:
+    """A request as admission sees it; None where nothing of that kind is configured, or nobody asks."""
+    user = matching.author(resource, obj, old, options)
+    if resource.group == policies.GROUP or user is None or not api.store.objects(f"{policies.GROUP}/{plural}"):
+        return None  # nothing is about policies, nor about what the control plane changes here
+    return matching.Attributes.of(resource, obj, old, options, user, subresource)

@@ -5,8 +5,10 @@ Source: plugin/pkg/admission/{serviceaccount,priority,runtimeclass} of Kubernete
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any
 
+from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.validation.policy import SYSTEM_PRIORITIES
 
 if TYPE_CHECKING:
@@ -14,18 +16,63 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+ROOT_CERTIFICATES = "kube-root-ca.crt"
+_TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105
+
 
 def fill(api: Objects, pod: Json) -> str:
     """Give a pod its account and priority; why it is refused, or nothing."""
     spec, namespace = pod["spec"], pod["metadata"].get("namespace", "")
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = account
-    if api.store.get(("/serviceaccounts", namespace, account)) is None:
+    stored = api.store.get(("/serviceaccounts", namespace, account))
+    if stored is None:
         return f'error looking up service account {namespace}/{account}: serviceaccount "{account}" not found'
+    if stored.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = copy(stored["imagePullSecrets"])
+    if spec.get("automountServiceAccountToken", stored.get("automountServiceAccountToken", True)):
+        _mount_token(spec)
+    _tolerate(spec)
     runtime = spec.get("runtimeClassName")
     if runtime and api.store.get(("node.k8s.io/runtimeclasses", "", runtime)) is None:
         return f'pod rejected: RuntimeClass "{runtime}" not found'
     return _priority(api, spec)
+
+
+def _mount_token(spec: Json) -> None:
+    """Give each container the token of the pod's account, where it has nothing else at its place."""
+    containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+    bare = [c for c in containers if all(m.get("mountPath") != _TOKEN_FOLDER for m in c.get("volumeMounts") or [])]
+    if not bare:
+        return
+    name = "kube-api-access-" + "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": ROOT_CERTIFICATES, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [
+                    {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}},
+                ]
+            }
+        },
+    ]
+    spec.setdefault("volumes", []).append({"name": name, "projected": {"sources": sources, "defaultMode": 0o644}})
+    for container in bare:
+        mount = {"name": name, "readOnly": True, "mountPath": _TOKEN_FOLDER}
+        container.setdefault("volumeMounts", []).append(mount)
+
+
+def _tolerate(spec: Json) -> None:
+    """Let a pod stay five minutes on a node that went silent, where it says nothing else."""
+    tolerations = spec.get("tolerations") or []
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if any(t.get("key", "") in ("", key) and t.get("effect", "") in ("", "NoExecute") for t in tolerations):
+            continue
+        added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        tolerations = [*tolerations, added]
+    if tolerations:
+        spec["tolerations"] = tolerations
 
 
 def _priority(api: Objects, spec: Json) -> str:

@@ -5,6 +5,7 @@ Source: plugin/pkg/auth/authorizer/rbac and pkg/registry/rbac of Kubernetes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -163,10 +164,11 @@ class Rbac:
         owned = self.rules(user, namespace)
         lacking = [rule for rule in requested if any(not any(covers(o, a) for o in owned) for a in _single(rule))]
         if lacking:
+            groups = json.dumps(list(user.groups))
             raise ApiError(
                 403,
                 "Forbidden",
-                f'{plural}.{_GROUP} "{name}" is forbidden: user "{user.username}" (groups={list(user.groups)}) is '
+                f'{plural}.{_GROUP} "{name}" is forbidden: user "{user.username}" (groups={groups}) is '
                 f"attempting to grant RBAC permissions not currently held:\n{_shown(lacking)}",
                 {"name": name, "group": _GROUP, "kind": plural},
             )

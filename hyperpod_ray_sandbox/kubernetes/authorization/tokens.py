@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.authorization.users import ACCOUNT, AUTHENTICATED, Identity
+from hyperpod_ray_sandbox.kubernetes.status import Cause, bad_request, invalid
 from hyperpod_ray_sandbox.kubernetes.store import Store
 
 Json = dict[str, Any]
@@ -36,7 +37,17 @@ class Tokens:
     def issue(self, account: Json, request: Json) -> Json:
         """Answer a TokenRequest for a service account."""
         spec = request.get("spec") or {}
-        seconds = min(LONGEST, max(SHORTEST, int(spec.get("expirationSeconds") or USUAL)))
+        seconds = spec.get("expirationSeconds", USUAL)
+        why = ""
+        if isinstance(seconds, bool) or not isinstance(seconds, int):
+            raise bad_request(f"json: cannot unmarshal {seconds!r} into Go struct field .spec.expirationSeconds")
+        if seconds < SHORTEST:
+            why = "may not specify a duration less than 10 minutes"
+        elif seconds > LONGEST:
+            why = "may not specify a duration larger than 2^32 seconds"
+        if why:
+            cause = Cause("FieldValueInvalid", f"Invalid value: {seconds}: {why}", "spec.expirationSeconds")
+            raise invalid("TokenRequest", "authentication.k8s.io", "", [cause])
         meta, now = account["metadata"], int(time.time())
         claims = {
             "iss": ISSUER,

@@ -12,6 +12,7 @@ then), and `expect`, for example
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import ssl
 import tempfile
@@ -35,7 +36,9 @@ Json = dict[str, Any]
 FOLDER = Path(__file__).parent
 KUBERAY_CRDS = FOLDER.parents[1] / "charts" / names.OPERATOR_CHART / "crds"
 NAMESPACE = "bad"
+_OWN_DOMAIN = "check.example.com/"
 _PATIENCE_SECONDS = 60.0
+EVENTUALLY_SECONDS = 60.0
 CLEAN_SECONDS = 300.0
 """A namespace goes when its controllers have ended what is in it."""
 _RAY = (
@@ -55,6 +58,12 @@ class Step:
     body: str
     type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
+    wait_s: float = 0.0
+    """No request: a server that reads its own changes late gets this long."""
+    keep: bool = False
+    """The answer's resourceVersion takes the place of `{version}` in later paths."""
+    owned: bool = False
+    """The object of the step before is the owner of this one."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,10 @@ class Case:
     reason: str = ""
     message: str = ""
     controllers: bool = False
+    shows: dict[str, Any] = field(default_factory=dict)
+    """Fields of the answer by path, null for one that is not there."""
+    eventually: bool = False
+    """A controller brings it about: the last step is sent again until the answer agrees."""
     alone: bool = False
     """It changes what other people's objects get: only a server that nobody else uses may have it."""
 
@@ -138,7 +151,10 @@ class Client:
         )
         try:
             with urllib.request.urlopen(request, context=self.context, timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310
-                return int(answer.status), json.loads(answer.read() or b"null")
+                text = answer.read()
+                if "watch=1" in step.path:
+                    return int(answer.status), {"events": [_event(json.loads(line)) for line in text.splitlines()]}
+                return int(answer.status), json.loads(text or b"null")
         except urllib.error.HTTPError as error:
             text = error.read()
             try:
@@ -184,11 +200,14 @@ def _case(definition: Json, name: str, where: str) -> Case:
     if "steps" in definition:
         steps = [
             Step(
-                s["method"],
-                s["path"],
+                s.get("method", ""),
+                s.get("path", ""),
                 s["text"] if "text" in s else json.dumps(s["body"]) if "body" in s else "",
                 s.get("type", "application/json"),
                 s.get("headers") or {},
+                float(s.get("wait") or 0),
+                s.get("keep") == "version",
+                bool(s.get("owner")),
             )
             for s in definition["steps"]
         ]
@@ -212,6 +231,8 @@ def _case(definition: Json, name: str, where: str) -> Case:
         expect.get("reason", ""),
         expect.get("message", ""),
         bool(definition.get("controllers")),
+        expect.get("shows") or {},
+        bool(definition.get("eventually")),
         bool(definition.get("alone")),
     )
 
@@ -284,6 +305,7 @@ def clean(client: Client, *, limit_s: float = CLEAN_SECONDS) -> list[str]:
     remaining = list(dict.fromkeys(reversed(client.created)))
     for path in remaining:
         client.send(Step("DELETE", path, json.dumps({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})))
+        _release(client, path)
     deadline = time.monotonic() + limit_s
     while remaining := [path for path in remaining if client.send(Step("GET", path, ""))[0] != 404]:
         if time.monotonic() > deadline:
@@ -293,13 +315,74 @@ def clean(client: Client, *, limit_s: float = CLEAN_SECONDS) -> list[str]:
     return remaining
 
 
+def _release(client: Client, path: str) -> None:
+    """Lift the finalizers that a request set, which no controller knows."""
+    code, answer = client.send(Step("GET", path, ""))
+    finalizers = answer["metadata"].get("finalizers") or [] if code == 200 else []
+    kept = [name for name in finalizers if not name.startswith(_OWN_DOMAIN)]
+    if kept != finalizers:
+        body = json.dumps({"metadata": {"finalizers": kept or None}})
+        client.send(Step("PATCH", path, body, "application/merge-patch+json"))
+
+
+def _event(event: Json) -> list[Any]:
+    """What a watch's event is about: its type, and the name of its object or the code of its error."""
+    return [event["type"], event["object"].get("code") or event["object"]["metadata"].get("name")]
+
+
+def shown(answer: Any, path: str) -> Any:
+    """The part of an answer at `spec.containers[0].env[*].name`; None where there is none."""
+    head, _, rest = path.partition(".")
+    if "/" in head or not path:
+        return answer
+    name, _, index = head.partition("[")
+    value = answer.get(name) if isinstance(answer, dict) else None
+    index = index.rstrip("]")
+    if index == "*":
+        return [shown(element, rest) for element in value or []]
+    if index:
+        value = value[int(index)] if isinstance(value, list) and len(value) > int(index) else None
+    return shown(value, rest) if rest else value
+
+
 def run(client: Client, case: Case) -> str:
     """Send a case; the disagreement, or nothing."""
-    code, answer = 0, None
-    for step in case.steps:
-        code, answer = client.send(step)
-        if code == 409 and step.method == "POST" and step is not case.steps[-1]:
+    version = ""
+    owner: Json = {}
+    for step in case.steps[:-1]:
+        if step.wait_s:
+            if not client.embedded:
+                time.sleep(step.wait_s)
+            continue
+        code, answer = client.send(_completed(step, version, owner))
+        if code == 409 and step.method == "POST" and "fieldValidation" in step.path:
             return f"{step.path} has an object of this name, which is left as it is"
+        owner = answer if isinstance(answer, dict) else {}
+        if step.keep:
+            version = owner["metadata"]["resourceVersion"]
+    judged_step = _completed(case.steps[-1], version, owner)
+    fault = _judged(client, judged_step, case)
+    deadline = time.monotonic() + EVENTUALLY_SECONDS
+    while fault and case.eventually and time.monotonic() < deadline:
+        time.sleep(0.2)
+        fault = _judged(client, judged_step, case)
+    return fault
+
+
+def _completed(step: Step, version: str, owner: Json) -> Step:
+    """A step with what earlier answers said."""
+    body = step.body
+    if step.owned:
+        obj = json.loads(body)
+        reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"]}
+        reference |= {part: owner["metadata"][part] for part in ("name", "uid")}
+        obj["metadata"]["ownerReferences"] = [reference]
+        body = json.dumps(obj)
+    return dataclasses.replace(step, path=step.path.replace("{version}", version), body=body)
+
+
+def _judged(client: Client, step: Step, case: Case) -> str:
+    code, answer = client.send(step)
     got = answer if isinstance(answer, dict) else {}
     if code != case.code:
         return f"expected {case.code} {case.message}, got {code} {got.get('message', '')}"[:600]
@@ -307,4 +390,7 @@ def run(client: Client, case: Case) -> str:
         return f"expected reason {case.reason}, got {got.get('reason')}"
     if case.message and case.message not in str(got.get("message", "")):
         return f"expected {code} with {case.message!r}, got {got.get('message', '')!r}"
+    for path, value in case.shows.items():
+        if shown(answer, path) != value:
+            return f"expected {path} {value!r}, got {shown(answer, path)!r}"
     return ""

@@ -11,6 +11,7 @@ from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.common import alive, remove
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from hyperpod_ray_sandbox.kubernetes.store import Key
+from hyperpod_ray_sandbox.kubernetes.writes.create import publish_certificates
 
 Json = dict[str, Any]
 
@@ -22,9 +23,16 @@ class Lifecycle:
 
     def __init__(self, api: Api) -> None:
         self.api = api
+        self._collected = -1
 
     def reconcile(self) -> None:
         """One pass."""
+        for namespace in self.api.store.objects("/namespaces"):
+            if not namespace["metadata"].get("deletionTimestamp"):
+                publish_certificates(self.api, namespace["metadata"]["name"])
+        if self._collected != self.api.store.version:
+            self._collect()
+            self._collected = self.api.store.version
         for key, obj in list(self.api.store.everything()):
             meta = obj["metadata"]
             if not meta.get("deletionTimestamp"):
@@ -44,6 +52,8 @@ class Lifecycle:
                 self._lift(obj, "kubernetes.io/pv-protection")
 
     def _lift(self, obj: Json, finalizer: str) -> None:
+        """Take a finalizer off."""
+
         def change(current: Json) -> None:
             current["metadata"]["finalizers"] = [
                 f for f in current["metadata"].get("finalizers") or [] if f != finalizer
@@ -86,9 +96,39 @@ class Lifecycle:
             def release(current: Json) -> None:
                 references = [r for r in current["metadata"].get("ownerReferences") or [] if r.get("uid") != uid]
                 current["metadata"]["ownerReferences"] = references
+                if not references:
+                    del current["metadata"]["ownerReferences"]
 
             self.api.modify(dependent, release)
         self._lift(obj, "orphan")
+
+    def _collect(self) -> None:
+        """Delete what names only owners that are not there, or that are in another namespace."""
+        homes = {o["metadata"]["uid"]: key for key, o in self.api.store.everything()}
+        for key, obj in list(self.api.store.everything()):
+            references = obj["metadata"].get("ownerReferences") or []
+            if not references or obj["metadata"].get("deletionTimestamp"):
+                continue
+            owners = [self._owner_state(reference, key, homes) for reference in references]
+            if "unknown" in owners or "absent" not in owners:
+                continue
+            if "solid" not in owners:
+                remove(self.api, obj)
+                continue
+            kept = [r for r, state in zip(references, owners, strict=True) if state == "solid"]
+
+            def release(current: Json, kept: list[Json] = kept) -> None:
+                current["metadata"]["ownerReferences"] = kept
+
+            self.api.modify(obj, release)
+
+    def _owner_state(self, reference: Json, key: Key, homes: dict[str, Key]) -> str:
+        """`solid` for an owner that is there, `absent` for one that is not, `unknown` for a kind nobody serves."""
+        resource = self.api.registry.by_kind(str(reference.get("apiVersion")), str(reference.get("kind")))
+        if resource is None or (resource.namespaced and not key[1]):
+            return "unknown"
+        expected = (resource.store, key[1] if resource.namespaced else "", reference.get("name"))
+        return "solid" if homes.get(str(reference.get("uid"))) == expected else "absent"
 
     def _definition(self, crd: Json) -> None:
         bucket = f"{crd['spec']['group']}/{crd['spec']['names']['plural']}"

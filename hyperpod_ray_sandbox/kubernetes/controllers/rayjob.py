@@ -2,12 +2,14 @@
 
 What it keeps: the verdict of the operator's own validation (`hyperpod_ray_rules.kuberay`) in status and events, the
 RayCluster that the operator creates of `rayClusterSpec`, suspension, and the finalizer that waits for the cluster's
-token. Not modelled: the submitter and the job itself. No entrypoint runs here, so that a RayJob whose cluster is
-ready stays `Running`. Source: ray-project/kuberay ray-operator/controllers/ray/rayjob_controller.go
+token. `activeDeadlineSeconds` ends a RayJob. Not modelled: the submitter and the job itself. No entrypoint runs here,
+so that a RayJob whose cluster is ready otherwise stays `Running`.
+Source: ray-project/kuberay ray-operator/controllers/ray/rayjob_controller.go
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from hyperpod_ray_rules import kuberay, names
@@ -41,6 +43,8 @@ class RayJobs:
         match (job.get("status") or {}).get("jobDeploymentStatus", ""):
             case "" | "New":
                 self._begin(job)
+            case "Initializing" | "Running" if self._overdue(job):
+                self._end(job)
             case "Initializing" | "Running":
                 self._suspend(job) if job["spec"].get("suspend") else self._initialize(job)
             case "Suspending":
@@ -132,6 +136,32 @@ class RayJobs:
             event(self.api, job, "Warning", "FailedToCreateRayCluster", message, SOURCE)
         else:
             event(self.api, job, "Normal", "CreatedRayCluster", f"Created RayCluster {where}", SOURCE)
+
+    def _overdue(self, job: Json) -> bool:
+        """Whether the job has run for longer than it may."""
+        most, started = job["spec"].get("activeDeadlineSeconds"), job["status"].get("startTime")
+        if most is None or not started:
+            return False
+        age = datetime.fromisoformat(now()) - datetime.fromisoformat(started)
+        return age.total_seconds() >= int(most)
+
+    def _end(self, job: Json) -> None:
+        """As the operator does, with its message; the cluster goes by `shutdownAfterJobFinishes`, or by its rules."""
+        most, started = job["spec"]["activeDeadlineSeconds"], job["status"]["startTime"]
+        message = (
+            f"The RayJob has passed the activeDeadlineSeconds. StartTime: {started}. ActiveDeadlineSeconds: {most}"
+        )
+        event(self.api, job, "Warning", "DeadlineExceeded", message, SOURCE)
+        rules = (job["spec"].get("deletionStrategy") or {}).get("deletionRules") or []
+        failed = [rule for rule in rules if rule["condition"].get("jobDeploymentStatus") == "Failed"]
+        cluster = self.api.find(
+            API_VERSION, "RayCluster", job["metadata"]["namespace"], job["status"].get("rayClusterName", "")
+        )
+        if cluster is not None and (
+            job["spec"].get("shutdownAfterJobFinishes") or any(rule["policy"] == "DeleteCluster" for rule in failed)
+        ):
+            remove(self.api, cluster)
+        self._set(job, jobDeploymentStatus="Failed", reason="DeadlineExceeded", message=message, endTime=now())
 
     def _suspend(self, job: Json) -> None:
         self._set(job, jobDeploymentStatus="Suspending")

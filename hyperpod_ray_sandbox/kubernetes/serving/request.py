@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
@@ -12,7 +13,8 @@ from hyperpod_ray_sandbox.kubernetes import decoding, protobuf
 from hyperpod_ray_sandbox.kubernetes.authorization.rbac import Action
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Registry, Resource
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, no_such_path
+from hyperpod_ray_sandbox.kubernetes.serving.fields import single_name
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, no_such_path, not_found
 
 Json = dict[str, Any]
 
@@ -29,6 +31,8 @@ class Request:
     # paths of fields that the body gives twice, once it was read
     doubled: list[str] = field(default_factory=list)
     groups: tuple[str, ...] = ()
+    # every value of each query parameter
+    query_lists: dict[str, list[str]] = field(default_factory=dict)
 
     def flag(self, name: str) -> bool:
         """Whether a query parameter says true."""
@@ -74,6 +78,12 @@ class Target:
 def target_of(registry: Registry, path: str) -> Target | None:
     """What a path names, or None where it names no resource; raises 404 for a resource that is not served."""
     parts = path.strip("/").split("/")
+    if (
+        parts[0] in ("api", "apis")
+        and "watch" in parts[2:4]
+        and parts.index("watch") == (2 if parts[0] == "api" else 3)
+    ):
+        parts.remove("watch")  # the old form of ?watch=true
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) >= 4:
@@ -90,6 +100,8 @@ def target_of(registry: Registry, path: str) -> Target | None:
         raise no_such_path()
     subresource = rest[2] if len(rest) > 2 else ""
     if subresource and subresource not in resource.subresources:
+        if resource.crd and len(rest) == 3:
+            raise not_found(resource.plural, resource.group, rest[1])
         raise no_such_path()
     return Target(resource, namespace, rest[1] if len(rest) > 1 else "", subresource)
 
@@ -106,15 +118,24 @@ def action_of(request: Request, target: Target | None, verb: str, path: str) -> 
     resource = target.resource
     full = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
     namespace = target.name if resource.kind == "Namespace" and not resource.group else target.namespace
-    return Action(verb, resource.group, full, namespace, target.name)
+    # a list of one name is asked for by that name: a role may be about it
+    name = target.name
+    if verb in ("list", "watch", "deletecollection") and not name and request.query.get("fieldSelector"):
+        name = single_name(request.query["fieldSelector"])
+    return Action(verb, resource.group, full, namespace, name)
 
 
 def read(scope: Json, body: bytes) -> Request:
     """Read a request from ASGI's scope."""
+    query = parse_qs(scope["query_string"].decode(), keep_blank_values=True)
+    path = scope["path"]
+    if re.match(r"/(api/v1|apis/[^/]+/[^/]+)/watch/", path):
+        query["watch"] = ["true"]
     return Request(
         method=scope["method"],
-        path=scope["path"],
-        query={k: v[-1] for k, v in parse_qs(scope["query_string"].decode(), keep_blank_values=True).items()},
+        path=path,
+        query={k: v[0] for k, v in query.items()},
+        query_lists=query,
         headers={k.decode().lower(): v.decode() for k, v in scope["headers"]},
         body=body,
         groups=tuple(v.decode() for k, v in scope["headers"] if k.decode().lower() == "impersonate-group"),
@@ -144,7 +165,7 @@ def options_of(request: Request) -> Options:
     """What a request asks besides its object."""
     agent = request.headers.get("user-agent", "unknown").split("/")[0]
     return Options(
-        dry_run=request.query.get("dryRun") == "All",
+        dry_run=bool(request.query_lists.get("dryRun")),
         manager=request.query.get("fieldManager")
         or (agent if request.headers.get("content-type", "") != "application/apply-patch+yaml" else ""),
         validation=request.query.get("fieldValidation") or "Warn",

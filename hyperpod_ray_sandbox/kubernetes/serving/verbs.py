@@ -6,19 +6,36 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes import admission
 from hyperpod_ray_sandbox.kubernetes.admission import eviction
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.authorization import reviews
 from hyperpod_ray_sandbox.kubernetes.authorization.users import ADMINISTRATOR
+from hyperpod_ray_sandbox.kubernetes.labels import label_selector
 from hyperpod_ray_sandbox.kubernetes.options import Options
-from hyperpod_ray_sandbox.kubernetes.selectors import field_selector, label_selector
-from hyperpod_ray_sandbox.kubernetes.serving.request import Request, Target
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, success
+from hyperpod_ray_sandbox.kubernetes.resources import Resource, creates_on_update
+from hyperpod_ray_sandbox.kubernetes.serving.fields import field_selector
+from hyperpod_ray_sandbox.kubernetes.serving.pages import listing
+from hyperpod_ray_sandbox.kubernetes.serving.parameters import check_write, delete_options
+from hyperpod_ray_sandbox.kubernetes.serving.request import Request, Target, action_of
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid, qualified, success
 from hyperpod_ray_sandbox.kubernetes.store import copy
+from hyperpod_ray_sandbox.kubernetes.writes.checks import named
+from hyperpod_ray_sandbox.kubernetes.writes.delete import check_preconditions
 
 Json = dict[str, Any]
 
 _NO_CONTAINERS = ("exec", "attach", "proxy", "log", "ephemeralcontainers")
+
+_SUBRESOURCE_VERBS = {
+    "status": ("get", "update", "patch"),
+    "scale": ("get", "update", "patch"),
+    "resize": ("get", "update", "patch"),
+    "eviction": ("create",),
+    "binding": ("create",),
+    "token": ("create",),
+    "finalize": ("update",),
+}
 
 
 def act(  # noqa: PLR0911, PLR0912
@@ -38,17 +55,17 @@ def act(  # noqa: PLR0911, PLR0912
             "NotImplemented",
             "this recording API forwards ports over WebSocket only: use kubectl 1.31 or newer, or hyperpod-ray connect",
         )
-    if verb not in resource.verbs and not target.subresource:
-        raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    if verb not in (_SUBRESOURCE_VERBS.get(target.subresource, ()) if target.subresource else resource.verbs):
+        raise _not_allowed(target, verb)
+    check_write(request, verb)
     if resource.namespaced and not namespace and verb not in ("list",):
         raise bad_request("an empty namespace may not be set during creation")
     if target.subresource == "scale":
         return 200, _scale(api, request, options, target, verb)
     if target.subresource == "eviction":
-        eviction.check(api, api.get(resource, namespace, name))
-        _delete_options(request, options)
-        api.delete(resource, namespace, name, options)
-        return 201, success()
+        return 201, _evict(api, request, options, target)
+    if target.subresource == "binding":
+        return 201, _bind(api, request, options, target)
     if target.subresource == "token":
         return 201, api.tokens.issue(api.get(resource, namespace, name), request.object())
     if target.subresource == "finalize":
@@ -61,16 +78,20 @@ def act(  # noqa: PLR0911, PLR0912
     if verb == "get":
         return 200, api.get(resource, namespace, name)
     if verb == "list":
-        return 200, _list(api, request, target)
+        return 200, listing(api, request, target, selection(request, resource))
     if verb == "update":
-        return 200, api.update(resource, namespace, name, request.object(), options, subresource=target.subresource)
+        body = request.object()
+        if not target.subresource and creates_on_update(resource) and not api.exists(resource, namespace, name):
+            api.rbac.require(options.user or ADMINISTRATOR, action_of(request, target, "create", request.path))
+            return 201, api.create(resource, namespace, named(body, name), options)
+        return 200, api.update(resource, namespace, name, body, options, subresource=target.subresource)
     if verb == "patch":
         content_type = request.headers.get("content-type", "").split(";")[0].strip()
         stored, created = api.patch(
             resource, namespace, name, request.body, content_type, options, subresource=target.subresource
         )
         return (201 if created else 200), stored
-    _delete_options(request, options)
+    delete_options(request, options)
     if verb == "delete":
         removed, gone = api.delete(resource, namespace, name, options)
         if gone and resource.kind != "Pod":
@@ -84,49 +105,82 @@ def act(  # noqa: PLR0911, PLR0912
             )
         return 200, api.present(resource, api.store.get(api.key(resource, namespace, name)) or removed)
     if verb == "deletecollection":
-        listing = _list(api, request, target)
-        for obj in listing["items"]:
+        chosen = listing(api, request, target, selection(request, resource))
+        for obj in chosen["items"]:
             api.delete(resource, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], options)
-        return 200, listing
-    raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        return 200, chosen
+    raise _not_allowed(target, verb)
 
 
-def _delete_options(request: Request, options: Options) -> None:
-    body = request.object() if request.body else {}
-    parameters = {**request.query, **(body if isinstance(body, dict) else {})}
-    if parameters.get("propagationPolicy"):
-        options.propagation = str(parameters["propagationPolicy"])
-    elif parameters.get("orphanDependents") in (True, "true"):
-        options.propagation = "Orphan"
-    if parameters.get("gracePeriodSeconds") not in (None, ""):
-        options.grace_seconds = int(parameters["gracePeriodSeconds"])
-    options.preconditions = parameters.get("preconditions") or {}
-    options.dry_run = options.dry_run or "All" in (parameters.get("dryRun") or [])
+def _not_allowed(target: Target, verb: str) -> ApiError:
+    """405 for a verb that a resource has not."""
+    resource = target.resource
+    why = "the server does not allow this method on the requested resource"
+    if resource.crd:
+        name = qualified(resource.plural, resource.group)
+        why = f'{verb} is not supported on resources of kind "{name}"'
+    return ApiError(405, "MethodNotAllowed", why)
 
 
-def selection(request: Request) -> Callable[[Json], bool]:
+def _evict(api: Api, request: Request, options: Options, target: Target) -> Json:
+    """Delete a pod unless a disruption budget forbids it; raises 429."""
+    body = request.object()
+    if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
+        raise bad_request(f"not an Eviction object: {body!r}"[:200])
+    if (body.get("metadata") or {}).get("name") != target.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    named_space = (body.get("metadata") or {}).get("namespace") or target.namespace
+    if named_space != target.namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    asked = request.query_lists.get("dryRun") or []
+    inside = body.get("deleteOptions") or {}
+    if asked and inside.get("dryRun") and asked != inside["dryRun"]:
+        raise bad_request(f"Non-matching dry-run options in request and content: {asked} and {inside['dryRun']}")
+    delete_options(request, options, {**inside, "dryRun": inside.get("dryRun") or asked})
+    pod = api.get(target.resource, target.namespace, target.name)
+    check_preconditions(target.resource, pod, options)
+    admission.validate(api, target.resource, pod, None, options, "eviction")
+    options.user = None  # the rule of an eviction is its own, not that of a delete
+    eviction.check(api, pod)
+    api.delete(target.resource, target.namespace, target.name, options)
+    return success(code=201)
+
+
+def _bind(api: Api, request: Request, options: Options, target: Target) -> Json:
+    """Give a pod its node, as a scheduler does."""
+    body = request.object()
+    node = (body.get("target") or {}).get("name") if isinstance(body, dict) else ""
+    if not node or (body["target"].get("kind") or "Node") != "Node":
+        field = "target.name" if not node else "target.kind"
+        raise invalid("Binding", "", target.name, [Cause("FieldValueRequired", "Required value", field)])
+    pod = api.get(target.resource, target.namespace, target.name)
+    pod_spec, meta = pod["spec"], pod["metadata"]
+    why = ""
+    if meta.get("deletionTimestamp"):
+        why = f"pod {target.name} is being deleted, cannot be assigned to a host"
+    elif pod_spec.get("nodeName"):
+        why = f'pod {target.name} is already assigned to node "{pod_spec["nodeName"]}"'
+    elif pod_spec.get("schedulingGates"):
+        why = f"pod {target.name} has non-empty .spec.schedulingGates"
+    if why:
+        details = {"name": target.name, "kind": "pods/binding"}
+        message = f'Operation cannot be fulfilled on pods/binding "{target.name}": {why}'
+        raise ApiError(409, "Conflict", message, details)
+    bound = copy(pod)
+    bound["spec"]["nodeName"] = node
+    api.update(target.resource, target.namespace, target.name, bound, Options(dry_run=options.dry_run))
+    return success(code=201)
+
+
+def selection(request: Request, resource: Resource) -> Callable[[Json], bool]:
     """Whether an object is among those that the request's selectors take."""
     labels = label_selector(request.query["labelSelector"]) if request.query.get("labelSelector") else None
-    fields = field_selector(request.query["fieldSelector"]) if request.query.get("fieldSelector") else None
+    fields = field_selector(resource, request.query["fieldSelector"]) if request.query.get("fieldSelector") else None
 
     def keep(obj: Json) -> bool:
         return (labels is None or labels(obj["metadata"].get("labels") or {})) and (fields is None or fields(obj))
 
     return keep
-
-
-def _list(api: Api, request: Request, target: Target) -> Json:
-    # `limit` is not obeyed: a server may return everything at once
-    keep = selection(request)
-    if target.name:
-        objects = [
-            o for o in api.select(target.resource, target.namespace, keep) if o["metadata"]["name"] == target.name
-        ]
-    else:
-        objects = api.select(target.resource, target.namespace, keep)
-    meta = {"resourceVersion": str(api.store.version)}
-    resource = target.resource
-    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta, "items": objects}
 
 
 def _scale(api: Api, request: Request, options: Options, target: Target, verb: str) -> Json:

@@ -8,9 +8,12 @@ from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.serving.answers import Receive, Send, disconnected
+from hyperpod_ray_sandbox.kubernetes.serving.pages import not_a_version
+from hyperpod_ray_sandbox.kubernetes.serving.parameters import check_list
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request, Target
 from hyperpod_ray_sandbox.kubernetes.serving.shapes import bookmark, shape, view
 from hyperpod_ray_sandbox.kubernetes.serving.verbs import selection
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from hyperpod_ray_sandbox.kubernetes.store import Change
 
 Json = dict[str, Any]
@@ -27,7 +30,8 @@ class Watch:
         self._request = request
         self._target = target
         self._send = send
-        self._select = selection(request)
+        self._select = selection(request, target.resource)
+        check_list(request)
 
     def _keep(self, obj: Json) -> bool:
         target, meta = self._target, obj["metadata"]
@@ -42,17 +46,27 @@ class Watch:
         request, resource, api = self._request, self._target.resource, self._api
         version = request.query.get("resourceVersion", "")
         initial = request.query.get("sendInitialEvents")
+        if version and not version.isdigit():
+            raise not_a_version(version)
         backlog: list[Change] = []
         snapshot: list[Json] = []
+        expired: ApiError | None = None
         queue = api.store.subscribe()
         try:
             if initial == "true" or (initial is None and version in ("", "0")):
                 snapshot = [o for o in api.store.objects(resource.store) if self._keep(o)]
             elif version not in ("", "0"):
-                backlog = api.watch_from(version)
+                try:
+                    backlog = api.watch_from(version)
+                except ApiError as error:
+                    expired = error
             await self._send(
                 {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]}
             )
+            if expired is not None:  # a watch says so in its stream
+                await self._write("ERROR", expired.status())
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
             for obj in snapshot:
                 await self._event("ADDED", obj)
             if initial == "true":
@@ -120,5 +134,8 @@ class Watch:
                 }
         else:
             content = shape(self._request, resource, content)
+        await self._write(event_type, content)
+
+    async def _write(self, event_type: str, content: Json) -> None:
         body = json.dumps({"type": event_type, "object": content}).encode() + b"\n"
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

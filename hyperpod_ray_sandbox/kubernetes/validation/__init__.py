@@ -12,13 +12,17 @@ from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import invalid
 from hyperpod_ray_sandbox.kubernetes.validation import (
     access,
+    admission,
     changes,
+    cluster,
     configuration,
     custom,
+    definitions,
     names,
     network,
     policy,
     storage,
+    webhooks,
     workloads,
 )
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
@@ -63,7 +67,15 @@ _BY_KIND: dict[str, Callable[[Json], Causes]] = {
     "ConfigMap": configuration.config_map,
     "Secret": configuration.secret,
     "Namespace": configuration.namespace,
-    "CustomResourceDefinition": configuration.definition,
+    "CustomResourceDefinition": definitions.definition,
+    "Node": cluster.node,
+    "Lease": cluster.lease,
+    "EndpointSlice": cluster.endpoint_slice,
+    "RuntimeClass": cluster.runtime_class,
+    "ValidatingWebhookConfiguration": webhooks.configuration,
+    "MutatingWebhookConfiguration": webhooks.configuration,
+    "ValidatingAdmissionPolicy": admission.policy,
+    "ValidatingAdmissionPolicyBinding": admission.binding,
 }
 
 

@@ -48,14 +48,22 @@ class Causes(list[Cause]):
         """Too many bytes."""
         self.append(Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", path))
 
+    def too_many(self, path: str, count: int, limit: int) -> None:
+        """Too many entries."""
+        self.append(Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", path))
+
     def one_of(self, path: str, value: Any, allowed: Iterable[str]) -> None:
         """Judge a value of a closed list; nothing given is right."""
         allowed = list(allowed)
         if value not in (None, "") and value not in allowed:
-            names = ", ".join(f'"{a}"' for a in allowed)
-            self.append(
-                Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {names}", path)
-            )
+            self.unsupported(path, value, allowed)
+
+    def unsupported(self, path: str, value: Any, allowed: Iterable[str]) -> None:
+        """A value that is not of a closed list."""
+        names = ", ".join(f'"{a}"' for a in allowed)
+        self.append(
+            Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {names}", path)
+        )
 
     def natural(self, path: str, value: Any) -> None:
         """Judge a number that may not be negative."""

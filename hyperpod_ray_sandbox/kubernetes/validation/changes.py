@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.store import copy
+from hyperpod_ray_sandbox.kubernetes.validation import cluster
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.storage import PV_FIELDS, claim_change
 
@@ -21,8 +22,13 @@ _FIXED: dict[str, tuple[str, ...]] = {
     "Deployment": ("spec.selector",),
     "DaemonSet": ("spec.selector",),
     "ReplicaSet": ("spec.selector",),
-    "StatefulSet": ("spec.selector", "spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates"),
-    "Job": ("spec.selector", "spec.template", "spec.completionMode", "spec.podFailurePolicy"),
+    "Job": (
+        "spec.selector", "spec.completionMode", "spec.podFailurePolicy", "spec.managedBy", "spec.successPolicy",
+        "spec.backoffLimitPerIndex",
+    ),
+    "EndpointSlice": ("addressType",),
+    "RuntimeClass": ("handler",),
+    "VolumeAttachment": ("spec",),
     "RoleBinding": ("roleRef",),
     "ClusterRoleBinding": ("roleRef",),
     "CustomResourceDefinition": ("spec.group", "spec.names.kind", "spec.names.plural", "spec.scope"),
@@ -30,7 +36,13 @@ _FIXED: dict[str, tuple[str, ...]] = {
     "CSIDriver": ("spec.attachRequired",),
     "IngressClass": ("spec.controller",),
     "ResourceQuota": ("spec.scopes", "spec.scopeSelector"),
-}
+}  # fmt: skip
+_STATEFUL = (
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+)  # fmt: skip
+# what the template of a suspended Job may change: where its pods go, how big they are, and what marks them
+_SUSPENDED = ("nodeSelector", "tolerations", "schedulingGates")
 _POD_RULE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -45,13 +57,25 @@ def _at(obj: Json, path: str) -> Any:
     return value
 
 
-def change(new: Json, old: Json, *, expandable: Callable[[str], bool], internal: bool) -> Causes:
+def change(  # noqa: PLR0912
+    new: Json, old: Json, *, expandable: Callable[[str], bool], internal: bool
+) -> Causes:
     """Judge a change of a built-in object; `internal` for the scheduler, who binds pods to nodes."""
     causes, kind = Causes(), new["kind"]
     for path in _FIXED.get(kind, ()):
         if _at(new, path) != _at(old, path):
             causes.invalid(path, _at(new, path), IMMUTABLE)
-    if kind == "Pod":
+    if kind == "Job":
+        _job(causes, new, old)
+    elif kind == "StatefulSet":
+        before, after = ({k: v for k, v in o["spec"].items() if k not in _STATEFUL} for o in (old, new))
+        if before != after:
+            fields = ", ".join(f"'{field}'" for field in _STATEFUL[:-1])
+            why = f"updates to statefulset spec for fields other than {fields} and '{_STATEFUL[-1]}' are forbidden"
+            causes.forbidden("spec", why)
+    elif kind == "Node":
+        cluster.node_change(causes, new, old)
+    elif kind == "Pod":
         _pod(causes, new, old, internal=internal)
     elif kind == "PersistentVolumeClaim":
         causes += claim_change(new, old, expandable)
@@ -59,6 +83,12 @@ def change(new: Json, old: Json, *, expandable: Callable[[str], bool], internal:
         sources = [{k: v for k, v in o["spec"].items() if k not in PV_FIELDS} for o in (old, new)]
         if sources[0] != sources[1]:
             causes.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
+        affinity = old["spec"].get("nodeAffinity")
+        if affinity and affinity != new["spec"].get("nodeAffinity"):
+            why = f"{IMMUTABLE}, except for updating from beta label to GA"
+            causes.invalid("nodeAffinity", _internal(new["spec"].get("nodeAffinity")), why)
+        if old["spec"].get("volumeMode") != new["spec"].get("volumeMode"):
+            causes.invalid("volumeMode", new["spec"].get("volumeMode"), IMMUTABLE)
     elif kind in ("ConfigMap", "Secret") and old.get("immutable"):
         if any(new.get(f) != old.get(f) for f in ("data", "binaryData", "immutable")):
             causes.forbidden("data", "field is immutable when `immutable` is set")
@@ -71,10 +101,51 @@ def change(new: Json, old: Json, *, expandable: Callable[[str], bool], internal:
     return causes
 
 
+def _internal(value: Any) -> Any:
+    """A value with its fields named as in Go, as the API server shows what it holds."""
+    if isinstance(value, dict):
+        shown = {k[:1].upper() + k[1:]: _internal(v) for k, v in value.items()}
+        return {**shown, "MatchFields": shown.get("MatchFields")} if "MatchExpressions" in shown else shown
+    return [_internal(element) for element in value] if isinstance(value, list) else value
+
+
+def _job(causes: Causes, new: Json, old: Json) -> None:
+    """Judge a change of a Job: its template may go elsewhere while it is suspended."""
+    before, after = copy(old["spec"]["template"]), copy(new["spec"]["template"])
+    if old["spec"].get("suspend"):
+        for template in (before, after):
+            meta = template.setdefault("metadata", {})
+            for field in ("labels", "annotations"):
+                meta.pop(field, None)
+            spec = template["spec"]
+            for field in _SUSPENDED:
+                spec.pop(field, None)
+            affinity = {k: v for k, v in (spec.get("affinity") or {}).items() if k != "nodeAffinity"}
+            spec.pop("affinity", None)
+            if affinity:
+                spec["affinity"] = affinity
+            for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
+                container.pop("resources", None)
+    if before != after:
+        causes.invalid("spec.template", new["spec"]["template"], IMMUTABLE)
+    counts = old["spec"].get("completions"), new["spec"].get("completions")
+    if counts[0] != counts[1]:
+        elastic = new["spec"].get("completionMode") == "Indexed" and counts[1] == new["spec"].get("parallelism")
+        if not elastic:
+            causes.invalid("spec.completions", counts[1], IMMUTABLE)
+
+
 def _pod(causes: Causes, new: Json, old: Json, *, internal: bool) -> None:
     before, after = copy(old["spec"]), copy(new["spec"])
-    kept = before.get("tolerations") or []
-    if any(t not in (after.get("tolerations") or []) for t in kept):
+    gates = {gate.get("name") for gate in before.get("schedulingGates") or []}
+    for index, gate in enumerate(after.get("schedulingGates") or []):
+        if gate.get("name") not in gates:
+            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            causes.forbidden(f"spec.schedulingGates[{index}].name", why)
+    if gates and before.get("nodeName") is None:
+        _gated(causes, before, after)
+    kept = [_untimed(toleration) for toleration in before.get("tolerations") or []]
+    if any(t not in [_untimed(toleration) for toleration in after.get("tolerations") or []] for t in kept):
         causes.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
     deadlines = before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds")
     if deadlines[0] is not None and (deadlines[1] is None or deadlines[1] > deadlines[0]):
@@ -91,3 +162,31 @@ def _pod(causes: Causes, new: Json, old: Json, *, internal: bool) -> None:
         after["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
     if before != after:
         causes.forbidden("spec", _POD_RULE)
+
+
+def _untimed(toleration: Json) -> Json:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+
+def _gated(causes: Causes, before: Json, after: Json) -> None:
+    """Let the node selection of a gated pod get narrower, and judge that it does."""
+    selectors = before.pop("nodeSelector", None) or {}, after.pop("nodeSelector", None) or {}
+    if any(selectors[1].get(key) != value for key, value in selectors[0].items()):
+        causes.invalid("spec.nodeSelector", selectors[1], "only additions are allowed (no mutations or deletions)")
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinities = [(spec.get("affinity") or {}).get("nodeAffinity") or {} for spec in (before, after)]
+    terms = [(affinity.get(required) or {}).get("nodeSelectorTerms") or [] for affinity in affinities]
+    path = f"spec.affinity.nodeAffinity.{required}.nodeSelectorTerms"
+    if terms[0] and len(terms[0]) != len(terms[1]):
+        causes.invalid(path, terms[1], "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+    elif terms[0]:
+        for index, (was, becomes) in enumerate(zip(*terms, strict=True)):
+            for field in ("matchExpressions", "matchFields"):
+                if any(rule not in (becomes.get(field) or []) for rule in was.get(field) or []):
+                    why = "only additions are allowed (no mutations or deletions)"
+                    causes.invalid(f"{path}[{index}].{field}", becomes.get(field), why)
+    for spec in (before, after):
+        affinity = {k: v for k, v in (spec.get("affinity") or {}).items() if k != "nodeAffinity"}
+        spec.pop("affinity", None)
+        if affinity:
+            spec["affinity"] = affinity

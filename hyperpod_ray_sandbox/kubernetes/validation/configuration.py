@@ -81,19 +81,3 @@ def namespace(obj: Json) -> Causes:
         elif not match[2] and value not in LEVELS:
             causes.invalid(path, value, f"must be one of {', '.join(LEVELS)}")
     return causes
-
-
-def definition(obj: Json) -> Causes:
-    """Judge a CustomResourceDefinition."""
-    causes, spec = Causes(), obj["spec"]
-    plural = (spec.get("names") or {}).get("plural")
-    if obj["metadata"]["name"] != f"{plural}.{spec.get('group')}":
-        causes.invalid("metadata.name", obj["metadata"]["name"], 'must be spec.names.plural+"."+spec.group')
-    causes.one_of("spec.scope", spec.get("scope") or " ", ("Cluster", "Namespaced"))
-    versions = spec.get("versions") or []
-    if sum(bool(v.get("storage")) for v in versions) != 1:
-        causes.invalid("spec.versions", "", "must have exactly one version marked as storage version")
-    for index, version in enumerate(versions):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            causes.required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
-    return causes

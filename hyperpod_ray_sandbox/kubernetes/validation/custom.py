@@ -6,13 +6,11 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.status import Cause
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -26,34 +24,7 @@ _WORDS = {
 _OLD = re.compile(r"\boldSelf\b")
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Any:
-    # in the environment of the emulator only, so not imported by whoever imports this
-    cel = importlib.import_module("cel_expr_python.cel")
-    parts = ("ext_strings", "ExtStrings"), ("ext_optional", "ExtOptional")
-    extensions = [getattr(importlib.import_module(f"cel_expr_python.ext.{m}"), name)() for m, name in parts]
-    text = cel.Type.STRING
-    # of Kubernetes' own library: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-regex-library
-    find = cel.Overload("string_find_string", text, [text, text], is_member=True, impl=_find)
-    return cel.NewEnv(
-        variables={"self": cel.Type.DYN, "oldSelf": cel.Type.DYN},
-        extensions=extensions,
-        functions=[cel.FunctionDecl("find", [find])],
-    )
-
-
-def _find(text: str, pattern: str) -> str:
-    """The first match, empty without one."""
-    match = re.search(pattern, text)
-    return match[0] if match else ""
-
-
-@lru_cache(maxsize=1024)
-def _compiled(rule: str) -> Any:
-    return _environment().compile(rule)
-
-
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
     """The name of a field as a rule must write it."""
     if name in _WORDS:
         return f"__{name}__"
@@ -71,8 +42,8 @@ def _readable(value: Any, schema: Json) -> Any:
         for key, member in value.items():
             inner = fields.get(key) or (extra if isinstance(extra, dict) else {})
             result[key] = _readable(member, inner)
-            if key in fields and _escaped(key) != key:
-                result[_escaped(key)] = result[key]
+            if key in fields and escaped(key) != key:
+                result[escaped(key)] = result[key]
         return result
     if isinstance(value, list):
         items = schema.get("items") if isinstance(schema.get("items"), dict) else {}
@@ -80,30 +51,77 @@ def _readable(value: Any, schema: Json) -> Any:
     return value
 
 
+def mentions_old(rule: str) -> bool:
+    """Whether a rule is about a change."""
+    return bool(_OLD.search(rule))
+
+
+def field_there(schema: Json, path: str) -> bool:
+    """Whether a rule's fieldPath (`.spec.a`) is in its schema."""
+    current: Any = schema
+    for step in re.findall(r"\.([^.\[\]]+)|\['([^']+)'\]", path):
+        name = step[0] or step[1]
+        inner = (current.get("properties") or {}).get(name) if isinstance(current, dict) else None
+        extra = current.get("additionalProperties") if isinstance(current, dict) else None
+        current = inner if inner is not None else extra if isinstance(extra, dict) else None
+        if current is None:
+            return False
+    return path.startswith((".", "["))
+
+
+def has_rules(schema: Any) -> bool:
+    """Whether a schema, or one in it, has rules."""
+    if isinstance(schema, list):
+        return any(has_rules(part) for part in schema)
+    if not isinstance(schema, dict):
+        return False
+    return bool(isinstance(schema.get(RULES), list) and schema[RULES]) or any(has_rules(p) for p in schema.values())
+
+
+_SCALARS = {"string": "STRING", "integer": "INT", "number": "DOUBLE", "boolean": "BOOL"}
+
+
+def types(schema: Json) -> Json:
+    """The types of `self`, `oldSelf` and of the fields below them, as far as a schema settles them."""
+    declared_types: Json = {}
+    for name in ("self", "oldSelf"):
+        _types(declared_types, name, schema)
+    return declared_types
+
+
+def _types(declared_types: Json, path: str, schema: Json) -> None:
+    declared_types[path] = _type(schema)
+    if not schema.get("x-kubernetes-preserve-unknown-fields"):
+        for name, inner in (schema.get("properties") or {}).items():
+            if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", escaped(name)):
+                _types(declared_types, f"{path}.{escaped(name)}", inner)
+
+
+def _type(schema: Json) -> Any:
+    cel = language.cel()
+    declared = schema.get("type")
+    if schema.get("x-kubernetes-int-or-string") or schema.get("nullable"):
+        return cel.Type.DYN
+    if declared == "string":
+        form = str(schema.get("format"))
+        return {"date-time": cel.Type.TIMESTAMP, "date": cel.Type.TIMESTAMP, "duration": cel.Type.DURATION,
+                "byte": cel.Type.BYTES}.get(form, cel.Type.STRING)  # fmt: skip
+    if declared in _SCALARS:
+        return getattr(cel.Type, _SCALARS[declared])
+    if declared == "array" and isinstance(schema.get("items"), dict):
+        return cel.Type.List(_type(schema["items"]))
+    if declared == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return cel.Type.Map(cel.Type.STRING, _type(schema["additionalProperties"]))
+    return cel.Type.DYN
+
+
 def _evaluate(rule: str, data: Json) -> tuple[bool | str, str]:
     """The value of a rule or message, and what failed."""
     try:
-        answer = _compiled(rule).eval(data=data)
-    except (RuntimeError, ValueError, TypeError) as error:
+        value = language.evaluate(rule, data)
+    except language.FAULTS as error:
         return False, str(error)
-    value = answer.value()
-    return (value, "") if isinstance(value, bool | str) else (False, str(value))
-
-
-def unreadable(schema: Any) -> Iterator[str]:
-    """The rules of a schema that cannot be compiled here, each with the reason."""
-    if isinstance(schema, list):
-        for inner in schema:
-            yield from unreadable(inner)
-    elif isinstance(schema, dict):
-        for rule in schema.get(RULES) or [] if isinstance(schema.get(RULES), list) else []:
-            try:
-                _compiled(rule["rule"])
-            except (RuntimeError, ValueError) as error:
-                yield f"{rule['rule']}: {str(error).splitlines()[0]}"
-        for key, inner in schema.items():
-            if key != RULES:
-                yield from unreadable(inner)
+    return (value, "") if isinstance(value, bool | str) else (False, f"not a bool: {value!r}")
 
 
 _REASONS = ("FieldValueRequired", "FieldValueForbidden", "FieldValueDuplicate")
@@ -115,7 +133,7 @@ def _rules(causes: Causes, path: str, schema: Json, value: Any, old: Any) -> Non
         if _OLD.search(rule) and old is None and not optional:
             continue  # a rule about a change
         data = {"self": _readable(value, schema)}
-        if old is not None:
+        if old is not None or optional:
             data["oldSelf"] = _readable(old, schema)
         passed, failed = _evaluate(rule, data)
         if passed is True:
@@ -126,11 +144,14 @@ def _rules(causes: Causes, path: str, schema: Json, value: Any, old: Any) -> Non
             message = custom_message if isinstance(custom_message, str) and custom_message else message
         if failed:
             message = f"rule evaluation error: {failed}"
+            language.refuse_unserved(rule)
         field_path = path + str(validation.get("fieldPath") or "")
         if validation.get("reason") in _REASONS:
             causes.append(
                 Cause(validation["reason"], f"{validation['reason'].removeprefix('FieldValue')}: {message}", field_path)
             )
+        elif isinstance(value, dict | list):
+            causes.append(Cause("FieldValueInvalid", f"Invalid value: {message}", field_path))
         else:
             causes.invalid(field_path, value, message)
 

@@ -24,19 +24,23 @@ _PATH_SEGMENT = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 _ANNOTATION_BYTES = 262_144
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end with an alphanumeric character"
+    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 _LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an alphanumeric character"
+    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 _KEY_RULE = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character"
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-_VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', at most 63 of "
-    "them, and must start and end with an alphanumeric character"
+VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 
 
@@ -56,6 +60,23 @@ def is_key(text: str) -> bool:
     if slash and not is_subdomain(prefix):
         return False
     return len(name) <= 63 and bool(_QUALIFIED.fullmatch(name))
+
+
+def key_rule(text: str) -> str:
+    """What is wrong with a qualified name."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if slash and not is_subdomain(prefix):
+        return f"prefix part {_SUBDOMAIN_RULE}"
+    if not name:
+        return "name part must be non-empty"
+    return "name part must be no more than 63 bytes" if len(name) > 63 else _KEY_RULE
+
+
+def value_rule(text: str) -> str:
+    """What is wrong with the value of a label."""
+    return "must be no more than 63 bytes" if len(text) > 63 else VALUE_RULE
 
 
 def is_value(text: str) -> bool:
@@ -78,7 +99,20 @@ def label(causes: Causes, path: str, text: str) -> None:
 def key(causes: Causes, path: str, text: str) -> None:
     """Judge a qualified name."""
     if not is_key(text):
-        causes.invalid(path, text, _KEY_RULE)
+        causes.invalid(path, text, key_rule(text))
+
+
+def domain_path(causes: Causes, path: str, text: str) -> None:
+    """Judge a domain with a path behind it: `example.com/controller`."""
+    domain, slash, rest = text.partition("/")
+    if not text:
+        causes.required(path)
+    elif not slash or not rest:
+        causes.invalid(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    else:
+        subdomain(causes, path, domain)
+    if len(text) > 63:
+        causes.long(path, 63)
 
 
 def labels(causes: Causes, path: str, entries: Json | None) -> None:
@@ -86,7 +120,7 @@ def labels(causes: Causes, path: str, entries: Json | None) -> None:
     for name, value in (entries or {}).items():
         key(causes, path, name)
         if not is_value(value or ""):
-            causes.invalid(path, value, _VALUE_RULE)
+            causes.invalid(path, value, value_rule(value))
 
 
 def config_key(causes: Causes, path: str, text: str) -> None:
@@ -150,7 +184,7 @@ def selector(causes: Causes, path: str, label_selector: Json | None) -> None:
         key(causes, f"{field_path}.key", expression.get("key") or "")
         for at, value in enumerate(values or []):
             if not is_value(value):
-                causes.invalid(f"{field_path}.values[{at}]", value, _VALUE_RULE)
+                causes.invalid(f"{field_path}.values[{at}]", value, value_rule(value))
 
 
 def metadata(resource: Resource, meta: Json) -> Causes:
@@ -170,15 +204,14 @@ def metadata(resource: Resource, meta: Json) -> Causes:
         key(causes, "metadata.annotations", text.lower())
     if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _ANNOTATION_BYTES:
         causes.long("metadata.annotations", _ANNOTATION_BYTES)
-    for index, text in enumerate(meta.get("finalizers") or []):
+    for text in meta.get("finalizers") or []:
         if not is_key(text):
-            causes.invalid(f"metadata.finalizers[{index}]", text, _KEY_RULE)
+            causes.invalid("metadata.finalizers", text, key_rule(text))
     controllers = 0
-    for index, reference in enumerate(meta.get("ownerReferences") or []):
-        field_path = f"metadata.ownerReferences[{index}]"
+    for reference in meta.get("ownerReferences") or []:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(field):
-                causes.invalid(f"{field_path}.{field}", "", "must not be empty")
+                causes.invalid(f"metadata.ownerReferences.{field}", "", "must not be empty")
         controllers += bool(reference.get("controller"))
     if controllers > 1:
         causes.invalid("metadata.ownerReferences", controllers, "Only one reference can have Controller set to true")

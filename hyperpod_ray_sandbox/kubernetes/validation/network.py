@@ -188,7 +188,7 @@ def ingress(obj: Json) -> Causes:
     """Judge an Ingress."""
     causes, spec = Causes(), obj.get("spec") or {}
     if not spec.get("rules") and not spec.get("defaultBackend"):
-        causes.invalid("spec", spec, "either `defaultBackend` or `rules` must be specified")
+        causes.invalid("spec", None, "either `defaultBackend` or `rules` must be specified")
     for index, rule in enumerate(spec.get("rules") or []):
         host = rule.get("host")
         if host:

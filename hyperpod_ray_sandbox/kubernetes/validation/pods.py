@@ -14,6 +14,7 @@ from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
 
+_SYSCTL_RULE = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
@@ -25,10 +26,7 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     _containers(causes, path, spec, volume_names)
     causes.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), ("Always", "OnFailure", "Never"))
     causes.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS)
-    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
-        causes.required(
-            f"{path}.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        )
+    _dns(causes, path, spec)
     names.labels(causes, f"{path}.nodeSelector", spec.get("nodeSelector"))
     tolerations(causes, f"{path}.tolerations", spec.get("tolerations"))
     _affinity(causes, f"{path}.affinity", spec.get("affinity") or {})
@@ -51,9 +49,31 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
             )
     for index, gate in enumerate(spec.get("readinessGates") or []):
         names.key(causes, f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType") or "")
+    _gates(causes, path, spec)
     for index, secret in enumerate(spec.get("imagePullSecrets") or []):
         if not secret.get("name"):
             causes.required(f"{path}.imagePullSecrets[{index}].name")
+
+
+def _dns(causes: Causes, path: str, spec: Json) -> None:
+    """Judge where a pod resolves names."""
+    if spec.get("dnsPolicy") == "None" and spec.get("dnsConfig") is None:
+        causes.required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+    elif spec.get("dnsPolicy") == "None" and not spec["dnsConfig"].get("nameservers"):
+        causes.required(
+            f"{path}.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        )
+
+
+def _gates(causes: Causes, path: str, spec: Json) -> None:
+    """Judge the gates that hold a pod back from its node."""
+    gates = [str(gate.get("name") or "") for gate in spec.get("schedulingGates") or []]
+    for index, gate in enumerate(gates):
+        names.key(causes, f"{path}.schedulingGates[{index}].name", gate)
+        if gate in gates[:index]:
+            causes.duplicate(f"{path}.schedulingGates[{index}]", gate)
+    if gates and spec.get("nodeName"):
+        causes.forbidden(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def _address(text: Any) -> bool:
@@ -116,7 +136,7 @@ def tolerations(causes: Causes, path: str, declared: list[Json] | None) -> None:
                 causes.invalid(f"{field_path}.operator", toleration, "value must be empty when `operator` is 'Exists'")
         elif operator in ("", "Equal"):
             if not names.is_value(value):
-                causes.invalid(f"{field_path}.operator", value, "a valid label must be an empty string or consist of …")
+                causes.invalid(f"{field_path}.operator", value, names.value_rule(value))
         else:
             causes.one_of(f"{field_path}.operator", operator, ("Equal", "Exists"))
         causes.one_of(f"{field_path}.effect", effect, EFFECTS)
@@ -138,7 +158,7 @@ def _requirement(causes: Causes, path: str, requirement: Json) -> None:
     names.key(causes, f"{path}.key", requirement.get("key") or "")
     for at, value in enumerate(values):
         if not names.is_value(value):
-            causes.invalid(f"{path}.values[{at}]", value, "a valid label must be an empty string or consist of …")
+            causes.invalid(f"{path}.values[{at}]", value, names.value_rule(value))
 
 
 def _term(causes: Causes, path: str, term: Json) -> None:
@@ -201,8 +221,9 @@ def _pod_term(causes: Causes, path: str, term: Json) -> None:
 
 
 def _spread(causes: Causes, path: str, constraints: list[Json] | None) -> None:
-    marks: set[tuple[str, str]] = set()
-    for index, constraint in enumerate(constraints or []):
+    constraints = constraints or []
+    every = [(str(c.get("topologyKey")), c.get("whenUnsatisfiable") or "") for c in constraints]
+    for index, constraint in enumerate(constraints):
         field_path = f"{path}[{index}]"
         if int(constraint.get("maxSkew") or 0) <= 0:
             causes.invalid(f"{field_path}.maxSkew", constraint.get("maxSkew") or 0, "must be greater than zero")
@@ -212,13 +233,22 @@ def _spread(causes: Causes, path: str, constraints: list[Json] | None) -> None:
         if not action:
             causes.required(f"{field_path}.whenUnsatisfiable")
         causes.one_of(f"{field_path}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
-        mark = (str(constraint.get("topologyKey")), action)
-        if mark in marks:
+        mark = every[index]
+        if mark in every[index + 1 :]:
             causes.duplicate(f"{field_path}.{{topologyKey, whenUnsatisfiable}}", f"{{{mark[0]}, {mark[1]}}}")
-        marks.add(mark)
         min_domains = constraint.get("minDomains")
         if isinstance(min_domains, int) and min_domains <= 0:
             causes.invalid(f"{field_path}.minDomains", min_domains, "must be greater than zero")
+        if min_domains is not None and action == "ScheduleAnyway":
+            why = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+            causes.invalid(f"{field_path}.minDomains", min_domains, why)
+        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            causes.one_of(f"{field_path}.{field}", constraint.get(field), ("Honor", "Ignore"))
+        for at, key in enumerate(constraint.get("matchLabelKeys") or []):
+            names.key(causes, f"{field_path}.matchLabelKeys[{at}]", key)
+            if not constraint.get("labelSelector"):
+                causes.forbidden(f"{field_path}.matchLabelKeys", "must not be specified when labelSelector is not set")
+                break
         names.selector(causes, f"{field_path}.labelSelector", constraint.get("labelSelector"))
 
 
@@ -235,7 +265,10 @@ def _security(causes: Causes, path: str, spec: Json) -> None:
             f"{path}.shareProcessNamespace", True, "ShareProcessNamespace and HostPID cannot both be enabled"
         )
     for index, sysctl in enumerate(context.get("sysctls") or []):
-        if not _SYSCTL.fullmatch(sysctl.get("name") or ""):
+        name = sysctl.get("name") or ""
+        if len(name) > 253 or not _SYSCTL.fullmatch(name):
             causes.invalid(
-                f"{context_path}.sysctls[{index}].name", sysctl.get("name"), "must match the form of a sysctl"
+                f"{context_path}.sysctls[{index}].name",
+                sysctl.get("name"),
+                f"must have at most 253 characters and match regex {_SYSCTL_RULE}",
             )

@@ -54,8 +54,8 @@ def resource_quota(obj: Json) -> Causes:
     """Judge a ResourceQuota."""
     causes, spec = Causes(), obj.get("spec") or {}
     quantities.quota(causes, "spec.hard", spec.get("hard"))
-    for index, scope in enumerate(spec.get("scopes") or []):
-        causes.one_of(f"spec.scopes[{index}]", scope or " ", _SCOPES)
+    if any(scope not in _SCOPES for scope in spec.get("scopes") or []):
+        causes.invalid("spec.scopes", spec["scopes"], "unsupported scope")
     for index, requirement in enumerate((spec.get("scopeSelector") or {}).get("matchExpressions") or []):
         field_path = f"spec.scopeSelector.matchExpressions[{index}]"
         causes.one_of(f"{field_path}.scopeName", requirement.get("scopeName") or " ", _SCOPES)

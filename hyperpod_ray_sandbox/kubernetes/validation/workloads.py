@@ -93,7 +93,9 @@ def _strategy(causes: Causes, path: str, strategy: Json, kinds: tuple[str, ...])
     for field in ("maxUnavailable", "maxSurge"):
         share(causes, f"{path}.rollingUpdate.{field}", rolling.get(field))
     zero = (0, "0%")
-    if rolling.get("maxUnavailable") in zero and rolling.get("maxSurge") in zero:
+    if rolling.get("maxUnavailable") in zero and rolling.get("maxSurge") in zero and path == "spec.updateStrategy":
+        causes.required(f"{path}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0")
+    elif rolling.get("maxUnavailable") in zero and rolling.get("maxSurge") in zero:
         causes.invalid(f"{path}.rollingUpdate.maxUnavailable", 0, "may not be 0 when `maxSurge` is 0")
 
 
@@ -108,13 +110,20 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
     if mode == "Indexed" and spec.get("completions") is None:
         causes.required(f"{path}.completions", "when completion mode is Indexed")
     if spec.get("podFailurePolicy") is not None and restart != "Never":
-        causes.invalid(f"{path}.template.spec.restartPolicy", restart, "only Never is supported for Pod Failure Policy")
+        causes.invalid(
+            f"{path}.template.spec.restartPolicy",
+            restart,
+            'only "Never" is supported when podFailurePolicy is specified',
+        )
     causes.one_of(f"{path}.podReplacementPolicy", spec.get("podReplacementPolicy"), ("Failed", "TerminatingOrFailed"))
 
 
 def job(obj: Json) -> Causes:
     """Judge a Job."""
     causes = Causes()
+    manager = obj["spec"].get("managedBy")
+    if manager is not None:
+        names.domain_path(causes, "spec.managedBy", manager)
     _job_spec(causes, "spec", obj["spec"])
     return causes
 

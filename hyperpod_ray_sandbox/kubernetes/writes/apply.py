@@ -10,7 +10,7 @@ import yaml
 from hyperpod_ray_sandbox.kubernetes import applied, patch, schema
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, not_found
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, bad_request, invalid, not_found
 from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.writes.checks import accept
 
@@ -52,32 +52,41 @@ def patch_object(  # noqa: PLR0917
         patched = patch.strategic_merge(current, change, schema.SHAPES.of(resource))
     else:
         raise _unsupported(content_type)
-    return api.update(resource, namespace, name, patched, options, subresource=subresource), False
+    try:
+        return api.update(resource, namespace, name, patched, options, subresource=subresource), False
+    except UnreadableError as error:
+        # what a patch makes of an object is read again, and not readable is not valid then
+        cause = Cause("FieldValueInvalid", f"Invalid value: {json.dumps(json.dumps(patched))}: {error.why}", "patch")
+        raise invalid("", "", "", [cause]) from None
 
 
 def _apply(  # noqa: PLR0917
     api: Objects, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str
 ) -> tuple[Json, bool]:
-    if not options.manager:
-        raise bad_request(
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-        )
     try:
         config = yaml.safe_load(body) if body[:1] != b"{" else json.loads(body)
     except (yaml.YAMLError, ValueError) as error:
         raise bad_request(f"error decoding YAML: {error}") from None
     config = accept(resource, namespace, config)
     if config["metadata"].setdefault("name", name) != name:
-        raise bad_request("the name of the object does not match the name on the URL")
+        sent_name = config["metadata"]["name"]
+        raise bad_request(f"the name of the object ({sent_name}) does not match the name on the URL ({name})")
     if config["metadata"].get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     shape = schema.SHAPES.of(resource)
     # unknown fields are judged on what was sent, before it is merged
     pruned, _ = schema.check_unknown(resource, config, strict=options.validation == "Strict")
     schema.check_nulls(resource, pruned, name)
+    try:
+        applied.check_doubles(pruned, shape)
+    except applied.DoubledError as error:
+        where = f"{namespace}/{name}; {resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
+        raise ApiError(500, "", f"failed to create typed patch object ({where}): {error}") from None
     stored = api.store.get(api.key(resource, namespace, name))
     live = api.present(resource, stored) if stored is not None else None
-    merged = applied.apply(live, pruned, shape, manager=options.manager, force=options.force, subresource=subresource)
+    merged = applied.apply(
+        live, pruned, shape, manager=options.manager or "", force=options.force, subresource=subresource
+    )
     if live is None:
         created = api.create(resource, namespace, merged, _with(options, manager=""), trusted=False)
         return created, True

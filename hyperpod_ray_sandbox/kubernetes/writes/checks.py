@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from hyperpod_ray_sandbox.kubernetes import admission, defaults, schema, validation
+from hyperpod_ray_sandbox.kubernetes import admission, defaults, schema
 from hyperpod_ray_sandbox.kubernetes.authorization import defaults as roles
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
@@ -37,9 +37,7 @@ def accept(resource: Resource, namespace: str, body: Any) -> Json:
     obj.setdefault("apiVersion", resource.api_version)
     obj.setdefault("kind", resource.kind)
     if (obj["apiVersion"], obj["kind"]) != (resource.api_version, resource.kind):
-        raise bad_request(
-            f"the object provided is {obj['apiVersion']} {obj['kind']}, expected {resource.api_version} {resource.kind}"
-        )
+        raise bad_request(_other_kind(obj, resource))
     meta = obj.get("metadata")
     if meta is None:
         meta = obj["metadata"] = {}
@@ -51,6 +49,29 @@ def accept(resource: Resource, namespace: str, body: Any) -> Json:
     elif meta.pop("namespace", None) and namespace:
         raise bad_request("namespace is not allowed on this type")
     return obj
+
+
+def _other_kind(obj: Json, resource: Resource) -> str:
+    version = str(obj["apiVersion"]).rpartition("/")[2]
+    if resource.crd:
+        return (
+            f"{obj['kind']} in version {version!r} cannot be handled as a {resource.kind}: the API version in the data "
+            f"({obj['apiVersion']}) does not match the expected API version ({resource.api_version})"
+        )
+    inside = resource.group.partition(".")[0] or "core"
+    return (
+        f'{obj["kind"]} in version "{version}" cannot be handled as a {resource.kind}: converting '
+        f"({version}.{obj['kind']}) to ({inside}.{resource.kind}): unknown conversion"
+    )
+
+
+def named(body: Any, name: str) -> Any:
+    """What was sent to the path of a name: with that name, or refused."""
+    if isinstance(body, dict):
+        meta = body.setdefault("metadata", {})
+        if isinstance(meta, dict) and meta.setdefault("name", name) != name:
+            raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    return body
 
 
 def namespace_open(api: Objects, resource: Resource, namespace: str, name: str) -> None:
@@ -90,17 +111,22 @@ def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Js
     return obj
 
 
+def hooked(  # noqa: PLR0917
+    api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options, subresource: str = ""
+) -> Json:
+    """An object as mutating webhooks leave it, judged again where they changed it."""
+    changed = admission.webhook_changes(api, resource, obj, old, options, subresource)
+    return obj if changed is None else judge(api, resource, changed, options, old)
+
+
 def check_policies(api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
     """What well-formed objects are refused for: rights that their author lacks, and the cluster's policies."""
     if options.user is not None and resource.group == roles.GROUP and not resource.crd:
         api.rbac.check_grant(options.user, resource.plural, obj, obj["metadata"].get("namespace", ""))
     warnings: list[str] = []
     admission.review(api, resource, obj, old, warnings)
-    admission.policies.review(api, resource, obj, old, options)
+    admission.validate(api, resource, obj, old, options)
     options.warnings += warnings
-    if resource.kind == "CustomResourceDefinition" and not resource.crd and options.user is not None:
-        for text in validation.custom.unreadable(obj["spec"].get("versions")):
-            options.warnings.append(f"this rehearsal server cannot evaluate a validation rule: {text}")
 
 
 def _crd(api: Objects, resource: Resource) -> Json:

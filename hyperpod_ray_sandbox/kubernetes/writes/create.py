@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
+from hyperpod_ray_sandbox.kubernetes.admission.references import ROOT_CERTIFICATES
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import Cause, already_exists, bad_request, invalid
@@ -16,6 +17,7 @@ from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     accept,
     check_policies,
     crd_status,
+    hooked,
     judge,
     namespace_open,
 )
@@ -67,6 +69,7 @@ def create(
     obj = judge(api, resource, obj, options)
     if not resource.crd:
         admission.prepare(api, resource, obj)
+    obj = hooked(api, resource, obj, None, options)
     validation.check_new(resource, obj)
     check_policies(api, resource, obj, None, options)
     if managed:
@@ -121,3 +124,16 @@ def after_write(api: Objects, resource: Resource, stored: Json) -> None:
                 "metadata": {"name": "default", "namespace": name},
             }
             api.create(api.kind("v1", "ServiceAccount"), name, account)
+        publish_certificates(api, name)
+
+
+def publish_certificates(api: Objects, namespace: str) -> None:
+    """Give a namespace the certificates that its pods trust this server by."""
+    if api.store.get(("/configmaps", namespace, ROOT_CERTIFICATES)) is None:
+        bundle = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": ROOT_CERTIFICATES, "namespace": namespace},
+            "data": {"ca.crt": api.certificates},
+        }
+        api.create(api.kind("v1", "ConfigMap"), namespace, bundle)

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_rules import names
+from hyperpod_ray_sandbox.kubernetes import admission
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, forbidden, not_found
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, forbidden, not_found, qualified
 from hyperpod_ray_sandbox.kubernetes.store import Key, copy
 
 if TYPE_CHECKING:
@@ -26,21 +27,14 @@ def delete(  # noqa: PLR0912
     stored = api.store.get(key)
     if stored is None:
         raise not_found(resource.plural, resource.group, name)
-    for field_name in ("uid", "resourceVersion"):
-        expected = options.preconditions.get(field_name)
-        if expected and expected != stored["metadata"][field_name]:
-            raise ApiError(
-                409,
-                "Conflict",
-                f"Precondition failed: {field_name} in precondition: {expected}, in object meta: "
-                f"{stored['metadata'][field_name]}",
-            )
+    check_preconditions(resource, stored, options)
     if (
         resource.kind == "Namespace"
         and not resource.group
         and name in ("default", names.KUBE_SYSTEM, names.KUBE_PUBLIC)
     ):
         raise forbidden("namespaces", "", name, "this namespace may not be deleted")
+    admission.validate(api, resource, None, stored, options)
     if options.dry_run:
         return stored, True
     obj = copy(stored)
@@ -75,6 +69,27 @@ def delete(  # noqa: PLR0912
     if obj == stored:
         return stored, False
     return api.store.put(key, obj), False
+
+
+_PRECONDITIONS = (
+    ("uid", "UID", "The object might have been deleted and then recreated"),
+    ("resourceVersion", "ResourceVersion", "The object might have been modified"),
+)
+
+
+def check_preconditions(resource: Resource, stored: Json, options: Options) -> None:
+    """Refuse a delete of another object than the one that was meant; raises 409."""
+    for field_name, word, hint in _PRECONDITIONS:
+        expected, actual = options.preconditions.get(field_name), stored["metadata"][field_name]
+        if expected and expected != actual:
+            name = stored["metadata"]["name"]
+            why = f"the {word} in the precondition ({expected}) does not match the {word} in record ({actual}). {hint}"
+            raise ApiError(
+                409,
+                "Conflict",
+                f'Operation cannot be fulfilled on {qualified(resource.kind, resource.group)} "{name}": {why}',
+                {"name": name, "group": resource.group, "kind": resource.kind},
+            )
 
 
 def finish(api: Objects, key: Key) -> None:

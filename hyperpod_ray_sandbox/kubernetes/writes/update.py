@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hyperpod_ray_sandbox.kubernetes import applied, schema, validation
+from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
 from hyperpod_ray_sandbox.kubernetes.options import Options
-from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, forbidden, not_found, stale
+from hyperpod_ray_sandbox.kubernetes.resources import Resource, version_needed
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, forbidden, invalid, not_found, stale
 from hyperpod_ray_sandbox.kubernetes.store import Key, copy
-from hyperpod_ray_sandbox.kubernetes.writes.checks import SERVER_FIELDS, accept, check_policies, crd_status, judge
+from hyperpod_ray_sandbox.kubernetes.writes.checks import (
+    SERVER_FIELDS,
+    accept,
+    check_policies,
+    crd_status,
+    hooked,
+    judge,
+    named,
+)
 from hyperpod_ray_sandbox.kubernetes.writes.create import after_write
 
 if TYPE_CHECKING:
@@ -38,8 +46,11 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
         raise not_found(resource.plural, resource.group, name)
     obj = accept(resource, namespace, obj)
     meta = obj["metadata"]
-    if meta.setdefault("name", name) != name:
-        raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    named(obj, name)
+    if not meta.get("resourceVersion") and options.user is not None and not recorded and version_needed(resource):
+        why = "Invalid value: 0: must be specified for an update"
+        cause = Cause("FieldValueInvalid", why, "metadata.resourceVersion")
+        raise invalid(resource.kind, resource.group, name, [cause])
     if meta.get("resourceVersion") and meta["resourceVersion"] != live["metadata"]["resourceVersion"]:
         raise stale(resource.plural, resource.group, name)
     if meta.get("uid") and meta["uid"] != live["metadata"]["uid"]:
@@ -48,6 +59,9 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
             "Conflict",
             f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['metadata']['uid']}",
         )
+    if subresource == "resize":
+        obj = _resized(live, obj)
+        meta = obj["metadata"]
     if subresource == "status":
         submitted = obj
         obj = copy(live)
@@ -75,12 +89,19 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
             )
     meta["resourceVersion"] = live["metadata"]["resourceVersion"]
     obj = judge(api, resource, obj, options, live)
+    obj = hooked(api, resource, obj, live, options, subresource)
     validation.check_new(resource, obj)
     if subresource != "status":
         validation.check_change(
-            resource, obj, live, expandable=lambda name: _expandable(api, name), internal=options.user is None
+            resource,
+            obj,
+            live,
+            expandable=lambda name: _expandable(api, name),
+            internal=options.user is None or subresource == "resize",
         )
         check_policies(api, resource, obj, live, options)
+    else:
+        admission.validate(api, resource, obj, live, options, subresource)
     if _content(obj) != _content(live):
         obj["metadata"]["generation"] = int(live["metadata"].get("generation") or 1) + 1
     if resource.kind == "CustomResourceDefinition" and not resource.crd:
@@ -98,6 +119,17 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     if stored["metadata"].get("deletionTimestamp") and not stored["metadata"].get("finalizers"):
         _finish_if_free(api, resource, key, stored)
     return api.present(resource, stored)
+
+
+def _resized(live: Json, submitted: Json) -> Json:
+    """A pod with the resources of what was sent, and nothing else of it."""
+    obj: Json = copy(live)
+    for field in ("containers", "initContainers"):
+        sizes = {c.get("name"): c.get("resources") for c in (submitted.get("spec") or {}).get(field) or []}
+        for container in obj["spec"].get(field) or []:
+            if sizes.get(container["name"]) is not None:
+                container["resources"] = sizes[container["name"]]
+    return obj
 
 
 def _expandable(api: Objects, class_name: str) -> bool:

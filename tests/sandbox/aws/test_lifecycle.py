@@ -94,6 +94,58 @@ def test_what_a_killed_emulator_left_is_ended(state: Path, then: str) -> None:
         assert sum("hyperpod_ray_sandbox.kubernetes.server" in line for line in command_lines(state).values()) == 1
 
 
+def test_a_killed_kubernetes_api_is_named_and_starts_again_with_its_objects(state: Path) -> None:
+    first = process.start(state=state)
+    objects(first, "create", "namespace", "survivor")
+    assert "Kubernetes API: ready" in said(local(state, "status"))
+    os.kill(first.kubernetes_pid, signal.SIGKILL)
+    until(lambda: process.ended(first) == ["Kubernetes API"])
+    text = said(local(state, "status"), code=3)
+    assert "embedded AWS: ready" in text
+    assert "Kubernetes API: ended" in text
+    assert "local repair" in said(local(state, "up"), code=1)
+    assert "it runs again" in said(local(state, "repair"))
+    again = process.find(state)
+    assert again is not None
+    assert (again.pid, again.kubernetes) == (first.pid, first.kubernetes)
+    names = [entry["metadata"]["name"] for entry in objects(again, "get", "namespaces")["items"]]
+    assert "survivor" in names
+    assert "already running" in said(local(state, "up"))
+
+
+def test_a_shell_keeps_its_home(state: Path) -> None:
+    process.start(state=state)
+    text = said(local(state, "env"))
+    assert "export AWS_ENDPOINT_URL=" in text
+    assert "HOME" not in text
+
+
+def test_a_destroy_that_is_killed_leaves_no_cdk(state: Path, tmp_path: Path) -> None:
+    """Its stand-in for cdk would never end by itself."""
+    pid_file = tmp_path / "pid"
+    cdk = tmp_path / "cdk"
+    cdk.write_text(f"#!/bin/sh\necho $$ > {pid_file}.part; mv {pid_file}.part {pid_file}; exec sleep 100000\n")
+    cdk.chmod(0o700)
+    script = f"""
+import pathlib, types
+from hyperpod_ray.cli import local_deploy
+from hyperpod_ray_sandbox.aws import commands
+client = types.SimpleNamespace(environment=dict)
+commands.found = lambda state: types.SimpleNamespace(client=client)
+local_deploy._rehearsed = lambda env, folder, state: (pathlib.Path({str(tmp_path)!r}) / "a" / "b" / "c.yaml", None)
+local_deploy.program = lambda project: {str(cdk)!r}
+local_deploy.project_folder = lambda: pathlib.Path({str(tmp_path)!r})
+local_deploy.destroy("dev", folder=pathlib.Path("."), state=pathlib.Path({str(state)!r}))
+"""
+    killed = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT)
+    until(pid_file.exists)
+    pid = int(pid_file.read_text())
+    until(lambda: process._alive(pid, "sleep"))
+    killed.kill()
+    killed.wait()
+    until(lambda: not process._alive(pid, "sleep"))
+
+
 def test_a_start_that_fails_leaves_nothing(state: Path, tmp_path: Path) -> None:
     nonsense = tmp_path / "kubeconfig"
     nonsense.write_text("{}")

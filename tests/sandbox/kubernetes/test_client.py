@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hyperpod_ray_sandbox.kubernetes.conformance.runner import Client, Step
 
 pytestmark = pytest.mark.emulator
 
@@ -76,14 +79,9 @@ def test_watch_from_a_forgotten_version_is_gone(empty: Any) -> None:
     core.create_namespaced_config_map("default", {"metadata": {"name": "after"}})
     assert empty.stop() == 0
     empty.start()
-    core = kubernetes.client.CoreV1Api(empty.client())
-    with pytest.raises(kubernetes.client.ApiException) as expired:
-        list(
-            kubernetes.watch.Watch().stream(
-                core.list_namespaced_config_map, "default", resource_version=old, timeout_seconds=5
-            )
-        )
-    assert expired.value.status == 410
+    path = f"/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=5&resourceVersion={old}"
+    client = Client.of(Path(empty.server["kubeconfig"]))
+    assert client.send(Step("GET", path, "")) == (200, {"events": [["ERROR", 410]]})
 
 
 def test_reviews(cluster: Any) -> None:

@@ -81,7 +81,7 @@ def test_nothing_is_left_behind(
     assert main(["local", "conformance", "--kubeconfig", str(cluster.server["kubeconfig"])]) == 0
     said = capsys.readouterr().out
     assert objects(client) == before
-    assert ("1 not sent: they would change other people's objects" in said) is shared
+    assert ("2 not sent: they would change other people's objects" in said) is shared
     assert bool(defaults) is not shared, "a default PriorityClass reaches everybody's next pods"
 
 

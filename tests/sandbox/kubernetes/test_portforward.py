@@ -268,7 +268,7 @@ def test_kubectl_without_websocket_is_told_why_not(cluster: Any, bridged: str) -
         ({"port": 0}, "from 1 to 65535"),
         ({"port": True}, "from 1 to 65535"),
         ({"namespace": ""}, "namespace must be a name"),
-        ({"selector": "a=b,=="}, "unable to parse requirement"),
+        ({"selector": "a=b,=="}, "expected: identifier"),
         ({"extra": 1}, "exactly the fields"),
     ],
 )

@@ -85,6 +85,19 @@ def test_ray_jobs_get_the_operators_verdict(empty: Any) -> None:
     empty.kubectl("patch", "rayjob", "queued", "--type=merge", "-p", '{"spec":{"suspend":false}}')
     empty.kubectl("wait", "--for=jsonpath={.status.jobDeploymentStatus}=Running", "rayjob/queued", "--timeout=600s")
 
+    # a job with an end is ended with its cluster, whatever it does
+    empty.apply(ray_job("bounded", activeDeadlineSeconds=1, shutdownAfterJobFinishes=True, rayClusterSpec=spec()))
+    empty.kubectl("wait", "--for=jsonpath={.status.jobDeploymentStatus}=Failed", "rayjob/bounded", "--timeout=600s")
+    status = empty.get("rayjob", "bounded")["status"]
+    assert status["reason"] == "DeadlineExceeded" and "ActiveDeadlineSeconds: 1" in status["message"]
+    empty.until(
+        lambda: (
+            not [one for one in empty.get("rayclusters")["items"] if one["metadata"]["name"].startswith("bounded-")]
+        ),
+        "its cluster goes",
+    )
+    assert deployment_status(empty, "queued") == "Running"
+
 
 def test_autoscaled_workers_outlive_a_deploy(empty: Any) -> None:
     """A deploy writes `replicas` of the file again; the operator leaves the workers to the autoscaler."""

@@ -39,4 +39,5 @@ class EksSources:
             "namespace": ray.namespace,
             "ray_cluster": ray.cluster_name,
             "eks_cluster": self.target.plan.eks_cluster_name,
+            "idle_hours": ray.idle_hours,
         }

@@ -89,6 +89,67 @@ async function turn() {
   setTimeout(turn, document.getElementById("top").dataset.at ? Math.min(5000, every()) : 1000);
 }
 
+// nodes of a large cluster: asked for when somebody looks for one
+let nodes = null, nodes_t = 0;
+async function known() {
+  if (!nodes || Date.now() - nodes_t > Math.max(5000, every())) {
+    const answer = await fetch("nodes.json", { cache: "no-store", signal: AbortSignal.timeout(20000) });
+    if (!answer.ok) throw new Error(`${answer.status}`);
+    nodes = await answer.json();
+    nodes_t = Date.now();
+  }
+  return nodes;
+}
+
+function card(node) {
+  const article = document.createElement("article");
+  const line = (tag, text) => { const made = document.createElement(tag); made.textContent = text; article.append(made); };
+  line("code", node.id);
+  const state = document.createElement("p"), mark = document.createElement("span");
+  mark.className = `state ${node.tone}`;
+  mark.textContent = `${node.sign} ${node.state}`;
+  state.append(mark);
+  article.append(state);
+  line("p", [node.group, node.network, node.launched && `launched ${node.launched}`].filter(Boolean).join(", "));
+  if (node.fault) line("p", node.fault);
+  if (node.pods.length) line("p", `pods: ${node.pods.join(", ")}`);
+  for (const event of node.history) line("p", event);
+  return article;
+}
+
+const SHOWN = 20;
+async function look(chosen) {
+  const place = document.getElementById("node-details");
+  if (!place) return;
+  try {
+    const { nodes: all, step } = await known();
+    const fitting = all.filter((node) => chosen(node, step));
+    place.replaceChildren(...fitting.slice(0, SHOWN).map(card));
+    const rest = document.createElement("p");
+    rest.textContent = fitting.length > SHOWN ? `${fitting.length - SHOWN} more` : fitting.length ? "" : "no such node";
+    place.append(rest);
+  } catch {
+    place.textContent = "The nodes cannot be read now.";
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const map = event.target.closest?.("#node-map");
+  if (!map) return;
+  const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(map.getScreenCTM().inverse());
+  look((node, step) => at.x >= node.x && at.x < node.x + step && at.y >= node.y && at.y < node.y + step);
+});
+
+document.addEventListener("input", (event) => {
+  if (event.target.id !== "node-find") return;
+  const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) { document.getElementById("node-details").replaceChildren(); return; }
+  look((node) => {
+    const text = `${node.id} ${node.group} ${node.network} ${node.state} ${node.fault} ${node.pods.join(" ")}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+});
+
 ages();
 copies();
 setInterval(ages, 1000);

@@ -1,0 +1,1 @@
+"""Expressions of definitions and policies: the language's own evaluator, with Kubernetes' functions."""

@@ -1,0 +1,245 @@
+"""Compiles and evaluates expressions, and says what is wrong with one before any object meets it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.expressions.functions import FUNCTIONS, UNSERVED, CallError
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
+
+Json = dict[str, Any]
+
+FAULTS = (RuntimeError, ValueError, TypeError, KeyError, re.error, CallError)
+_HAS = re.compile(r"\bhas\([^()]*\)")
+
+
+def cel() -> Any:
+    """The evaluator's module."""
+    # in the environment of the emulator only, so not imported by whoever imports this
+    return importlib.import_module("cel_expr_python.cel")
+
+
+def installed() -> bool:
+    """Whether the evaluator is here: only the server's own environment has it, and nobody else judges expressions."""
+    return importlib.util.find_spec("cel_expr_python") is not None
+
+
+@lru_cache(maxsize=1)
+def _declarations() -> tuple[list[Any], list[Any]]:
+    """The extensions and functions of every environment."""
+    types = cel().Type
+    # the strings of Kubernetes share names with its lists, so they are among its functions
+    parts = ("ext_optional", "ExtOptional"), ("ext_encoders", "ExtEncoders")
+    extensions = [getattr(importlib.import_module(f"cel_expr_python.ext.{m}"), name)() for m, name in parts]
+    kinds = {
+        "d": types.DYN, "s": types.STRING, "i": types.INT, "f": types.DOUBLE, "b": types.BOOL,
+        "l": types.List(types.DYN), "m": types.Map(types.DYN, types.DYN),
+    }  # fmt: skip
+    overloads: dict[str, list[Any]] = {}
+    for name, member, parameters, answer, implementation in FUNCTIONS:
+        key = f"kubernetes_{name.replace('.', '_')}_{'member_' if member else ''}{parameters}"
+        declared = [kinds[letter] for letter in parameters]
+        overload = cel().Overload(key, kinds[answer], declared, is_member=member, impl=_plain(implementation))
+        overloads.setdefault(name, []).append(overload)
+    return extensions, [cel().FunctionDecl(name, entries) for name, entries in overloads.items()]
+
+
+def _plain(implementation: Callable[..., Any]) -> Callable[..., Any]:
+    """A function over plain values, as the evaluator calls it."""
+
+    def call(*values: Any) -> Any:
+        return implementation(*[_value(value) for value in values])
+
+    return call
+
+
+def _value(value: Any) -> Any:
+    if hasattr(value, "plain_value"):
+        return value.plain_value()
+    if isinstance(value, list):
+        return [_value(element) for element in value]
+    if isinstance(value, dict):
+        return {key: _value(element) for key, element in value.items()}
+    return value
+
+
+def environment(variables: dict[str, Any]) -> Any:
+    """An environment with variables of types."""
+    extensions, functions = _declarations()
+    return cel().NewEnv(variables=variables, extensions=extensions, functions=functions)
+
+
+@lru_cache(maxsize=64)
+def _free(names: tuple[str, ...]) -> Any:
+    """An environment whose variables may be anything."""
+    return environment(dict.fromkeys(names, cel().Type.DYN))
+
+
+@lru_cache(maxsize=2048)
+def compiled(expression: str, names: tuple[str, ...]) -> Any:
+    """An expression over variables of any type; raises RuntimeError where it does not compile."""
+    return _free(names).compile(expression)
+
+
+def evaluate(expression: str, data: Json) -> Any:
+    """The value of an expression; raises one of `FAULTS` where it has none."""
+    answer = compiled(expression, tuple(sorted(data))).eval(data=data)
+    if answer.type().name() == "ERROR" or answer.type() == cel().Type.ERROR:
+        raise ValueError(str(answer.value()))
+    return answer.plain_value()
+
+
+def refuse_unserved(expression: str) -> None:
+    """Raise 501 for what Kubernetes has and this evaluator has not: a wrong verdict would be worse."""
+    plain = re.sub(r"'[^']*'|\"[^\"]*\"", "''", expression)
+    if match := UNSERVED.search(plain):
+        raise ApiError(501, "NotImplemented", f"the sandbox does not evaluate {match[0]}: {expression}"[:400])
+
+
+def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL") -> str:
+    """Why an expression over typed variables is refused; empty where it is not."""
+    refuse_unserved(expression)
+    try:
+        _free(tuple(sorted(variables))).compile(expression)
+        # a variable `self.n` answers has(self.n) with its own type
+        checked = environment(variables).compile(_HAS.sub("(1 == 1)", expression))
+    except FAULTS as error:
+        return f"compilation failed: {_words(error)}"
+    have = checked.return_type().name()
+    if have not in (answer, "DYN") and answer != "DYN":
+        word = {"BOOL": "a bool", "STRING": "a string"}[answer]
+        return f"cel expression must evaluate to {word}"
+    return ""
+
+
+def _words(error: BaseException) -> str:
+    return str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+
+
+# ---- fields --------------------------------------------------------------------------------------------------------
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a serialized message, by number."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        tag = varint()
+        size = {1: 8, 5: 4}.get(tag & 7, 0)
+        if tag & 7 == 0:
+            yield tag >> 3, varint()
+            continue
+        if tag & 7 == 2:
+            size = varint()
+        yield tag >> 3, data[at : at + size]
+        at += size
+
+
+def _field(data: bytes, number: int) -> Any:
+    return next((value for field, value in _messages(data) if field == number), None)
+
+
+# numbers of the fields of cel.expr.Expr and of the messages in it
+_IDENT, _SELECT, _CALL, _LIST, _STRUCT, _COMPREHENSION = 4, 5, 6, 7, 8, 9
+_CHECKED, _ANY_VALUE = 4, 2
+_INDEX = "_[_]"
+
+
+class UndefinedFieldError(Exception):
+    """An expression reads a field that its schema has not."""
+
+
+def check_fields(expression: str, schemas: dict[str, Json], escape: Callable[[str], str]) -> str:
+    """The first field that an expression reads and a schema has not, in words; empty where there is none."""
+    try:
+        serialized = compiled(expression, tuple(sorted(schemas))).serialize()
+    except FAULTS:
+        return ""
+    tree = _field(_field(serialized, _ANY_VALUE) or b"", _CHECKED)
+    if tree is None:
+        return ""
+    try:
+        _walk(tree, dict(schemas), escape)
+    except UndefinedFieldError as error:
+        return f"compilation failed: ERROR: <input>: undefined field '{error}'\n | {expression}"
+    return ""
+
+
+def _walk(tree: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> Json | None:
+    """The schema of what an expression gives, None where it is not known."""
+    for number, content in _messages(tree):
+        if number == _IDENT:
+            return scope.get((_field(content, 1) or b"").decode().removeprefix("."))
+        if number == _SELECT:
+            return _selected(content, scope, escape)
+        if number == _CALL:
+            function = (_field(content, 2) or b"").decode()
+            targets = [value for field, value in _messages(content) if field in (1, 3)]
+            schemas = [_walk(target, scope, escape) for target in targets]
+            return _element(schemas[0]) if function == _INDEX and schemas else None
+        if number == _LIST:
+            for _, element in _messages(content):
+                if isinstance(element, bytes):
+                    _walk(element, scope, escape)
+            return None
+        if number == _COMPREHENSION:
+            return _comprehension(content, scope, escape)
+    return None
+
+
+def _selected(content: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> Json | None:
+    """The schema of a field that an expression reads."""
+    schema = _walk(_field(content, 1) or b"", scope, escape)
+    name = (_field(content, 2) or b"").decode()
+    if schema is None or schema.get("x-kubernetes-preserve-unknown-fields") or not schema.get("properties"):
+        extra = (schema or {}).get("additionalProperties")
+        return extra if isinstance(extra, dict) else None
+    fields = {escape(field): inner for field, inner in schema["properties"].items()}
+    fields |= dict(schema["properties"])
+    if schema.get("x-kubernetes-embedded-resource"):
+        return fields.get(name)
+    if name not in fields:
+        raise UndefinedFieldError(name)
+    inner: Json = fields[name]
+    return inner
+
+
+def _element(schema: Json | None) -> Json | None:
+    """The schema of what is in a list or map."""
+    for part in ("items", "additionalProperties"):
+        inner = (schema or {}).get(part)
+        if isinstance(inner, dict):
+            return inner
+    return None
+
+
+def _comprehension(content: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> Json | None:
+    """Follow a macro: its variable is an element of what it walks over."""
+    parts = dict(_messages(content))
+    over = _walk(parts.get(2, b""), scope, escape)
+    listed = bool(over and over.get("items"))
+    inner = {**scope, parts.get(1, b"").decode(): _element(over) if listed else None, parts.get(3, b"").decode(): None}
+    for number in (4, 5, 6, 7):
+        _walk(parts.get(number, b""), inner, escape)
+    return None
+
+
+def dynamic(names: tuple[str, ...]) -> dict[str, Any]:
+    """Variables that may be anything."""
+    return dict.fromkeys(names, cel().Type.DYN)

@@ -1,0 +1,123 @@
+"""Validating admission policies and their bindings.
+
+Source: pkg/apis/admissionregistration/validation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
+from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+from hyperpod_ray_sandbox.kubernetes.validation.webhooks import rules
+
+Json = dict[str, Any]
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ACTIONS = ("Audit", "Deny", "Warn")
+_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
+VARIABLES = ("object", "oldObject", "request", "variables")
+
+
+def policy(obj: Json) -> Causes:
+    """Judge a ValidatingAdmissionPolicy; raises 501 for what the sandbox does not evaluate."""
+    causes, spec = Causes(), obj["spec"]
+    if spec.get("paramKind"):
+        raise unserved("spec.paramKind")
+    causes.one_of("spec.failurePolicy", spec.get("failurePolicy"), ("Fail", "Ignore"))
+    match = spec.get("matchConstraints")
+    if match is None:
+        causes.required("spec.matchConstraints")
+    else:
+        _match(causes, "spec.matchConstraints", match)
+        if not match.get("resourceRules"):
+            causes.required("spec.matchConstraints.resourceRules")
+    _variables(causes, spec)
+    validations = spec.get("validations") or []
+    if not validations and not spec.get("auditAnnotations"):
+        causes.required("spec.validations", "validations or auditAnnotations must contain at least one item")
+    for index, validation in enumerate(validations):
+        path = f"spec.validations[{index}]"
+        _expression(causes, f"{path}.expression", validation.get("expression"), "BOOL")
+        message = validation.get("message")
+        if message and "\n" in message:
+            causes.invalid(f"{path}.message", message, "message must not contain line breaks")
+        if validation.get("messageExpression"):
+            _expression(causes, f"{path}.messageExpression", validation["messageExpression"], "STRING")
+        causes.one_of(f"{path}.reason", validation.get("reason"), _REASONS)
+    taken: set[str] = set()
+    for index, condition in enumerate(spec.get("matchConditions") or []):
+        path, name = f"spec.matchConditions[{index}]", condition.get("name") or ""
+        names.key(causes, f"{path}.name", name)
+        if name in taken:
+            causes.duplicate(f"{path}.name", name)
+        taken.add(name)
+        _expression(causes, f"{path}.expression", condition.get("expression"), "BOOL")
+    return causes
+
+
+def _variables(causes: Causes, spec: Json) -> None:
+    taken: set[str] = set()
+    for index, variable in enumerate(spec.get("variables") or []):
+        path, name = f"spec.variables[{index}]", variable.get("name") or ""
+        if not name:
+            causes.required(f"{path}.name", "name is not specified")
+        elif not _IDENTIFIER.fullmatch(name):
+            causes.invalid(f"{path}.name", name, "name is not a valid CEL identifier")
+        elif name in taken:
+            causes.duplicate(f"{path}.name", name)
+        taken.add(name)
+        _expression(causes, f"{path}.expression", variable.get("expression"), "DYN")
+
+
+def _expression(causes: Causes, path: str, expression: str | None, answer: str) -> None:
+    if not (expression or "").strip():
+        causes.required(path, "expression is not specified")
+        return
+    if not language.installed():
+        return
+    dynamic = language.dynamic(VARIABLES)
+    if why := language.fault(str(expression), dynamic, answer):
+        causes.invalid(path, expression, why)
+
+
+def _match(causes: Causes, path: str, match: Json) -> None:
+    names.selector(causes, f"{path}.namespaceSelector", match.get("namespaceSelector"))
+    names.selector(causes, f"{path}.objectSelector", match.get("objectSelector"))
+    causes.one_of(f"{path}.matchPolicy", match.get("matchPolicy"), ("Equivalent", "Exact"))
+    rules(causes, f"{path}.resourceRules", match.get("resourceRules"))
+    rules(causes, f"{path}.excludeResourceRules", match.get("excludeResourceRules"))
+
+
+def binding(obj: Json) -> Causes:
+    """Judge a ValidatingAdmissionPolicyBinding; raises 501 for what the sandbox does not evaluate."""
+    causes, spec = Causes(), obj["spec"]
+    if spec.get("paramRef"):
+        raise unserved("spec.paramRef")
+    if not spec.get("policyName"):
+        causes.required("spec.policyName")
+    else:
+        names.subdomain(causes, "spec.policyName", spec["policyName"])
+    actions = spec.get("validationActions") or []
+    if not actions:
+        causes.required("spec.validationActions", "at least one validation action is required")
+    for index, action in enumerate(actions):
+        if action not in _ACTIONS:
+            causes.unsupported("spec.validationActions", action, _ACTIONS)
+        if action in actions[:index]:
+            causes.duplicate("spec.validationActions", action)
+    if "Deny" in actions and "Warn" in actions:
+        causes.invalid(
+            "spec.validationActions", actions, "must not contain both Deny and Warn (repeating the same message)"
+        )
+    if spec.get("matchResources"):
+        _match(causes, "spec.matchResources", spec["matchResources"])
+    return causes
+
+
+def unserved(field: str) -> ApiError:
+    """501 for a part of a policy that nobody here obeys."""
+    return ApiError(501, "NotImplemented", f"the sandbox does not evaluate {field} of admission policies")

@@ -1,0 +1,158 @@
+"""Nodes, leases, endpoint slices and runtime classes.
+
+Source: ValidateNode of pkg/apis/core/validation, pkg/apis/{coordination,discovery,node}/validation.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+from hyperpod_ray_sandbox.kubernetes.validation.pods import EFFECTS, tolerations
+
+Json = dict[str, Any]
+
+_ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_ENDPOINTS, _ADDRESSES, _PORTS = 1000, 100, 20_000
+_STRATEGIES = ("OldestEmulationVersion",)
+
+
+def node(obj: Json) -> Causes:
+    """Judge a Node."""
+    causes, spec = Causes(), obj.get("spec") or {}
+    taints(causes, "metadata.taints", spec.get("taints"))
+    for field in ("capacity", "allocatable"):
+        for name, amount in ((obj.get("status") or {}).get(field) or {}).items():
+            causes.quantity(f"status.{field}[{name}]", amount)
+    ranges = spec.get("podCIDRs") or []
+    for index, text in enumerate(ranges):
+        if not _network(text):
+            causes.invalid(f"spec.podCIDRs[{index}]", text, "must be a valid CIDR value, (e.g. 10.9.8.0/24)")
+    if len(ranges) > 2:
+        causes.invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family")
+    return causes
+
+
+def taints(causes: Causes, path: str, declared: list[Json] | None) -> None:
+    """Judge the taints of a node."""
+    marks: set[tuple[str, str]] = set()
+    for index, taint in enumerate(declared or []):
+        at, key, value, effect = (
+            f"{path}[{index}]",
+            taint.get("key") or "",
+            taint.get("value") or "",
+            taint.get("effect"),
+        )
+        names.key(causes, f"{at}.key", key)
+        if not names.is_value(value):
+            causes.invalid(f"{at}.value", value, names.value_rule(value))
+        if not effect:
+            causes.required(f"{at}.effect")
+        elif effect not in EFFECTS:
+            causes.unsupported(f"{at}.effect", effect, EFFECTS)
+        if (key, str(effect)) in marks:
+            causes.duplicate(at, taint)
+        marks.add((key, str(effect)))
+
+
+def node_change(causes: Causes, new: Json, old: Json) -> None:
+    """Judge a change of a Node: what it is at its provider stays."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    for field in ("podCIDRs", "podCIDR"):
+        if before.get(field) and before[field] != after.get(field):
+            causes.forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
+            break
+    if before.get("providerID") and before["providerID"] != after.get("providerID"):
+        causes.forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
+
+
+def _network(text: Any) -> bool:
+    try:
+        ipaddress.ip_network(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def lease(obj: Json) -> Causes:
+    """Judge a Lease."""
+    causes, spec = Causes(), obj.get("spec") or {}
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if isinstance(seconds, int) and seconds <= 0:
+        causes.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+    if isinstance(transitions, int) and transitions < 0:
+        causes.invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
+    if spec.get("strategy") and spec["strategy"] not in _STRATEGIES and not names.is_key(spec["strategy"]):
+        causes.invalid("spec.strategy", spec["strategy"], names.key_rule(spec["strategy"]))
+    if spec.get("preferredHolder") and not spec.get("strategy"):
+        causes.forbidden("spec.preferredHolder", "preferredHolder must be nil if strategy is nil")
+    return causes
+
+
+def endpoint_slice(obj: Json) -> Causes:
+    """Judge an EndpointSlice."""
+    causes, address_type = Causes(), obj.get("addressType") or ""
+    if not address_type:
+        causes.required("addressType")
+    elif address_type not in _ADDRESS_TYPES:
+        causes.unsupported("addressType", address_type, _ADDRESS_TYPES)
+    endpoints, ports = obj.get("endpoints") or [], obj.get("ports") or []
+    if len(endpoints) > _ENDPOINTS:
+        causes.too_many("endpoints", len(endpoints), _ENDPOINTS)
+    for index, endpoint in enumerate(endpoints):
+        _endpoint(causes, f"endpoints[{index}]", endpoint, address_type)
+    if len(ports) > _PORTS:
+        causes.too_many("ports", len(ports), _PORTS)
+    taken: set[str] = set()
+    for index, port in enumerate(ports):
+        at, name = f"ports[{index}]", port.get("name") or ""
+        if name in taken:
+            causes.duplicate(f"{at}.name", name)
+        taken.add(name)
+        if name:
+            names.label(causes, f"{at}.name", name)
+        causes.port(f"{at}.port", port.get("port"))
+        causes.one_of(f"{at}.protocol", port.get("protocol"), _PROTOCOLS)
+    return causes
+
+
+def _endpoint(causes: Causes, at: str, endpoint: Json, address_type: str) -> None:
+    addresses = endpoint.get("addresses") or []
+    if not addresses:
+        causes.required(f"{at}.addresses", "must contain at least 1 address")
+    if len(addresses) > _ADDRESSES:
+        causes.too_many(f"{at}.addresses", len(addresses), _ADDRESSES)
+    for place, address in enumerate(addresses):
+        path = f"{at}.addresses[{place}]"
+        if address_type == "FQDN":
+            names.subdomain(causes, path, address)
+            continue
+        try:
+            version = ipaddress.ip_address(str(address)).version
+        except ValueError:
+            causes.invalid(path, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
+            continue
+        if address_type == "IPv4" and version != 4:
+            causes.invalid(path, address, "must be an IPv4 address")
+        elif address_type == "IPv6" and version != 6:
+            causes.invalid(path, address, "must be an IPv6 address")
+    if endpoint.get("nodeName"):
+        names.subdomain(causes, f"{at}.nodeName", endpoint["nodeName"])
+    if endpoint.get("hostname"):
+        names.label(causes, f"{at}.hostname", endpoint["hostname"])
+    if "kubernetes.io/hostname" in (endpoint.get("deprecatedTopology") or {}):
+        causes.invalid(f"{at}.deprecatedTopology", "kubernetes.io/hostname", "may not be set, use the nodeName field")
+
+
+def runtime_class(obj: Json) -> Causes:
+    """Judge a RuntimeClass."""
+    causes, scheduling = Causes(), obj.get("scheduling") or {}
+    names.label(causes, "handler", obj.get("handler") or "")
+    names.labels(causes, "scheduling.nodeSelector", scheduling.get("nodeSelector"))
+    tolerations(causes, "scheduling.tolerations", scheduling.get("tolerations"))
+    for name, amount in ((obj.get("overhead") or {}).get("podFixed") or {}).items():
+        causes.quantity(f"overhead.podFixed[{name}]", amount)
+    return causes

@@ -1,0 +1,351 @@
+"""CustomResourceDefinitions: their names and versions, structural schemas, defaults and rules.
+
+Source: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation and pkg/apiserver/schema.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.json_schema import mismatch
+from hyperpod_ray_sandbox.kubernetes.validation import custom, names
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+
+Json = dict[str, Any]
+
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_LABEL_RULE = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_LOGICAL = ("allOf", "anyOf", "oneOf")
+# what a part of a logical junctor may not say
+_ONLY_STRUCTURAL = ("additionalProperties", "default", "description", "nullable", "title", "type")
+_EXTENSIONS = (
+    "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string",
+    "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-validations",
+)  # fmt: skip
+_PROTECTED = ("k8s.io", "kubernetes.io")
+_APPROVAL = "api-approved.kubernetes.io"
+_REASONS = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
+
+
+def definition(obj: Json) -> Causes:
+    """Judge a CustomResourceDefinition."""
+    causes, spec = Causes(), obj["spec"]
+    plural = (spec.get("names") or {}).get("plural")
+    if obj["metadata"]["name"] != f"{plural}.{spec.get('group')}":
+        causes.invalid("metadata.name", obj["metadata"]["name"], 'must be spec.names.plural+"."+spec.group')
+    _group(causes, obj, spec.get("group") or "")
+    if not spec.get("scope"):
+        causes.required("spec.scope")
+    causes.one_of("spec.scope", spec.get("scope"), ("Cluster", "Namespaced"))
+    _names(causes, spec.get("names") or {})
+    _versions(causes, spec)
+    _conversion(causes, spec.get("conversion") or {})
+    return causes
+
+
+def _group(causes: Causes, obj: Json, group: str) -> None:
+    """Judge the API group: a domain, and approved where it is of Kubernetes."""
+    if not group:
+        causes.required("spec.group")
+    elif not names.is_subdomain(group):
+        names.subdomain(causes, "spec.group", group)
+    elif "." not in group:
+        causes.invalid("spec.group", group, "should be a domain with at least one dot")
+    if any(group == domain or group.endswith(f".{domain}") for domain in _PROTECTED):
+        approval = (obj["metadata"].get("annotations") or {}).get(_APPROVAL)
+        path = f"metadata.annotations[{_APPROVAL}]"
+        see = "see https://github.com/kubernetes/enhancements/pull/1111"
+        if not approval:
+            causes.required(path, f'protected groups must have approval annotation "{_APPROVAL}", {see}')
+        elif not approval.startswith(("https://", "http://", "unapproved")):
+            causes.invalid(path, approval, f'must be a URL or a reason that starts with "unapproved", {see}')
+
+
+def _names(causes: Causes, declared: Json) -> None:
+    """Judge plural, singular, kind and short names."""
+    for field in ("plural", "singular", "kind", "listKind"):
+        value = declared.get(field) or ""
+        if not value and field in ("plural", "kind"):
+            causes.required(f"spec.names.{field}")
+        elif value and not _LABEL.fullmatch(value.lower() if field.lower().endswith("kind") else value):
+            causes.invalid(
+                f"spec.names.{field}", value, f"may have mixed case, but should otherwise match: {_LABEL_RULE}"
+            )
+    if declared.get("kind") and declared.get("kind") == declared.get("listKind"):
+        causes.invalid("spec.names.listKind", declared["listKind"], "kind and listKind may not be the same")
+    for field in ("shortNames", "categories"):
+        for index, value in enumerate(declared.get(field) or []):
+            if not _LABEL.fullmatch(value):
+                causes.invalid(f"spec.names.{field}[{index}]", value, _LABEL_RULE)
+
+
+def _versions(causes: Causes, spec: Json) -> None:
+    """Judge the versions: one is stored, each has a schema."""
+    versions = spec.get("versions") or []
+    if not versions:
+        causes.required("spec.versions", "must have at least one version")
+    storing = sum(bool(v.get("storage")) for v in versions)
+    if versions and storing != 1:
+        causes.invalid("spec.versions", "", "must have exactly one version marked as storage version")
+    taken: set[str] = set()
+    # the internal form keeps a schema that all versions share at the top
+    shared = len({repr(version.get("schema")) for version in versions}) == 1
+    for index, version in enumerate(versions):
+        path, name = f"spec.versions[{index}]", version.get("name") or ""
+        if not _LABEL.fullmatch(name):
+            causes.invalid(f"{path}.name", name, _LABEL_RULE)
+        if name in taken:
+            causes.invalid("spec.versions", "", "must contain unique version names")
+        taken.add(name)
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        at = "spec.validation.openAPIV3Schema" if shared else f"{path}.schema.openAPIV3Schema"
+        if not schema:
+            causes.required(f"{path}.schema.openAPIV3Schema", "schemas are required")
+        elif not (shared and index):
+            _root(causes, at, schema)
+        _subresources(causes, "spec" if shared and len(versions) == 1 else path, version.get("subresources") or {})
+        for place, column in enumerate(version.get("additionalPrinterColumns") or []):
+            where = f"{'spec' if len(versions) == 1 else path}.additionalPrinterColumns[{place}]"
+            for field in ("name", "type", "jsonPath"):
+                if not column.get(field):
+                    causes.required(f"{where}.{field}")
+            causes.one_of(f"{where}.type", column.get("type"), ("boolean", "date", "integer", "number", "string"))
+
+
+def _subresources(causes: Causes, path: str, declared: Json) -> None:
+    scale = declared.get("scale")
+    if not scale:
+        return
+    for field, root in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+        value = scale.get(field) or ""
+        if not value:
+            causes.required(f"{path}.subresources.scale.{field}")
+        elif not value.startswith(root):
+            causes.invalid(f"{path}.subresources.scale.{field}", value, f"should be a json path under {root[:-1]}")
+
+
+def _conversion(causes: Causes, conversion: Json) -> None:
+    strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook")
+    if not strategy:
+        causes.required("spec.conversion.strategy")
+    causes.one_of("spec.conversion.strategy", strategy, ("None", "Webhook"))
+    if strategy == "Webhook":
+        if not (webhook or {}).get("clientConfig"):
+            causes.required("spec.conversion.webhookClientConfig", "required when strategy is set to Webhook")
+        if not (webhook or {}).get("conversionReviewVersions"):
+            causes.required("spec.conversion.conversionReviewVersions")
+    elif webhook:
+        causes.forbidden("spec.conversion.webhookClientConfig", "should not be set when strategy is not set to Webhook")
+
+
+def _root(causes: Causes, path: str, schema: Json) -> None:
+    """Judge the schema of a whole object."""
+    if schema.get("type") != "object":
+        if not schema.get("type"):
+            causes.required(f"{path}.type", "must not be empty at the root")
+        else:
+            causes.invalid(f"{path}.type", schema["type"], "must be object at the root")
+    if schema.get("nullable"):
+        causes.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
+    count = len(causes)
+    metadata = (schema.get("properties") or {}).get("metadata") or {}
+    if set(metadata) - {"type", "properties", "description"} or set(metadata.get("properties") or {}) - {
+        "name",
+        "generateName",
+    }:
+        why = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+        causes.forbidden(f"{path}.properties[metadata]", why)
+    _schema(causes, path, schema, "")
+    if len(causes) == count:
+        _rules(causes, path, schema, correlatable=True)
+
+
+def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa: PLR0912
+    """Judge one schema and those in it; `level` words where it is, empty at the root."""
+    if not isinstance(schema, dict):
+        return
+    declared = schema.get("type") or ""
+    free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+    properties, extra, items = schema.get("properties") or {}, schema.get("additionalProperties"), schema.get("items")
+    for name in sorted(properties):
+        _schema(causes, f"{path}.properties[{name}]", properties[name], "object fields")
+    if isinstance(extra, dict):
+        _schema(causes, f"{path}.additionalProperties", extra, "object fields")
+    if isinstance(items, dict):
+        _schema(causes, f"{path}.items", items, "array items")
+    if level and not declared and not free:
+        causes.required(f"{path}.type", f"must not be empty for specified {level}")
+    if declared and declared not in _TYPES:
+        causes.unsupported(f"{path}.type", declared, _TYPES)
+    if schema.get("x-kubernetes-int-or-string") and declared:
+        causes.invalid(f"{path}.type", declared, "must be empty if x-kubernetes-int-or-string is true")
+    if isinstance(items, list):
+        causes.forbidden(f"{path}.items", "items must be a schema object and not an array")
+    elif declared == "array" and not isinstance(items, dict):
+        causes.required(f"{path}.items", "must be specified")
+    if properties and extra is not None:
+        causes.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
+    elif extra is False:
+        causes.forbidden(f"{path}.additionalProperties", "additionalProperties cannot be set to false")
+    _forbidden(causes, path, schema)
+    _extensions(causes, path, schema, declared)
+    if schema.get("pattern"):
+        try:
+            re.compile(schema["pattern"])
+        except re.error as error:
+            why = f"must be a valid regular expression, but isn't: {error}"
+            causes.invalid(f"{path}.pattern", schema["pattern"], why)
+    for junctor in _LOGICAL:
+        for index, part in enumerate(schema.get(junctor) or []):
+            _junctor(
+                causes, f"{path}.{junctor}[{index}]", part, int_or_string=bool(schema.get("x-kubernetes-int-or-string"))
+            )
+    if isinstance(schema.get("not"), dict):
+        _junctor(causes, f"{path}.not", schema["not"], int_or_string=False)
+    if "default" in schema:
+        _default(causes, path, schema)
+
+
+def _forbidden(causes: Causes, path: str, schema: Json) -> None:
+    for field, why in (
+        ("$ref", "$ref is not supported"),
+        ("definitions", "definitions is not supported"),
+        ("dependencies", "dependencies is not supported"),
+        ("patternProperties", "patternProperties is not supported"),
+        ("additionalItems", "additionalItems is not supported"),
+        ("id", "id is not supported"),
+    ):
+        if schema.get(field):
+            causes.forbidden(f"{path}.{field}", why)
+    if schema.get("uniqueItems"):
+        why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        causes.forbidden(f"{path}.uniqueItems", why)
+
+
+def _extensions(causes: Causes, path: str, schema: Json, declared: str) -> None:
+    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
+        causes.invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
+    if schema.get("x-kubernetes-embedded-resource"):
+        if declared != "object":
+            causes.invalid(f"{path}.type", declared, "must be object if x-kubernetes-embedded-resource is true")
+        if not schema.get("properties") and not schema.get("x-kubernetes-preserve-unknown-fields"):
+            why = (
+                "must not be empty if x-kubernetes-embedded-resource is true without "
+                "x-kubernetes-preserve-unknown-fields"
+            )
+            causes.required(f"{path}.properties", why)
+    list_type, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or []
+    if list_type is not None and declared != "array":
+        causes.invalid(f"{path}.type", declared, "must be array if x-kubernetes-list-type is specified")
+    causes.one_of(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
+    causes.one_of(f"{path}.x-kubernetes-map-type", schema.get("x-kubernetes-map-type"), ("atomic", "granular"))
+    if keys and list_type != "map":
+        causes.invalid(
+            f"{path}.x-kubernetes-list-type", list_type, "must be map if x-kubernetes-list-map-keys is non-empty"
+        )
+    items = schema.get("items") if isinstance(schema.get("items"), dict) else {}
+    if list_type == "map":
+        if not keys:
+            causes.required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map")
+        for key in keys:
+            field = ((items or {}).get("properties") or {}).get(key)
+            if field is None:
+                why = "entries must all be names of item properties"
+                causes.invalid(f"{path}.x-kubernetes-list-map-keys", keys, why)
+            elif "default" not in field and key not in ((items or {}).get("required") or []):
+                why = (
+                    "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required "
+                    "property"
+                )
+                causes.required(f"{path}.items.properties[{key}].default", why)
+
+
+def _junctor(causes: Causes, path: str, part: Any, *, int_or_string: bool) -> None:
+    """Judge a part of allOf, anyOf, oneOf or not: it may only constrain what the schema around it declares."""
+    if not isinstance(part, dict):
+        return
+    for field in (*_ONLY_STRUCTURAL, *_EXTENSIONS):
+        if not part.get(field) or (field == "type" and int_or_string):
+            continue
+        if field == "x-kubernetes-validations":
+            causes.forbidden(f"{path}.{field}", "must be empty to be structural")
+        else:
+            causes.forbidden(
+                f"{path}.{field}",
+                "must be empty to be structural" if field != "default" else "must be undefined to be structural",
+            )
+    for name, inner in (part.get("properties") or {}).items():
+        _junctor(causes, f"{path}.properties[{name}]", inner, int_or_string=int_or_string)
+    if isinstance(part.get("items"), dict):
+        _junctor(causes, f"{path}.items", part["items"], int_or_string=int_or_string)
+    for junctor in _LOGICAL:
+        for index, inner in enumerate(part.get(junctor) or []):
+            _junctor(causes, f"{path}.{junctor}[{index}]", inner, int_or_string=int_or_string)
+
+
+def _default(causes: Causes, path: str, schema: Json) -> None:
+    """Judge a default by the schema that it is in."""
+    value = schema["default"]
+    if value is None and not schema.get("nullable"):
+        causes.invalid(f"{path}.default", None, "must not be null")
+        return
+    if why := mismatch(schema, value):
+        causes.invalid(f"{path}.default", value, why)
+
+
+def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool) -> None:
+    """Judge the rules of a schema and of those in it."""
+    for index, rule in enumerate(schema.get(custom.RULES) or []):
+        _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, schema, correlatable=correlatable)
+    for name, inner in sorted((schema.get("properties") or {}).items()):
+        _rules(causes, f"{path}.properties[{name}]", inner, correlatable=correlatable)
+    if isinstance(schema.get("additionalProperties"), dict):
+        _rules(causes, f"{path}.additionalProperties", schema["additionalProperties"], correlatable=correlatable)
+    if isinstance(schema.get("items"), dict):
+        listed = schema.get("x-kubernetes-list-type") == "map"
+        _rules(causes, f"{path}.items", schema["items"], correlatable=correlatable and listed)
+
+
+def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: bool) -> None:
+    """Judge one rule: it compiles, reads fields that are there, and gives a bool."""
+    text = str(rule.get("rule") or "")
+    if not text.strip():
+        causes.required(f"{path}.rule", "rule is not specified")
+        return
+    if not language.installed():
+        return
+    shown = {
+        "Rule": text,
+        "Message": rule.get("message") or "",
+        "MessageExpression": rule.get("messageExpression") or "",
+        "Reason": rule.get("reason"),
+        "FieldPath": rule.get("fieldPath") or "",
+        "OptionalOldSelf": rule.get("optionalOldSelf"),
+    }
+    variables, schemas = custom.types(schema), {"self": schema, "oldSelf": schema}
+    why = language.fault(text, variables) or language.check_fields(text, schemas, custom.escaped)
+    if why:
+        causes.invalid(f"{path}.rule", shown, why)
+    elif custom.mentions_old(text) and not correlatable:
+        why = "oldSelf cannot be used on the uncorrelatable portion of the schema"
+        causes.invalid(f"{path}.rule", text, why)
+    message = rule.get("message")
+    if message is not None:
+        if not message.strip():
+            causes.invalid(f"{path}.message", message, "message must be non-empty if specified")
+        elif "\n" in message.strip():
+            causes.invalid(f"{path}.message", message, "message must not contain line breaks")
+    elif "\n" in text.strip() and not rule.get("messageExpression"):
+        causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
+    if rule.get("messageExpression") and (why := language.fault(rule["messageExpression"], variables, "STRING")):
+        causes.invalid(f"{path}.messageExpression", shown, f"messageExpression {why}")
+    causes.one_of(f"{path}.reason", rule.get("reason"), _REASONS)
+    if rule.get("fieldPath") and not custom.field_there(schema, rule["fieldPath"]):
+        causes.invalid(f"{path}.fieldPath", rule["fieldPath"], "fieldPath must be a valid path")

@@ -1,0 +1,103 @@
+"""Configurations of admission webhooks.
+
+Source: pkg/apis/admissionregistration/validation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
+
+Json = dict[str, Any]
+
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SCOPES = ("*", "Cluster", "Namespaced")
+_REVIEWS = ("v1", "v1beta1")
+
+
+def configuration(obj: Json) -> Causes:
+    """Judge a configuration of validating or mutating webhooks."""
+    causes = Causes()
+    taken: set[str] = set()
+    for index, webhook in enumerate(obj.get("webhooks") or []):
+        path, name = f"webhooks[{index}]", webhook.get("name") or ""
+        if not name:
+            causes.required(f"{path}.name")
+        elif not names.is_subdomain(name) or name.count(".") < 2:
+            causes.invalid(f"{path}.name", name, "should be a domain with at least three segments separated by dots")
+        if name in taken:
+            causes.duplicate(f"{path}.name", name)
+        taken.add(name)
+        _webhook(causes, path, webhook)
+    return causes
+
+
+def _webhook(causes: Causes, path: str, webhook: Json) -> None:
+    """Judge one webhook."""
+    names.selector(causes, f"{path}.namespaceSelector", webhook.get("namespaceSelector"))
+    names.selector(causes, f"{path}.objectSelector", webhook.get("objectSelector"))
+    rules(causes, f"{path}.rules", webhook.get("rules"))
+    causes.one_of(f"{path}.failurePolicy", webhook.get("failurePolicy"), ("Fail", "Ignore"))
+    causes.one_of(f"{path}.matchPolicy", webhook.get("matchPolicy"), ("Equivalent", "Exact"))
+    causes.one_of(f"{path}.reinvocationPolicy", webhook.get("reinvocationPolicy"), ("IfNeeded", "Never"))
+    side_effects = webhook.get("sideEffects")
+    if side_effects is None:
+        causes.required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
+    elif side_effects not in ("None", "NoneOnDryRun"):
+        causes.unsupported(f"{path}.sideEffects", side_effects, ("None", "NoneOnDryRun"))
+    seconds = webhook.get("timeoutSeconds")
+    if isinstance(seconds, int) and not 1 <= seconds <= 30:
+        causes.invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds")
+    versions = webhook.get("admissionReviewVersions") or []
+    if not versions:
+        causes.required(f"{path}.admissionReviewVersions", f"must specify one of {', '.join(_REVIEWS)}")
+    elif not set(versions) & set(_REVIEWS):
+        words = f"must include at least one of {', '.join(_REVIEWS)}"
+        causes.invalid(f"{path}.admissionReviewVersions", versions, words)
+    client = webhook.get("clientConfig") or {}
+    url, service = client.get("url"), client.get("service")
+    if (url is None) == (service is None):
+        causes.required(f"{path}.clientConfig", "exactly one of url or service is required")
+    elif url is not None:
+        _url(causes, f"{path}.clientConfig.url", url)
+    elif service is not None:
+        for field in ("namespace", "name"):
+            if not service.get(field):
+                causes.required(f"{path}.clientConfig.service.{field}", f"service {field} is required")
+        causes.port(f"{path}.clientConfig.service.port", service.get("port"))
+
+
+def _url(causes: Causes, path: str, text: str) -> None:
+    """Judge the URL of a webhook."""
+    form = "; desired format: https://host[/path]"
+    parts = urlsplit(text)
+    if parts.scheme != "https":
+        causes.invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}")
+    if not parts.netloc:
+        causes.invalid(path, parts.netloc, f"host must be specified{form}")
+    if parts.username is not None:
+        causes.invalid(path, parts.username, "user information is not permitted in the URL")
+    for word, value in (("fragments", parts.fragment), ("query parameters", parts.query)):
+        if value:
+            causes.invalid(path, value, f"{word} are not permitted in the URL")
+
+
+def rules(causes: Causes, path: str, declared: list[Json] | None) -> None:
+    """Judge the rules that say which requests a webhook or policy is about."""
+    for index, rule in enumerate(declared or []):
+        at = f"{path}[{index}]"
+        for field in ("operations", "apiGroups", "apiVersions", "resources"):
+            values = rule.get(field) or []
+            if not values:
+                causes.required(f"{at}.{field}")
+            if "*" in values and len(values) > 1 and field != "resources":
+                causes.invalid(f"{at}.{field}", values, "if '*' is present, must not specify other values")
+            for place, value in enumerate(values):
+                if value == "" and field != "apiGroups":
+                    causes.required(f"{at}.{field}[{place}]")
+                elif field == "operations" and value not in _OPERATIONS:
+                    causes.unsupported(f"{at}.operations[{place}]", value, _OPERATIONS)
+        causes.one_of(f"{at}.scope", rule.get("scope"), _SCOPES)
