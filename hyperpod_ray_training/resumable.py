@@ -208,7 +208,7 @@ class Resumable(Looping):
         """Note that `step` is done with these metrics, and save if it is time; the same call on every rank."""
         if step != self.step:
             raise InputError(f"finished: step {step}", expected=f"{self.step}", fix="correct the loop")
-        self._prove_complete()
+        self._prove_complete(step)
         self.step = step + 1
         hangs.stepped(self.step)
         self.shown.stepped(self.step, world=self.world, metrics=metrics)
@@ -248,9 +248,9 @@ class Resumable(Looping):
         if reason == "leave" and self.step != self.total_steps:
             raise SystemExit(torchrun.LEFT)
 
-    def _prove_complete(self) -> None:
+    def _prove_complete(self, step: int) -> None:
         """Refuse to continue where the step that has ended needed state that no copy holds."""
-        missing = self.complete.step_ended()
+        missing = self.complete.step_ended(step)
         noted = [gap for gap in missing if gap.noted]
         missing = [gap for gap in missing if not gap.noted]
         if noted:
@@ -279,6 +279,10 @@ class Resumable(Looping):
     def _warn(self, text: str) -> None:
         log(f"rank {self.rank}: {text}")
         self.journal.event("note", message=text)
+
+    def draws(self, iterator: Iterator[Any]) -> None:
+        """The run keeps the place of this iterator."""
+        self.complete.draws(iterator)
 
     def handed(self, batch: Any) -> None:
         """A batch goes to the loop from a place that the run keeps."""
@@ -557,6 +561,9 @@ class Rehearsed(Resumable):
         self.step = step + 1
         if self.step >= warm_up.STEPS:
             raise warm_up.RehearsalOverError
+
+    def draws(self, iterator: Iterator[Any]) -> None:
+        """Nothing."""
 
     def handed(self, batch: Any) -> None:
         """Nothing."""
