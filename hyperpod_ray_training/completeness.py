@@ -16,6 +16,7 @@ the step then, and a run that is hit does the same as one that is not.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import sys
 import types
@@ -26,12 +27,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
 from hyperpod_ray_training import iterators, variables
 from hyperpod_ray_training.state import GRADIENTS, TrainingState
-from hyperpod_ray_training.stateful import InPlace, held_by
+from hyperpod_ray_training.stateful import InPlace, View, held_by
 from hyperpod_ray_training.trees import checksum, local
 
 WATCHED = (2, 3, 5)
@@ -148,6 +150,8 @@ class Completeness:
     """The tensors at the newest save."""
     named: set[str] = field(default_factory=set)
     """What has been named already."""
+    through: str = ""
+    """The call of an adapter that takes `extra=` in the place of `Resumable`."""
     fresh_is_data: bool = False
     """Whether what is new in each step is a batch whose place the run keeps: another trainer fetches it."""
     drawn_by_run: list[Any] = field(default_factory=list)
@@ -299,6 +303,8 @@ class Completeness:
                 tensor, newest.sums.get(memory)
             ):  # fmt: skip
                 continue
+            if not gone and tensor is not None and self._of_reducer(tensor):
+                continue
             owner = owners.get(memory)
             if owner is not None and any(word in self.recomputed for word in _words(owner[0])):
                 continue
@@ -315,9 +321,19 @@ class Completeness:
 
     def _first_named(self, missing: Iterable[Missing]) -> list[Missing]:
         """Those that have not been named before."""
+        if self.through:
+            missing = [self._for_adapter(value) for value in missing]
         anew = [value for value in missing if value.path not in self.named]
         self.named |= {value.path for value in anew}
         return anew
+
+    def _of_reducer(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is DDP's own map of used parameters, which each backward pass fills again."""
+        return tensor.dtype == torch.int32 and any(
+            module.find_unused_parameters and tuple(tensor.shape) == (len(module._module_parameters),)
+            for module in self.state.model.modules()
+            if isinstance(module, DistributedDataParallel)
+        )
 
     def _held_memories(self) -> set[int]:
         held = [
@@ -332,6 +348,14 @@ class Completeness:
             return oldest.sums[memory] == newest.sums[memory]
         # read for the first time now: a constant if it was there, and nobody has written it since
         return memory in oldest.before and oldest.versions.get(memory, -1) == newest.versions.get(memory, -2)
+
+    def _for_adapter(self, missing: Missing) -> Missing:
+        """The fix where an adapter has called `Resumable`."""
+        if not missing.fix.startswith(("model=", "optimizer=", "extra=", "per_rank=")):
+            return missing
+        argument = "per_rank" if missing.fix.startswith("per_rank=") else "extra"
+        fix = f"{self.through}(…, {argument}={{{_words(missing.path)[-1]!r}: {missing.path}}})"
+        return dataclasses.replace(missing, fix=fix)
 
     def _as_ever(self, tensor: torch.Tensor, total: int | None) -> bool:
         """Whether a tensor that stayed the same in these steps is what it was in those before; it is remembered."""
@@ -420,7 +444,7 @@ def _ids(state: TrainingState, recomputed: Iterable[Any]) -> set[int]:
         if id(value) in accounted:
             continue
         accounted.add(id(value))
-        if depth and not isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)):
+        if depth and not isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, View)):
             inner = list(vars(value).values()) if hasattr(value, "__dict__") else []
             inner += list(value) if isinstance(value, (list, tuple, deque)) else []
             pending += [(member, depth - 1) for member in inner]

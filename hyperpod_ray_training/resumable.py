@@ -288,9 +288,13 @@ class Resumable(Looping):
         """A batch goes to the loop from a place that the run keeps."""
         self.complete.handed(batch)
 
-    def fetched_ahead(self) -> None:
-        """Another trainer fetches its batches by itself, ahead of their steps, from a place that the run keeps."""
-        self.complete.fresh_is_data = True
+    def fetched_ahead(self, through: str) -> None:
+        """Another trainer fetches its batches by itself, ahead of their steps, from a place that the run keeps.
+
+        Args:
+            through: The call that brings further state to the run.
+        """
+        self.complete.fresh_is_data, self.complete.through = True, through
 
     def _note_transport(self) -> None:
         """Write down how ranks talk, as soon as NCCL has said it."""
@@ -568,7 +572,7 @@ class Rehearsed(Resumable):
     def handed(self, batch: Any) -> None:
         """Nothing."""
 
-    def fetched_ahead(self) -> None:
+    def fetched_ahead(self, through: str) -> None:
         """Nothing."""
 
     def part_done(self) -> None:

@@ -6,12 +6,9 @@ A shape that ends in `_forgotten` is the same script without the argument that s
 from __future__ import annotations
 
 import copy
-import os
 import random
-import signal
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,21 +20,12 @@ from hyperpod_ray_training import Resumable, Run, Values
 
 STEPS, EVERY = 16, 3
 SHAPES: dict[str, Callable[[Any], None]] = {}
-_kill_at = -1
 
 
 def shape(loop: Callable[[Any], None]) -> Callable[[Any], None]:
     """Add a loop to the table."""
     SHAPES[loop.__name__] = loop
     return loop
-
-
-def steps(training: Resumable) -> Iterator[int]:
-    """The steps; this process ends itself before one of them, where it was asked to."""
-    for step in training.steps(STEPS):
-        if step == _kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        yield step
 
 
 def rows(step: int, count: int = 8, width: int = 8) -> torch.Tensor:
@@ -70,7 +58,7 @@ def _gan(run: Run, choose: Callable[[Any, Any], dict[str, Any]]) -> None:
     for_make = torch.optim.AdamW(make.parameters(), lr=0.05, betas=(0.5, 0.999))
     for_judge = torch.optim.AdamW(judge.parameters(), lr=0.05, betas=(0.5, 0.999))
     training = Resumable(run, model={"make": make, "judge": judge}, **choose(for_make, for_judge))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         real, noise = rows(step), torch.randn(8, 8)
         for_judge.zero_grad()
         lost = (judge(real) - 1).square().mean() + judge(make(noise).detach()).square().mean()
@@ -105,7 +93,7 @@ def _muon(run: Run, choose: Callable[[Any, Any], Any]) -> None:
     matrices = torch.optim.Muon([one for one in inner.parameters() if one.ndim == 2], lr=0.02)
     rest = torch.optim.AdamW([one for one in inner.parameters() if one.ndim != 2], lr=0.02)
     training = Resumable(run, model=model, optimizer=choose(matrices, rest))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         matrices.zero_grad()
@@ -150,7 +138,7 @@ def optimizer_container(run: Run) -> None:
     schedulers = [torch.optim.lr_scheduler.ExponentialLR(one, 0.9) for one in optimizers.optimizers]
     extra = {f"scheduler-{number}": one for number, one in enumerate(schedulers)}
     training = Resumable(run, model=model, optimizer=optimizers, extra=extra)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizers.zero_grad()
@@ -180,7 +168,7 @@ def byol(run: Run) -> None:
     model = ddp(net)
     optimizer = torch.optim.AdamW(net.online.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         loss = model(rows(step))
         optimizer.zero_grad()
         loss.backward()
@@ -197,7 +185,7 @@ def byol_target_forgotten(run: Run) -> None:
     target = copy.deepcopy(online).requires_grad_(False)
     model, optimizer = ddp(online), torch.optim.AdamW(online.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - target(x.flip(1)) - x).square().mean()
         optimizer.zero_grad()
@@ -239,7 +227,7 @@ def moco(run: Run) -> None:
     model = ddp(net, broadcast_buffers=False)
     optimizer = torch.optim.SGD(net.query.parameters(), lr=0.01, momentum=0.9)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         loss = model(rows(step))
         optimizer.zero_grad()
         loss.backward()
@@ -265,7 +253,7 @@ def _dqn(run: Run, choose: Callable[[Any, Any, Any], dict[str, Any]]) -> None:
     replay, chance = ReplayMemory(), random.Random(dist.get_rank())
     world = {"state": torch.zeros(4)}
     training = Resumable(run, optimizer=optimizer, **choose(model, target, (replay, chance, world)))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         for _ in range(4):
             state = world["state"]
             best = int(net(state).argmax())
@@ -311,7 +299,7 @@ def moe_local_experts(run: Run) -> None:
     model = nn.ModuleDict({"router": router, "expert": expert})
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (expert(router(x)) - (1 + dist.get_rank()) * x).square().mean()
         optimizer.zero_grad()
@@ -330,7 +318,7 @@ def ddp_with_ignored_experts(run: Run) -> None:
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ["1.weight", "1.bias"])
     model, optimizer = ddp(net), torch.optim.AdamW(net.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - (1 + dist.get_rank()) * x).square().mean()
         optimizer.zero_grad()
@@ -347,7 +335,7 @@ def pipeline_stage(run: Run) -> None:
     stage = nn.Sequential(nn.Linear(8, 16), nn.Tanh()) if rank == 0 else nn.Sequential(nn.Linear(16, 8))
     optimizer = torch.optim.AdamW(stage.parameters(), lr=0.05)
     training = Resumable(run, model=stage, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = torch.randn(8, 8, generator=torch.Generator().manual_seed(step))
         optimizer.zero_grad()
         if rank == 0:
@@ -389,7 +377,7 @@ def lora(run: Run) -> None:
     model = ddp(net)
     optimizer = torch.optim.AdamW([one for one in net.parameters() if one.requires_grad], lr=0.05, fused=True)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x).square().mean()
         optimizer.zero_grad()
@@ -405,7 +393,7 @@ def accumulation_by_hand(run: Run) -> None:
     model = ddp(nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         (loss / 4).backward()
@@ -423,7 +411,7 @@ def _scaled(run: Run, choose: Callable[[Any, Any, Any], dict[str, Any]]) -> None
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4, growth_interval=2)
     ema = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     training = Resumable(run, model=model, optimizer=optimizer, **choose(scheduler, scaler, ema))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = (model(x) - x.sum(1, keepdim=True)).float().square().mean()
@@ -465,7 +453,7 @@ def prefetched_batch(run: Run) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     ahead = Values(x=torch.randn(8, 8))
     training = Resumable(run, model=model, optimizer=optimizer, per_rank={"ahead": ahead})
-    for step in steps(training):
+    for step in training.steps(STEPS):
         loss = (model(ahead.x) - ahead.x.sum(1, keepdim=True)).square().mean()
         ahead.x = torch.randn(8, 8)
         optimizer.zero_grad()
@@ -481,7 +469,7 @@ def prefetched_batch_forgotten(run: Run) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     x = torch.randn(8, 8)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         x = torch.randn(8, 8)
         optimizer.zero_grad()
@@ -495,7 +483,7 @@ def _noise(run: Run, choose: Callable[[Any], dict[str, Any]]) -> None:
     model, noise = ddp(nn.Linear(8, 1)), torch.Generator().manual_seed(5 + dist.get_rank())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer, **choose(noise))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step) + 0.1 * torch.randn(8, 8, generator=noise)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
@@ -524,8 +512,6 @@ def loader_with_workers(run: Run) -> None:
     training = Resumable(run, model=model, optimizer=optimizer)
     for _ in training.epochs(2):
         for (x,) in training.batches(loader):
-            if training.step == _kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
             loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
             optimizer.zero_grad()
             loss.backward()
@@ -540,7 +526,7 @@ def loader_iterator_forgotten(run: Run) -> None:
     model = ddp(nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = next(batches)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
@@ -556,7 +542,7 @@ def local_sgd(run: Run) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
@@ -576,7 +562,7 @@ def parameter_of_no_module(run: Run) -> None:
     model, warmth = ddp(nn.Linear(8, 8)), nn.Parameter(torch.ones(()))
     optimizer = torch.optim.AdamW([*model.parameters(), warmth], lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) * warmth.exp() - x).square().mean()
         optimizer.zero_grad()
@@ -594,7 +580,7 @@ def group_added_later(run: Run) -> None:
     model = nn.Sequential(back, head)
     optimizer = torch.optim.AdamW(head.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         if step == 5:
             back.requires_grad_(True)
             optimizer.add_param_group({"params": list(back.parameters()), "lr": 0.01})
@@ -622,18 +608,3 @@ def zero_redundancy(run: Run) -> None:
     model = ddp(nn.Linear(8, 8))
     optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.05)
     Resumable(run, model=model, optimizer=optimizer)
-
-
-def main() -> None:
-    """A rank without Ray: the shape, the run's folder, and the step before which to end."""
-    global _kill_at  # noqa: PLW0603 - one shape in a process
-    name, storage, run_name, kill_at = sys.argv[1:]
-    _kill_at = int(kill_at)
-    run = Run(storage=storage, name=run_name, save_every_steps=EVERY)
-    run.fit(lambda config: SHAPES[name](config["run"]), workers=0)
-
-
-if __name__ == "__main__":
-    from hyperpod_ray_training import main_of
-
-    main_of(main)

@@ -40,7 +40,7 @@ def launch(
     """Two ranks without Ray; their exit codes, and what they said."""
     output = folder / f"{run}.{kill_at}"
     request = {
-        "script": str(ROOT / "tests" / "resilience" / "shapes.py"),
+        "script": str(ROOT / "tests" / "resilience" / "run_shape.py"),
         "arguments": [name, str(folder), run, str(kill_at)], "ranks": 2,
         "environment": job_environment(GLOO_SOCKET_IFNAME="lo"), "output": str(output),
     }  # fmt: skip
