@@ -6,9 +6,10 @@ A shape that ends in `_forgotten` is the same script without the argument that s
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -608,3 +609,203 @@ def zero_redundancy(run: Run) -> None:
     model = ddp(nn.Linear(8, 8))
     optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=0.05)
     Resumable(run, model=model, optimizer=optimizer)
+
+
+def _with_loader(run: Run, choose: Callable[[Any], Iterator[Any]]) -> None:
+    torch.manual_seed(0)
+    model = ddp(nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    loader = torch.utils.data.DataLoader(torch.randn(160, 8), batch_size=8, shuffle=True)
+    batches = choose(loader)
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for step in training.steps(STEPS):
+        x = next(batches)
+        loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        training.finished(step, loss=total(loss))
+
+
+def cycle(loader: Any) -> Iterator[Any]:
+    """As in many scripts for diffusion models."""
+    while True:
+        yield from loader
+
+
+@shape
+def loader_cycle_forgotten(run: Run) -> None:
+    _with_loader(run, cycle)
+
+
+@shape
+def itertools_cycle_forgotten(run: Run) -> None:
+    _with_loader(run, itertools.cycle)
+
+
+@shape
+def map_of_seeds_forgotten(run: Run) -> None:
+    def batch(seed: int) -> torch.Tensor:
+        return torch.randn(8, 8, generator=torch.Generator().manual_seed(seed))
+
+    _with_loader(run, lambda _: map(batch, itertools.count()))
+
+
+@shape
+def zip_of_steps_forgotten(run: Run) -> None:
+    """No variable holds the iterator: the loop itself does."""
+    torch.manual_seed(0)
+    model = ddp(nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    batches = list(torch.randn(160, 8).split(8))
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for step, x in zip(training.steps(STEPS), batches, strict=False):
+        loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        training.finished(step, loss=total(loss))
+
+
+def _late(run: Run, choose: Callable[[Any, Any], Any]) -> None:
+    """A network that follows the trained one from the seventh step on, each third step."""
+    torch.manual_seed(0)
+    net = nn.Linear(8, 8)
+    target = copy.deepcopy(net).requires_grad_(False)
+    model, optimizer = ddp(net), torch.optim.AdamW(net.parameters(), lr=0.05)
+    training = Resumable(run, model=choose(model, target), optimizer=optimizer)
+    for step in training.steps(STEPS):
+        x = rows(step)
+        loss = (model(x) - target(x.flip(1)) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step >= 6 and step % 3 == 0:
+            target.load_state_dict(net.state_dict())
+        training.finished(step, loss=total(loss))
+
+
+@shape
+def late_target(run: Run) -> None:
+    _late(run, lambda model, target: [model, target])
+
+
+@shape
+def late_target_forgotten(run: Run) -> None:
+    _late(run, lambda model, target: model)
+
+
+@shape
+def late_average_forgotten(run: Run) -> None:
+    """An average that is made when the warm-up is over."""
+    torch.manual_seed(0)
+    net = nn.Linear(8, 8)
+    model, optimizer = ddp(net), torch.optim.AdamW(net.parameters(), lr=0.05)
+    average = None
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for step in training.steps(STEPS):
+        x = rows(step)
+        loss = (model(x) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step == 6:
+            average = copy.deepcopy(net)
+        if average is not None:
+            with torch.no_grad():
+                for slow, quick in zip(average.parameters(), net.parameters(), strict=True):
+                    slow.lerp_(quick, 0.1)
+            loss = loss + average.weight.sum()
+        training.finished(step, loss=total(loss))
+
+
+class Stream(torch.utils.data.IterableDataset[torch.Tensor]):  # type: ignore[misc]
+    """Rows that come in order and have no index."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        generator = torch.Generator().manual_seed(dist.get_rank())
+        for _ in range(8 * STEPS):
+            yield torch.randn(8, generator=generator)
+
+
+@shape
+def streaming(run: Run) -> None:
+    torch.manual_seed(0)
+    loader = torch.utils.data.DataLoader(Stream(), batch_size=8, num_workers=1)
+    model = ddp(nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for _ in training.epochs(1):
+        for x in training.batches(loader):
+            loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            training.note(loss=total(loss))
+
+
+@shape
+def streaming_forgotten(run: Run) -> None:
+    _with_loader(run, lambda _: iter(torch.utils.data.DataLoader(Stream(), batch_size=8)))
+
+
+@shape
+def nanogpt(run: Run) -> None:
+    """Its loop: micro-batches, a batch drawn ahead, a rate by the step, clipping, a scaler, the master evaluates."""
+    torch.manual_seed(1337 + dist.get_rank())
+    net = nn.Sequential(nn.Embedding(16, 8), nn.Dropout(0.1), nn.Linear(8, 16))
+    model = ddp(net)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2, betas=(0.9, 0.95))
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    data = torch.randint(16, (512,), generator=torch.Generator().manual_seed(0))
+
+    def get_batch() -> tuple[torch.Tensor, torch.Tensor]:
+        at = torch.randint(len(data) - 9, (4,))
+        return torch.stack([data[i : i + 8] for i in at]), torch.stack([data[i + 1 : i + 9] for i in at])
+
+    ahead = Values(batch=get_batch())
+    training = Resumable(run, model=model, optimizer=optimizer, extra={"scaler": scaler}, per_rank={"ahead": ahead})
+    for step in training.steps(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 * (1 + step) / STEPS
+        if step % 5 == 0 and dist.get_rank() == 0:
+            net.eval()
+            with torch.no_grad():
+                net(get_batch()[0])
+            net.train()
+        for micro in range(2):
+            model.require_backward_grad_sync = micro == 1
+            x, y = ahead.batch
+            loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten()) / 2
+            ahead.batch = get_batch()
+            scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        training.finished(step, loss=total(loss))
+
+
+@shape
+def gpipe(run: Run) -> None:
+    """torch's own pipeline, GPipe's schedule: a stage a rank, micro-batches."""
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    rank = dist.get_rank()
+    torch.manual_seed(rank)
+    module = nn.Sequential(nn.Linear(8, 16), nn.Tanh()) if rank == 0 else nn.Sequential(nn.Linear(16, 8))
+    stage = PipelineStage(module, rank, 2, torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=nn.functional.mse_loss)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.05)
+    training = Resumable(run, model=module, optimizer=optimizer)
+    for step in training.steps(STEPS):
+        x = torch.randn(8, 8, generator=torch.Generator().manual_seed(step))
+        optimizer.zero_grad()
+        parts: list[torch.Tensor] = []
+        if rank == 0:
+            schedule.step(x)
+        else:
+            schedule.step(target=x.flip(1), losses=parts)
+        optimizer.step()
+        training.finished(step, loss=total(torch.stack(parts).sum() if parts else torch.zeros(())))
