@@ -43,6 +43,10 @@ AGAIN_FROM = 8
 _MOST_CONSTANTS = 10_000
 _FILLS = {"copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "_foreach_zero_", "_foreach_copy_"}
 
+_FILLED_BY_PEERS = {"recv_", "recv_any_source_", "scatter_", "allgather_", "_allgather_base_", "reduce_scatter_",
+                    "_reduce_scatter_base_"}  # fmt: skip
+"""Collectives whose first argument is written whole: a pipeline's buffers."""
+
 
 @dataclass(frozen=True)
 class Missing:
@@ -80,8 +84,9 @@ class Step(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = func._schema.name.partition("::")[2]
-        filled = len(tree_leaves(args[0])) if args and name in _FILLS else 0
+        namespace, _, name = func._schema.name.partition("::")
+        fills = name in (_FILLED_BY_PEERS if namespace == "c10d" else _FILLS)
+        filled = len(tree_leaves(args[0])) if args and fills else 0
         out = {id(tensor) for tensor in tree_leaves(kwargs.get("out")) if isinstance(tensor, torch.Tensor)}
         for index, leaf in enumerate(tree_leaves((args, kwargs))):
             if isinstance(leaf, torch.Generator) and leaf._cdata not in self.generators:
@@ -438,6 +443,8 @@ def _ids(state: TrainingState, recomputed: Iterable[Any]) -> set[int]:
     pending: list[tuple[Any, int]] = [(member.held if isinstance(member, InPlace) else member, 3)
                                    for member in [*state.extra.values(), *state.per_rank.values()]]  # fmt: skip
     pending += [(member, 3) for member in recomputed]
+    groups = [named_optimizer.optimizer.param_groups for named_optimizer in state.optimizers.values()]
+    pending += [(group, 0) for group in [*groups, *(group for listed in groups for group in listed)]]
     pending += [(named_optimizer.optimizer, 0) for named_optimizer in state.optimizers.values()]
     while pending:
         value, depth = pending.pop()
