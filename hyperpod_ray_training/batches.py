@@ -108,6 +108,9 @@ class Steps(Protocol):
     def begin_step(self) -> None:
         """A step begins."""
 
+    def draws(self, iterator: Iterator[Any]) -> None:
+        """Batches come from this iterator."""
+
     def handed(self, batch: Any) -> None:
         """A batch goes to the loop."""
 
@@ -149,6 +152,7 @@ class Batches:
             batches: Iterator[Any] = iter(())
         else:
             batches = self._started(position, generators)
+            training.draws(batches)
         training.between(False)
         while (batch := next(batches, _END)) is not _END:
             training.begin_step()

@@ -7,12 +7,16 @@ What is left must be in the registry, or be declared by the loop as `recomputed`
 Objects beside tensors are compared between two steps: schedulers, scalers, generators, iterators, and the containers
 that the loop's own variables reach.
 
+Later steps are watched in pairs, each twice as far as the one before: what begins late is state too. A constant that
+somebody writes between them is looked at at once.
+
 Under torch.compile a watched step runs without compiling, so its last bits may differ. It is watched by the number of
 the step then, and a run that is hit does the same as one that is not.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import sys
 import types
@@ -23,17 +27,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
-from hyperpod_ray_training import variables
+from hyperpod_ray_training import iterators, variables
 from hyperpod_ray_training.state import GRADIENTS, TrainingState
-from hyperpod_ray_training.stateful import InPlace, held_by
+from hyperpod_ray_training.stateful import InPlace, View, held_by
 from hyperpod_ray_training.trees import checksum, local
 
 WATCHED = (2, 3, 5)
 """Steps that are watched, from where a process begins; two in a row, and one apart for what is not each step."""
+AGAIN_FROM = 8
+"""Later pairs of steps that are watched begin here, and at each power of two."""
+_MOST_CONSTANTS = 10_000
 _FILLS = {"copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "_foreach_zero_", "_foreach_copy_"}
+
+_FILLED_BY_PEERS = {"recv_", "recv_any_source_", "scatter_", "allgather_", "_allgather_base_", "reduce_scatter_",
+                    "_reduce_scatter_base_"}  # fmt: skip
+"""Collectives whose first argument is written whole: a pipeline's buffers."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +84,9 @@ class Step(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = func._schema.name.partition("::")[2]
-        filled = len(tree_leaves(args[0])) if args and name in _FILLS else 0
+        namespace, _, name = func._schema.name.partition("::")
+        fills = name in (_FILLED_BY_PEERS if namespace == "c10d" else _FILLS)
+        filled = len(tree_leaves(args[0])) if args and fills else 0
         out = {id(tensor) for tensor in tree_leaves(kwargs.get("out")) if isinstance(tensor, torch.Tensor)}
         for index, leaf in enumerate(tree_leaves((args, kwargs))):
             if isinstance(leaf, torch.Generator) and leaf._cdata not in self.generators:
@@ -92,13 +105,35 @@ class Step(TorchDispatchMode):
             self.written.add(memory)
             return
         self.read[memory], self.shapes[memory] = self.before[memory], tuple(owner.shape)
-        with _disable_current_modes():
-            self.sums[memory] = checksum(owner.detach())
+        if memory not in self.held:  # what a copy holds need not be a constant
+            with _disable_current_modes():
+                self.sums[memory] = checksum(owner.detach())
 
     def ended(self) -> None:
         """The step is over: how its generators were left."""
         self._keep = []
         self.left = {key: _bytes_of(generator.get_state()) for key, (generator, _) in self.generators.items()}
+
+
+@dataclass
+class _Constant:
+    """A tensor that steps read and that was the same in all that were watched."""
+
+    tensor: weakref.ref[torch.Tensor]
+    total: int
+    version: int
+    memory: int
+
+    @staticmethod
+    def of(tensor: torch.Tensor, total: int) -> _Constant:
+        return _Constant(weakref.ref(tensor), total, _version(tensor), _memory(tensor))
+
+    def written(self) -> bool:
+        """Whether somebody has written it since, or has given the tensor other memory."""
+        tensor = self.tensor()
+        return tensor is not None and _has_memory(tensor) and (
+            _version(tensor) != self.version or _memory(tensor) != self.memory
+        )  # fmt: skip
 
 
 @dataclass
@@ -120,8 +155,20 @@ class Completeness:
     """The tensors at the newest save."""
     named: set[str] = field(default_factory=set)
     """What has been named already."""
+    through: str = ""
+    """The call of an adapter that takes `extra=` in the place of `Resumable`."""
     fresh_is_data: bool = False
     """Whether what is new in each step is a batch whose place the run keeps: another trainer fetches it."""
+    drawn_by_run: list[Any] = field(default_factory=list)
+    """Iterators whose place the run keeps."""
+    places: list[dict[int, tuple[Any, Any]]] = field(default_factory=list)
+    """Of each watched step, where iterators stood when it began."""
+    constants: dict[int, _Constant] = field(default_factory=dict)
+    """By the tensor's identity."""
+    _late: bool = False
+    """Whether the pair under way is a later one."""
+    _at_once: int = -1
+    """The step from which a pair is watched because a constant was written."""
     _under_way: Step | None = None
     _stance: Any = None
 
@@ -144,18 +191,41 @@ class Completeness:
 
     def step_begins(self, step: int, frames: list[types.FrameType]) -> None:
         """Watch it, where it is one to watch."""
-        if self.over or _get_current_dispatch_mode() is not None:
+        if _get_current_dispatch_mode() is not None:
             return
         compiled = _compiled()
         number = step if compiled else step - self.first
-        if number != WATCHED[len(self.steps)]:
+        if not self._is_watched(number, step, compiled=compiled):
             return
         self.state.named()  # frees what FSDP2 has gathered
         self.looked.append(variables.reached(frames))
+        self.places.append({} if self.fresh_is_data else iterators.at_work(self.drawn_by_run, variables.foreign))
         self._stance = torch.compiler.set_stance("force_eager") if compiled else None
         self._under_way = Step()
         self._under_way.held = self._held_memories()  # a step may put another tensor in the place of one
         self._under_way.__enter__()
+
+    def _is_watched(self, number: int, step: int, *, compiled: bool) -> bool:
+        """Whether this step is one of the first to be watched, or of a later pair."""
+        if not self.over and number == WATCHED[len(self.steps)]:
+            return True
+        if self.steps and not self._late:
+            return False
+        pair = _begins_pair(number) or (step == self._at_once and not compiled)
+        if self.steps and not pair:
+            return True  # the second of a pair
+        if pair:
+            self._forget_steps()
+            self._late = True
+        return pair
+
+    def _forget_steps(self) -> None:
+        """The tensors and objects of the loop are let go."""
+        self.steps, self.looked, self.places, self._late, self._at_once = [], [], [], False, -1
+
+    def draws(self, iterator: Any) -> None:
+        """The run draws batches from this iterator, and knows its place."""
+        self.drawn_by_run = [*self.drawn_by_run[-3:], iterator]
 
     def handed(self, batch: Any) -> None:
         """The run hands this batch to the loop, and would again."""
@@ -173,21 +243,44 @@ class Completeness:
             self._stance.__exit__(None, None, None)
             self._stance = None
 
-    def step_ended(self) -> list[Missing]:
-        """What is missing, once two steps have been watched; the same things are not named again."""
-        step = self._under_way
+    def step_ended(self, step: int = -1) -> list[Missing]:
+        """What is missing, once two steps have been watched; the same things are not named again.
+
+        Args:
+            step: The step that has ended.
+        """
+        watched = self._under_way
         self.abandon()
-        if step is None:
-            return []
-        step.ended()
-        self.steps.append(step)
+        if watched is None:
+            return self._rewritten(step)
+        watched.ended()
+        self.steps.append(watched)
         if len(self.steps) < 2:
             return []
-        self.state.proved = len(self.steps) == len(WATCHED)
+        if not self._late:
+            self.state.proved = len(self.steps) == len(WATCHED)
         missing = self._missing()
-        if self.over:
-            self.steps, self.looked = [], []  # the tensors and objects of the loop are let go
+        if self._late or self.over:
+            self._forget_steps()
         return missing
+
+    def _rewritten(self, step: int) -> list[Missing]:
+        """A constant that somebody has written since: the next two steps say whether it is state."""
+        if self._at_once > step or self.steps:
+            return []
+        written = [key for key, constant in self.constants.items() if constant.written()]
+        if not written:
+            return []
+        if not _compiled():
+            self._at_once = step + 1
+            return []
+        missing = []
+        for key in written:
+            tensor = self.constants.pop(key).tensor()
+            if tensor is not None:
+                path, sort = _owned_elsewhere(tensor)
+                missing.append(Missing(path, sort, _named(tensor, (path, sort)).fix, noted=True))
+        return self._first_named(missing)
 
     # ---- what is missing ----
 
@@ -209,7 +302,13 @@ class Completeness:
                 continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
-            if not gone and (memory in memories or memory in gradients or self._constant(memory, oldest, newest)):
+            if not gone and (memory in memories or memory in gradients):
+                continue
+            if not gone and tensor is not None and self._constant(memory, oldest, newest) and self._as_ever(
+                tensor, newest.sums.get(memory)
+            ):  # fmt: skip
+                continue
+            if not gone and tensor is not None and self._of_reducer(tensor):
                 continue
             owner = owners.get(memory)
             if owner is not None and any(word in self.recomputed for word in _words(owner[0])):
@@ -221,11 +320,25 @@ class Completeness:
                 named = _named(tensor, owner)
             missing[named.path, named.sort] = named
         self.state.gradients = live or (self.state.gradients and not self.over)
-        for named in [*self._generators(held, excused), *self._objects()]:
+        for named in [*self._generators(held, excused), *self._objects(), *self._iterators()]:
             missing[named.path, named.sort] = named
-        anew = [value for value in missing.values() if value.path not in self.named]
+        return self._first_named(missing.values())
+
+    def _first_named(self, missing: Iterable[Missing]) -> list[Missing]:
+        """Those that have not been named before."""
+        if self.through:
+            missing = [self._for_adapter(value) for value in missing]
+        anew = [value for value in missing if value.path not in self.named]
         self.named |= {value.path for value in anew}
         return anew
+
+    def _of_reducer(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is DDP's own map of used parameters, which each backward pass fills again."""
+        return tensor.dtype == torch.int32 and any(
+            module.find_unused_parameters and tuple(tensor.shape) == (len(module._module_parameters),)
+            for module in self.state.model.modules()
+            if isinstance(module, DistributedDataParallel)
+        )
 
     def _held_memories(self) -> set[int]:
         held = [
@@ -240,6 +353,25 @@ class Completeness:
             return oldest.sums[memory] == newest.sums[memory]
         # read for the first time now: a constant if it was there, and nobody has written it since
         return memory in oldest.before and oldest.versions.get(memory, -1) == newest.versions.get(memory, -2)
+
+    def _for_adapter(self, missing: Missing) -> Missing:
+        """The fix where an adapter has called `Resumable`."""
+        if not missing.fix.startswith(("model=", "optimizer=", "extra=", "per_rank=")):
+            return missing
+        argument = "per_rank" if missing.fix.startswith("per_rank=") else "extra"
+        fix = f"{self.through}(…, {argument}={{{_words(missing.path)[-1]!r}: {missing.path}}})"
+        return dataclasses.replace(missing, fix=fix)
+
+    def _as_ever(self, tensor: torch.Tensor, total: int | None) -> bool:
+        """Whether a tensor that stayed the same in these steps is what it was in those before; it is remembered."""
+        if total is None:
+            return True
+        before = self.constants.get(id(tensor))
+        if before is not None and before.tensor() is tensor and before.total != total:
+            return False
+        if len(self.constants) < _MOST_CONSTANTS:
+            self.constants[id(tensor)] = _Constant.of(tensor, total)
+        return True
 
     def _generators(self, held: Iterable[Any], excused: Iterable[Any]) -> Iterator[Missing]:
         default = [torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_available() else ())]
@@ -267,8 +399,8 @@ class Completeness:
             if id(value) in accounted or any(word in self.recomputed for word in words) or path not in before:
                 continue
             previous, was = before[path]
-            noted = variables.only_noted(value)
-            if was == mark or (previous is not value and not noted):
+            noted = variables.only_noted(value) or iterators.shows_nothing(value)
+            if (was == mark and not iterators.shows_nothing(value)) or (previous is not value and not noted):
                 continue
             if any(
                 path.startswith((f"{holder_path}.", f"{holder_path}["))
@@ -278,6 +410,32 @@ class Completeness:
                 continue
             yield Missing(path, f"a {type(value).__name__}", variables.fix_for(path, value), noted)
 
+    def _iterators(self) -> Iterator[Missing]:
+        """Iterators that moved on from one step to the next, and whose place nobody keeps; not those behind others."""
+        before, after = self.places[-2], self.places[-1]
+        moved = {key: value for key, (value, place) in after.items() if key in before and before[key][1] != place}
+        inner = {id(value) for key, outer in moved.items() for value in iterators.behind([outer]) if id(value) != key}
+        paths = {id(value): path for path, (value, _) in self.looked[-1].items()}
+        accounted = _ids(self.state, self.recomputed)
+        for key, value in moved.items():
+            path = paths.get(key, iterators.name_of(value))
+            if (
+                key in paths
+                or key in inner
+                or key in accounted
+                or any(word in self.recomputed for word in _words(path))
+            ):
+                continue  # one that a variable holds is named with the variables
+            yield Missing(path, f"a {type(value).__name__}", iterators.fix_for(path, value))
+
+
+def _begins_pair(number: int) -> bool:
+    return number >= AGAIN_FROM and number & (number - 1) == 0
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return -1 if tensor.is_inference() else int(tensor._version)
+
 
 def _ids(state: TrainingState, recomputed: Iterable[Any]) -> set[int]:
     """Objects that somebody answers for, and what they contain."""
@@ -285,13 +443,15 @@ def _ids(state: TrainingState, recomputed: Iterable[Any]) -> set[int]:
     pending: list[tuple[Any, int]] = [(member.held if isinstance(member, InPlace) else member, 3)
                                    for member in [*state.extra.values(), *state.per_rank.values()]]  # fmt: skip
     pending += [(member, 3) for member in recomputed]
+    groups = [named_optimizer.optimizer.param_groups for named_optimizer in state.optimizers.values()]
+    pending += [(group, 0) for group in [*groups, *(group for listed in groups for group in listed)]]
     pending += [(named_optimizer.optimizer, 0) for named_optimizer in state.optimizers.values()]
     while pending:
         value, depth = pending.pop()
         if id(value) in accounted:
             continue
         accounted.add(id(value))
-        if depth and not isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)):
+        if depth and not isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, View)):
             inner = list(vars(value).values()) if hasattr(value, "__dict__") else []
             inner += list(value) if isinstance(value, (list, tuple, deque)) else []
             pending += [(member, depth - 1) for member in inner]

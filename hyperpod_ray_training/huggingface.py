@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,16 +25,27 @@ from hyperpod_ray_training import rng
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.resumable import Resumable
 from hyperpod_ray_training.run import Run
+from hyperpod_ray_training.stateful import View
 
 _HOOKS = ("_run_epoch", "_load_rng_state", "_maybe_log_save_evaluate")
 
 
-def survive(trainer: Trainer, run: Run) -> Trainer:
+def survive(
+    trainer: Trainer,
+    run: Run,
+    *,
+    extra: Mapping[str, Any] | None = None,
+    per_rank: Mapping[str, Any] | None = None,
+    recomputed: Sequence[Any] = (),
+) -> Trainer:
     """Let `trainer.train()` resume where the run stands; the same trainer.
 
     Args:
         trainer: As it is made in the loop function, in every worker.
         run: In the loop function it is `config["run"]`.
+        extra: State of your own beside the trainer's, such as a reference model that is trained along.
+        per_rank: The same, of each rank.
+        recomputed: What need not come back.
     """
     missing = [name for name in _HOOKS if not hasattr(trainer, name)]
     if missing:
@@ -42,7 +54,8 @@ def survive(trainer: Trainer, run: Run) -> Trainer:
             expected="transformers 5",
             fix="install it in the image",
         )
-    keeper = Survive(trainer, run)
+    more = {"extra": dict(extra or {}), "per_rank": dict(per_rank or {}), "recomputed": recomputed}
+    keeper = Survive(trainer, run, more)
     trainer.add_callback(keeper)
     trainer._run_epoch = keeper.around_epoch(trainer._run_epoch)
     trainer._load_rng_state = keeper.load_rng_state
@@ -50,7 +63,7 @@ def survive(trainer: Trainer, run: Run) -> Trainer:
     return trainer
 
 
-class _State:
+class _State(View):
     """The trainer's `TrainerState` and its callbacks', the same on every rank."""
 
     def __init__(self, trainer: Trainer) -> None:
@@ -72,11 +85,15 @@ class _State:
         self.trainer._load_callback_state()
 
 
-class _Sums:
+class _Sums(View):
     """What the trainer adds up until it logs; of this rank."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
+
+    def held(self) -> list[Any]:
+        """The sum that is a tensor."""
+        return [self.trainer._tr_loss]
 
     def state_dict(self) -> dict[str, Any]:
         """Three sums."""
@@ -94,11 +111,14 @@ class _Sums:
         trainer._total_loss_scalar, trainer._globalstep_last_logged = saved["logged"], saved["step"]
 
 
+_SAVED_AS_SUMS = ("_total_loss_scalar", "_globalstep_last_logged")
+
+
 class Survive(TrainerCallback):
     """Brings the trainer's steps to the run; `survive` adds it."""
 
-    def __init__(self, trainer: Trainer, run: Run) -> None:
-        self.trainer, self.run = trainer, run
+    def __init__(self, trainer: Trainer, run: Run, more: dict[str, Any]) -> None:
+        self.trainer, self.run, self.more = trainer, run, more
         self.training: Any = None
         self.numbers: bytes | None = None
         self.ran = False
@@ -107,14 +127,16 @@ class Survive(TrainerCallback):
         """Everything is made: restore."""
         trainer = self.trainer
         optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)  # Accelerate's is around torch's
-        extra = {"scheduler": trainer.lr_scheduler, "trainer": _State(trainer)}
+        extra = {**self.more["extra"], "scheduler": trainer.lr_scheduler, "trainer": _State(trainer)}
         if trainer.accelerator.scaler is not None:
             extra["scaler"] = trainer.accelerator.scaler
         model = trainer.model_wrapped if isinstance(trainer.model_wrapped, torch.nn.Module) else trainer.model
         self.training = Resumable(
-            self.run, model=model, optimizer=optimizer, extra=extra, per_rank={"sums": _Sums(trainer)}
-        )
-        self.training.fetched_ahead()
+            self.run, model=model, optimizer=optimizer, extra=extra,
+            recomputed=[*self.more["recomputed"], *_SAVED_AS_SUMS],
+            per_rank={**self.more["per_rank"], "sums": _Sums(trainer)},
+        )  # fmt: skip
+        self.training.fetched_ahead("survive")
         self.training.total_steps = state.max_steps
         self.training.begin()
         self.numbers = rng.capture(self.training.device)

@@ -3,12 +3,13 @@
     trainer = pl.Trainer(**in_ray(config["run"]), max_epochs=3)
     trainer.fit(model, loader)
 
-A step of the run is a step of the optimizer. The strategy is DDP on the process group that Ray, or the library, has
-opened. Batches that are done are passed over by index. What `self.log(…, on_epoch=True)` adds up begins again in the
-epoch that was under way, and metrics of earlier steps are not shown again.
+A step of the run is a step of the optimizer; with manual optimization, and any number of optimizers, it is a batch.
+The strategy is DDP on the process group that Ray, or the library, has opened. Batches that are done are passed over by
+index. What `self.log(…, on_epoch=True)` and a module's torchmetrics add up continues in the epoch that was under way,
+so that a scheduler with `monitor=` sees what it would have seen.
 
 Hooks used, of Lightning 2: `FitLoop.setup_data`, `_TrainingEpochLoop.on_run_start`, `_EvaluationLoop.run`,
-`_Loop.state_dict` and `load_state_dict`.
+`_Loop.state_dict` and `load_state_dict`, `_ResultCollection.update_metrics`, `_LoggerConnector._callback_metrics`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hyperpod_ray_training import rng
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.resumable import Resumable, ensure_process_group
 from hyperpod_ray_training.run import Run
+from hyperpod_ray_training.stateful import View
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -35,18 +37,19 @@ else:  # two names of one package; a trainer takes callbacks of its own only
     pl = importlib.import_module("lightning.pytorch" if _UNIFIED else "pytorch_lightning")
 
 
-def in_ray(run: Run, *, callbacks: Sequence[Any] = ()) -> dict[str, Any]:
+def in_ray(run: Run, *, callbacks: Sequence[Any] = (), **ddp: Any) -> dict[str, Any]:
     """Arguments of a `Trainer` that survives: strategy, accelerator, devices, callbacks; no checkpoints of its own.
 
     Args:
         run: In the loop function it is `config["run"]`.
         callbacks: Your own callbacks.
+        ddp: Arguments of `DDPStrategy`, such as `find_unused_parameters=True` for several optimizers.
     """
     ensure_process_group()
     strategy = pl.strategies.DDPStrategy
-    ddp = type("SurvivingDDP", (_OneDevice, strategy), {})(cluster_environment=_environment())
+    surviving = type("SurvivingDDP", (_OneDevice, strategy), {})(cluster_environment=_environment(), **ddp)
     return {
-        "strategy": ddp, "accelerator": "gpu" if torch.cuda.is_available() else "cpu", "devices": 1,
+        "strategy": surviving, "accelerator": "gpu" if torch.cuda.is_available() else "cpu", "devices": 1,
         "callbacks": [*callbacks, Survive(run)], "enable_checkpointing": False,
     }  # fmt: skip
 
@@ -92,7 +95,7 @@ class _OneDevice:
         return {"num_replicas": dist.get_world_size(), "rank": dist.get_rank()}
 
 
-class _Loops:
+class _Loops(View):
     """Where the trainer's loops stand, and its callbacks' states; the same on every rank."""
 
     def __init__(self, trainer: Any) -> None:
@@ -135,6 +138,90 @@ class _Logged(dict[str, Any]):
         return [connector._logged_metrics, connector._progress_bar_metrics, *(vars(result) for result in results)]
 
 
+class _Sums(View):
+    """What a rank has logged in the epoch under way, and the newest metrics that a scheduler or callback may monitor.
+
+    Args:
+        trainer: The trainer; its module's torchmetrics count too.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+        self.pending: dict[str, dict[str, Any]] = {}
+        self.shown: dict[str, Any] = {}
+        self.results = trainer.fit_loop.epoch_loop._results
+        self.update = self.results.update_metrics
+        self.results.update_metrics = self._continued
+
+    def _continued(self, key: str, value: Any, batch_size: int) -> None:
+        """A sum exists from its first `log` on: what was restored of it goes in then."""
+        vars(self.results[key]).update(self.pending.pop(key, {}))
+        self.update(key, value, batch_size)
+
+    def _metrics(self) -> dict[str, Any]:
+        """The torchmetrics of the module, by their path; their states are in no `state_dict`."""
+        return {
+            name: module
+            for name, module in self.trainer.lightning_module.named_modules()
+            if hasattr(module, "_defaults")
+        }
+
+    def held(self) -> list[Any]:
+        """What the sums and torchmetrics are in."""
+        metrics = [getattr(metric, name) for metric in self._metrics().values() for name in metric._defaults]
+        return [*metrics, *(dict(vars(result)) for result in self.results.values() if result.is_tensor)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Sums, torchmetrics, and what the trainer shows its callbacks."""
+        sums = {key: {name: _copied(value) for name, value in vars(result).items() if name in _OF_A_SUM}
+                for key, result in self.results.items() if result.is_tensor and not result.has_reset}  # fmt: skip
+        return {
+            "sums": {**self.pending, **sums},
+            "shown": {key: _copied(value) for key, value in self.trainer._logger_connector._callback_metrics.items()},
+            "metrics": {
+                path: {name: _copied(getattr(metric, name)) for name in (*metric._defaults, "_update_count")}
+                for path, metric in self._metrics().items()
+            },
+        }  # fmt: skip
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Into the trainer, and the module's metrics."""
+        device = self.trainer.strategy.root_device
+        self.pending = {key: _to(value, device) for key, value in saved["sums"].items()}
+        self.shown = _to(saved["shown"], device)
+        metrics = self._metrics()
+        for path, states in saved["metrics"].items():
+            for name, value in _to(states, device).items():
+                setattr(metrics[path], name, value)
+
+    def begin(self) -> None:
+        """The trainer has cleared what it shows, and the epoch under way begins."""
+        self.trainer._logger_connector._callback_metrics.update(self.shown)
+
+    def unclaimed(self) -> list[str]:
+        """What was restored, and the epoch that has ended did not log again; it is forgotten."""
+        names, self.pending = sorted(self.pending), {}
+        return names
+
+
+_OF_A_SUM = ("value", "cumulated_batch_size", "has_reset", "_update_count")
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_copied(element) for element in value]
+    return value.detach().clone() if torch.is_tensor(value) else value
+
+
+def _to(values: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    def moved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [moved(element) for element in value]
+        return value.to(device) if torch.is_tensor(value) else value
+
+    return {name: moved(value) for name, value in values.items()}
+
+
 class _Rest:
     """The batches that the epoch under way has left of a loader; each is a part of a step of the run."""
 
@@ -165,21 +252,20 @@ class Survive(pl.Callback):
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Everything is made: restore."""
-        if len(trainer.optimizers) != 1:
-            raise InputError(f"lightning: {len(trainer.optimizers)} optimizers", expected="1", fix="use one optimizer")
+        self.sums = _Sums(trainer)
         extra: dict[str, Any] = {"lightning": _Loops(trainer)}
         for number, config in enumerate(trainer.lr_scheduler_configs):
             extra[f"scheduler-{number}"] = config.scheduler
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         if scaler is not None:
             extra["scaler"] = scaler
-        optimizer = trainer.optimizers[0]
+        optimizers = [getattr(optimizer, "optimizer", optimizer) for optimizer in trainer.optimizers]
         self.training = Resumable(
-            self.run, model=trainer.strategy.model, optimizer=getattr(optimizer, "optimizer", optimizer), extra=extra,
-            recomputed=[_Logged(trainer)],
+            self.run, model=trainer.strategy.model, optimizer=optimizers, extra=extra,
+            per_rank={"logged": self.sums}, recomputed=[_Logged(trainer)],
         )  # fmt: skip
         self.trainer, loop = trainer, trainer.fit_loop
-        if trainer.max_steps > 0:
+        if trainer.max_steps > 0 and pl_module.automatic_optimization:
             self.training.total_steps = trainer.max_steps
         self.training.begin()
         self.numbers = rng.capture(self.training.device)
@@ -229,9 +315,12 @@ class Survive(pl.Callback):
         if self.under_way:  # the trainer asks for no batch beyond the last one of an epoch
             training.position.next_epoch()
             training.end_step()
+            if unclaimed := self.sums.unclaimed():
+                training._warn(f"lightning: restored, and not logged again in its epoch: {', '.join(unclaimed)}")
             training._loaders = 0
         elif self.numbers is not None:
             rng.restore(self.numbers, training.device)
+            self.sums.begin()
         self.under_way = True
         yield from training.batches(loader, accumulate=self.trainer.accumulate_grad_batches)
 

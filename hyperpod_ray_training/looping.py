@@ -120,6 +120,9 @@ class Looping:
         self.about_to_step()
         self._open = True
 
+    def draws(self, iterator: Iterator[Any]) -> None:
+        """Batches of the loop come from this iterator."""
+
     def handed(self, batch: Any) -> None:
         """A batch goes to the loop."""
 

@@ -211,7 +211,7 @@ class Resumable(Looping):
         """Note that `step` is done with these metrics, and save if it is time; the same call on every rank."""
         if step != self.step:
             raise InputError(f"finished: step {step}", expected=f"{self.step}", fix="correct the loop")
-        self._prove_complete()
+        self._prove_complete(step)
         self.step = step + 1
         hangs.stepped(self.step)
         self.shown.stepped(self.step, world=self.world, metrics=metrics)
@@ -251,9 +251,9 @@ class Resumable(Looping):
         if reason == "leave" and self.step != self.total_steps:
             raise SystemExit(torchrun.LEFT)
 
-    def _prove_complete(self) -> None:
+    def _prove_complete(self, step: int) -> None:
         """Refuse to continue where the step that has ended needed state that no copy holds."""
-        missing = self.complete.step_ended()
+        missing = self.complete.step_ended(step)
         noted = [gap for gap in missing if gap.noted]
         missing = [gap for gap in missing if not gap.noted]
         if noted:
@@ -283,13 +283,21 @@ class Resumable(Looping):
         log(f"rank {self.rank}: {text}")
         self.journal.event("note", message=text)
 
+    def draws(self, iterator: Iterator[Any]) -> None:
+        """The run keeps the place of this iterator."""
+        self.complete.draws(iterator)
+
     def handed(self, batch: Any) -> None:
         """A batch goes to the loop from a place that the run keeps."""
         self.complete.handed(batch)
 
-    def fetched_ahead(self) -> None:
-        """Another trainer fetches its batches by itself, ahead of their steps, from a place that the run keeps."""
-        self.complete.fresh_is_data = True
+    def fetched_ahead(self, through: str) -> None:
+        """Another trainer fetches its batches by itself, ahead of their steps, from a place that the run keeps.
+
+        Args:
+            through: The call that brings further state to the run.
+        """
+        self.complete.fresh_is_data, self.complete.through = True, through
 
     def _note_transport(self) -> None:
         """Write down how ranks talk, as soon as NCCL has said it."""
@@ -561,10 +569,13 @@ class Rehearsed(Resumable):
         if self.step >= warm_up.STEPS:
             raise warm_up.RehearsalOverError
 
+    def draws(self, iterator: Iterator[Any]) -> None:
+        """Nothing."""
+
     def handed(self, batch: Any) -> None:
         """Nothing."""
 
-    def fetched_ahead(self) -> None:
+    def fetched_ahead(self, through: str) -> None:
         """Nothing."""
 
     def part_done(self) -> None:

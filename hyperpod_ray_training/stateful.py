@@ -40,6 +40,14 @@ class InPlace:
         self.write(state["value"])
 
 
+class View:
+    """A state that is read out of an object which holds much more: it answers for what it names alone."""
+
+    def held(self) -> list[Any]:
+        """The live tensors that `state_dict` has the content of."""
+        return []
+
+
 def stateful(name: str, value: Any) -> Stateful:
     """`value`, or it with the two methods; InputError where its content cannot be read and put back."""
     if hasattr(type(value), "state_dict") and hasattr(type(value), "load_state_dict"):
@@ -107,12 +115,14 @@ def _refill(held: Any, saved: Any, add: Callable[[Any], Any]) -> None:
     add(copy.copy(saved))
 
 
-def held_by(value: Any, depth: int = 4) -> list[Any]:
+def held_by(value: Any, depth: int = 4) -> list[Any]:  # noqa: PLR0911 - one for each sort
     """The tensors and generators that an object answers for: in its attributes and in what those contain."""
     if isinstance(value, (torch.Tensor, torch.Generator)):
         return [value]
     if isinstance(value, torch.nn.Module):
         return [*value.parameters(), *value.buffers()]
+    if isinstance(value, View):
+        return [member for element in value.held() for member in held_by(element, depth)]
     if depth == 0 or isinstance(value, (str, bytes, int, float, type(None), type, torch.optim.Optimizer)):
         return []
     if isinstance(value, InPlace):

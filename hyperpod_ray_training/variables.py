@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from hyperpod_ray_training import iterators
+from hyperpod_ray_training.iterators import place_of, plain
 
 _DEPTH, _MOST, _FRAMES = 4, 4000, 8
 _RECENT_S = 3600.0
@@ -63,7 +65,7 @@ def reached(frames: list[types.FrameType]) -> dict[str, tuple[Any, int]]:
             continue
         ids.add(id(value))
         print_ = fingerprint(value)
-        if print_ is not None or _holder(value):
+        if print_ is not None or _holder(value) or (iterators.shows_nothing(value) and not _of_user(value)):
             paths[path] = (value, print_ or 0)
         if depth < _DEPTH:
             queue.extend((f"{path}{step}", inner, depth + 1) for step, inner in _inside(value))
@@ -85,13 +87,12 @@ def fingerprint(value: Any) -> int | None:  # noqa: PLR0911 - one for each type
             return zlib.crc32(pickle.dumps(value.get_state()))
         if isinstance(value, np.ndarray):
             return zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data) if value.dtype != object else len(value)
-        if isinstance(value, _BaseDataLoaderIter):
-            return int(value._num_yielded)
         if isinstance(value, (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)):
             plain = {key: field for key, field in value.state_dict().items() if isinstance(field, (int, float, list))}
             return zlib.crc32(repr(plain).encode())
-        if isinstance(value, types.GeneratorType):
-            return _generator_place(value)
+        place = None if _of_this_library(value) else place_of(value)
+        if place is not None:
+            return zlib.crc32(repr(place).encode())
         if isinstance(value, (deque, list, set, dict)):
             return _content(value)
         if _of_user(value) and hasattr(value, "state_dict") and not _holder(value):
@@ -112,35 +113,20 @@ def only_noted(value: Any) -> bool:
         return all(
             only_noted(element) for element in (list(value.values()) if isinstance(value, dict) else list(value))
         )
-    return value is None or isinstance(value, (int, float, str))
+    return value is None or isinstance(value, (int, float, str)) or iterators.counts_only(value)
 
 
 def _content(value: Any) -> int:
     """Of a container: its length and plain content, not of what is in tensors or objects."""
     inner = list(value.items()) if isinstance(value, dict) else list(value)
     contents = [
-        element if isinstance(element, (int, float, str, bytes, bool)) else _simple(element) for element in inner[:1000]
+        element if isinstance(element, (int, float, str, bytes, bool)) else plain(element) for element in inner[:1000]
     ]
     return zlib.crc32(repr((len(inner), contents)).encode())
 
 
-def _simple(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_simple(element) for element in value)
-    return value if isinstance(value, (int, float, str, bytes, bool)) else type(value).__name__
-
-
-def _generator_place(value: types.GeneratorType[Any, Any, Any]) -> int | None:
-    frame = value.gi_frame
-    if frame is None or frame.f_code.co_filename.startswith(_HERE) or _installed(frame.f_code.co_filename):
-        return None
-    variables = [(name, _simple(held_value)) for name, held_value in sorted(frame.f_locals.items())]
-    inner = [
-        fingerprint(held_value)
-        for held_value in frame.f_locals.values()
-        if not isinstance(held_value, types.GeneratorType)
-    ]
-    return zlib.crc32(repr((frame.f_lasti, variables, inner)).encode())
+def _of_this_library(value: Any) -> bool:
+    return isinstance(value, types.GeneratorType) and value.gi_code.co_filename.startswith(_HERE)
 
 
 def _inside(value: Any) -> list[tuple[str, Any]]:
@@ -179,6 +165,11 @@ def _of_user(value: Any) -> bool:
     )
 
 
+def foreign(file: str) -> bool:
+    """Whether a file is this library's or an installed package's."""
+    return file.startswith(_HERE) or _installed(file)
+
+
 def _installed(file: str) -> bool:
     return "site-packages" in file or file.startswith((sys.base_prefix, "<frozen"))
 
@@ -186,10 +177,8 @@ def _installed(file: str) -> bool:
 def fix_for(path: str, value: Any) -> str:
     """The argument that makes an object of the loop a part of every copy."""
     name = path.replace("]", "").replace("[", ".").replace("'", "").split(".")[-1]
-    if isinstance(value, _BaseDataLoaderIter):
-        return "for batch in training.batches(loader), which keeps the place in the loader"
-    if isinstance(value, types.GeneratorType):
-        return f"make {path} from the number of the step, or a class with state_dict and load_state_dict"
+    if place_of(value) is not None:
+        return iterators.fix_for(path, value)
     if isinstance(value, (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)):
         return f"extra={{{name!r}: {path}}}"
     return f"per_rank={{{name!r}: {path}}}"

@@ -6,10 +6,8 @@ A shape that ends in `_forgotten` is the same script without the argument that s
 from __future__ import annotations
 
 import copy
-import os
+import itertools
 import random
-import signal
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,21 +21,12 @@ from hyperpod_ray_training import Resumable, Run, Values
 
 STEPS, EVERY = 16, 3
 SHAPES: dict[str, Callable[[Any], None]] = {}
-_kill_at = -1
 
 
-def shape(loop: Callable[[Any], None]) -> Callable[[Any], None]:
+def shape(loop: Callable[..., None]) -> Callable[..., None]:
     """Add a loop to the table."""
     SHAPES[loop.__name__] = loop
     return loop
-
-
-def steps(training: Resumable) -> Iterator[int]:
-    """The steps; this process ends itself before one of them, where it was asked to."""
-    for step in training.steps(STEPS):
-        if step == _kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        yield step
 
 
 def rows(step: int, count: int = 8, width: int = 8) -> torch.Tensor:
@@ -70,7 +59,7 @@ def _gan(run: Run, choose: Callable[[Any, Any], dict[str, Any]]) -> None:
     for_make = torch.optim.AdamW(make.parameters(), lr=0.05, betas=(0.5, 0.999))
     for_judge = torch.optim.AdamW(judge.parameters(), lr=0.05, betas=(0.5, 0.999))
     training = Resumable(run, model={"make": make, "judge": judge}, **choose(for_make, for_judge))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         real, noise = rows(step), torch.randn(8, 8)
         for_judge.zero_grad()
         lost = (judge(real) - 1).square().mean() + judge(make(noise).detach()).square().mean()
@@ -105,7 +94,7 @@ def _muon(run: Run, choose: Callable[[Any, Any], Any]) -> None:
     matrices = torch.optim.Muon([one for one in inner.parameters() if one.ndim == 2], lr=0.02)
     rest = torch.optim.AdamW([one for one in inner.parameters() if one.ndim != 2], lr=0.02)
     training = Resumable(run, model=model, optimizer=choose(matrices, rest))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         matrices.zero_grad()
@@ -150,7 +139,7 @@ def optimizer_container(run: Run) -> None:
     schedulers = [torch.optim.lr_scheduler.ExponentialLR(one, 0.9) for one in optimizers.optimizers]
     extra = {f"scheduler-{number}": one for number, one in enumerate(schedulers)}
     training = Resumable(run, model=model, optimizer=optimizers, extra=extra)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizers.zero_grad()
@@ -180,7 +169,7 @@ def byol(run: Run) -> None:
     model = ddp(net)
     optimizer = torch.optim.AdamW(net.online.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         loss = model(rows(step))
         optimizer.zero_grad()
         loss.backward()
@@ -197,7 +186,7 @@ def byol_target_forgotten(run: Run) -> None:
     target = copy.deepcopy(online).requires_grad_(False)
     model, optimizer = ddp(online), torch.optim.AdamW(online.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - target(x.flip(1)) - x).square().mean()
         optimizer.zero_grad()
@@ -239,7 +228,7 @@ def moco(run: Run) -> None:
     model = ddp(net, broadcast_buffers=False)
     optimizer = torch.optim.SGD(net.query.parameters(), lr=0.01, momentum=0.9)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         loss = model(rows(step))
         optimizer.zero_grad()
         loss.backward()
@@ -265,7 +254,7 @@ def _dqn(run: Run, choose: Callable[[Any, Any, Any], dict[str, Any]]) -> None:
     replay, chance = ReplayMemory(), random.Random(dist.get_rank())
     world = {"state": torch.zeros(4)}
     training = Resumable(run, optimizer=optimizer, **choose(model, target, (replay, chance, world)))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         for _ in range(4):
             state = world["state"]
             best = int(net(state).argmax())
@@ -311,7 +300,7 @@ def moe_local_experts(run: Run) -> None:
     model = nn.ModuleDict({"router": router, "expert": expert})
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (expert(router(x)) - (1 + dist.get_rank()) * x).square().mean()
         optimizer.zero_grad()
@@ -330,7 +319,7 @@ def ddp_with_ignored_experts(run: Run) -> None:
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ["1.weight", "1.bias"])
     model, optimizer = ddp(net), torch.optim.AdamW(net.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - (1 + dist.get_rank()) * x).square().mean()
         optimizer.zero_grad()
@@ -347,7 +336,7 @@ def pipeline_stage(run: Run) -> None:
     stage = nn.Sequential(nn.Linear(8, 16), nn.Tanh()) if rank == 0 else nn.Sequential(nn.Linear(16, 8))
     optimizer = torch.optim.AdamW(stage.parameters(), lr=0.05)
     training = Resumable(run, model=stage, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = torch.randn(8, 8, generator=torch.Generator().manual_seed(step))
         optimizer.zero_grad()
         if rank == 0:
@@ -389,7 +378,7 @@ def lora(run: Run) -> None:
     model = ddp(net)
     optimizer = torch.optim.AdamW([one for one in net.parameters() if one.requires_grad], lr=0.05, fused=True)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x).square().mean()
         optimizer.zero_grad()
@@ -405,7 +394,7 @@ def accumulation_by_hand(run: Run) -> None:
     model = ddp(nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         (loss / 4).backward()
@@ -423,7 +412,7 @@ def _scaled(run: Run, choose: Callable[[Any, Any, Any], dict[str, Any]]) -> None
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4, growth_interval=2)
     ema = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     training = Resumable(run, model=model, optimizer=optimizer, **choose(scheduler, scaler, ema))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = (model(x) - x.sum(1, keepdim=True)).float().square().mean()
@@ -465,7 +454,7 @@ def prefetched_batch(run: Run) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     ahead = Values(x=torch.randn(8, 8))
     training = Resumable(run, model=model, optimizer=optimizer, per_rank={"ahead": ahead})
-    for step in steps(training):
+    for step in training.steps(STEPS):
         loss = (model(ahead.x) - ahead.x.sum(1, keepdim=True)).square().mean()
         ahead.x = torch.randn(8, 8)
         optimizer.zero_grad()
@@ -481,7 +470,7 @@ def prefetched_batch_forgotten(run: Run) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     x = torch.randn(8, 8)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         x = torch.randn(8, 8)
         optimizer.zero_grad()
@@ -495,7 +484,7 @@ def _noise(run: Run, choose: Callable[[Any], dict[str, Any]]) -> None:
     model, noise = ddp(nn.Linear(8, 1)), torch.Generator().manual_seed(5 + dist.get_rank())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer, **choose(noise))
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step) + 0.1 * torch.randn(8, 8, generator=noise)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
@@ -524,8 +513,6 @@ def loader_with_workers(run: Run) -> None:
     training = Resumable(run, model=model, optimizer=optimizer)
     for _ in training.epochs(2):
         for (x,) in training.batches(loader):
-            if training.step == _kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
             loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
             optimizer.zero_grad()
             loss.backward()
@@ -540,7 +527,7 @@ def loader_iterator_forgotten(run: Run) -> None:
     model = ddp(nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = next(batches)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
@@ -556,7 +543,7 @@ def local_sgd(run: Run) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
@@ -576,7 +563,7 @@ def parameter_of_no_module(run: Run) -> None:
     model, warmth = ddp(nn.Linear(8, 8)), nn.Parameter(torch.ones(()))
     optimizer = torch.optim.AdamW([*model.parameters(), warmth], lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         x = rows(step)
         loss = (model(x) * warmth.exp() - x).square().mean()
         optimizer.zero_grad()
@@ -594,7 +581,7 @@ def group_added_later(run: Run) -> None:
     model = nn.Sequential(back, head)
     optimizer = torch.optim.AdamW(head.parameters(), lr=0.05)
     training = Resumable(run, model=model, optimizer=optimizer)
-    for step in steps(training):
+    for step in training.steps(STEPS):
         if step == 5:
             back.requires_grad_(True)
             optimizer.add_param_group({"params": list(back.parameters()), "lr": 0.01})
@@ -624,16 +611,201 @@ def zero_redundancy(run: Run) -> None:
     Resumable(run, model=model, optimizer=optimizer)
 
 
-def main() -> None:
-    """A rank without Ray: the shape, the run's folder, and the step before which to end."""
-    global _kill_at  # noqa: PLW0603 - one shape in a process
-    name, storage, run_name, kill_at = sys.argv[1:]
-    _kill_at = int(kill_at)
-    run = Run(storage=storage, name=run_name, save_every_steps=EVERY)
-    run.fit(lambda config: SHAPES[name](config["run"]), workers=0)
+def _with_loader(run: Run, choose: Callable[[Any], Iterator[Any]]) -> None:
+    torch.manual_seed(0)
+    model = ddp(nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    loader = torch.utils.data.DataLoader(torch.randn(160, 8), batch_size=8, shuffle=True)
+    batches = choose(loader)
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for step in training.steps(STEPS):
+        x = next(batches)
+        loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        training.finished(step, loss=total(loss))
 
 
-if __name__ == "__main__":
-    from hyperpod_ray_training import main_of
+def cycle(loader: Any) -> Iterator[Any]:
+    """As in many scripts for diffusion models."""
+    while True:
+        yield from loader
 
-    main_of(main)
+
+@shape
+def loader_cycle_forgotten(run: Run) -> None:
+    _with_loader(run, cycle)
+
+
+@shape
+def itertools_cycle_forgotten(run: Run) -> None:
+    _with_loader(run, itertools.cycle)
+
+
+@shape
+def map_of_seeds_forgotten(run: Run) -> None:
+    def batch(seed: int) -> torch.Tensor:
+        return torch.randn(8, 8, generator=torch.Generator().manual_seed(seed))
+
+    _with_loader(run, lambda _: map(batch, itertools.count()))
+
+
+@shape
+def zip_of_steps_forgotten(run: Run) -> None:
+    """No variable holds the iterator: the loop itself does."""
+    torch.manual_seed(0)
+    model = ddp(nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    batches = list(torch.randn(160, 8).split(8))
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for step, x in zip(training.steps(STEPS), batches, strict=False):
+        loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        training.finished(step, loss=total(loss))
+
+
+def _late(run: Run, choose: Callable[[Any, Any], Any]) -> None:
+    """A network that follows the trained one from the seventh step on, each third step."""
+    torch.manual_seed(0)
+    net = nn.Linear(8, 8)
+    target = copy.deepcopy(net).requires_grad_(False)
+    model, optimizer = ddp(net), torch.optim.AdamW(net.parameters(), lr=0.05)
+    training = Resumable(run, model=choose(model, target), optimizer=optimizer)
+    for step in training.steps(STEPS):
+        x = rows(step)
+        loss = (model(x) - target(x.flip(1)) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step >= 6 and step % 3 == 0:
+            target.load_state_dict(net.state_dict())
+        training.finished(step, loss=total(loss))
+
+
+@shape
+def late_target(run: Run) -> None:
+    _late(run, lambda model, target: [model, target])
+
+
+@shape
+def late_target_forgotten(run: Run) -> None:
+    _late(run, lambda model, target: model)
+
+
+@shape
+def late_average_forgotten(run: Run) -> None:
+    """An average that is made when the warm-up is over."""
+    torch.manual_seed(0)
+    net = nn.Linear(8, 8)
+    model, optimizer = ddp(net), torch.optim.AdamW(net.parameters(), lr=0.05)
+    average = None
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for step in training.steps(STEPS):
+        x = rows(step)
+        loss = (model(x) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step == 6:
+            average = copy.deepcopy(net)
+        if average is not None:
+            with torch.no_grad():
+                for slow, quick in zip(average.parameters(), net.parameters(), strict=True):
+                    slow.lerp_(quick, 0.1)
+            loss = loss + average.weight.sum()
+        training.finished(step, loss=total(loss))
+
+
+class Stream(torch.utils.data.IterableDataset[torch.Tensor]):  # type: ignore[misc]
+    """Rows that come in order and have no index."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        generator = torch.Generator().manual_seed(dist.get_rank())
+        for _ in range(8 * STEPS):
+            yield torch.randn(8, generator=generator)
+
+
+@shape
+def streaming(run: Run) -> None:
+    torch.manual_seed(0)
+    loader = torch.utils.data.DataLoader(Stream(), batch_size=8, num_workers=1)
+    model = ddp(nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for _ in training.epochs(1):
+        for x in training.batches(loader):
+            loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            training.note(loss=total(loss))
+
+
+@shape
+def streaming_forgotten(run: Run) -> None:
+    _with_loader(run, lambda _: iter(torch.utils.data.DataLoader(Stream(), batch_size=8)))
+
+
+@shape
+def nanogpt(run: Run) -> None:
+    """Its loop: micro-batches, a batch drawn ahead, a rate by the step, clipping, a scaler, the master evaluates."""
+    torch.manual_seed(1337 + dist.get_rank())
+    net = nn.Sequential(nn.Embedding(16, 8), nn.Dropout(0.1), nn.Linear(8, 16))
+    model = ddp(net)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2, betas=(0.9, 0.95))
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    data = torch.randint(16, (512,), generator=torch.Generator().manual_seed(0))
+
+    def get_batch() -> tuple[torch.Tensor, torch.Tensor]:
+        at = torch.randint(len(data) - 9, (4,))
+        return torch.stack([data[i : i + 8] for i in at]), torch.stack([data[i + 1 : i + 9] for i in at])
+
+    ahead = Values(batch=get_batch())
+    training = Resumable(run, model=model, optimizer=optimizer, extra={"scaler": scaler}, per_rank={"ahead": ahead})
+    for step in training.steps(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 * (1 + step) / STEPS
+        if step % 5 == 0 and dist.get_rank() == 0:
+            net.eval()
+            with torch.no_grad():
+                net(get_batch()[0])
+            net.train()
+        for micro in range(2):
+            model.require_backward_grad_sync = micro == 1
+            x, y = ahead.batch
+            loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten()) / 2
+            ahead.batch = get_batch()
+            scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        training.finished(step, loss=total(loss))
+
+
+@shape
+def gpipe(run: Run) -> None:
+    """torch's own pipeline, GPipe's schedule: a stage a rank, micro-batches."""
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    rank = dist.get_rank()
+    torch.manual_seed(rank)
+    module = nn.Sequential(nn.Linear(8, 16), nn.Tanh()) if rank == 0 else nn.Sequential(nn.Linear(16, 8))
+    stage = PipelineStage(module, rank, 2, torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=nn.functional.mse_loss)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.05)
+    training = Resumable(run, model=module, optimizer=optimizer)
+    for step in training.steps(STEPS):
+        x = torch.randn(8, 8, generator=torch.Generator().manual_seed(step))
+        optimizer.zero_grad()
+        parts: list[torch.Tensor] = []
+        if rank == 0:
+            schedule.step(x)
+        else:
+            schedule.step(target=x.flip(1), losses=parts)
+        optimizer.step()
+        training.finished(step, loss=total(torch.stack(parts).sum() if parts else torch.zeros(())))

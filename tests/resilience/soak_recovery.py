@@ -49,7 +49,7 @@ class Recovery(Soak):  # type: ignore[misc]
     """One run and its trials."""
 
     def __init__(self, forker: Any, folder: Path, *, trials: int, seed: int, limit_s: float) -> None:
-        self.active, self.spares = 3, 4
+        self.active, self.spares, self.healthy_every = 3, 4, 0
         self.dice, self.folder, self.limit_s = random.Random(seed), folder, limit_s
         self.points = [POINTS[number % len(POINTS)] for number in range(trials)]
         self.dice.shuffle(self.points)

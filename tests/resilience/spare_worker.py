@@ -26,6 +26,7 @@ import examples
 import preload
 import ray.train
 import shapes
+import shapes_of_trainers  # noqa: F401 - adds its own
 import torch
 import torch.distributed as dist
 from counts import Counts
@@ -129,6 +130,43 @@ def alone(step: int) -> None:
             lock.acquire()
 
 
+def perform(step: int) -> None:
+    """What a healthy rank does for long before a step, where it has been asked to."""
+    rank, seconds = dist.get_rank(), GIVEN.get("phase_s", 0.0)
+    for flag in Path(GIVEN["storage"]).glob(f"do-*-rank-{rank}"):
+        task = flag.name.split("-")[1]
+        if task == "save":
+            continue  # the writer looks at it
+        flag.unlink(missing_ok=True)
+        until = time.monotonic() + seconds
+        if task == "evaluate":
+            while time.monotonic() < until:
+                torch.ones(64, 64).sum()
+        elif task == "sleep":
+            time.sleep(seconds)
+        elif task == "recompile":
+            while time.monotonic() < until:  # new code each time, as a compiler makes it
+                exec(compile(f"x = {time.monotonic()}", "generated", "exec"), {})  # noqa: S102
+        elif task == "read":
+            GIVEN["alone_s"] = seconds
+            list(torch.utils.data.DataLoader(Slow(), num_workers=1, generator=torch.Generator()))
+        elif task == "lock":
+            ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+
+
+def slow_shard(self: faults.FaultHooks) -> None:
+    """A shard that takes long to write, where it has been asked to."""
+    at_shard(self)
+    flag = Path(GIVEN["storage"], f"do-save-rank-{self.rank}")
+    if flag.exists():
+        flag.unlink(missing_ok=True)
+        time.sleep(GIVEN["phase_s"])
+
+
+at_shard = faults.FaultHooks.at_shard
+faults.FaultHooks.at_shard = slow_shard  # type: ignore[method-assign]
+
+
 def hold_lock() -> None:
     """Hold Python's lock in calls of C that take seconds, one after another, as a pickle of much does."""
     pickled = ctypes.PyDLL(None).usleep  # called with the lock, which other functions give back
@@ -167,6 +205,7 @@ def train(config: dict[str, Any]) -> None:
             phase("step")
             evaluate(step)
             alone(step)
+            perform(step)
             if step == GIVEN.get("hold_lock_at") and dist.get_rank() == 1:
                 hold_lock()
             generator = torch.Generator().manual_seed(step * 100 + dist.get_rank())

@@ -37,7 +37,7 @@ class Watched:
             for step in range(first, first + total):
                 self.complete.step_begins(step, loop_frames(sys._getframe(1)))
                 yield step
-                self.missing += self.complete.step_ended()
+                self.missing += self.complete.step_ended(step)
         finally:
             self.complete.abandon()
 

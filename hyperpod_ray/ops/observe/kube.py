@@ -46,18 +46,18 @@ def kubernetes_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
     teams = plan_names.team_namespaces(target.plan)
     for space in (own, *others):
         hidden: dict[str, Exception] = {}
-        for part, ask in lists.items():
-            if part == "quotas" and space not in teams:
-                continue
+        asked = {part: ask for part, ask in lists.items() if part != "quotas" or space in teams}
+        for part, ask in asked.items():
             try:
                 found[part] += ask(target, space)
             except Exception as error:
                 if not refused(error) or explain(error, environment=target.name) is None:
                     raise
                 hidden[part] = error
-        if len(hidden) == len(lists) and space == own:
+        whole = len(hidden) == len(asked)
+        if whole and space == own:
             raise hidden["pods"]
-        unseen += _hidden(target, space, hidden, whole=len(hidden) == len(lists))
+        unseen += _hidden(target, space, hidden, whole=whole)
     return {part: tuple(items) for part, items in found.items()}
 
 

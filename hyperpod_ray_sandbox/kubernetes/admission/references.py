@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
+from hyperpod_ray_rules import names
 from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.validation.policy import SYSTEM_PRIORITIES
 
@@ -66,7 +67,7 @@ def _mount_token(spec: Json) -> None:
 def _tolerate(spec: Json) -> None:
     """Let a pod stay five minutes on a node that went silent, where it says nothing else."""
     tolerations = spec.get("tolerations") or []
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+    for key in (names.NOT_READY, names.UNREACHABLE):
         if any(t.get("key", "") in ("", key) and t.get("effect", "") in ("", "NoExecute") for t in tolerations):
             continue
         added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
+from hyperpod_ray_rules.names import HOSTNAME_LABEL
 from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import EFFECTS, tolerations
@@ -143,8 +144,8 @@ def _endpoint(causes: Causes, at: str, endpoint: Json, address_type: str) -> Non
         names.subdomain(causes, f"{at}.nodeName", endpoint["nodeName"])
     if endpoint.get("hostname"):
         names.label(causes, f"{at}.hostname", endpoint["hostname"])
-    if "kubernetes.io/hostname" in (endpoint.get("deprecatedTopology") or {}):
-        causes.invalid(f"{at}.deprecatedTopology", "kubernetes.io/hostname", "may not be set, use the nodeName field")
+    if HOSTNAME_LABEL in (endpoint.get("deprecatedTopology") or {}):
+        causes.invalid(f"{at}.deprecatedTopology", HOSTNAME_LABEL, "may not be set, use the nodeName field")
 
 
 def runtime_class(obj: Json) -> Causes:
