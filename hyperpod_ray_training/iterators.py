@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-_OVER_CONTAINERS: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter({})), type(iter({}.values())), type(iter({}.items())),
-                    type(iter(set())), type(reversed([])))  # fmt: skip
+_OVER_CONTAINERS: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter({})), type(iter({}.values())),
+                                      type(iter({}.items())), type(iter(set())), type(reversed([])))  # fmt: skip
 _NUMBERS: tuple[type, ...] = (type(iter(range(0))), type(iter(range(1 << 65))), itertools.count)
 _AROUND = (zip, map, filter, enumerate, itertools.cycle, itertools.chain, itertools.islice, itertools.takewhile,
            itertools.dropwhile, itertools.starmap, itertools.zip_longest, itertools.accumulate)  # fmt: skip

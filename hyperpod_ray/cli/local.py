@@ -103,7 +103,7 @@ def down(state: State = None) -> int:
 
 @command(app, examples=["local status"])
 def status(state: State = None) -> int:
-    """Show whether each process of the embedded AWS runs, and where. Exit code 3 when one does not."""
+    """Show the processes of the embedded AWS and where they are. Exit code 3 when one does not run."""
     from hyperpod_ray_sandbox.aws import commands
 
     with sandbox_errors():

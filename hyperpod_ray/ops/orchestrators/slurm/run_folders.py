@@ -7,6 +7,7 @@ owner keeps from others stays unread, and is named.
 
 from __future__ import annotations
 
+import ast
 import base64
 import binascii
 import json
@@ -52,14 +53,28 @@ Runner = Callable[[Sequence[str]], str]
 
 def command(storage: str) -> str:
     """What runs on the node, in one line: Python of the system, and its standard library alone."""
-    texts = {
-        module: Path(reader.__file__).with_name(f"{module}.py").read_text("utf-8") for module in ("history", "runs")
-    }
+    texts = {module: _code(Path(reader.__file__).with_name(f"{module}.py")) for module in ("history", "runs")}
     program = f"MODULES = {texts!r}{_ON_NODE}"
     packed = base64.b64encode(zlib.compress(program.encode(), 9)).decode()
     start = f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{packed}')))"
     words = ["python3", "-c", start, storage]
     return f"echo {slurm.MARK} && {shlex.join(words)} && echo {slurm.DONE}"
+
+
+def _code(path: Path) -> str:
+    """A module without its comments and docstrings, which the node has no use for: a command line is bounded."""
+    text = path.read_text("utf-8")
+    left_out: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        body = getattr(node, "body", None)
+        for part in body if isinstance(body, list) and len(body) > 1 else ():
+            if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
+                left_out |= set(range(part.lineno, (part.end_lineno or part.lineno) + 1))
+    return "\n".join(
+        line
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in left_out and line.strip() and not line.strip().startswith("#")
+    )
 
 
 def read(target: SlurmTarget, storage: str, *, run: Runner | None = None) -> list[State]:
