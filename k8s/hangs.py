@@ -36,6 +36,7 @@ def content_of(detection: HungJobDetection) -> dict[str, Any]:
     """What `LogMonitorConfig` of AWS's library takes. Members that are not set are absent: the service has defaults."""
     return {
         "enabled": detection.enabled,
-        "rules": [rule.model_dump(exclude_none=True) for rule in detection.rules],
+        # the service knows one type of rule
+        "rules": [{"type": "log_pattern", **rule.model_dump(exclude_none=True)} for rule in detection.rules],
         "action": detection.action,
     }

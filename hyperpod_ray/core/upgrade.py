@@ -66,12 +66,20 @@ class _Draft:
         self.text, self.data = text, data
         self.changes: list[Change] = []
 
-    def section(self, *path: str) -> dict[str, Any] | None:
+    def section(self, *path: str | int) -> dict[str, Any] | None:
         """The mapping at a path; None where there is none."""
+        value = self.value(*path)
+        return value if isinstance(value, dict) else None
+
+    def value(self, *path: str | int) -> Any:
+        """What stands at a path; None where nothing does."""
         value: Any = self.data
         for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        return value if isinstance(value, dict) else None
+            try:
+                value = value[key]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return value
 
     def add(self, *path: str, value: Any, why: str) -> None:
         self.text = yaml_edit.added(self.text, path, value)
@@ -90,12 +98,12 @@ class _Draft:
         parent[path[-1]] = value
         self.changes.append(Change(path=path, why=why))
 
-    def remove(self, *path: str, why: str) -> None:
+    def remove(self, *path: str | int, why: str) -> None:
         self.text = yaml_edit.removed(self.text, path)
         for depth in range(len(path), 0, -1):
             parent = self.section(*path[: depth - 1])
             assert parent is not None  # noqa: S101  (narrowing only)
-            del parent[path[depth - 1]]
+            del parent[str(path[depth - 1])]
             if parent:
                 break
         self.changes.append(Change(path=path, why=why))
@@ -144,6 +152,7 @@ def _steps(since: str) -> Iterator[Callable[[_Draft], None]]:
         yield _names_of_what_is_deployed
     if release(since) < release("0.3.0"):
         yield _moved_files
+        yield _one_type_of_rule
 
 
 def _existing_alone(draft: _Draft) -> None:
@@ -186,6 +195,15 @@ def _moved_files(draft: _Draft) -> None:
         value = settings.get(setting) if settings is not None else None
         if isinstance(value, str) and value.startswith("sandbox/"):
             draft.replace(section, setting, value=f"hyperpod_ray_{value}", why=f"{value} moved")
+
+
+def _one_type_of_rule(draft: _Draft) -> None:
+    """`type` of a rule of hung job detection had one value."""
+    rules = draft.value("ray", "hung_job_detection", "rules")
+    for number, rule in enumerate(rules if isinstance(rules, list) else ()):
+        if isinstance(rule, dict) and "type" in rule and len(rule) > 1:
+            path = ("ray", "hung_job_detection", "rules", number)
+            draft.remove(*path, "type", why="the service has one type of rule")
 
 
 def _names_of_what_is_deployed(draft: _Draft) -> None:

@@ -59,6 +59,10 @@ def removed(text: str, path: Path) -> str:
             start, stop = parent.value[index - 1][1].end_mark.index, value.end_mark.index
         return text[:start] + text[stop:]
     start = key.start_mark.index - key.start_mark.column
+    if text[start : key.start_mark.index].strip():  # `- name: …`: the dash stays, for the key that follows
+        if index + 1 == len(keys):
+            raise Unchangeable(".".join(map(str, path)))
+        return text[: key.start_mark.index] + text[parent.value[index + 1][0].start_mark.index :]
     stop = text.find("\n", _last(value))
     return text[:start] + (text[stop + 1 :] if stop >= 0 else "")
 

@@ -295,3 +295,23 @@ def test_an_edit_that_missed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(yaml_edit, "added", lambda text, path, value: text)
     with pytest.raises(EnvironmentFileError, match="cannot be changed as text"):
         upgraded(OLD)
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ("- {name: a, type: log_pattern, log_pattern: step, REST}", "- {name: a, log_pattern: step, REST}"),
+        ("- name: a\n  type: log_pattern\n  BLOCK", "- name: a\n  BLOCK"),
+        ("- type: log_pattern\n  name: a\n  BLOCK", "- name: a\n  BLOCK"),
+    ],
+    ids=["flow", "block", "first"],
+)
+def test_the_type_of_a_hang_rule_goes(rule: str, left: str) -> None:
+    flow, block = "enabled: true, timeout_minutes: 5", "log_pattern: step\n  enabled: true\n  timeout_minutes: 5"
+
+    def file(rule: str) -> str:
+        lines = rule.replace("REST", flow).replace("BLOCK", block).replace("\n", "\n      ")
+        return OLD.replace("  workers: [", f"  hung_job_detection:\n    rules:\n      {lines}\n  workers: [")
+
+    assert upgraded(file(rule)) == upgraded(file(left))
+    parse_any(upgraded(file(rule)), name="lab", path=Path("lab.yaml"))

@@ -148,8 +148,6 @@ class HangRule(Settings):
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     """What events call the rule."""
-    type: Literal["log_pattern"] = "log_pattern"
-    """Kind of the rule."""
     enabled: bool = False
     """Whether the rule is active. The service's default is `false`."""
     log_pattern: Annotated[str, Field(min_length=1, max_length=256)]
