@@ -25,6 +25,7 @@ def test_every_method_of_the_loop_is_on_the_page() -> None:
         "begin",
         "begin_step",
         "between",
+        "draws",
         "end",
         "end_step",
         "fetched_ahead",
