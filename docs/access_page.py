@@ -255,7 +255,7 @@ ON_SLURM = [
     "IAM names the cluster and no node: the policy opens the controller and the compute nodes too. A session begins",
     "as a user who may use `sudo`. To give each IAM principal an operating system user without it, turn on",
     "[Run As support](https://docs.aws.amazon.com/systems-manager/latest/userguide/session-preferences-run-as.html) of",
-    "Session Manager, and create these users on all nodes.",
+    "Session Manager. Create these users on all nodes.",
     "",
     "The [operator's policy](#operator) serves both orchestrators. Jobs run with the role of the nodes,",
     "so whoever submits has its rights.",

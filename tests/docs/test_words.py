@@ -190,3 +190,40 @@ def test_the_search_finds_them(
     path = tmp_path / f"x{suffix}"
     path.write_text(text)
     assert len(found(path)) == count
+
+
+PAGES = sorted({PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *(PROJECT / "docs").rglob("*.md")})
+LISTS = ("docs/review.md", "docs/reference/commands.md", "docs/reference/limits.md", "docs/reference/rules.md")
+"""What a command printed, and pages of tables that repeat one-line docstrings."""
+
+
+def long_sentences(text: str) -> list[str]:
+    """Sentences of more than 25 words; what is enumerated after a colon is a list."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^([|#!]|\[[\w-]+\]: ).*$", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"`[^`]*`", "CODE", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    sentences = [
+        sentence
+        for paragraph in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) ", text)
+        for sentence in re.split(r"(?<=[.!?;])\s+", " ".join(paragraph.split()))
+    ]
+    parts = [part for sentence in sentences for part in _apart(sentence)]
+    return [part for part in parts if len(part.split()) > 25]
+
+
+def _apart(sentence: str) -> list[str]:
+    head, _, rest = sentence.partition(": ")
+    return [head, *(rest.split(", ") if rest.count(",") > 1 else [rest])]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_sentences_are_short(path: Path) -> None:
+    if str(path.relative_to(PROJECT)) not in LISTS:
+        assert long_sentences(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_long_sentence_is_long() -> None:
+    assert long_sentences("word " * 26) and not long_sentences("word " * 25)
+    assert not long_sentences("Parts: " + ", ".join(["two words"] * 20))
+    assert long_sentences("Parts: " + "word " * 26)
