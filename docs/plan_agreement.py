@@ -70,8 +70,8 @@ fit: *unseen*. They say what a row of your own will meet.
 """
 FIRST_LOOK = """
 The fit that stood when the unseen rows were collected had 84% of their steps in its range, with a median error of
-13.8%. Of their 8 whole runs it had 75%, with 17.7%. The form of split layers and the spread by source changed after that,
-by the fitted rows alone: each source was omitted once.
+13.8%. Of their 8 whole runs it had 75%, with 17.7%. The form of split layers and the spread by source changed after
+that, by the fitted rows alone: each source was omitted once.
 """
 
 
