@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
 def start() -> None:
     """Entry point of the installed command."""
+    # most of a short command's objects are classes that stay: looking for garbage among them takes a tenth of its time
+    gc.set_threshold(50_000, 20, 100)
     try:
         from hyperpod_ray.cli.main import script
     except KeyboardInterrupt:

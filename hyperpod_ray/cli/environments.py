@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +18,7 @@ from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OK, OpsError
 
 if TYPE_CHECKING:
     from hyperpod_ray.core.loader import AnyFile, Problem
+    from hyperpod_ray.pricing.prices import Prices
 
 app = group("Create, check and show environment files.", examples=["env new staging", "env check", "env show prod"])
 new.register(app)
@@ -47,12 +50,15 @@ def check(
     for skipped_file in skipped:
         message = "not checked. Expected NAME.yaml, with NAME in lower-case letters, digits and hyphens. Fix: rename it"
         output.log(f"{where / skipped_file}: {message}")
+    prices = functools.cache(_prices)
     results: list[dict[str, Any]] = []
     for name in selected:
         missing: dict[str, str] = {}
         try:
             file = core.load_any(name, folder=where)
-            problems = sorted([*file.warnings, *_planned(file), *_paid(file)], key=lambda problem: problem.line)
+            problems = sorted(
+                [*file.warnings, *_planned(file, prices), *_paid(file, prices)], key=lambda problem: problem.line
+            )
             missing = needs.without_digest(file.plan)
             valid = all(problem.severity == "warning" for problem in problems)
         except core.EnvironmentFileError as error:
@@ -76,22 +82,28 @@ def check(
     return OK if all(result["ok"] for result in results) else BAD_USE
 
 
-def _paid(file: AnyFile) -> list[Problem]:
+def _paid(file: AnyFile, prices: Callable[[], Prices]) -> list[Problem]:
     """What the prices on file say of the budget; nothing without one."""
     if file.settings.budget is None:
         return []
     from hyperpod_ray.core.loader import located
-    from hyperpod_ray.pricing import budget, price_file
+    from hyperpod_ray.pricing import budget
     from hyperpod_ray.pricing.prices import cost
 
+    return located(file, budget.findings(file.plan, cost(file.plan, prices(), day=output.now().date())))
+
+
+def _prices() -> Prices:
+    """The prices on file."""
+    from hyperpod_ray.pricing import price_file
+
     try:
-        recorded = price_file.recorded(foreign_folder())
+        return price_file.recorded(foreign_folder())
     except price_file.PriceFileError as error:
         raise OpsError.of(error, code=BAD_USE, fix="correct the file, or delete it") from error
-    return located(file, budget.findings(file.plan, cost(file.plan, recorded, day=output.now().date())))
 
 
-def _planned(file: AnyFile) -> list[Problem]:
+def _planned(file: AnyFile, prices: Callable[[], Prices]) -> list[Problem]:
     """What a plan of the section `training` finds; nothing without one."""
     from hyperpod_ray import core
 
@@ -99,13 +111,8 @@ def _planned(file: AnyFile) -> list[Problem]:
         return []
     from hyperpod_ray.core.loader import located
     from hyperpod_ray.planner import checks
-    from hyperpod_ray.pricing import price_file
 
-    try:
-        prices = price_file.recorded(foreign_folder())
-    except price_file.PriceFileError as error:
-        raise OpsError.of(error, code=BAD_USE, fix="correct the file, or delete it") from error
-    return located(file, checks.findings(file.plan, prices, day=output.now().date()))
+    return located(file, checks.findings(file.plan, prices(), day=output.now().date()))
 
 
 @command(

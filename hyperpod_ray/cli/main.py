@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 import itertools
@@ -129,9 +130,13 @@ USAGE: Any = typer.BadParameter.__mro__[2]
 
 
 @functools.cache
-def tree() -> Any:
-    """The whole command tree, as click commands; built once, for a process that runs many commands."""
-    group: Any = typer.main.get_command(app)
+def tree(first: str = "") -> Any:
+    """The command tree, as click commands; built once, for a process that runs many commands.
+
+    Args:
+        first: First word of a command line. Where it is a command, the tree has that alone, which is quicker to build.
+    """
+    group: Any = typer.main.get_command(_only(first) or app)
     inner = group.invoke
 
     def invoke(context: Any) -> Any:
@@ -145,6 +150,18 @@ def tree() -> Any:
     return group
 
 
+def _only(name: str) -> typer.Typer | None:
+    """The app with one of its commands or groups; None where it has none of that name."""
+    part = copy.copy(app)
+    part.registered_groups = [group for group in app.registered_groups if group.name == name]
+    part.registered_commands = [
+        command
+        for command in app.registered_commands
+        if name == (command.name or typer.main.get_command_name(getattr(command.callback, "__name__", "")))
+    ]
+    return part if part.registered_groups or part.registered_commands else None
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; a failure is one line, the next command and an exit code, or JSON where that was asked for."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -153,7 +170,9 @@ def main(arguments: list[str] | None = None) -> int:
     if completion.VARIABLE in os.environ:
         completion.prepare()
     try:
-        return int(tree().main(args=words, prog_name=PROGRAM, standalone_mode=False) or OK)
+        # completion lists the whole tree
+        root = tree() if completion.VARIABLE in os.environ or not words else tree(words[0])
+        return int(root.main(args=words, prog_name=PROGRAM, standalone_mode=False) or OK)
     except (KeyboardInterrupt, typer.Abort):
         output.log("interrupted")
         return INTERRUPTED

@@ -96,11 +96,10 @@ def _homes(key: str, *, section: type[BaseModel], path: str = "", depth: int = 0
 def _purpose(path: Path, *, root: type[BaseModel]) -> str:
     """First sentence of a setting's description, to say what a missing one is for."""
     key = str(path[-1])
-    info = next(
-        (section.model_fields[key] for section in sections_at(path[:-1], root=root) if key in section.model_fields),
-        None,
-    )
-    sentence = _first_sentence(info.description if info else "")
+    from hyperpod_ray.core.model.descriptions import descriptions  # noqa: PLC0415  (a file without errors needs it not)
+
+    owner = next((section for section in sections_at(path[:-1], root=root) if key in section.model_fields), None)
+    sentence = _first_sentence(descriptions(owner).get(key) if owner else "")
     return (
         f"{key}: {sentence[:1].lower() if sentence[1:2].islower() else sentence[:1]}{sentence[1:]}" if sentence else key
     )

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from hyperpod_ray.core.job import Job
+from hyperpod_ray.core.model.descriptions import Described
 from hyperpod_ray.core.orchestrators import ORCHESTRATORS
 
 SCHEMA_FILE = Path("environments/schema.json")
@@ -28,7 +29,7 @@ def schema() -> str:
 def _both() -> dict[str, Any]:
     """Both kinds of files: `orchestrator` says which of them one is, so that an editor shows the faults of that one."""
     models = [(registered.settings, "validation") for registered in ORCHESTRATORS.values()]
-    _, document = models_json_schema(models)  # type: ignore[arg-type]  # the mode is a literal
+    _, document = models_json_schema(models, schema_generator=Described)  # type: ignore[arg-type]  # the mode is a literal
     reference = {
         name: {"$ref": f"#/$defs/{registered.settings.__name__}"} for name, registered in ORCHESTRATORS.items()
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from hyperpod_ray.core.common_plan import CommonPlan, catalogue
 from hyperpod_ray.core.errors import ProjectError
@@ -18,8 +19,14 @@ class NoHeadTypeError(ProjectError):
 
 
 @functools.cache
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = read_data("instance_type_regions.yaml")
+    return data
+
+
+@functools.cache
 def _missing() -> tuple[frozenset[str], dict[str, frozenset[str]]]:
-    data = read_data("instance_type_regions.yaml")
+    data = _data()
     supported = frozenset(data["regions"]) - without_cluster()
     return supported, {name: frozenset(regions) for name, regions in data["missing"].items()}
 
@@ -27,7 +34,7 @@ def _missing() -> tuple[frozenset[str], dict[str, frozenset[str]]]:
 @functools.cache
 def without_cluster() -> frozenset[str]:
     """Regions where synth refuses a HyperPod cluster, whatever its types are."""
-    return frozenset(read_data("instance_type_regions.yaml")["no_cluster"])
+    return frozenset(_data()["no_cluster"])
 
 
 def regions() -> list[str]:

@@ -167,12 +167,66 @@ def test_a_defect_is_one_line_and_a_traceback_on_request(monkeypatch: pytest.Mon
         main(["env", "check"])
 
 
-def test_help_loads_no_library_of_a_command() -> None:
-    code = "import sys; from hyperpod_ray.cli.main import main; main(['--help']); "
-    code += "print(sorted(sys.modules), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
-    for heavy in ("boto3", "kubernetes", "pydantic", "yaml", "rich", "jsii", "sandbox", "rehearsal", "review"):
-        assert f"'{heavy}'" not in done.stderr
+def loaded(*words: str, cwd: Path) -> set[str]:
+    """Names of the modules that a command has imported at its end."""
+    code = (
+        "import sys\nfrom hyperpod_ray.cli.__main__ import start\nsys.argv = ['hyperpod-ray', *sys.argv[1:]]\n"
+        "try:\n    start()\nfinally:\n    print(*sys.modules, file=sys.__stderr__)"
+    )
+    variables = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=cwd, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
+
+
+NEVER = {
+    "boto3",
+    "botocore",
+    "urllib3",
+    "ssl",
+    "http",
+    "rich",
+    "re2",
+    "websocket",
+    "numpy",
+    "jsii",
+    "aws_cdk",
+}
+
+
+def test_help_loads_no_library_of_a_command(tmp_path: Path) -> None:
+    modules = loaded("--help", cwd=tmp_path)
+    assert not modules & {*NEVER, "pydantic", "yaml", "hyperpod_ray_sandbox"}
+    assert len(modules) <= 210
+    assert not [name for name in modules if name.startswith(("hyperpod_ray.planner", "hyperpod_ray.core.model"))]
+
+
+def test_a_check_loads_what_it_judges_with(tmp_path: Path) -> None:
+    """`env check` starts in an editor at every save: a bound of modules, because time depends on the machine."""
+    (tmp_path / "environments").mkdir()
+    for name in ("local", "prod"):
+        (tmp_path / "environments" / f"{name}.yaml").write_text((PROJECT / f"environments/{name}.yaml").read_text())
+    modules = loaded("env", "check", cwd=tmp_path)
+    assert not modules & NEVER
+    assert len(modules) <= 450
+    assert not [name for name in modules if name.startswith(("hyperpod_ray.ops.reach", "hyperpod_ray.review"))]
+    assert "hyperpod_ray.core.model.descriptions" not in modules
+    text = (PROJECT / "environments/local.yaml").read_text()
+    start = text.index("\ntraining:")
+    end = next((at for at in range(start + 2, len(text)) if text[at - 1] == "\n" and text[at].isalpha()), len(text))
+    (tmp_path / "environments" / "local.yaml").write_text(text[: start + 1] + text[end:])
+    without = loaded("env", "check", "local", cwd=tmp_path)
+    assert not [name for name in without if name.startswith("hyperpod_ray.planner")]
+
+
+def test_a_command_line_builds_its_own_command_alone() -> None:
+    assert set(tree("env").commands) == {"env"}
+    assert set(tree("env").commands["env"].commands) == set(tree().commands["env"].commands)
+    assert set(tree("status").commands) == {"status"}
+    for other in ("", "stat", "check", "--help"):
+        assert tree(other).commands.keys() == tree().commands.keys(), other
 
 
 def test_ctrl_c_works_where_the_parent_ignores_it() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import DeepHealthCheck, InstanceGroup
+from hyperpod_ray.core.model.descriptions import descriptions
 from hyperpod_ray.ops.orchestrators.hyperpod_logs import STREAMS
 from hyperpod_ray.ops.verdict import durations
 
@@ -41,7 +42,7 @@ def test_pages_link_to_it(page: str) -> None:
 
 
 def test_the_setting_and_status_lead_to_it() -> None:
-    described = InstanceGroup.model_fields["deep_health_checks"].description or ""
+    described = descriptions(InstanceGroup)["deep_health_checks"]
     assert "docs/deep-health-checks.md" in described
     assert "docs/deep-health-checks.md" in (DOCS / "settings.md").read_text(encoding="utf-8")
     assert "docs/deep-health-checks.md" in (DOCS.parent / "hyperpod_ray" / "ops" / "verdict" / "nodes.py").read_text(

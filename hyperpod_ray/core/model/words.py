@@ -36,7 +36,14 @@ Quantity = Annotated[str, Field(pattern=r"^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 class Settings(BaseModel):
     """Base of every section: unknown keys are errors, values never change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """JSON Schema with the docstrings of fields as descriptions."""
+        from hyperpod_ray.core.model.descriptions import Described  # noqa: PLC0415  (generators alone need it)
+
+        return super().model_json_schema(*arguments, **{"schema_generator": Described, **options})
 
 
 def kind_of(default: str, *, key: str = "existing", modes: Sequence[str] = ("static", "dynamic")) -> Discriminator:
