@@ -200,7 +200,16 @@ FOLLOWED: dict[str, list[Edits]] = {
     ],
     r"add (\{name: controller, .*\})": [{".+": "{1}"}],
     "use login or compute": put("login"),
-    r"add a group with slurm: (\{role: compute, partitions: \[train\]\})": [{".+": {"name": "gpu", "type": "ml.p5.48xlarge", "count": 2, "slurm": {"role": "compute", "partitions": ["train"]}}}],
+    r"add a group with slurm: (\{role: compute, partitions: \[train\]\})": [
+        {
+            ".+": {
+                "name": "gpu",
+                "type": "ml.p5.48xlarge",
+                "count": 2,
+                "slurm": {"role": "compute", "partitions": ["train"]},
+            }
+        }
+    ],
     "another name that no group has": put("gpus"),
     r"add partitions: \[train\]": [{".partitions": ["train"]}],
     "name a secret of the Region|replicate it": put(f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:slurm-AbCdEf"),
@@ -251,6 +260,9 @@ FOLLOWED: dict[str, list[Edits]] = {
     "use fewer nodes|fewer nodes": [{"hyperpod.instance_groups.1.count": LOWER, "ray.workers.0.replicas": 0}],
     "name another plan": put(f"{PLAN}-too"),
     "name another training plan": [{"..training_plan_arn": PLAN}],
+    "lower hyperpod.tiered_storage.memory_percent, which takes all of it": [
+        {"hyperpod.tiered_storage.memory_percent": 20}
+    ],
     "lower sequence": [{"..sequence": LOWER}],
     "another divisor": [{HERE: LOWER}],
     "use 'on-demand'": put("on-demand"),

@@ -383,6 +383,7 @@ CASES = [
     Case("operator_accepts_the_cluster", {"ray/env": {"RAY_enable_autoscaler_v2": "true"}, "ray/autoscaling": True}, "ray.env.RAY_enable_autoscaler_v2", "both .spec.autoscalerOptions.version and head Pod env var", {"ray/autoscaling": True}),
     Case("operator_accepts_the_cluster", {"ray/head/env": {"REDIS_USERNAME": "x"}}, "ray.head.env.REDIS_USERNAME", "use GcsFaultToleranceOptions.RedisUsername", {}),
     # --- pods
+    Case("pods_fit_their_node", {TIER: {"memory_percent": 100}, f"{WORKER}/memory_gib": 8}, "ray.head.memory_gib", "has 0 after system pods", {TIER: {"memory_percent": 20}}, beside=("ray.workers[0].memory_gib",)),
     Case("pods_fit_their_node", {f"{WORKER}/gpus": 9}, "ray.workers[0].gpus", "asks for 9 accelerators, but a node of 'workers' (ml.p5.48xlarge) has 8", {f"{WORKER}/gpus": 8}),
     Case("pods_fit_their_node", {f"{WORKER}/efa": 33}, "ray.workers[0].efa", "asks for 33 EFA interfaces", {f"{WORKER}/efa": 32}),
     Case("pods_fit_their_node", {"ray/head/cpu": 8}, "ray.head.cpu", "asks for 8 vCPUs, but a node of 'head' (ml.m5.2xlarge) has 7", {"ray/head/cpu": 7}),

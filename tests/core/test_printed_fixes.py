@@ -116,8 +116,9 @@ def followed(data: dict[str, Any], problem: Problem, part: str) -> dict[str, Any
 
 
 def _said(data: dict[str, Any]) -> list[Problem]:
+    text = yaml.safe_dump(data, sort_keys=False)
     try:
-        return parse_any(yaml.safe_dump(data, sort_keys=False), name="test", path=Path("environments/test.yaml")).warnings
+        return parse_any(text, name="test", path=Path("environments/test.yaml")).warnings
     except EnvironmentFileError as error:
         return [*error.problems, *error.warnings]
 

@@ -208,7 +208,9 @@ def test_the_driver_creates_and_deletes_only_what_carries_the_environments_tag(
     for statement in creates:
         # what is created without the tag can be neither deleted nor counted by this environment
         # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonfsx.html
-        assert statement["Condition"] == {"StringEquals": {"aws:RequestTag/hyperpod-ray:environment": "dynamic-storage"}}
+        assert statement["Condition"] == {
+            "StringEquals": {"aws:RequestTag/hyperpod-ray:environment": "dynamic-storage"}
+        }
     static = [s for s in _statements(assemblies["prod"]) if any("fsx:" in action for action in _list(s["Action"]))]
     assert [action for s in static for action in _list(s["Action"])] == ["fsx:DescribeFileSystems"]
 

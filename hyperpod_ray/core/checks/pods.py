@@ -77,7 +77,9 @@ def _why_not(plan: Plan, group: NodeGroup, demand: _Demand) -> Iterator[Finding]
                     f"{has}{after}{hint}"
                 ),
                 expected=f"at most {has}",
-                fix=f"lower {settings[name]}{_larger(plan, group, name, want)}",
+                fix=f"lower {settings[name]}{_larger(plan, group, name, want)}"
+                if has > 0 or name != "memory_gib"
+                else "lower hyperpod.tiered_storage.memory_percent, which takes all of it",
             )
     if room.pods < 1:
         yield error(
