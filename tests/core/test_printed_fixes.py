@@ -180,7 +180,7 @@ def written(data: dict[str, Any], here: Place, edits: Edits, words: re.Match[str
     edits = {_filled(key, words): value for key, value in edits.items()}
     keys = [key for key in edits if key != "rename"]
     places = {key: _place(key, data, here) for key in keys}
-    choices = [
+    choices: list[list[Edits]] = [
         [{}] if key == "rename" else [{key: value} for value in _values(edits[key], there(data, places[key]), words)]
         for key in edits
     ]

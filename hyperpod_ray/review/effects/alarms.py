@@ -66,7 +66,7 @@ _SAYS = {
     "alert-off": "Nothing that runs notices. A fault that these alerts report is seen later, or by nobody.",
     "alarm-off": "Nothing that runs notices. The alarm comes later, or to nobody.",
     "budget-off": "Nothing that runs notices. More money is spent before a mail says so.",
-    "nobody-confirmed": "SNS asks the new subscriber first. Until it confirms, nobody is told of an alarm.",
+    "nobody-confirmed": "SNS asks the new subscriber first. Until it confirms, no alarm reaches anybody.",
 }
 
 

@@ -631,7 +631,7 @@ def _rollback_alarms(before: Group, after: Group, findings: Findings, common: di
         change=f"alarms that stop an update: {_value(sorted(_alarms(before)))} → {_value(sorted(_alarms(after)))}",
         consequence="Nothing happens on deploy. "
         + (
-            f"An update goes on to the next nodes while {', '.join(sorted(gone))} is in alarm."
+            f"An update continues with the next nodes while {', '.join(sorted(gone))} is in alarm."
             if gone
             else "An update stops and goes back when one of them is in alarm."
         ),

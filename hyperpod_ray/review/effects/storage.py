@@ -99,7 +99,7 @@ def _events(change: ResourceChange, policy: str) -> str:
 
 
 def _no_longer(change: ResourceChange, policy: str) -> list[str]:
-    """Copies of new and changed files that are no longer made."""
+    """Copies of new and changed files that are no longer written."""
     before, after = ({*(get("S3", policy, "Events") or [])} - {"DELETED"} for get in (change.before, change.now))
     verb = "imports" if policy == "AutoImportPolicy" else "exports"
     return [f"no longer {verb} {', '.join(sorted(before - after))}"] if before - after else []
