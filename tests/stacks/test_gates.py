@@ -194,7 +194,7 @@ def dynamic() -> Assembly:
     return synthesize("dynamic-storage", folder=FOLDER / "examples")
 
 
-def test_the_driver_may_delete_only_what_carries_the_environments_tag(
+def test_the_driver_creates_and_deletes_only_what_carries_the_environments_tag(
     assemblies: dict[str, Assembly], dynamic: Assembly
 ) -> None:
     statements = [s for s in _statements(dynamic) if "fsx:DeleteFileSystem" in _list(s["Action"])]
@@ -202,6 +202,14 @@ def test_the_driver_may_delete_only_what_carries_the_environments_tag(
     for statement in statements:
         assert statement["Condition"] == {
             "StringEquals": {"aws:ResourceTag/hyperpod-ray:environment": "dynamic-storage"}
+        }
+    creates = [s for s in _statements(dynamic) if "fsx:CreateFileSystem" in _list(s["Action"])]
+    assert creates
+    for statement in creates:
+        # what is created without the tag can be neither deleted nor counted by this environment
+        # https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonfsx.html
+        assert statement["Condition"] == {
+            "StringEquals": {"aws:RequestTag/hyperpod-ray:environment": "dynamic-storage"}
         }
     static = [s for s in _statements(assemblies["prod"]) if any("fsx:" in action for action in _list(s["Action"]))]
     assert [action for s in static for action in _list(s["Action"])] == ["fsx:DescribeFileSystems"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,6 +162,16 @@ def test_the_collector_writes_into_this_workspace_and_nothing_else(observed: Ass
     (statement,) = found
     assert statement["Action"] == "aps:RemoteWrite", workspace
     assert "*" not in str(statement["Resource"])
+
+
+@pytest.mark.parametrize(("on_destroy", "deletion"), [("retain", "RetainExceptOnCreate"), ("delete", "Delete")])
+def test_metrics_stay_as_the_file_says(tmp_path: Path, on_destroy: str, deletion: str) -> None:
+    file = yaml.safe_load((EXAMPLES / "observability.yaml").read_text(encoding="utf-8"))
+    file["observability"]["on_destroy"] = on_destroy
+    (tmp_path / "measured.yaml").write_text(yaml.safe_dump(file), encoding="utf-8")
+    (workspace,) = synthesize("measured", folder=tmp_path).of_type("AWS::APS::Workspace").values()
+    assert workspace["DeletionPolicy"] == deletion
+    assert workspace["UpdateReplacePolicy"] == deletion.removesuffix("ExceptOnCreate")
 
 
 def test_mails_of_alerts_arrive(observed: Assembly) -> None:

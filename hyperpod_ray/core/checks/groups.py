@@ -445,7 +445,7 @@ def training_plans_sell_the_types(plan: CommonPlan) -> Iterator[Finding]:
             *path,
             what=refusal.message,
             expected=refusal.expected or "one instance type for each plan",
-            fix="name another plan, or remove the setting",
+            fix=f"{'choose one of these types' if refusal.expected else 'name another plan'}, or remove the setting",
         )
 
 

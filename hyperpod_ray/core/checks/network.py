@@ -208,7 +208,7 @@ def control_plane_subnets_are_described(plan: Plan) -> Iterator[Finding]:
                 index,
                 what=f"'{subnet}' is named twice",
                 expected="each subnet once",
-                fix="keep one",
+                fix="name another subnet",
             )
     if len(existing.control_plane_subnet_ids) > len(network.availability_zone_ids):
         yield error(
@@ -428,7 +428,8 @@ def addresses(plan: CommonPlan) -> Iterator[Finding]:
             continue
         index, largest = max(zone_groups, key=lambda pair: nodes[pair[0]] * plan.addresses(pair[1]))
         per_node, many = plan.addresses(largest), nodes[index]
-        says = f"the nodes in {zone} take {need:,} addresses ({many} × {per_node} of {largest.type}"
+        by = " by max_replicas" if largest in plan.scaled_groups else ""
+        says = f"the nodes in {zone} take {need:,} addresses ({many} × {per_node} of {largest.type}{by}"
         says += (
             f" and {len(zone_groups) - 1} more group{'s' if len(zone_groups) > 2 else ''})"
             if len(zone_groups) > 1
@@ -437,9 +438,8 @@ def addresses(plan: CommonPlan) -> Iterator[Finding]:
         has = f"the subnet there, a /{prefix}, has {room:,}"
         if need > room:
             fewer = max(0, (room - (need - many * per_node)) // per_node)
-            fix = "lower count" if plan.existing_vpc else "lower count, widen network.cidr or lower node_subnet_prefix"
-            if largest in plan.scaled_groups:
-                fix += f". Karpenter adds up to {many}, by max_replicas of its workers"
+            fewer_nodes = "lower max_replicas of its workers" if largest in plan.scaled_groups else "lower count"
+            fix = fewer_nodes if plan.existing_vpc else f"{fewer_nodes}, widen network.cidr or lower node_subnet_prefix"
             yield error(
                 *GROUPS, index, "count", what=f"{says}; {has}", expected=f"at most {fewer} nodes of this group", fix=fix
             )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hyperpod_ray.core.checks.lookup import find, max_replicas, workers
+from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.model import NodeGroup
 from hyperpod_ray.core.plan import Allocatable, Plan, PodResources
@@ -76,7 +77,9 @@ def _why_not(plan: Plan, group: NodeGroup, demand: _Demand) -> Iterator[Finding]
                     f"{has}{after}{hint}"
                 ),
                 expected=f"at most {has}",
-                fix=f"lower {settings[name]}, or choose a larger instance type",
+                fix=f"lower {settings[name]}{_larger(plan, group, name, want)}"
+                if has > 0 or name != "memory_gib"
+                else "lower hyperpod.tiered_storage.memory_percent, which takes all of it",
             )
     if room.pods < 1:
         yield error(
@@ -87,6 +90,20 @@ def _why_not(plan: Plan, group: NodeGroup, demand: _Demand) -> Iterator[Finding]
             expected="room for one pod more",
             fix="choose a larger instance type",
         )
+
+
+def _larger(plan: Plan, group: NodeGroup, amount: str, want: int) -> str:
+    """The smallest type of the same kind whose node has the amount, as the second half of a fix."""
+    own = plan.type_spec(group.type)
+    larger = [
+        (spec.accelerators, spec.vcpus, spec.memory_gib, name)
+        for name in {*catalogue(), *plan.settings.instance_types}
+        if (spec := plan.type_spec(name)).accelerator == own.accelerator
+        and (spec.architecture, spec.threads) == (own.architecture, own.threads)
+        and spec.accelerators >= own.accelerators
+        and getattr(plan.allocatable(group.model_copy(update={"type": name})), amount) >= want
+    ]
+    return f", or choose a larger instance type, such as {min(larger)[-1]}" if larger else ""
 
 
 def _demands(plan: Plan, name: str, *, at_maximum: bool) -> list[_Demand]:

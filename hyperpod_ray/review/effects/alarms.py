@@ -13,6 +13,7 @@ from hyperpod_ray.review.effects.groups import count, groups
 from hyperpod_ray.review.findings import Findings, Remark, Row
 
 ALERTS, ALARM, BUDGET = "AWS::APS::RuleGroupsNamespace", "AWS::CloudWatch::Alarm", "AWS::Budgets::Budget"
+SUBSCRIBER = "AWS::SNS::Subscription"
 _MINUTES = re.compile(r"\[(\d+)m\]")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"(\d+)([smhdw])")
@@ -29,6 +30,20 @@ def find(changes: Changes, findings: Findings) -> None:
             _add(findings, change, "alarm-off", "alarm", list(_alarm(change, changes)))
         else:
             _add(findings, change, "budget-off", "budget", list(_budget(change)))
+    for change in changes.of_type(SUBSCRIBER):
+        if change.kind is Kind.REMOVED and severity.followed(change, changes) and not _stays(change, changes):
+            _add(findings, change, "nobody-confirmed", "subscriber", [f"{change.before('Endpoint')} removed"])
+
+
+def _stays(change: ResourceChange, changes: Changes) -> bool:
+    """Whether another subscriber of the same topic is there before and after."""
+    return any(
+        resource["Type"] == SUBSCRIBER
+        and key in changes.base.stacks[key.stack].resources
+        and resource["Properties"].get("TopicArn") == change.before("TopicArn")
+        for key, resource in changes.head.all()
+        if key.stack == change.key.stack
+    )
 
 
 def _add(findings: Findings, change: ResourceChange, name: str, guard: str, less: list[str]) -> None:
@@ -51,6 +66,7 @@ _SAYS = {
     "alert-off": "Nothing that runs notices. A fault that these alerts report is seen later, or by nobody.",
     "alarm-off": "Nothing that runs notices. The alarm comes later, or to nobody.",
     "budget-off": "Nothing that runs notices. More money is spent before a mail says so.",
+    "nobody-confirmed": "SNS asks the new subscriber first. Until it confirms, no alarm reaches anybody.",
 }
 
 

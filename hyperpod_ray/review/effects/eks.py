@@ -109,6 +109,17 @@ def _addon(change: ResourceChange, changes: Changes, findings: Findings) -> None
                 **severity.of_class("logs-off"),
             )
         )
+    if name == names.OBSERVABILITY_ADDON and (less := _fewer_metrics(before, after)):
+        findings.add(
+            Row(
+                code="metrics-less",
+                what=f"EKS add-on {name}",
+                change="; ".join(less),
+                consequence="Training does not notice. Charts and alerts that read these metrics show less, or later.",
+                where=change.title,
+                **severity.of_class("metrics-less"),
+            )
+        )
     if modes[0] != modes[1]:
         findings.add(_policy_modes(change, *modes))
     documented = name in _ADD_ONS
@@ -161,6 +172,27 @@ def _texts(change: ResourceChange, changes: Changes) -> tuple[str, str]:
 
 def _logs(configuration: str) -> bool:
     return bool(at(_parsed(configuration) or {}, ("logging", "enabled")))
+
+
+_RARELY_SECONDS = 60
+"""Samples further apart miss what lasts a minute, the unit of the alerts' own windows."""
+_LEVELS = ("DISABLED", "BASIC", "ADVANCED")
+
+
+def _fewer_metrics(before: str, after: str) -> list[str]:
+    """Kinds of metrics that have a lower level from now on, or that are asked for more rarely."""
+    older, newer = ((_parsed(text) or {}).get("metricsProvider") or {} for text in (before, after))
+    less = []
+    for name in sorted(older):
+        was, now = older[name], newer.get(name) or {}
+        levels = [str(side.get("level", "DISABLED")) for side in (was, now)]
+        if all(level in _LEVELS for level in levels) and _LEVELS.index(levels[1]) < _LEVELS.index(levels[0]):
+            less.append(f"{name} {levels[0]} → {levels[1]}")
+        elif "DISABLED" not in levels and float(now.get("scrapeInterval") or 0) > max(
+            _RARELY_SECONDS, float(was.get("scrapeInterval") or 0)
+        ):
+            less.append(f"{name} every {was.get('scrapeInterval')} s → {now.get('scrapeInterval')} s")
+    return less
 
 
 def _configuration(before: str, after: str) -> list[str]:

@@ -86,7 +86,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
     _tier(change, findings)
     _autoscaling(change, findings)
     for name, words in _CLUSTER_SETTINGS.items():
-        if change.differs(name) and (name != "TieredStorageConfig" or _tiered(change.now(name))):
+        if change.differs(name):
             findings.add(
                 Row(
                     effect=Effect.SAFE,
@@ -106,6 +106,7 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
         "VpcConfig",
         "Orchestrator",
         "AutoScaling",
+        "TieredStorageConfig",
         *_CLUSTER_SETTINGS,
     }
     for name in sorted({pointer[0] for pointer in change.changed} - documented):
@@ -165,26 +166,53 @@ def _tiered(config: Any) -> bool:
 
 def _tier(change: ResourceChange, findings: Findings) -> None:
     name = "TieredStorageConfig"
-    if _tiered(change.before(name)) and not _tiered(change.now(name)):
-        findings.add(
-            Row(
-                effect=Effect.INTERRUPTS,
-                code="tiered-storage-off",
-                what=f"HyperPod cluster {change.now('ClusterName')}",
-                change=f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
-                consequence="Checkpoints that are only in the nodes' memory are lost, and a run that saves into it "
-                "fails at its next save. End such runs first, or let them save to the file system.",
-                unavailable="checkpoints in memory",
-                source=source("tiered-storage"),
-                where=change.title,
-            )
+    if not change.differs(name):
+        return
+    before, after = (_tier_percent(side) for side in _sides(change, name))
+    common: dict[str, Any] = {
+        "what": f"HyperPod cluster {change.now('ClusterName')}",
+        "change": f"{name} {_value(change.before(name))} → {_value(change.now(name))}",
+        "source": source("tiered-storage"),
+        "where": change.title,
+    }
+    if before and not after:
+        row = Row(
+            effect=Effect.INTERRUPTS,
+            code="tiered-storage-off",
+            consequence="Checkpoints that are only in the nodes' memory are lost, and a run that saves into it "
+            "fails at its next save. End such runs first, or let them save to the file system.",
+            unavailable="checkpoints in memory",
+            **common,
         )
+    elif after > before:
+        row = Row(
+            effect=Effect.INTERRUPTS,
+            code="tiered-storage-more",
+            consequence="In place. The memory that holds checkpoints is taken from what pods can have, also from pods "
+            "that run: the kubelet ends pods of a node that runs short. Pods created later ask for less.",
+            **common,
+        )
+    elif after < before:
+        row = Row(
+            effect=Effect.WEAKENS,
+            code="tiered-storage-less",
+            consequence="In place. The nodes' memory holds fewer or smaller checkpoints: what does not fit is in the "
+            "second tier alone, from which a run resumes more slowly.",
+            **common,
+        )
+    else:
+        row = Row(effect=Effect.SAFE, code="cluster-setting", consequence="In place.", **common)
+    findings.add(row)
+
+
+def _tier_percent(config: Any) -> int:
+    """Percent of the nodes' memory that holds checkpoints; the service's own share counts as 1."""
+    return int(config.get("InstanceMemoryAllocationPercentage") or 1) if _tiered(config) else 0
 
 
 _CLUSTER_SETTINGS = {
     "Tags": "In place; nodes are not touched.",
     "ClusterRole": "In place: the role that managed Karpenter acts with.",
-    "TieredStorageConfig": "In place; the memory that holds checkpoints is taken from what pods can have.",
     "DeletionPolicy": "Says what happens on deletion; nodes are not touched.",
     "UpdateReplacePolicy": "Says what happens on replacement; nodes are not touched.",
 }
@@ -564,6 +592,9 @@ def _schedule(before: Group, after: Group, findings: Findings, common: dict[str,
         )  # fmt: skip
         _switched_off(row, setting="scheduled software updates", was=previous, findings=findings)
         return
+    _rollback_alarms(before, after, findings, common)
+    if previous is not None and _without_alarms(previous) == _without_alarms(updated):
+        return
     size, unit, wait = batch(after)
     findings.add(
         Row(
@@ -576,6 +607,41 @@ def _schedule(before: Group, after: Group, findings: Findings, common: dict[str,
             **common,
         )
     )
+
+
+def _alarms(group: Group) -> set[str]:
+    """Names of the alarms that stop a rolling update of the group."""
+    deployment = (group.get("ScheduledUpdateConfig") or {}).get("DeploymentConfig") or {}
+    return {str(alarm.get("AlarmName")) for alarm in deployment.get("AutoRollbackConfiguration") or []}
+
+
+def _without_alarms(schedule: dict[str, Any]) -> dict[str, Any]:
+    deployment = schedule.get("DeploymentConfig") or {}
+    kept = {key: value for key, value in deployment.items() if key != "AutoRollbackConfiguration"}
+    return {**schedule, "DeploymentConfig": kept}
+
+
+def _rollback_alarms(before: Group, after: Group, findings: Findings, common: dict[str, Any]) -> None:
+    gone, new = _alarms(before) - _alarms(after), _alarms(after) - _alarms(before)
+    if not gone and not new:
+        return
+    row = Row(
+        effect=Effect.WEAKENS if gone else Effect.SAFE,
+        code="rollback-alarms",
+        change=f"alarms that stop an update: {_value(sorted(_alarms(before)))} → {_value(sorted(_alarms(after)))}",
+        consequence="Nothing happens on deploy. "
+        + (
+            f"An update continues with the next nodes while {', '.join(sorted(gone))} is in alarm."
+            if gone
+            else "An update stops and goes back when one of them is in alarm."
+        ),
+        source=source("ami-update"),
+        **common,
+    )
+    if gone:
+        _switched_off(row, setting="alarms that stop an update", was=sorted(gone), findings=findings)
+    else:
+        findings.add(row)
 
 
 def _patches(before: Group, after: Group, findings: Findings, common: dict[str, Any]) -> None:

@@ -56,7 +56,17 @@ def _links(changes: Changes, findings: Findings) -> None:
                 )
         elif change.kind is Kind.CHANGED and change.differs("S3"):
             imports, exports = (_events(change, policy) for policy in ("AutoImportPolicy", "AutoExportPolicy"))
-            if stopped := _no_longer(change):
+            if stopped := _no_longer(change, "AutoImportPolicy"):
+                findings.add(
+                    Row(
+                        code="import-off",
+                        change="; ".join(stopped),
+                        consequence="Files that are there stay. Jobs read what the bucket had until now: what is "
+                        "new or changed there does not arrive, and nothing says so.",
+                        **severity.of_class("import-off") | {key: common[key] for key in ("what", "where")},
+                    )
+                )
+            if stopped := _no_longer(change, "AutoExportPolicy"):
                 findings.add(
                     Row(
                         code="copies-off",
@@ -88,11 +98,11 @@ def _events(change: ResourceChange, policy: str) -> str:
     return after if before == after else f"{before} → {after}"
 
 
-def _no_longer(change: ResourceChange) -> list[str]:
+def _no_longer(change: ResourceChange, policy: str) -> list[str]:
     """Copies of new and changed files that are no longer written."""
-    events = ("S3", "AutoExportPolicy", "Events")
-    before, after = ({*(get(*events) or [])} - {"DELETED"} for get in (change.before, change.now))
-    return [f"no longer exports {', '.join(sorted(before - after))}"] if before - after else []
+    before, after = ({*(get("S3", policy, "Events") or [])} - {"DELETED"} for get in (change.before, change.now))
+    verb = "imports" if policy == "AutoImportPolicy" else "exports"
+    return [f"no longer {verb} {', '.join(sorted(before - after))}"] if before - after else []
 
 
 def _new_deletes(change: ResourceChange) -> list[str]:

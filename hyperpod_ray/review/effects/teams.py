@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.effects.words import moved
@@ -44,7 +45,7 @@ def _quota(change: ResourceChange, findings: Findings) -> None:
     common: dict[str, Any] = {"what": f"team {team}", "where": change.title, "source": source("quota")}
     less: list[str] = []
     raised: list[str] = []
-    amounts_before, amounts_after = _amounts(before), _amounts(after)
+    amounts_before, amounts_after = _alike(before, after)
     for key in sorted({*amounts_before, *amounts_after}):
         if amounts_before.get(key, 0.0) != amounts_after.get(key, 0.0):
             words = f"{key[0]} {amounts_before.get(key, 0.0):g} → {amounts_after.get(key, 0.0):g}{_AMOUNTS[key[1]]}"
@@ -166,7 +167,20 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
             )
         )
         idle = []
-    changed = [*moved(before, after, after), *moved(config_before, config_after, ("FairShare",)), *idle]
+    fair = moved(config_before, config_after, ("FairShare",))
+    if fair and config_after.get("FairShare") != "Enabled":
+        findings.add(
+            Row(
+                **common | severity.of_class("fair-share-off"),
+                code="fair-share-off",
+                change=", ".join(fair),
+                consequence="Jobs that run stay. What is idle goes to the job that asks first, whatever its team's "
+                "weight: a team with many jobs can hold all of it.",
+                unavailable="idle instances by weight",
+            )
+        )
+        fair = []
+    changed = [*moved(before, after, after), *fair, *idle]
     if changed:
         findings.add(
             Row(
@@ -188,6 +202,37 @@ def _amounts(config: dict[str, Any]) -> dict[tuple[str, str], float]:
         if (amount := (quota.get("AcceleratorPartition") or {}).get("Count") if key == PARTITIONS else quota.get(key))
         is not None
     }
+
+
+def _alike(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[tuple[str, str], float], ...]:
+    """What two quotas come to, in the same amounts: one amount alone stands for its share of instances.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ComputeQuotaResourceConfig.html
+    """
+    sides = [_amounts(before), _amounts(after)]
+    for instance_type in {key[0] for side in sides for key in side}:
+        forms = [{key[1] for key in side if key[0] == instance_type} for side in sides]
+        shares = [_instances(instance_type, side) for side in sides]
+        if forms[0] == forms[1] or None in shares:
+            continue
+        for side, share in zip(sides, shares, strict=True):
+            for key in [key for key in side if key[0] == instance_type]:
+                del side[key]
+            side[(instance_type, "Count")] = share or 0.0
+    return tuple(sides)
+
+
+def _instances(instance_type: str, amounts: dict[tuple[str, str], float]) -> float | None:
+    """Instances that a quota of a type comes to; None where several amounts are given, or its figures are unknown."""
+    own = {key[1]: amount for key, amount in amounts.items() if key[0] == instance_type}
+    if not own:
+        return 0.0
+    spec = catalogue().get(instance_type)
+    if len(own) > 1 or spec is None:
+        return None
+    ((form, amount),) = own.items()
+    whole = {"Count": 1, "Accelerators": spec.accelerators, "VCpu": spec.vcpus, "MemoryInGiB": spec.memory_gib}
+    return amount / whole[form] if whole.get(form) else None
 
 
 def _type(quota: dict[str, Any], key: str) -> str:
