@@ -96,7 +96,7 @@ def test_the_alert_manager_publishes_where_there_is_one() -> None:
         ([allow(ALARMS, EVENTS, Condition=SOURCE, action=KEY_ACTIONS)], "error", f", which {EVENTS} may not use"),
         ([allow(ALARMS, action=KEY_ACTIONS)], "error", f", which {EVENTS} may not use"),
         ([allow(ALARMS, EVENTS, action="kms:Decrypt")], "error", f"{ALARMS} and {EVENTS} may not use"),
-        ([{"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "kms:*"}], "error", "may"),
+        ([{**allow(action="kms:*"), "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}}], "error", "may not use"),
     ],
 )
 def test_who_may_use_its_key(statements: list[Json], severity: str, words: str) -> None:
