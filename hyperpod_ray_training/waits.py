@@ -60,12 +60,12 @@ class Waits:
 
     def beat(self, looked: dict[str, Any]) -> None:
         """What the loop does at this moment."""
-        place = looked.get("place")
-        if place is None:  # its thread has ended
+        activity = looked.get("place")
+        if activity is None:  # its thread has ended
             self._over.set()
             return
         self.beats += 1
-        if stragglers.waits(place):
+        if stragglers.waits(activity):
             self.waiting += 1
         elif looked.get("at"):
             self._lines[looked["at"]] += 1
@@ -109,11 +109,11 @@ class Waits:
         """
         if not values:
             return ""
-        few, *rest = values
-        if not rest:
+        few, *exchanged = values
+        if not exchanged:
             self._exchange = not few
             return ""
-        void, *shares = rest
+        void, *shares = exchanged
         steps = step - self._first_step
         self._forget(step)
         return self.habit.judge(

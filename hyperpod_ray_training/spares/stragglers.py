@@ -29,9 +29,9 @@ TIMES = 2
 NOBODY = {"message": "no rank stands out any more"}
 
 
-def waits(place: str) -> bool:
+def waits(activity: str) -> bool:
     """Whether a rank that does this waits for others."""
-    return place in {COLLECTIVE, BACKWARD}
+    return activity in {COLLECTIVE, BACKWARD}
 
 
 def described(rank: int, *, node: str, at: str, share: float, others: float) -> dict[str, Any]:

@@ -309,13 +309,17 @@ def _straggler(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
 
 def _with_instance(snapshot: Snapshot, text: str) -> str:
     """A line about a rank on a node, with the instance beside the address by which Ray or Slurm knows the node."""
-    place = re.match(r"rank \d+ on (\S+)(?= )", text)
-    if place is None:
+    beginning = re.match(r"rank \d+ on (\S+)(?= )", text)
+    if beginning is None:
         return text
-    on_node = [pod.node for pod in snapshot.pods if pod.node and place[1] == pod.address]
-    named = [instance.id for instance in snapshot.instances
-             if names.node_name(instance.id) in on_node or (instance.host and instance.host == place[1])]  # fmt: skip
-    return f"{place[0]} ({named[0]}){text[place.end() :]}" if len(set(named)) == 1 else text
+    address = beginning[1]
+    on_node = {pod.node for pod in snapshot.pods if pod.node and address == pod.address}
+    named = [
+        instance.id
+        for instance in snapshot.instances
+        if names.node_name(instance.id) in on_node or address == instance.host
+    ]
+    return f"{beginning[0]} ({named[0]}){text[beginning.end() :]}" if len(set(named)) == 1 else text
 
 
 def _late_checkpoint(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:

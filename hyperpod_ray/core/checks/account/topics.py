@@ -8,14 +8,12 @@ from typing import Any
 
 from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.account import policies
-from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.core.common_plan import ALARMS, EVENTS, CommonPlan
 from hyperpod_ray.core.evidence import Account, code, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown, warning
-from hyperpod_ray.core.plan import Plan
 
 Json = dict[str, Any]
 PATH = ("hyperpod", "alarm_topic_arn")
-ALARMS, EVENTS, METRICS = "cloudwatch.amazonaws.com", "events.amazonaws.com", "aps.amazonaws.com"
 OWN_ACCOUNT = {"aws:sourceaccount", "aws:sourceowner"}
 KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
 REFUSED = {"AuthorizationError", "AuthorizationErrorException", "AccessDenied", "AccessDeniedException"}
@@ -36,14 +34,14 @@ def the_other_topic_lets_them_publish(plan: CommonPlan, account: Account) -> Ite
     name = arn_of(arn).resource
     try:
         answer = found(account, "sns", "get_topic_attributes", TopicArn=arn)
-    except Exception as bad:
-        if code(bad) not in REFUSED:
+    except Exception as failure:
+        if code(failure) not in REFUSED:
             raise
         yield unknown(
             *PATH,
             what=f"{name}: these credentials may not read its policy",
             expected="sns:GetTopicAttributes on it",
-            fix=f"ask its owner, {arn_of(arn).account}, whether {' and '.join(_publishers(plan))} may publish",
+            fix=f"ask its owner, {arn_of(arn).account}, whether {' and '.join(plan.alarm_publishers)} may publish",
         )
         return
     if answer is None:
@@ -65,17 +63,12 @@ def the_other_topic_lets_them_publish(plan: CommonPlan, account: Account) -> Ite
                 fix=f"aws sns subscribe --topic-arn {arn} --protocol email --notification-endpoint name@example.com",
             )
         )
-    yield from problems or [fine(*PATH, what=f"{name} takes what {' and '.join(_publishers(plan))} publish")]
-
-
-def _publishers(plan: CommonPlan) -> list[str]:
-    observed = isinstance(plan, Plan) and plan.settings.observability is not None
-    return [ALARMS, EVENTS, *([METRICS] if observed else [])]
+    yield from problems or [fine(*PATH, what=f"{name} takes what {' and '.join(plan.alarm_publishers)} publish")]
 
 
 def _closed(plan: CommonPlan, name: str, policy: str) -> Iterator[Finding]:
     """Services that the topic's policy does not let in."""
-    shut = [service for service in _publishers(plan) if not lets_in(policy, service, "sns:Publish", plan)]
+    shut = [service for service in plan.alarm_publishers if not lets_in(policy, service, "sns:Publish", plan)]
     if shut:
         yield error(
             *PATH,
@@ -104,18 +97,18 @@ def _undecryptable(plan: CommonPlan, account: Account, name: str, attributes: Js
         policy = "" if description is None else account.call(
             "kms", "get_key_policy", KeyId=description["KeyMetadata"].get("Arn", key), PolicyName="default"
         ).get("Policy", "")  # fmt: skip
-    except Exception as bad:
-        if code(bad) not in REFUSED:
+    except Exception as failure:
+        if code(failure) not in REFUSED:
             raise
         yield unknown(
             *PATH,
             what=f"{name} is encrypted with {short}, whose policy these credentials may not read",
             expected="kms:DescribeKey and kms:GetKeyPolicy on it",
-            fix=f"ask its owner whether {' and '.join(_publishers(plan))} may use it",
+            fix=f"ask its owner whether {' and '.join(plan.alarm_publishers)} may use it",
         )
         return
     shut = [
-        service for service in _publishers(plan)
+        service for service in plan.alarm_publishers
         if not all(lets_in(policy, service, action, plan) for action in KEY_ACTIONS)
     ]  # fmt: skip
     if shut:
@@ -149,22 +142,25 @@ def _for_us(conditions: Json, service: str, action: str, plan: CommonPlan) -> bo
     EventBridge does not say for whom it uses a key.
     """
     for by_key in conditions.values():
-        for key, values in by_key.items() if isinstance(by_key, dict) else ():
-            listed = [str(value) for value in (values if isinstance(values, list) else [values])]
-            if service == EVENTS and action.startswith("kms:") and key.lower().startswith("aws:source"):
+        for condition_key, pattern in by_key.items() if isinstance(by_key, dict) else ():
+            source, patterns = (
+                condition_key.lower(),
+                [str(arn) for arn in (pattern if isinstance(pattern, list) else [pattern])],
+            )
+            if service == EVENTS and action.startswith("kms:") and source.startswith("aws:source"):
                 return False
-            if key.lower() in OWN_ACCOUNT and plan.settings.account not in listed:
+            if source in OWN_ACCOUNT and plan.settings.account not in patterns:
                 return False
-            if key.lower() == "aws:sourcearn" and not any(_may_be_ours(pattern, service, plan) for pattern in listed):
+            if source == "aws:sourcearn" and not any(_may_be_ours(arn, service, plan) for arn in patterns):
                 return False
     return True
 
 
 def _may_be_ours(pattern: str, service: str, plan: CommonPlan) -> bool:
     """Whether a pattern of ARNs may be about an alarm, rule or workspace of this account and Region."""
-    parts = pattern.split(":", 5)
+    segments = pattern.split(":", 5)
     ours = ("arn", "aws*", service.partition(".")[0], plan.settings.region, plan.settings.account)
     return all(
-        fnmatch.fnmatchcase(mine, part) or fnmatch.fnmatchcase(part, mine)
-        for mine, part in zip(ours, parts, strict=False)
+        fnmatch.fnmatchcase(expected, segment) or fnmatch.fnmatchcase(segment, expected)
+        for expected, segment in zip(ours, segments, strict=False)
     )
