@@ -26,7 +26,7 @@ OTHERS_WAIT, WAITS = 0.3, 0.1
 """A straggler waits at most so much of its time, while the median of the others is at least so much."""
 TIMES = 2
 """So often in a row the same rank, until it is named: a validation on one rank ends by itself."""
-NOBODY = {"message": "no rank stands out any more"}
+NOBODY: dict[str, Any] = {"message": "no rank stands out any more"}
 
 
 def waits(activity: str) -> bool:
