@@ -71,6 +71,13 @@ class Ranks:
             dist.broadcast_object_list(box, src=0, group=self.patient, device=torch.device("cpu"))
         return box[0]
 
+    def from_rank(self, rank: int, value: Any) -> Any:
+        """A rank's value, on every rank; for the loop's own thread."""
+        box = [value]
+        if self.world > 1:
+            dist.broadcast_object_list(box, src=rank, group=self.agreement, device=torch.device("cpu"))
+        return box[0]
+
     def first_of_all(self, text: str) -> str:
         """The first text of any rank that is not empty, on every rank; empty where all are."""
         if self.world == 1:

@@ -52,10 +52,12 @@ from hyperpod_ray_training.spares import warm_up
 from hyperpod_ray_training.spares.loop import HandOverError, current
 from hyperpod_ray_training.spares.memory import memory_of
 from hyperpod_ray_training.spares.ray_group import report_alone
+from hyperpod_ray_training.spares.stragglers import NOBODY, described
 from hyperpod_ray_training.state import TrainingState, module_of
 from hyperpod_ray_training.tiered import Tier
 from hyperpod_ray_training.tracking import tracker_of
 from hyperpod_ray_training.variables import loop_frames
+from hyperpod_ray_training.waits import Waits
 from hyperpod_ray_training.writers import kind_for
 
 STAY, MOVE, RESIZE = 0.0, 1.0, 2.0
@@ -139,6 +141,8 @@ class Resumable(Looping):
         self.memory = None
         if self.generation is not None:
             self.memory = memory_of(self.generation, self.state, self.settings, quiet=self.ranks.patient)
+        # a coordinator hears of all ranks by itself
+        self.waits = Waits(self.rank, self.world if self.generation is None else 1)
         self.metrics: dict[str, Any] = {}
         self.tracker = tracker_of(run.name, run.url) if self.journal.enabled else None
         self.journal.progress |= {"transport": "", "efa": False, "across_nodes": False}  # those of an earlier start
@@ -162,6 +166,7 @@ class Resumable(Looping):
     def leave(self, *, failed: bool) -> None:
         """The loop has ended, well or not; a second call does nothing."""
         self.complete.abandon()
+        self.waits.end()
         try:
             self._leave(failed=failed)
         finally:
@@ -352,7 +357,7 @@ class Resumable(Looping):
             name: What it is, for whoever looks at the run.
         """
         self.journal.update(at_once=True, phase=name)
-        with self.unhurried():
+        with self.waits.busy(alone=True), self.unhurried():
             yield
         self.parts.pace.left()
         self.journal.update(at_once=True, phase="")
@@ -361,7 +366,8 @@ class Resumable(Looping):
     def unhurried(self) -> Iterator[None]:
         """As `phase`, without a name."""
         if self.generation is None:
-            yield
+            with self.waits.busy():
+                yield
             return
         with self.generation.member.busy():
             yield
@@ -419,6 +425,7 @@ class Resumable(Looping):
             self.ranks.meet()
         self.journal.update(at_once=True, state="running")
         self.complete.begin(self.step)
+        self.waits.begin(self.step)
         self.drains.begin(self.step)
         self.clock.begin(self.step)
 
@@ -470,6 +477,7 @@ class Resumable(Looping):
                 code,
                 float(every),
                 leaving,
+                *self.waits.question(),
             )
             if self.world == 1:
                 reason = self._hear() or reason
@@ -485,7 +493,8 @@ class Resumable(Looping):
         answer = self.ranks.answer()
         if answer is None:
             return None
-        unfinished, failed, code, every, leaving = answer
+        unfinished, failed, code, every, leaving, *waits = answer
+        self._name_straggler(self.waits.answer(waits, self.step))
         self.leaving, self.resizing = leaving > STAY, leaving > MOVE
         save, self._asked_about = self._asked_about, None
         if save is not None and save is self.saver.in_flight and not unfinished:
@@ -495,6 +504,16 @@ class Resumable(Looping):
         reason = self.drains.heard(self.step, code=code, every=every)
         self.draining = self.draining or reason is not None
         return reason
+
+    def _name_straggler(self, verdict: tuple[int, float, float] | str) -> None:
+        """Write down who holds the others up, or that nobody does any more; the same on every rank."""
+        if isinstance(verdict, str):
+            if verdict:
+                self.journal.event("slow", **NOBODY)
+            return
+        slow, share, others = verdict
+        node, at = self.ranks.from_rank(slow, (node_address(), self.waits.line))
+        self.journal.event("slow", **described(slow, node=node, at=at, share=share, others=others))
 
     def _report(self, name: str, metrics: Mapping[str, Any]) -> None:
         if self.prunes and self.rank == 0:

@@ -35,6 +35,8 @@ from hyperpod_ray.core.model import (
 from hyperpod_ray_rules import data
 
 SettingPath = tuple[str | int, ...]
+ALARMS, EVENTS, METRICS = "cloudwatch.amazonaws.com", "events.amazonaws.com", "aps.amazonaws.com"
+"""Services that publish to topics: CloudWatch, EventBridge, the alert manager."""
 SMALL_SUBNET_PREFIX = 27
 """Prefix length of the control plane's and the public subnets, which hold few interfaces."""
 
@@ -172,6 +174,11 @@ class CommonPlan:
             for index, group in enumerate(self.groups)
             if group.volume_kms_key_arn
         ]
+
+    @property
+    def alarm_publishers(self) -> list[str]:
+        """Services that publish to the topics of alarms."""
+        return [ALARMS, EVENTS]
 
     @property
     def orchestrator_request(self) -> dict[str, Any]:

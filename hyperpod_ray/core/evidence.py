@@ -84,6 +84,7 @@ ABSENT = frozenset(
         "NoSuchBucket",
         "NoSuchEntity",
         "NoSuchResourceException",
+        "NotFound",
         "NotFoundException",
         "ParameterNotFound",
         "PullThroughCacheRuleNotFoundException",

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.common_plan import CommonPlan, SettingPath
+from hyperpod_ray.core.common_plan import METRICS, CommonPlan, SettingPath
 from hyperpod_ray.core.model import (
     Environment,
     ExistingEks,
@@ -128,6 +128,11 @@ class Plan(CommonPlan):
         access = self.settings.ray.access
         named = enumerate(access.kms_key_arns if access else [])
         return [*super().kms_keys, *((("ray", "access", "kms_key_arns", index), arn) for index, arn in named)]
+
+    @property
+    def alarm_publishers(self) -> list[str]:
+        """Services that publish to the topics of alarms."""
+        return [*super().alarm_publishers, *([METRICS] if self.settings.observability is not None else [])]
 
     # --- instance types and groups ---------------------------------------------------------------------------------
 

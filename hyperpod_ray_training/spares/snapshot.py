@@ -141,7 +141,9 @@ class Snapshot:
         if at > buffer.numel():
             raise ValueError(f"a copy has {buffer.numel()} bytes, {at} expected")
         if alike and _together(content.tensors[mark.name] for mark in meta["marks"][1]) != alike:
-            raise ValueError("the tensors of a replica are not what this rank had")
+            raise ValueError(
+                "the tensors of a replica are not what this rank had: its parameters or learning rates differ by rank"
+            )
         saved = {mark.name: mark for marks in meta["marks"] for mark in marks}
         rebuilt = [name for name, value in meta["still"].items() if name not in live or checksum(live[name]) != value]
         if rebuilt:

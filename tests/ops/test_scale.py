@@ -353,6 +353,32 @@ def test_a_straggler_is_named_until_it_stands_out_no_more() -> None:
     assert notes(slow, over) == [] and notes(slow, again) == []
 
 
+def test_a_straggler_is_named_with_its_instance() -> None:
+    """Ray knows a node by the address of its pod, Slurm by its host name, and people by its instance."""
+    from hyperpod_ray.ops.reach.ray_pods import pod_of
+    from tests.ops.snapshots import RUN, ago, trains, with_instance, with_pod
+
+    slow = RunEvent(at=ago(3), kind="slow", text="rank 3 on 10.0.0.9 holds the others up: they wait 60% of their time")
+    seen = trains(events=(*RUN.events, slow))
+    pod = next(pod for pod in seen.pods if pod.role == "worker")
+    instance = next(instance for instance in seen.instances if pod.node.endswith(instance.id))
+
+    def said(snapshot: Snapshot) -> str:
+        (finding,) = judge(snapshot).findings
+        return finding.what
+
+    assert said(seen) == f"run 'first': {slow.text}", "nobody has this address"
+    named = f"run 'first': rank 3 on 10.0.0.9 ({instance.id}) holds the others up: they wait 60% of their time"
+    assert said(with_pod(seen, pod.name, address="10.0.0.9")) == named
+    assert said(with_pod(seen, pod.name, address="10.0.0.99")) == f"run 'first': {slow.text}"
+    assert said(with_instance(seen, instance, host="10.0.0.9")) == named
+    other = next(other for other in seen.instances if other.id != instance.id)
+    listed = {"metadata": {"name": "w"}, "spec": {"nodeName": pod.node}, "status": {"podIP": "10.0.0.9"}}
+    assert (pod_of(listed).address, pod_of(listed).node) == ("10.0.0.9", pod.node)
+    twice = with_instance(with_instance(seen, instance, host="10.0.0.9"), other, host="10.0.0.9")
+    assert said(twice) == f"run 'first': {slow.text}", "two hosts of one name"
+
+
 def test_what_a_controller_is_for_stands_beside_its_fault_alone(tmp_path: Path) -> None:
     from tests.ops.snapshots import healthy, with_controller
 

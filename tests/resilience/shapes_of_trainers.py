@@ -187,7 +187,8 @@ def lightning_gan(run: Run) -> None:
             self.untoggle_optimizer(for_judge)
             self.realism.update(shown.detach())
             self.log("realism", self.realism, on_step=False, on_epoch=True)
-            self.log("judge_loss", lost, on_step=True, on_epoch=True)
+            # without sync_dist each rank's scheduler would see a loss of its own, and the ranks would drift apart
+            self.log("judge_loss", lost, on_step=True, on_epoch=True, sync_dist=True)
             return torch.tensor(total(loss + lost))
 
         def on_train_epoch_end(self) -> None:

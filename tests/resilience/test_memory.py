@@ -331,7 +331,7 @@ def test_who_leaves_a_broken_generation_waits_for_no_save() -> None:
     training: Any = Resumable.__new__(Resumable)
     training.generation = SimpleNamespace()
     training.tracker = None
-    training.complete = SimpleNamespace(abandon=lambda: None)
+    training.complete, training.waits = SimpleNamespace(abandon=lambda: None), SimpleNamespace(end=lambda: None)
     training.saver = SimpleNamespace(abandon=lambda: left.append("abandon"))
     training.memory = SimpleNamespace(neighbour=SimpleNamespace(salvage=lambda: left.append("salvage")))
     training.leave(failed=True)

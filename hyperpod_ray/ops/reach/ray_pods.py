@@ -33,6 +33,8 @@ class Pod:
     restarts: int = 0
     ready_since: datetime | None = None
     """When its Ready condition last changed."""
+    address: str = ""
+    """By which Ray knows it."""
 
 
 def moment(text: str | None) -> datetime | None:
@@ -69,6 +71,7 @@ def pod_of(item: Json) -> Pod:
         instance_group=(spec.get("nodeSelector") or {}).get(names.INSTANCE_GROUP_LABEL, ""),
         restarts=max((c.get("restartCount", 0) for c in containers), default=0),
         ready_since=moment(conditions.get("Ready", {}).get("lastTransitionTime")),
+        address=status.get("podIP", ""),
     )
 
 

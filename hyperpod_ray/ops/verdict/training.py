@@ -7,10 +7,12 @@ pauses between steps that it repeats. What stands on purpose (a save, a validati
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from hyperpod_ray.core import names
 from hyperpod_ray.core.amounts import duration, span
 from hyperpod_ray.ops.journal.run import Run
 from hyperpod_ray.ops.observe.snapshot import (
@@ -297,12 +299,27 @@ def _straggler(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
     if marks and marks[-1].kind == "slow" and marks[-1].text.startswith("rank "):
         yield Finding(
             kind="note",
-            what=f"run '{run.name}': {marks[-1].text}",
+            what=f"run '{run.name}': {_with_instance(snapshot, marks[-1].text)}",
             why="its device, its node, or its share of the data is slow: the run is as fast as this rank",
             since=marks[-1].at,
             next=_show(snapshot, job),
             subject=run.name,
         )
+
+
+def _with_instance(snapshot: Snapshot, text: str) -> str:
+    """A line about a rank on a node, with the instance beside the address by which Ray or Slurm knows the node."""
+    beginning = re.match(r"rank \d+ on (\S+)(?= )", text)
+    if beginning is None:
+        return text
+    address = beginning[1]
+    on_node = {pod.node for pod in snapshot.pods if pod.node and address == pod.address}
+    named = [
+        instance.id
+        for instance in snapshot.instances
+        if names.node_name(instance.id) in on_node or address == instance.host
+    ]
+    return f"{beginning[0]} ({named[0]}){text[beginning.end() :]}" if len(set(named)) == 1 else text
 
 
 def _late_checkpoint(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:

@@ -190,6 +190,7 @@ GOOD: Json = {
     },
     "key_policies": {},
     "secrets": {},
+    "topics": {},
     "grafana": {},
     "repositories": [],
     "repository_settings": {},

@@ -301,6 +301,12 @@ class RecordedAccount:
     def _secretsmanager_describe_secret(self, asked: Json) -> Json:
         return {"ARN": asked["SecretId"], **self._one("secrets", asked["SecretId"], "ResourceNotFoundException")}
 
+    def _sns_get_topic_attributes(self, asked: Json) -> Json:
+        attributes = dict(self._one("topics", asked["TopicArn"], "NotFound"))
+        if isinstance(attributes.get("Policy"), dict):
+            attributes["Policy"] = json.dumps(attributes["Policy"])
+        return {"Attributes": attributes}
+
     def _kms_describe_key(self, asked: Json) -> Json:
         return {"KeyMetadata": {"KeyId": "k", **self._one("keys", asked["KeyId"], "NotFoundException")}}
 

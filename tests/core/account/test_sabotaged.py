@@ -204,6 +204,7 @@ CASES = [
     Sabotage("no workspaces left", {"quotas > aps": {"Workspaces per region per account": 2}, "workspaces": [{}, {"team": "other"}]}, (("metrics quota", "error", "Workspaces per region per account: 1 asked and 2 used by others, 2 allowed"),), file=METRICS),
     Sabotage("few instances", {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 3}}, (("quotas", "error", "4 asked, 3 allowed"),), file=NEW),
     Sabotage("a quota of another name", {"quotas > eks": GONE, "quotas": {"eks": {"Something": 1}}}, (("EKS quotas", "unknown", "no quota is called 'Clusters'"),), file=NEW),
+    Sabotage("no topic of alarms", {}, (("topic of alarms", "error", "on-call: no such topic"),), file={**NEW, "hyperpod/alarm_topic_arn": f"arn:aws:sns:{REGION}:{ACCOUNT}:on-call"}),
     # --- teams
     Sabotage("task governance on an existing cluster", {"addons > amazon-sagemaker-hyperpod-taskgovernance": "v1.6.0-eksbuild.1"}, (("add-ons that are created", "error", "delete-addon --cluster-name shared --addon-name amazon-sagemaker-hyperpod-taskgovernance, which ends its Kueue"),), file={**EXISTING, **TEAMS}),
     Sabotage("a policy made by hand", {"policies": {POLICY: "by-hand"}, **THERE}, (("task governance", "warning", "delete-cluster-scheduler-config --cluster-scheduler-config-id abcdefabcdef"),), file={**NEW, **TEAMS}),

@@ -21,6 +21,7 @@ from hyperpod_ray.core.checks.account import (
     quotas,
     storage,
     taken,
+    topics,
     ways,
 )
 
@@ -41,5 +42,6 @@ __all__ = [
     "quotas",
     "storage",
     "taken",
+    "topics",
     "ways",
 ]
