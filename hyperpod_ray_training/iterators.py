@@ -73,7 +73,7 @@ def _drawn(value: Any) -> list[Any]:
 
 
 def _places_in(value: Any, depth: int) -> list[Any]:
-    return [place for referent in _drawn(value) if (place := place_of(referent, depth - 1)) is not None]
+    return [position for referent in _drawn(value) if (position := place_of(referent, depth - 1)) is not None]
 
 
 def plain(value: Any) -> Any:
@@ -113,9 +113,9 @@ def at_work(own: Iterable[Any], foreign: Foreign) -> dict[int, tuple[Any, Any]]:
         if sort not in by_type:
             by_type[sort] = issubclass(sort, feeds)
         if by_type[sort] and id(candidate) not in accounted and _feeds(candidate, foreign):
-            place = place_of(candidate)
-            if place is not None:
-                places[id(candidate)] = (candidate, place)
+            position = place_of(candidate)
+            if position is not None:
+                places[id(candidate)] = (candidate, position)
     return places
 
 

@@ -511,9 +511,9 @@ class Resumable(Looping):
             if verdict:
                 self.journal.event("slow", **NOBODY)
             return
-        slow, share, others = verdict
+        slow, share, others_wait = verdict
         node, at = self.ranks.from_rank(slow, (node_address(), self.waits.line))
-        self.journal.event("slow", **described(slow, node=node, at=at, share=share, others=others))
+        self.journal.event("slow", **described(slow, node=node, at=at, share=share, others_wait=others_wait))
 
     def _report(self, name: str, metrics: Mapping[str, Any]) -> None:
         if self.prunes and self.rank == 0:

@@ -34,11 +34,11 @@ def waits(activity: str) -> bool:
     return activity in {COLLECTIVE, BACKWARD}
 
 
-def described(rank: int, *, node: str, at: str, share: float, others: float) -> dict[str, Any]:
+def described(rank: int, *, node: str, at: str, share: float, others_wait: float) -> dict[str, Any]:
     """The journal's line about a straggler."""
     return {
-        "rank": rank, "node": node, "waits": round(share, 3), "others_wait": round(others, 3),
-        "message": f"rank {rank} on {node} holds the others up: they wait {others:.0%} of their time, and "
+        "rank": rank, "node": node, "waits": round(share, 3), "others_wait": round(others_wait, 3),
+        "message": f"rank {rank} on {node} holds the others up: they wait {others_wait:.0%} of their time, and "
         f"it waits {share:.0%} of its own" + (f"; it was at {at}" if at else ""),
     }  # fmt: skip
 
@@ -66,8 +66,8 @@ class Habit:
             `over` where nobody stands out any more, and somebody did.
         """
         slow, share = min(shares.items(), key=lambda rank_share: rank_share[1])
-        others = statistics.median(value for rank, value in shares.items() if rank != slow)
-        stands_out = share <= WAITS and others >= OTHERS_WAIT and sum(value <= WAITS for value in shares.values()) == 1
+        others_wait = statistics.median(value for rank, value in shares.items() if rank != slow)
+        stands_out = share <= WAITS and others_wait >= OTHERS_WAIT and sum(value <= WAITS for value in shares.values()) == 1
         if paused or steps < STEPS or not stands_out:
             self.named, self.times = "", 0
             if self.reported and not stands_out and steps >= STEPS and not paused:
@@ -79,7 +79,7 @@ class Habit:
         if self.times < TIMES or self.reported == self.named:
             return ""
         self.reported = self.named
-        return slow, share, others
+        return slow, share, others_wait
 
 
 @dataclass
@@ -123,6 +123,6 @@ class Stragglers:
         )
         if isinstance(verdict, str):
             return dict(NOBODY) if verdict else None
-        slow, share, others = verdict
+        slow, share, others_wait = verdict
         member = next(holder for rank, holder in holders if rank == slow)
-        return described(slow, node=member.node, at=member.at, share=share, others=others)
+        return described(slow, node=member.node, at=member.at, share=share, others_wait=others_wait)

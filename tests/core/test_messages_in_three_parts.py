@@ -52,6 +52,7 @@ OTHERS = {
     "hyperpod_ray_sandbox/kubernetes/": "Kubernetes' own texts",
     "hyperpod_ray_sandbox/aws/eks_login.py": "the AWS CLI's own text",
     "hyperpod_ray/charts/lock.py": "pydantic's validators: the lock's reader adds the parts",
+    "hyperpod_ray/core/arns.py": "caught by its readers, which add the parts",
     "hyperpod_ray/core/yaml_text.py": "caught by its readers, which add the parts",
     "hyperpod_ray/core/loader.py": "built of problems, which have the parts",
     "hyperpod_ray/core/upgrade.py": "built of problems, which have the parts",

@@ -46,31 +46,31 @@ def kubernetes_part(target: Target, unseen: list[Unseen]) -> dict[str, Any]:
     teams = plan_names.team_namespaces(target.plan)
     for space in (own, *others):
         hidden: dict[str, Exception] = {}
-        asked = {part: ask for part, ask in lists.items() if part != "quotas" or space in teams}
-        for part, ask in asked.items():
+        requests = {part: ask for part, ask in lists.items() if part != "quotas" or space in teams}
+        for part, ask in requests.items():
             try:
                 found[part] += ask(target, space)
             except Exception as error:
                 if not refused(error) or explain(error, environment=target.name) is None:
                     raise
                 hidden[part] = error
-        whole = len(hidden) == len(asked)
-        if whole and space == own:
+        all_hidden = len(hidden) == len(requests)
+        if all_hidden and space == own:
             raise hidden["pods"]
-        unseen += _hidden(target, space, hidden, whole=whole)
+        unseen += _hidden(target, space, hidden, all_hidden=all_hidden)
     return {part: tuple(items) for part, items in found.items()}
 
 
-def _hidden(target: Target, space: str, hidden: dict[str, Exception], *, whole: bool) -> Iterator[Unseen]:
+def _hidden(target: Target, space: str, hidden: dict[str, Exception], *, all_hidden: bool) -> Iterator[Unseen]:
     """What of a namespace may not be seen: all of it, or some of its parts."""
     for part, error in hidden.items():
         known = explain(error, environment=target.name)
         yield Unseen(
-            source=f"namespace {space}" if whole else part_of(part, space),
+            source=f"namespace {space}" if all_hidden else part_of(part, space),
             why=known.message if known else "",
             refused=True,
         )
-        if whole:
+        if all_hidden:
             return
 
 

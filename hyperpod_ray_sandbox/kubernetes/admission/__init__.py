@@ -39,13 +39,13 @@ def prepare(api: Objects, resource: Resource, obj: Json) -> None:
         obj.setdefault("status", {})["qosClass"] = quality(obj["spec"])
 
 
-def review(api: Objects, resource: Resource, obj: Json, old: Json | None, warnings: list[str]) -> None:
+def review(api: Objects, resource: Resource, obj: Json, previous: Json | None, warnings: list[str]) -> None:
     """Refuse what the policies and limits of the cluster forbid; raises 403."""
     name = obj["metadata"]["name"]
     namespace = (
         api.store.get(("/namespaces", "", obj["metadata"].get("namespace", ""))) if resource.namespaced else None
     )
-    changed = old is None or obj.get("spec") != old.get("spec")
+    changed = previous is None or obj.get("spec") != previous.get("spec")
     if namespace is not None and not resource.crd and changed:
         why = pod_security.refusal(namespace, obj)
         if why:
@@ -53,7 +53,7 @@ def review(api: Objects, resource: Resource, obj: Json, old: Json | None, warnin
         warning = pod_security.warning(namespace, obj)
         if warning:
             warnings.append(warning)
-    if old is None:
+    if previous is None:
         why = limits.refusal(api, obj) if not resource.crd else ""
         why = why or quota.refusal(api, resource, obj)
         if why:
@@ -65,21 +65,21 @@ def review(api: Objects, resource: Resource, obj: Json, old: Json | None, warnin
 
 
 def webhook_changes(  # noqa: PLR0917
-    api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options, subresource: str = ""
+    api: Objects, resource: Resource, obj: Json, previous: Json | None, options: Options, subresource: str = ""
 ) -> Json | None:
     """What mutating webhooks make of an object; None where they change nothing. Raises what they refuse."""
-    attributes = _attributes(api, webhooks.MUTATING, resource, obj, old, options, subresource)
+    attributes = _attributes(api, webhooks.MUTATING, resource, obj, previous, options, subresource)
     return webhooks.call(api, webhooks.MUTATING, attributes, options) if attributes else None
 
 
 def validate(  # noqa: PLR0917
-    api: Objects, resource: Resource, obj: Json | None, old: Json | None, options: Options, subresource: str = ""
+    api: Objects, resource: Resource, obj: Json | None, previous: Json | None, options: Options, subresource: str = ""
 ) -> None:
     """Refuse what policies and validating webhooks refuse; `obj` is None for a delete."""
-    attributes = _attributes(api, "validatingadmissionpolicybindings", resource, obj, old, options, subresource)
+    attributes = _attributes(api, "validatingadmissionpolicybindings", resource, obj, previous, options, subresource)
     if attributes:
         policies.review(api, attributes, options)
-    attributes = _attributes(api, webhooks.VALIDATING, resource, obj, old, options, subresource)
+    attributes = _attributes(api, webhooks.VALIDATING, resource, obj, previous, options, subresource)
     if attributes:
         webhooks.call(api, webhooks.VALIDATING, attributes, options)
 
@@ -89,12 +89,12 @@ def _attributes(  # noqa: PLR0917
     plural: str,
     resource: Resource,
     obj: Json | None,
-    old: Json | None,
+    previous: Json | None,
     options: Options,
     subresource: str,
 ) -> matching.Attributes | None:
     """A request as admission sees it; None where nothing of that kind is configured, or nobody asks."""
-    user = matching.author(resource, obj, old, options)
+    user = matching.author(resource, obj, previous, options)
     if resource.group == policies.GROUP or user is None or not api.store.objects(f"{policies.GROUP}/{plural}"):
         return None  # nothing is about policies, nor about what the control plane changes here
-    return matching.Attributes.of(resource, obj, old, options, user, subresource)
+    return matching.Attributes.of(resource, obj, previous, options, user, subresource)
