@@ -39,7 +39,7 @@ def _stays(change: ResourceChange, changes: Changes) -> bool:
     """Whether another subscriber of the same topic is there before and after."""
     return any(
         resource["Type"] == SUBSCRIBER
-        and key in changes.base.stacks[key.stack].resources
+        and key.logical_id in changes.base.stacks[key.stack].resources
         and resource["Properties"].get("TopicArn") == change.before("TopicArn")
         for key, resource in changes.head.all()
         if key.stack == change.key.stack
