@@ -227,6 +227,14 @@ def test_replicas_min_max(render: Render) -> None:
     assert (dev["minReplicas"], dev["maxReplicas"]) == (0, 2)
 
 
+def test_an_edit_of_the_manifest_ends_no_run(variant: Any) -> None:
+    """`Recreate`, KubeRay's other value, deletes head and workers when a template of the cluster changes.
+
+    https://github.com/ray-project/kuberay/blob/v1.7.0/ray-operator/apis/ray/v1/raycluster_types.go
+    """
+    assert variant.cluster["upgradeStrategy"] == {"type": "None"}
+
+
 def test_auth_and_version(render: Render) -> None:
     assert render("prod").cluster["authOptions"] == {"mode": "token"}
     assert render("prod").cluster["rayVersion"] == render("prod").plan.settings.ray.version

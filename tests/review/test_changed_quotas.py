@@ -48,6 +48,12 @@ def with_config(**members: Any) -> dict[str, Any]:
 
 LENDS = with_config(ResourceSharingConfig={"Strategy": "Lend"})
 SPARES_JOBS = with_config(PreemptTeamTasks="Never")
+AMOUNTS = with_config(
+    ResourceSharingConfig={
+        "Strategy": "LendAndBorrow",
+        "AbsoluteBorrowLimits": [{"InstanceType": "ml.p5.48xlarge", "Count": 2}],
+    }
+)
 PARTS = with_config(
     ComputeQuotaResources=[
         {"InstanceType": "ml.p5.48xlarge", "AcceleratorPartition": {"Type": "mig-7g.80gb", "Count": 8}}
@@ -65,6 +71,28 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
         QUOTA, f"{CONFIG}/ResourceSharingConfig",
         {"Strategy": "LendAndBorrow", "AbsoluteBorrowLimits": [{"InstanceType": "ml.p5.48xlarge", "Count": 1}]},
         "sharing-narrowed", "weakens",
+    ),
+    "a smaller amount to borrow": (
+        AMOUNTS, f"{CONFIG}/ResourceSharingConfig/AbsoluteBorrowLimits/0/Count", 1, "sharing-narrowed", "weakens"
+    ),
+    "a larger amount to borrow": (
+        AMOUNTS, f"{CONFIG}/ResourceSharingConfig/AbsoluteBorrowLimits/0/Count", 3, "sharing-changed", "safe"
+    ),
+    "the same in accelerators": (
+        QUOTA, f"{CONFIG}/ComputeQuotaResources", [{"InstanceType": "ml.p5.48xlarge", "Accelerators": 32}],
+        "in-place", "safe",
+    ),
+    "the same in memory": (
+        QUOTA, f"{CONFIG}/ComputeQuotaResources", [{"InstanceType": "ml.p5.48xlarge", "MemoryInGiB": 8192}],
+        "in-place", "safe",
+    ),
+    "fewer accelerators than the instances have": (
+        QUOTA, f"{CONFIG}/ComputeQuotaResources", [{"InstanceType": "ml.p5.48xlarge", "Accelerators": 31}],
+        "quota-lowered", "interrupts",
+    ),
+    "two amounts that no instance is": (
+        QUOTA, f"{CONFIG}/ComputeQuotaResources",
+        [{"InstanceType": "ml.p5.48xlarge", "Accelerators": 32, "VCpu": 1}], "quota-lowered", "interrupts",
     ),
     "more borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 200, "sharing-changed", "safe"),
     "no preemption": (QUOTA, f"{CONFIG}/PreemptTeamTasks", "Never", "team-preemption", "safe"),
@@ -88,7 +116,7 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     "nothing beyond quotas": (
         POLICY, "Properties/SchedulerConfig/IdleResourceSharing", "Disabled", "sharing-narrowed", "weakens"
     ),
-    "no order by weight": (POLICY, "Properties/SchedulerConfig/FairShare", "Disabled", "policy-changed", "safe"),
+    "no order by weight": (POLICY, "Properties/SchedulerConfig/FairShare", "Disabled", "fair-share-off", "weakens"),
     "renamed": (QUOTA, "Properties/ComputeQuotaTarget/TeamName", "sight", "replaced", "interrupts"),
     "priority weight": (
         POLICY, "Properties/SchedulerConfig/PriorityClasses/0/Weight", 9, "policy-changed", "safe"
@@ -143,4 +171,4 @@ def test_a_changed_policy_in_words(name: str, tmp_path: Path) -> None:
         for side, item in (("before", POLICY), ("now", changed))
     ]
     (made,) = review(*sides).environments
-    assert [row.change for row in made.rows if row.code == "policy-changed"] == [words]
+    assert [row.change for row in made.rows if row.code in {"policy-changed", "fair-share-off"}] == [words]

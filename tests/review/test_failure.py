@@ -224,3 +224,64 @@ def test_a_chart_that_was_not_fetched_is_called_so(assemble: Assemble) -> None:
     made = review(*(assemble("prod", side) for side in sides), only="prod")
     (row,) = [row for row in made.environments[0].rows if row.code == "release-upgraded"]
     assert row.change == "a chart that was not fetched → hyperpod-helm-chart 0.1.0"
+
+
+# --- a project that `hyperpod-ray init` wrote, below the top of somebody's repository ---------------------------------
+
+SYNTH_NOISE = ("Supply a stack id", "feature flags", "cdk acknowledge", "NOTICES", "Deprecat", "Traceback", "? ?")
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    top = tmp_path / "their repo"
+    top.mkdir()
+    monkeypatch.chdir(top)
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    where = ["--account", "111122223333", "--region", "us-east-2", "--type", "ml.g5.48xlarge", "--count", "2"]
+    assert main(["init", "research", *where]) == 0
+    git(top, "init", "--quiet", "--initial-branch=main")
+    commit(top)
+    monkeypatch.chdir(top / "research")
+    return top / "research"
+
+
+def reviewed(project: Path) -> tuple[int, str]:
+    """Exit code and comment of the working tree against what was committed."""
+    out = project.parent / "report.md"
+    code = main(["review", "--base", "HEAD", "--output", "markdown", "--out", str(out)])
+    return code, out.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_tag_of_a_written_project_is_five_lines(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written / "environments" / "dev.yaml"
+    file.write_text(file.read_text() + "\ntags: {owner: lab}\n")
+    capsys.readouterr()
+    code, text = reviewed(written)
+    printed = capsys.readouterr()
+    assert code == 0
+    assert len([line for line in text.splitlines() if line.strip()]) <= 5
+    assert "tags: owner none → lab" in text
+    assert "No change: lock files." in text
+    assert [noise for noise in SYNTH_NOISE if noise in text + printed.out + printed.err] == []
+
+
+def test_a_wrong_file_of_a_written_project_has_its_path(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written / "environments" / "dev.yaml"
+    good = file.read_text()
+    for wrong, said in (
+        ("\ntags: [owner]\n", "tags: "),
+        ("\nstorage: [\n", "not valid YAML"),
+        ("\ncolour: red\n", "colour"),
+    ):
+        file.write_text(good + wrong)
+        capsys.readouterr()
+        code, text = reviewed(written)
+        assert code == 2
+        assert "## ❌ Review: research/environments/dev.yaml cannot be used" in text
+        assert "\nresearch/environments/dev.yaml:" in text
+        assert said in text
+        everything = text + capsys.readouterr().err
+        assert "/tmp" not in everything
+        assert str(written) not in everything
+        assert [noise for noise in SYNTH_NOISE if noise in everything] == []

@@ -61,6 +61,39 @@ def test_what_only_a_function_used_is_no_loss(of_templates: dict[str, dict[str, 
     assert _compare(tmp_path / "role", {"Item": of_templates["AWS::IAM::Role"]}, {}).effect is Effect.SAFE
 
 
+GOOD: dict[tuple[str, str], Any] = {
+    # https://docs.aws.amazon.com/eks/latest/userguide/grant-k8s-access.html, …/deletion-protection.html
+    ("AWS::EKS::Cluster", "AccessConfig/AuthenticationMode"): "API",
+    ("AWS::EKS::Cluster", "DeletionProtection"): True,
+    # https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-tag-mutability.html, …/image-scanning-basic.html
+    ("AWS::ECR::Repository", "ImageTagMutability"): "IMMUTABLE",
+    ("AWS::ECR::Repository", "ImageScanningConfiguration/ScanOnPush"): True,
+    # https://docs.aws.amazon.com/AmazonS3/latest/userguide/access-control-block-public-access.html
+    ("AWS::S3::Bucket", "PublicAccessBlockConfiguration/BlockPublicAcls"): True,
+    ("AWS::S3::Bucket", "PublicAccessBlockConfiguration/BlockPublicPolicy"): True,
+    ("AWS::S3::Bucket", "PublicAccessBlockConfiguration/RestrictPublicBuckets"): True,
+    ("AWS::S3::Bucket", "PublicAccessBlockConfiguration/IgnorePublicAcls"): True,
+    ("AWS::S3::Bucket", "VersioningConfiguration/Status"): "Enabled",
+    # https://docs.aws.amazon.com/kms/latest/developerguide/rotate-keys.html, …/enabling-keys.html
+    ("AWS::KMS::Key", "EnableKeyRotation"): True,
+    ("AWS::KMS::Key", "Enabled"): [True, None],
+    ("AWS::Events::Rule", "State"): ["ENABLED", None],
+    # https://docs.aws.amazon.com/codebuild/latest/APIReference/API_ProjectEnvironment.html (privilegedMode)
+    ("AWS::CodeBuild::Project", "Environment/PrivilegedMode"): False,
+}
+
+
+def test_the_good_values_are_those_of_the_services_pages() -> None:
+    """By hand: the tests below take the good value from the table itself."""
+    listed = {
+        (name, setting["property"]): setting["good"]
+        for name, entry in severity.table()["types"].items()
+        for setting in entry.get("settings", [])
+        if setting["kind"] == "value"
+    }
+    assert listed == GOOD
+
+
 def test_a_lowered_setting_is_as_bad_as_the_table_says(of_templates: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     wrong: dict[tuple[str, ...], tuple[str, str]] = {}
     walked = 0

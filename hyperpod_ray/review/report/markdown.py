@@ -89,7 +89,11 @@ def _sections(
     head.append(
         f"`{review.base_name}` → `{review.head_name}`, compared in {review.seconds:.1f} s, without an AWS account."
     )
-    if len(review.environments) > 1:
+    unchanged = [environment.name for environment in review.environments if environment.empty]
+    if len(changed) == 1 and unchanged:
+        more = f" and {len(unchanged) - 6} more" if len(unchanged) > 6 else ""
+        head[-1] += f" No change: {', '.join(unchanged[:6])}{more}."
+    elif len(review.environments) > 1:
         head += ["", "| environment | verdict |", "|---|---|"]
         head += [
             f"| {environment.name} | {mark(environment.effect)} {verdict(environment)} |"
