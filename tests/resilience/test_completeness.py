@@ -237,6 +237,24 @@ def test_other_tensors_at_a_save_are_watched_again() -> None:
     assert watched.refused.keys() == {"late"}
 
 
+def test_a_constant_that_somebody_writes_is_looked_at_at_once() -> None:
+    """A target network that begins to follow between two pairs of watched steps, here of 32 and of 64."""
+    model, target = net(), net().eval().requires_grad_(False)
+    optimizer = torch.optim.AdamW(model.parameters())
+    watched = Watched(model, optimizer)
+    named_at = None
+    for step in watched.steps(50):
+        train(model, optimizer, torch.randn(8, 16) + target(torch.randn(8, 16)).mean())
+        if step >= 40:
+            with torch.no_grad():
+                for slow, quick in zip(target.parameters(), model.parameters(), strict=True):
+                    slow.lerp_(quick, 0.1)
+        if named_at is None and watched.refused:
+            named_at = step
+    assert watched.refused.keys() == {"target"}
+    assert named_at is not None and 40 < named_at <= 44
+
+
 def test_a_loop_that_is_left_within_a_watched_step_leaves_no_mode_behind() -> None:
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
@@ -331,7 +349,7 @@ def test_what_a_running_generator_draws_from_is_behind_it() -> None:
 
     def draws(source: Iterator[int]) -> Iterator[int]:
         for number in source:
-            reached.extend(iterators.behind([running]))
+            reached.extend(*map(iterators.behind, [[running]]))  # `map` is C's: the collector sees no local then
             yield number
 
     source = iter([1, 2])
