@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 import sys
 import time
@@ -17,6 +18,7 @@ import torch
 import torch._dynamo.utils
 from torch import nn
 
+from hyperpod_ray_training import iterators
 from hyperpod_ray_training.completeness import Completeness, Missing
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.variables import loop_frames
@@ -235,6 +237,24 @@ def test_other_tensors_at_a_save_are_watched_again() -> None:
     assert watched.refused.keys() == {"late"}
 
 
+def test_a_constant_that_somebody_writes_is_looked_at_at_once() -> None:
+    """A target network that begins to follow between two pairs of watched steps, here of 32 and of 64."""
+    model, target = net(), net().eval().requires_grad_(False)
+    optimizer = torch.optim.AdamW(model.parameters())
+    watched = Watched(model, optimizer)
+    named_at = None
+    for step in watched.steps(50):
+        train(model, optimizer, torch.randn(8, 16) + target(torch.randn(8, 16)).mean())
+        if step >= 40:
+            with torch.no_grad():
+                for slow, quick in zip(target.parameters(), model.parameters(), strict=True):
+                    slow.lerp_(quick, 0.1)
+        if named_at is None and watched.refused:
+            named_at = step
+    assert watched.refused.keys() == {"target"}
+    assert named_at is not None and 40 < named_at <= 44
+
+
 def test_a_loop_that_is_left_within_a_watched_step_leaves_no_mode_behind() -> None:
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
@@ -300,3 +320,39 @@ def test_a_batch_fetched_ahead_is_data_also_in_the_memory_of_an_earlier_one() ->
         del x
         ahead["x"] = torch.randn(8, 16) + step
     assert watched.refused == {}
+
+
+def test_a_cycle_over_somebodys_own_iterator_has_a_place() -> None:
+    """Of the inner one nothing shows where it stands; what the cycle has kept of it does."""
+
+    class Own:
+        def __init__(self) -> None:
+            self.inner = iter([1, 2, 3])
+
+        def __iter__(self) -> Own:
+            return self
+
+        def __next__(self) -> int:
+            return next(self.inner)
+
+    cycle = itertools.cycle(Own())
+    places = [iterators.place_of(cycle)]
+    for _ in range(2):
+        next(cycle)
+        places.append(iterators.place_of(cycle))
+    assert len({repr(place) for place in places}) == 3, places
+
+
+def test_what_a_running_generator_draws_from_is_behind_it() -> None:
+    """The run's own generator is under way while a step of it is watched."""
+    reached: list[Any] = []
+
+    def draws(source: Iterator[int]) -> Iterator[int]:
+        for number in source:
+            reached.extend(*map(iterators.behind, [[running]]))  # `map` is C's: the collector sees no local then
+            yield number
+
+    source = iter([1, 2])
+    running = draws(source)
+    next(running)
+    assert any(value is source for value in reached)
