@@ -28,7 +28,7 @@ def enter(*, shows: str, at: str) -> None:
         OSError: the namespace does not allow it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    # opened while the machine's own root is here; it may lie below a folder that the new root hides meanwhile
+    # opened while the machine's own root is here; it may lie below a folder that the new root hides
     shown = os.open(shows, os.O_PATH | os.O_DIRECTORY)
     here = Path.cwd()
 
