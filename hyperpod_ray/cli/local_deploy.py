@@ -98,13 +98,13 @@ def _create_buckets(rehearsed: Path, running: Any) -> None:
     from hyperpod_ray.core import stand_ins
 
     s3 = _s3(running)
-    there = {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}
+    existing = {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}
     created = []
     for name in stand_ins.buckets(yaml.safe_load(rehearsed.read_text(encoding="utf-8"))):
-        if name not in there:
+        if name not in existing:
             # S3 refuses its first region by name
-            place = {} if running.region == "us-east-1" else {"LocationConstraint": running.region}
-            s3.create_bucket(Bucket=name, **({"CreateBucketConfiguration": place} if place else {}))
+            location = {} if running.region == "us-east-1" else {"LocationConstraint": running.region}
+            s3.create_bucket(Bucket=name, **({"CreateBucketConfiguration": location} if location else {}))
             output.log(f"stand-in: s3://{name}: a new, empty bucket")
             created.append(name)
     if created:
@@ -118,8 +118,8 @@ def _delete_buckets(rehearsed: Path, running: Any) -> None:
     if not record.exists():
         return
     s3 = _s3(running)
-    there = {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}
-    for name in there.intersection(record.read_text(encoding="utf-8").split()):
+    existing = {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}
+    for name in existing.intersection(record.read_text(encoding="utf-8").split()):
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=name):
             for content in page.get("Contents", []):
                 s3.delete_object(Bucket=name, Key=content["Key"])

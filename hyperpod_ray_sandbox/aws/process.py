@@ -290,9 +290,7 @@ def _start_at(
         pid, server = _start_kubernetes(state, command, environment)
         running, kubeconfig = replace(running, kubernetes_pid=pid), Path(server["kubeconfig"])
     if kubeconfig is None:
-        command = ["hyperpod_ray_sandbox.kubernetes.server", "--port", "0", "--aws-endpoint", running.client.endpoint,
-                   "--region", running.region, "--entrypoint-program", json.dumps(list(entrypoints)),
-                   *_pace(seconds_per_state)]  # fmt: skip
+        command = _embedded_api(running, entrypoints)
         pid, server = _start_kubernetes(state, command, environment)
         running = replace(
             running,
@@ -324,6 +322,13 @@ def _start_at(
         )
     write_private(state / "state.json", json.dumps(asdict(running), indent=2))
     return running
+
+
+def _embedded_api(running: Running, entrypoints: Sequence[str]) -> list[str]:
+    """Return the command of the embedded Kubernetes API."""
+    command = ["hyperpod_ray_sandbox.kubernetes.server", "--port", "0", "--region", running.region]
+    command += ["--aws-endpoint", running.client.endpoint, "--entrypoint-program", json.dumps(list(entrypoints))]
+    return [*command, *_pace(running.seconds_per_state)]
 
 
 def _pace(seconds_per_state: float) -> list[str]:

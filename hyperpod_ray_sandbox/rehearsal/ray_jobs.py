@@ -112,28 +112,28 @@ def _prepare(folder: Path, name: str) -> None:
     (folder / REHEARSAL_ENV).symlink_to(PROJECT / REHEARSAL_ENV)
     shared = folder.parent.parent / "fsx"
     shared.mkdir(exist_ok=True)
-    place = folder / ROOT / name
-    place.mkdir(parents=True)
-    (place / "fsx").symlink_to(shared)
+    cluster_folder = folder / ROOT / name
+    cluster_folder.mkdir(parents=True)
+    (cluster_folder / "fsx").symlink_to(shared)
 
 
 def _follow(cluster: Cluster, submission: str, status: Status) -> None:
     """Until Ray's job ends, or the head is gone."""
     while True:
         try:
-            code, said = cluster.dashboard.request(f"/api/jobs/{submission}", timeout=BY_HAND_SECONDS)
+            code, info = cluster.dashboard.request(f"/api/jobs/{submission}", timeout=BY_HAND_SECONDS)
         except OSError as error:
-            code, said = 0, str(error)
-        if code == http.client.OK and isinstance(said, dict):
+            code, info = 0, str(error)
+        if code == http.client.OK and isinstance(info, dict):
             times = {
-                name: datetime.fromtimestamp(said[key] / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                name: datetime.fromtimestamp(info[key] / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 for name, key in (("startTime", "start_time"), ("endTime", "end_time"))
-                if said.get(key)
+                if info.get(key)
             }
-            ended = said["status"] in ENDED
+            ended = info["status"] in ENDED
             if ended:
                 (cluster.folder / "logs" / f"{submission}.log").write_text(cluster.dashboard.job_logs(submission))
-            status.write(jobStatus=said["status"], message=said.get("message") or "", **times)
+            status.write(jobStatus=info["status"], message=info.get("message") or "", **times)
             if ended:
                 return
         elif not cluster.head().alive:

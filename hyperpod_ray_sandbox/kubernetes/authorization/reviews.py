@@ -28,20 +28,24 @@ def _action(spec: Json) -> Action:
     )
 
 
-def _causes(kind: str, review: Json, spec: Json) -> list[Cause]:
+def _causes(review_kind: str, review: Json, spec: Json) -> list[Cause]:
     """What is wrong with a question about access."""
-    if not kind.endswith("AccessReview"):
+    if not review_kind.endswith("AccessReview"):
         return []
     causes = []
     if spec.get("resourceAttributes") is not None and spec.get("nonResourceAttributes") is not None:
-        said = "Invalid value: cannot be specified in combination with resourceAttributes"
-        causes.append(Cause("FieldValueInvalid", said, "spec.nonResourceAttributes"))
+        message = "Invalid value: cannot be specified in combination with resourceAttributes"
+        causes.append(Cause("FieldValueInvalid", message, "spec.nonResourceAttributes"))
     elif spec.get("resourceAttributes") is None and spec.get("nonResourceAttributes") is None:
-        said = "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        causes.append(Cause("FieldValueInvalid", said, "spec.resourceAttributes"))
-    if kind in ("SubjectAccessReview", "LocalSubjectAccessReview") and not spec.get("user") and not spec.get("groups"):
-        said = 'Invalid value: "": at least one of user or group must be specified'
-        causes.append(Cause("FieldValueInvalid", said, "spec.user"))
+        message = "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        causes.append(Cause("FieldValueInvalid", message, "spec.resourceAttributes"))
+    if (
+        review_kind in ("SubjectAccessReview", "LocalSubjectAccessReview")
+        and not spec.get("user")
+        and not spec.get("groups")
+    ):
+        message = 'Invalid value: "": at least one of user or group must be specified'
+        causes.append(Cause("FieldValueInvalid", message, "spec.user"))
     return causes
 
 

@@ -51,7 +51,7 @@ class Entrypoints:
         """
         run = self._run(job)
         if not run.exists():
-            if any(self._pid(other) for other in self._runs()):
+            if any(self._pid(run_folder) for run_folder in self._runs()):
                 return {"jobStatus": "PENDING", "message": WAITS}
             self._start(run, {"job": job, "cluster": cluster})
         lives = self._pid(run)

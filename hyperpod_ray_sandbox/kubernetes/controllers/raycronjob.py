@@ -58,8 +58,8 @@ class RayCronJobs:
         if spec.get("suspend"):
             self._once(cron_job, "Normal", "SuspendedRayCronJob", SUSPENDED)
             return
-        last = (cron_job.get("status") or {}).get("lastScheduleTime") or metadata["creationTimestamp"]
-        due = following(spec["schedule"], datetime.fromisoformat(last), zone=spec.get("timeZone") or "UTC")
+        previous = (cron_job.get("status") or {}).get("lastScheduleTime") or metadata["creationTimestamp"]
+        due = following(spec["schedule"], datetime.fromisoformat(previous), zone=spec.get("timeZone") or "UTC")
         if due is None or due > datetime.now(UTC):
             return
         try:
@@ -137,10 +137,10 @@ def _values(text: str, low: int, high: int, words: tuple[str, ...]) -> set[int]:
     for piece in text.split(","):
         span, _, step = piece.partition("/")
         if span in {"*", "?"}:
-            first, last = low, high
+            lower, upper = low, high
         else:
             bounds = [words.index(bound.lower()) + low if bound.lower() in words else int(bound)
                       for bound in span.split("-")]  # fmt: skip
-            first, last = bounds[0], bounds[-1] if len(bounds) > 1 or not step else high
-        numbers.update(range(first, last + 1, int(step or 1)))
+            lower, upper = bounds[0], bounds[-1] if len(bounds) > 1 or not step else high
+        numbers.update(range(lower, upper + 1, int(step or 1)))
     return numbers

@@ -153,7 +153,7 @@ def _endpoint(causes: Causes, at: str, endpoint: Json, address_type: str) -> Non
 def _special(causes: Causes, path: str, text: Any) -> None:
     """Judge an address of an endpoint, which must be one that other machines reach."""
     address = ipaddress.ip_address(str(text))
-    for special, said in (
+    for special, rule in (
         (address.is_unspecified, f"may not be unspecified ({address})"),
         (address.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         (address.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
@@ -163,7 +163,7 @@ def _special(causes: Causes, path: str, text: Any) -> None:
         ),
     ):
         if special:
-            causes.invalid(path, text, said)
+            causes.invalid(path, text, rule)
 
 
 def event(obj: Json) -> Causes:

@@ -239,5 +239,5 @@ def container(  # noqa: PLR0912  (a list of fields)
                 _handler(causes, f"{path}.lifecycle.{moment}", hook)
                 seconds = (hook.get("sleep") or {}).get("seconds")
                 if isinstance(seconds, int) and not 0 <= seconds <= grace_seconds:
-                    said = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
-                    causes.invalid(f"{path}.lifecycle.{moment}.sleep.seconds", seconds, said)
+                    rule = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
+                    causes.invalid(f"{path}.lifecycle.{moment}.sleep.seconds", seconds, rule)

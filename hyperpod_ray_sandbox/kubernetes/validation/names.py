@@ -211,8 +211,8 @@ def metadata(resource: Resource, meta: Json) -> Causes:  # noqa: PLR0912  (a lis
         if not is_key(text):
             causes.invalid("metadata.finalizers", text, key_rule(text))
         elif "/" not in text and text not in _FINALIZERS and not resource.crd:
-            said = "name is neither a standard finalizer name nor is it fully qualified"
-            causes.invalid("metadata.finalizers", text, said)
+            rule = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.invalid("metadata.finalizers", text, rule)
     controllers = 0
     for reference in meta.get("ownerReferences") or []:
         for field in ("apiVersion", "kind", "name", "uid"):

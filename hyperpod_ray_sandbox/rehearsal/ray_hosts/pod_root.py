@@ -29,8 +29,8 @@ def enter(*, shows: str, at: str) -> None:
     """
     libc = ctypes.CDLL(None, use_errno=True)
     # opened while the machine's own root is here; it may lie below a folder that the new root hides
-    shown = os.open(shows, os.O_PATH | os.O_DIRECTORY)
-    here = Path.cwd()
+    descriptor = os.open(shows, os.O_PATH | os.O_DIRECTORY)
+    working_folder = Path.cwd()
 
     def call(name: str, *arguments: object) -> None:
         if getattr(libc, name)(*arguments):
@@ -41,29 +41,29 @@ def enter(*, shows: str, at: str) -> None:
         call("mount", source.encode(), os.fsencode(target), None, ctypes.c_ulong(_MS_BIND_RECURSIVE), None)
 
     call("mount", b"tmpfs", _NEW.encode(), b"tmpfs", ctypes.c_ulong(0), b"mode=0755")
-    old = Path(_NEW, _OLD)
-    old.mkdir()
-    call("pivot_root", _NEW.encode(), os.fsencode(old))
+    machine_root = Path(_NEW, _OLD)
+    machine_root.mkdir()
+    call("pivot_root", _NEW.encode(), os.fsencode(machine_root))
     os.chdir("/")
     machine = Path("/", _OLD)
-    for entry in sorted(machine.iterdir()):
-        target = Path("/", entry.name)
+    for path in sorted(machine.iterdir()):
+        target = Path("/", path.name)
         if str(target) == at:
             continue
-        if entry.is_symlink():
-            target.symlink_to(entry.readlink())
-        elif entry.is_dir():
+        if path.is_symlink():
+            target.symlink_to(path.readlink())
+        elif path.is_dir():
             target.mkdir()
-            bind(str(entry), target)
+            bind(str(path), target)
         else:
             target.touch()
-            bind(str(entry), target)
+            bind(str(path), target)
     Path(at).mkdir()
-    bind(f"/proc/self/fd/{shown}", Path(at))
-    os.close(shown)
+    bind(f"/proc/self/fd/{descriptor}", Path(at))
+    os.close(descriptor)
     call("umount2", os.fsencode(machine), ctypes.c_int(_MNT_DETACH))
     machine.rmdir()
-    os.chdir(here)
+    os.chdir(working_folder)
     # what an ordinary user needed in a namespace of its own to mount; the command has no use for it
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 
