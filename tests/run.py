@@ -169,6 +169,7 @@ def parts() -> list[Part]:
         Part(paths=("resilience",), without=spares, interpreter=REHEARSAL),
         Part(paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py")),
         Part(paths=("sandbox/test_deploys.py", "sandbox/test_slurm_deploy.py")),
+        Part(paths=("sandbox/test_every_environment.py",)),
         Part(paths=("sandbox/aws",)),
         Part(paths=("stacks", "sandbox/test_teams_deploy.py")),
         Part(paths=spares, interpreter=REHEARSAL),

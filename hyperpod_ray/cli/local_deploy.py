@@ -40,6 +40,7 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
     for locked in charts.values():
         store.fetch(locked)
     cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
+    _create_buckets(rehearsed, running)
     cdk.run("bootstrap", f"aws://{running.account}/{running.region}", folder=cdk.work)
     cdk.synthesize()
     cdk.run("deploy", "--require-approval", "never", "--concurrency", "3", "--progress", "events")
@@ -60,6 +61,7 @@ def destroy(env: str, *, folder: Path, state: Path) -> int:
     if not cdk.assembly.is_dir():
         cdk.synthesize()
     cdk.run("destroy", "--force")
+    _delete_buckets(rehearsed, running)
     leftovers = [
         f"{resource['type']} {resource['id']}"
         for resource in commands.inventory(state=state, ignore_stack=(names.BOOTSTRAP_STACK,), ignore_service_made=True)
@@ -87,6 +89,58 @@ def _rehearsed(env: str, *, folder: Path, state: Path) -> tuple[Path, Any]:
     for note in notes:
         output.log(f"stand-in: {note}")
     return target, core.load_any(env, folder=target.parent).settings
+
+
+def _create_buckets(rehearsed: Path, running: Any) -> None:
+    """Create the buckets that the account has and the embedded AWS has not, and record them."""
+    import yaml
+
+    from hyperpod_ray.core import stand_ins
+
+    s3 = _s3(running)
+    existing = {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}
+    created = []
+    for name in stand_ins.buckets(yaml.safe_load(rehearsed.read_text(encoding="utf-8"))):
+        if name not in existing:
+            # S3 refuses its first region by name
+            location = {} if running.region == "us-east-1" else {"LocationConstraint": running.region}
+            s3.create_bucket(Bucket=name, **({"CreateBucketConfiguration": location} if location else {}))
+            output.log(f"stand-in: s3://{name}: a new, empty bucket")
+            created.append(name)
+    if created:
+        with _record(rehearsed).open("a", encoding="utf-8") as record:
+            record.writelines(f"{name}\n" for name in created)
+
+
+def _delete_buckets(rehearsed: Path, running: Any) -> None:
+    """Delete the buckets that `_create_buckets` created, with what is in them."""
+    record = _record(rehearsed)
+    if not record.exists():
+        return
+    s3 = _s3(running)
+    existing = {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}
+    for name in existing.intersection(record.read_text(encoding="utf-8").split()):
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=name):
+            for content in page.get("Contents", []):
+                s3.delete_object(Bucket=name, Key=content["Key"])
+        s3.delete_bucket(Bucket=name)
+    record.unlink()
+
+
+def _record(rehearsed: Path) -> Path:
+    return rehearsed.parent.parent / "buckets.txt"
+
+
+def _s3(running: Any) -> Any:
+    import boto3
+
+    return boto3.client(
+        "s3",
+        endpoint_url=running.client.endpoint,
+        region_name=running.region,
+        aws_access_key_id=running.account,
+        aws_secret_access_key=running.client.secret,
+    )
 
 
 class Cdk:

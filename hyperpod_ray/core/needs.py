@@ -243,9 +243,7 @@ def _copied(plan: Plan, source: Reference) -> bool:
 
 
 def _copy(plan: Plan, source: Reference) -> Copy:
-    pinned = (
-        source if source.digest else replace(source, digest=_locked_digest(replace(source, digest=""), plan.project))
-    )
+    pinned = source if source.digest else replace(source, digest=_locked_digest(plan, replace(source, digest="")))
     short = pinned.digest.removeprefix("sha256:")[:12]
     return Copy(
         source=pinned,
@@ -254,8 +252,11 @@ def _copy(plan: Plan, source: Reference) -> Copy:
     )
 
 
-def _locked_digest(reference: Reference, project: Path | None) -> str:
-    return str(image_lock(project).get(str(reference)) or "")
+def _locked_digest(plan: Plan, reference: Reference) -> str:
+    """What the project's lock says, else the one beside the lock of the charts that name the image."""
+    charts = places.file(plan.project, plan.settings.helm.lock_file)
+    beside = _images_of(charts.with_name(IMAGE_LOCK))
+    return str(image_lock(plan.project).get(str(reference)) or beside.get(str(reference)) or "")
 
 
 def base_digest(base: str, project: Path | None) -> str:
@@ -265,7 +266,11 @@ def base_digest(base: str, project: Path | None) -> str:
 
 def image_lock(project: Path | None = None) -> Mapping[str, str | None]:
     """`images.lock.yaml` of a project: image by tag, then its digest."""
-    images = read_lock(places.file(project, IMAGE_LOCK)).get("images")
+    return _images_of(places.file(project, IMAGE_LOCK))
+
+
+def _images_of(lock: Path) -> Mapping[str, str | None]:
+    images = read_lock(lock).get("images")
     return dict(images) if isinstance(images, dict) else {}
 
 

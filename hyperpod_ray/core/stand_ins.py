@@ -68,3 +68,12 @@ def rehearsed(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if settings.pop("protected", False):
         notes.append("protected: false instead of true")
     return settings, notes
+
+
+def buckets(data: dict[str, Any]) -> list[str]:
+    """Buckets of the account that an environment names, which the embedded AWS has not."""
+    storage, ray, hyperpod = (data.get(section) or {} for section in ("storage", "ray", "hyperpod"))
+    linked = [link.get("bucket") for link in storage.get("data_repositories") or []]
+    allowed = [place.get("bucket") for place in (ray.get("access") or {}).get("s3") or []]
+    tiered = (hyperpod.get("tiered_storage") or {}).get("bucket")
+    return sorted({bucket for bucket in (*linked, *allowed, tiered) if bucket})

@@ -78,6 +78,7 @@ def up(
         account=account or process.ACCOUNT,
         region=region or process.REGION,
         kubernetes=kubernetes,
+        entrypoints=paths.entrypoint_program(),
     )
     _log(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
     backend = "given" if kubeconfig else kubernetes

@@ -45,3 +45,10 @@ def imports() -> Path:
             link.unlink(missing_ok=True)
             link.symlink_to(ROOT / name)
     return folder
+
+
+def entrypoint_program() -> list[str]:
+    """The command that runs a RayJob's entrypoint on a real Ray; empty where the rehearsal's environment is missing."""
+    if INSTALLED or not (ROOT / ".venv-rehearsal" / "bin" / "ray").exists():
+        return []
+    return [sys.executable, "-m", "hyperpod_ray_sandbox.rehearsal.ray_jobs"]

@@ -16,7 +16,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -197,10 +197,12 @@ def start(
     account: str = ACCOUNT,
     region: str = REGION,
     kubernetes: str = "local",
+    entrypoints: Sequence[str] = (),
 ) -> Running:
     """Start the emulator, and a Kubernetes API unless a kubeconfig is given; return when both are ready.
 
-    `kubernetes` is `local` for the embedded API, or `envtest` for the binaries of KUBEBUILDER_ASSETS.
+    `kubernetes` is `local` for the embedded API, or `envtest` for the binaries of KUBEBUILDER_ASSETS. `entrypoints` is
+    the command with which the embedded API runs entrypoints of RayJobs.
 
     What an emulator that was killed left in the folder is ended and removed first. `StartError` where one runs there,
     or where another `up` is about to start one.
@@ -219,7 +221,16 @@ def start(
         _empty(state)
         _private(state / "home")
         try:
-            running = _start(state, port, seconds_per_state, kubeconfig, account=account, region=region, assets=assets)
+            running = _start(
+                state,
+                port,
+                seconds_per_state,
+                kubeconfig,
+                account=account,
+                region=region,
+                assets=assets,
+                entrypoints=entrypoints,
+            )
         except BaseException:
             end_processes(state)
             _empty(state)
@@ -236,9 +247,19 @@ def _start(
     account: str,
     region: str,
     assets: Path | None,
+    entrypoints: Sequence[str],
 ) -> Running:
     with _listener(port) as listener:
-        return _start_at(listener, state, seconds_per_state, kubeconfig, account=account, region=region, assets=assets)
+        return _start_at(
+            listener,
+            state,
+            seconds_per_state,
+            kubeconfig,
+            account=account,
+            region=region,
+            assets=assets,
+            entrypoints=entrypoints,
+        )
 
 
 def _start_at(
@@ -250,6 +271,7 @@ def _start_at(
     account: str,
     region: str,
     assets: Path | None,
+    entrypoints: Sequence[str],
 ) -> Running:
     running = Running(
         pid=0,
@@ -268,8 +290,7 @@ def _start_at(
         pid, server = _start_kubernetes(state, command, environment)
         running, kubeconfig = replace(running, kubernetes_pid=pid), Path(server["kubeconfig"])
     if kubeconfig is None:
-        command = ["hyperpod_ray_sandbox.kubernetes.server", "--port", "0", "--aws-endpoint", running.client.endpoint,
-                   "--region", running.region, *_pace(seconds_per_state)]  # fmt: skip
+        command = _embedded_api(running, entrypoints)
         pid, server = _start_kubernetes(state, command, environment)
         running = replace(
             running,
@@ -301,6 +322,13 @@ def _start_at(
         )
     write_private(state / "state.json", json.dumps(asdict(running), indent=2))
     return running
+
+
+def _embedded_api(running: Running, entrypoints: Sequence[str]) -> list[str]:
+    """Return the command of the embedded Kubernetes API."""
+    command = ["hyperpod_ray_sandbox.kubernetes.server", "--port", "0", "--region", running.region]
+    command += ["--aws-endpoint", running.client.endpoint, "--entrypoint-program", json.dumps(list(entrypoints))]
+    return [*command, *_pace(running.seconds_per_state)]
 
 
 def _pace(seconds_per_state: float) -> list[str]:

@@ -245,6 +245,11 @@ def _parser() -> argparse.ArgumentParser:
         default=0.05,
         help="seconds here per second in real life, for what controllers wait for",
     )
+    parser.add_argument(
+        "--entrypoint-program",
+        default="[]",
+        help="JSON list: the command that runs a RayJob's entrypoint, given a folder; without it none runs",
+    )
     parser.add_argument("--static-nodes", type=Path, help="JSON file with a list of Node objects to start with")
     return parser
 
@@ -264,6 +269,8 @@ def main(argv: list[str] | None = None) -> int:
         poll_seconds=args.poll_seconds,
         time_scale=args.time_scale,
         static_nodes=args.static_nodes,
+        entrypoints=tuple(json.loads(args.entrypoint_program)),
+        runs=directory / "rayjobs",
     )
 
     async def serve() -> None:

@@ -55,3 +55,13 @@ def test_what_exists_elsewhere_is_new_in_the_rehearsal() -> None:
     groups = ("network.flow_log_group_exists", "eks.log_group_exists", "hyperpod.event_log_group_exists")
     for replaced in ("vpc-1", "theirs", "fs-1", "example.com/x@sha256:0", "protected", *groups):
         assert replaced in text
+
+
+def test_the_accounts_buckets_are_named() -> None:
+    data = {
+        "storage": {"data_repositories": [{"bucket": "linked"}, {"bucket": "both"}]},
+        "ray": {"access": {"s3": [{"bucket": "both"}, {"bucket": "read", "prefix": "a/"}]}},
+        "hyperpod": {"tiered_storage": {"bucket": "tiered"}},
+    }
+    assert stand_ins.buckets(data) == ["both", "linked", "read", "tiered"]
+    assert stand_ins.buckets({"hyperpod": {"tiered_storage": {}}, "storage": None}) == []

@@ -37,6 +37,8 @@ def fill(api: Objects, pod: Json) -> str:
     runtime = spec.get("runtimeClassName")
     if runtime and api.store.get(("node.k8s.io/runtimeclasses", "", runtime)) is None:
         return f'pod rejected: RuntimeClass "{runtime}" not found'
+    if spec.get("overhead") and not runtime:
+        return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
     return _priority(api, spec)
 
 

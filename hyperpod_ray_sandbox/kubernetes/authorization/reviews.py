@@ -8,6 +8,7 @@ from typing import Any
 from hyperpod_ray_sandbox.kubernetes.authorization.rbac import Action, Rbac
 from hyperpod_ray_sandbox.kubernetes.authorization.users import Identity
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.status import Cause, invalid
 
 Json = dict[str, Any]
 
@@ -27,6 +28,27 @@ def _action(spec: Json) -> Action:
     )
 
 
+def _causes(review_kind: str, review: Json, spec: Json) -> list[Cause]:
+    """What is wrong with a question about access."""
+    if not review_kind.endswith("AccessReview"):
+        return []
+    causes = []
+    if spec.get("resourceAttributes") is not None and spec.get("nonResourceAttributes") is not None:
+        message = "Invalid value: cannot be specified in combination with resourceAttributes"
+        causes.append(Cause("FieldValueInvalid", message, "spec.nonResourceAttributes"))
+    elif spec.get("resourceAttributes") is None and spec.get("nonResourceAttributes") is None:
+        message = "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        causes.append(Cause("FieldValueInvalid", message, "spec.resourceAttributes"))
+    if (
+        review_kind in ("SubjectAccessReview", "LocalSubjectAccessReview")
+        and not spec.get("user")
+        and not spec.get("groups")
+    ):
+        message = 'Invalid value: "": at least one of user or group must be specified'
+        causes.append(Cause("FieldValueInvalid", message, "spec.user"))
+    return causes
+
+
 def answer(rbac: Rbac, resource: Resource, body: Any, user: Identity) -> Json:
     """The review with its status filled in."""
     review: Json = {
@@ -37,6 +59,8 @@ def answer(rbac: Rbac, resource: Resource, body: Any, user: Identity) -> Json:
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     review["metadata"] = {**(review.get("metadata") or {}), "creationTimestamp": stamp}
     spec: Json = review.setdefault("spec", {}) or {}
+    if causes := _causes(resource.kind, review, spec):
+        raise invalid(resource.kind, resource.group, "", causes)
     if resource.kind == "SelfSubjectReview":
         review["status"] = {"userInfo": {"username": user.username, "groups": list(user.groups)}}
     elif resource.kind == "SelfSubjectRulesReview":

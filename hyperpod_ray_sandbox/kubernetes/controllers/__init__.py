@@ -14,6 +14,7 @@ from typing import Any
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.auth import control
 from hyperpod_ray_sandbox.kubernetes.controllers.budgets import Budgets
+from hyperpod_ray_sandbox.kubernetes.controllers.entrypoints import Entrypoints
 from hyperpod_ray_sandbox.kubernetes.controllers.kubelet import Kubelet
 from hyperpod_ray_sandbox.kubernetes.controllers.kueue import Kueue
 from hyperpod_ray_sandbox.kubernetes.controllers.lifecycle import Lifecycle
@@ -49,7 +50,7 @@ class Controllers:
             self.nodes.follow_given,
             Workloads(api).reconcile,
             Kueue(api).reconcile,
-            RayClusters(api).reconcile,
+            RayClusters(api, Entrypoints(settings.entrypoints, settings.runs)).reconcile,
             Volumes(api).reconcile,
             Scheduler(api).reconcile,
             Budgets(api).reconcile,

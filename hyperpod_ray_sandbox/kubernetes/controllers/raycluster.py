@@ -4,8 +4,8 @@ Works only while a KubeRay operator Deployment is available in the cluster (its 
 `app.kubernetes.io/name: kuberay-operator`). What it keeps of the real operator, good and bad: pod names and labels,
 replicas kept within min and max, a failed pod replaced, a Terminating pod on a lost node **not** replaced, and
 `status.state` that stays `ready` once it was. It refuses what the operator refuses (`hyperpod_ray_rules.kuberay`).
-RayJobs are in `rayjob.py`. Not modelled: RayService, RayCronJob, the autoscaler, upgrades of pods in place. Source:
-ray-project/kuberay ray-operator/controllers/ray (utils.PodName, labelPod, CalculateStatus).
+RayJobs are in `rayjob.py`, RayCronJobs in `raycronjob.py`. Not modelled: RayService, the autoscaler, upgrades of pods
+in place. Source: ray-project/kuberay ray-operator/controllers/ray (utils.PodName, labelPod, CalculateStatus).
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from hyperpod_ray_sandbox.kubernetes.controllers.common import (
     remove,
     set_status,
 )
+from hyperpod_ray_sandbox.kubernetes.controllers.entrypoints import Entrypoints
+from hyperpod_ray_sandbox.kubernetes.controllers.raycronjob import RayCronJobs
 from hyperpod_ray_sandbox.kubernetes.controllers.rayjob import RayJobs
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from hyperpod_ray_sandbox.kubernetes.store import copy
@@ -56,9 +58,11 @@ def desired(group: Json) -> int:
 class RayClusters:
     """Keeps the pods of RayClusters."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, entrypoints: Entrypoints) -> None:
         self.api = api
-        self._jobs = RayJobs(api)
+        self._entrypoints = entrypoints
+        self._jobs = RayJobs(api, entrypoints)
+        self._cron_jobs = RayCronJobs(api)
 
     def _operator_runs(self) -> bool:
         return any(
@@ -87,8 +91,14 @@ class RayClusters:
                 self._cluster(self.api.present(resource, stored))
         jobs = self.api.registry.by_kind(API_VERSION, "RayJob")
         if jobs is not None:
-            for stored in self.api.store.objects(jobs.store):
+            stored_jobs = list(self.api.store.objects(jobs.store))
+            self._entrypoints.keep({str(stored["metadata"]["uid"]) for stored in stored_jobs})
+            for stored in stored_jobs:
                 self._jobs.reconcile(self.api.present(jobs, stored))
+        cron_jobs = self.api.registry.by_kind(API_VERSION, "RayCronJob")
+        if cron_jobs is not None and jobs is not None:
+            for stored in list(self.api.store.objects(cron_jobs.store)):
+                self._cron_jobs.reconcile(self.api.present(cron_jobs, stored))
 
     def _cluster(self, cluster: Json) -> None:
         if problems := kuberay.judge(cluster):

@@ -16,3 +16,7 @@ class Settings:
     poll_seconds: float = 1.0
     time_scale: float = 0.05
     static_nodes: Path | None = None
+    entrypoints: tuple[str, ...] = ()
+    """The program that runs entrypoints of RayJobs; empty where this machine has no Ray."""
+    runs: Path = Path("rayjobs")
+    """Where each of their runs has a folder."""

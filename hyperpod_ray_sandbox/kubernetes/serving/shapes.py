@@ -7,12 +7,19 @@ from typing import Any
 from hyperpod_ray_sandbox.kubernetes import table
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
 
 Json = dict[str, Any]
 
+_SERVED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor")
+_MEDIA_TYPES = {*_SERVED, "*/*", "application/*"}
+
 
 def view(request: Request) -> str:
-    """The form that the Accept header names first of those there are; empty for whole objects."""
+    """The form that the Accept header names first of those there are; empty for whole objects. Raises 406 for none."""
+    accepted = [part.split(";")[0].strip() for part in request.headers.get("accept", "").split(",")]
+    if any(accepted) and not _MEDIA_TYPES.intersection(accepted):
+        raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(_SERVED)}")
     for part in request.headers.get("accept", "").split(","):
         text = part.replace(" ", "")
         if "as=Table" in text and "v=v1" in text.split(";"):

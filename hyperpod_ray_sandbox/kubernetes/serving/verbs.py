@@ -20,6 +20,7 @@ from hyperpod_ray_sandbox.kubernetes.serving.parameters import check_write, dele
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request, Target, action_of
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid, qualified, success
 from hyperpod_ray_sandbox.kubernetes.store import copy
+from hyperpod_ray_sandbox.kubernetes.validation.causes import NOT_NEGATIVE
 from hyperpod_ray_sandbox.kubernetes.writes.checks import named
 from hyperpod_ray_sandbox.kubernetes.writes.delete import check_preconditions
 
@@ -56,6 +57,9 @@ def act(  # noqa: PLR0911, PLR0912
             "this recording API forwards ports over WebSocket only: use kubectl 1.31 or newer, or hyperpod-ray connect",
         )
     if verb not in (_SUBRESOURCE_VERBS.get(target.subresource, ()) if target.subresource else resource.verbs):
+        raise _not_allowed(target, verb)
+    misplaced = (verb == "create" and name and not target.subresource) or (verb in ("update", "patch") and not name)
+    if misplaced and not resource.crd:
         raise _not_allowed(target, verb)
     check_write(request, verb)
     if resource.namespaced and not namespace and verb not in ("list",):
@@ -189,7 +193,10 @@ def _scale(api: Api, request: Request, options: Options, target: Target, verb: s
     if verb in ("update", "patch"):
         body = request.object() if verb == "update" else json.loads(request.body)
         replicas = (body.get("spec") or {}).get("replicas")
-        if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 0:
+        if isinstance(replicas, int) and not isinstance(replicas, bool) and replicas < 0:
+            cause = Cause("FieldValueInvalid", f"Invalid value: {replicas}: {NOT_NEGATIVE}", "spec.replicas")
+            raise invalid("Scale", "autoscaling", name, [cause])
+        if isinstance(replicas, bool) or not isinstance(replicas, int):
             raise bad_request(f"spec.replicas must be a number that is not negative, got {replicas!r}")
         changed = copy(obj)
         changed["spec"]["replicas"] = replicas

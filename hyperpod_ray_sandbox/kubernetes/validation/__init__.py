@@ -72,6 +72,8 @@ _BY_KIND: dict[str, Callable[[Json], Causes]] = {
     "Lease": cluster.lease,
     "EndpointSlice": cluster.endpoint_slice,
     "RuntimeClass": cluster.runtime_class,
+    "Event": cluster.event,
+    "IngressClass": network.ingress_class,
     "ValidatingWebhookConfiguration": webhooks.configuration,
     "MutatingWebhookConfiguration": webhooks.configuration,
     "ValidatingAdmissionPolicy": admission.policy,

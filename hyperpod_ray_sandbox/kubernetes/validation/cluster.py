@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from hyperpod_ray_rules.names import HOSTNAME_LABEL
+from hyperpod_ray_rules.names import HOSTNAME_LABEL, KUBE_SYSTEM
 from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import EFFECTS, tolerations
@@ -28,7 +28,7 @@ def node(obj: Json) -> Causes:
     for field in ("capacity", "allocatable"):
         for name, amount in ((obj.get("status") or {}).get(field) or {}).items():
             causes.quantity(f"status.{field}[{name}]", amount)
-    ranges = spec.get("podCIDRs") or []
+    ranges = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
     for index, text in enumerate(ranges):
         if not _network(text):
             causes.invalid(f"spec.podCIDRs[{index}]", text, "must be a valid CIDR value, (e.g. 10.9.8.0/24)")
@@ -140,12 +140,39 @@ def _endpoint(causes: Causes, at: str, endpoint: Json, address_type: str) -> Non
             causes.invalid(path, address, "must be an IPv4 address")
         elif address_type == "IPv6" and version != 6:
             causes.invalid(path, address, "must be an IPv6 address")
+        else:
+            _special(causes, path, address)
     if endpoint.get("nodeName"):
         names.subdomain(causes, f"{at}.nodeName", endpoint["nodeName"])
     if endpoint.get("hostname"):
         names.label(causes, f"{at}.hostname", endpoint["hostname"])
     if HOSTNAME_LABEL in (endpoint.get("deprecatedTopology") or {}):
         causes.invalid(f"{at}.deprecatedTopology", HOSTNAME_LABEL, "may not be set, use the nodeName field")
+
+
+def _special(causes: Causes, path: str, text: Any) -> None:
+    """Judge an address of an endpoint, which must be one that other machines reach."""
+    address = ipaddress.ip_address(str(text))
+    for special, rule in (
+        (address.is_unspecified, f"may not be unspecified ({address})"),
+        (address.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (address.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (
+            (address.version == 4 and str(address).startswith("224.0.0.")) or str(address).startswith("ff02:"),
+            "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
+        ),
+    ):
+        if special:
+            causes.invalid(path, text, rule)
+
+
+def event(obj: Json) -> Causes:
+    """Judge an Event: it lies beside what it is about."""
+    causes, namespace = Causes(), obj["metadata"].get("namespace") or ""
+    about = (obj.get("involvedObject") or obj.get("regarding") or {}).get("namespace") or ""
+    if (about and about != namespace) or (not about and namespace not in ("default", KUBE_SYSTEM)):
+        causes.invalid("involvedObject.namespace", about, "does not match event.namespace")
+    return causes
 
 
 def runtime_class(obj: Json) -> Causes:

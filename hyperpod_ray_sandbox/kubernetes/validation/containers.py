@@ -198,7 +198,7 @@ def _security(causes: Causes, path: str, context: Json) -> None:
 
 
 def container(  # noqa: PLR0912  (a list of fields)
-    causes: Causes, path: str, spec: Json, volume_names: set[str], *, init: bool
+    causes: Causes, path: str, spec: Json, volume_names: set[str], *, init: bool, grace_seconds: int
 ) -> None:
     """Judge one container; `volume_names` are the names of the pod's volumes."""
     if not spec.get("name"):
@@ -237,3 +237,7 @@ def container(  # noqa: PLR0912  (a list of fields)
                 causes.forbidden(f"{path}.lifecycle", "may not be set for init containers without restartPolicy=Always")
             else:
                 _handler(causes, f"{path}.lifecycle.{moment}", hook)
+                seconds = (hook.get("sleep") or {}).get("seconds")
+                if isinstance(seconds, int) and not 0 <= seconds <= grace_seconds:
+                    rule = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
+                    causes.invalid(f"{path}.lifecycle.{moment}.sleep.seconds", seconds, rule)

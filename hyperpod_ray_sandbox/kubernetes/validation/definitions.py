@@ -47,6 +47,12 @@ def definition(obj: Json) -> Causes:
     _names(causes, spec.get("names") or {})
     _versions(causes, spec)
     _conversion(causes, spec.get("conversion") or {})
+    if spec.get("preserveUnknownFields"):
+        causes.invalid(
+            "spec.preserveUnknownFields",
+            True,
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        )
     return causes
 
 
@@ -117,6 +123,24 @@ def _versions(causes: Causes, spec: Json) -> None:
                 if not column.get(field):
                     causes.required(f"{where}.{field}")
             causes.one_of(f"{where}.type", column.get("type"), ("boolean", "date", "integer", "number", "string"))
+        for place, selectable in enumerate(version.get("selectableFields") or []):
+            where = f"{'spec' if len(versions) == 1 else path}.selectableFields[{place}].jsonPath"
+            _selectable(causes, where, selectable.get("jsonPath") or "", schema or {})
+
+
+def _selectable(causes: Causes, path: str, text: str, schema: Json) -> None:
+    """Judge a field by which objects can be selected: a simple value that the schema has, not of the metadata."""
+    if not text:
+        causes.required(path)
+        return
+    part: Any = schema
+    for name in text.removeprefix(".").split("."):
+        part = (part.get("properties") or {}).get(name) if isinstance(part, dict) else None
+    if part is None or text.startswith(".metadata"):
+        causes.invalid(path, text, "is an invalid path: does not refer to a valid field")
+    elif part.get("type") not in ("boolean", "integer", "string"):
+        causes.invalid(path, text, "must point to a field of type string, boolean or integer. Enum string fields "
+                       "and strings with formats are allowed.")  # fmt: skip
 
 
 def _subresources(causes: Causes, path: str, declared: Json) -> None:
@@ -336,6 +360,10 @@ def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: 
     elif custom.mentions_old(text) and not correlatable:
         why = "oldSelf cannot be used on the uncorrelatable portion of the schema"
         causes.invalid(f"{path}.rule", text, why)
+    if not why and rule.get("optionalOldSelf") is not None and not custom.mentions_old(text):
+        causes.invalid(
+            f"{path}.optionalOldSelf", rule["optionalOldSelf"], "may not be set if oldSelf is not used in rule"
+        )
     message = rule.get("message")
     if message is not None:
         if not message.strip():

@@ -43,6 +43,9 @@ VALUE_RULE = (
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 
+_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+"""The ones that need no domain."""
+
 
 def is_subdomain(text: str) -> bool:
     """Whether a text is an RFC 1123 subdomain."""
@@ -187,7 +190,7 @@ def selector(causes: Causes, path: str, label_selector: Json | None) -> None:
                 causes.invalid(f"{field_path}.values[{at}]", value, value_rule(value))
 
 
-def metadata(resource: Resource, meta: Json) -> Causes:
+def metadata(resource: Resource, meta: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     """Judge an object's metadata."""
     causes = Causes()
     name = str(meta.get("name", ""))
@@ -207,12 +210,17 @@ def metadata(resource: Resource, meta: Json) -> Causes:
     for text in meta.get("finalizers") or []:
         if not is_key(text):
             causes.invalid("metadata.finalizers", text, key_rule(text))
+        elif "/" not in text and text not in _FINALIZERS and not resource.crd:
+            rule = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.invalid("metadata.finalizers", text, rule)
     controllers = 0
     for reference in meta.get("ownerReferences") or []:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(field):
                 causes.invalid(f"metadata.ownerReferences.{field}", "", "must not be empty")
         controllers += bool(reference.get("controller"))
+        if (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Event"):
+            causes.invalid("metadata.ownerReferences", reference, "/v1, Kind=Event is disallowed from being an owner")
     if controllers > 1:
         causes.invalid("metadata.ownerReferences", controllers, "Only one reference can have Controller set to true")
     return causes

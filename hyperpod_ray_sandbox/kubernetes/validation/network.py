@@ -189,9 +189,13 @@ def ingress(obj: Json) -> Causes:
     causes, spec = Causes(), obj.get("spec") or {}
     if not spec.get("rules") and not spec.get("defaultBackend"):
         causes.invalid("spec", None, "either `defaultBackend` or `rules` must be specified")
+    if spec.get("defaultBackend"):
+        _backend(causes, "spec.defaultBackend", spec["defaultBackend"])
     for index, rule in enumerate(spec.get("rules") or []):
         host = rule.get("host")
-        if host:
+        if host and _is_address(host):
+            causes.invalid(f"spec.rules[{index}].host", host, "must be a DNS name, not an IP address")
+        elif host:
             names.subdomain(causes, f"spec.rules[{index}].host", host.removeprefix("*."))
         for at, path in enumerate((rule.get("http") or {}).get("paths") or []):
             field_path = f"spec.rules[{index}].http.paths[{at}]"
@@ -200,4 +204,32 @@ def ingress(obj: Json) -> Causes:
             causes.one_of(f"{field_path}.pathType", path.get("pathType"), ("Exact", "ImplementationSpecific", "Prefix"))
             if path.get("pathType") in ("Exact", "Prefix") and not str(path.get("path", "")).startswith("/"):
                 causes.invalid(f"{field_path}.path", path.get("path", ""), "must be an absolute path")
+            _backend(causes, f"{field_path}.backend", path.get("backend") or {})
+    return causes
+
+
+def _backend(causes: Causes, path: str, backend: Json) -> None:
+    """Judge where an Ingress leads: a port of a service, or a resource."""
+    service_backend, resource = backend.get("service"), backend.get("resource")
+    if service_backend is not None and resource is not None:
+        causes.invalid(path, "", "cannot set both resource and service backends")
+    elif resource is None and service_backend is None:
+        causes.required(path, "resource or service backend is required")
+    elif service_backend is not None:
+        port = service_backend.get("port") or {}
+        if not service_backend.get("name"):
+            causes.required(f"{path}.service.name")
+        if port.get("name") and port.get("number"):
+            causes.invalid(path, "", "cannot set both port name & port number")
+        elif not port.get("name") and not port.get("number"):
+            causes.required(path, "port name or number is required")
+        elif port.get("number"):
+            causes.port(f"{path}.service.port.number", port["number"])
+
+
+def ingress_class(obj: Json) -> Causes:
+    """Judge an IngressClass."""
+    causes, controller = Causes(), (obj.get("spec") or {}).get("controller") or ""
+    if controller:
+        names.domain_path(causes, "spec.controller", controller)
     return causes

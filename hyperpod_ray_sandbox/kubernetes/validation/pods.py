@@ -19,6 +19,8 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 
+_NAMESERVERS = 3
+
 
 def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     """Judge a pod's specification."""
@@ -63,6 +65,9 @@ def _dns(causes: Causes, path: str, spec: Json) -> None:
         causes.required(
             f"{path}.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"
         )
+    servers = (spec.get("dnsConfig") or {}).get("nameservers") or []
+    if len(servers) > _NAMESERVERS:
+        causes.invalid(f"{path}.dnsConfig.nameservers", servers, f"must not have more than {_NAMESERVERS} nameservers")
 
 
 def _gates(causes: Causes, path: str, spec: Json) -> None:
@@ -95,7 +100,14 @@ def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -
             if name and name in container_names:
                 causes.duplicate(f"{field_path}.name", name)
             container_names.add(name)
-            containers.container(causes, field_path, container, volume_names, init=field == "initContainers")
+            containers.container(
+                causes,
+                field_path,
+                container,
+                volume_names,
+                init=field == "initContainers",
+                grace_seconds=int(spec.get("terminationGracePeriodSeconds") or 0),
+            )
             for at, port in enumerate(container.get("ports") or []):
                 number = port.get("hostPort")
                 if not number:

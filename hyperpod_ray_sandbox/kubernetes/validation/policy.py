@@ -16,6 +16,19 @@ Json = dict[str, Any]
 
 _HIGHEST = 1_000_000_000
 SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_PODS = ("pods",)
+_COMPUTE = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
+_SCOPED = (*_PODS, *_COMPUTE)
+"""What a scope of pods can limit; `BestEffort` has nothing but their number."""
+_COUNTED = {"BestEffort": _PODS}
+_WINDOW_SECONDS, _PERIOD_SECONDS = 3600, 1800
+_METRICS = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
 _SCOPES = (
     "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
     "VolumeAttributesClass",
@@ -54,8 +67,19 @@ def resource_quota(obj: Json) -> Causes:
     """Judge a ResourceQuota."""
     causes, spec = Causes(), obj.get("spec") or {}
     quantities.quota(causes, "spec.hard", spec.get("hard"))
-    if any(scope not in _SCOPES for scope in spec.get("scopes") or []):
-        causes.invalid("spec.scopes", spec["scopes"], "unsupported scope")
+    scopes = spec.get("scopes") or []
+    if any(scope not in _SCOPES for scope in scopes):
+        causes.invalid("spec.scopes", scopes, "unsupported scope")
+    elif any(
+        name not in _COUNTED.get(scope, _SCOPED)
+        for scope in scopes
+        for name in spec.get("hard") or {}
+        if quantities.is_standard(name) and scope != "VolumeAttributesClass"
+    ):
+        causes.invalid("spec.scopes", scopes, "unsupported scope applied to resource")
+    for pair in (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")):
+        if set(pair) <= set(scopes):
+            causes.invalid("spec.scopes", scopes, "conflicting scopes")
     for index, requirement in enumerate((spec.get("scopeSelector") or {}).get("matchExpressions") or []):
         field_path = f"spec.scopeSelector.matchExpressions[{index}]"
         causes.one_of(f"{field_path}.scopeName", requirement.get("scopeName") or " ", _SCOPES)
@@ -70,7 +94,7 @@ def resource_quota(obj: Json) -> Causes:
     return causes
 
 
-def limit_range(obj: Json) -> Causes:
+def limit_range(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     """Judge a LimitRange."""
     causes = Causes()
     limit_types: set[str] = set()
@@ -98,6 +122,9 @@ def limit_range(obj: Json) -> Causes:
                             small,
                             f"{low} value {small} is greater than {high} value {big}",
                         )
+        for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
+            if number(ratio) < 1:
+                causes.invalid(f"{field_path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")
         if limit_type == "PersistentVolumeClaim" and not ({**(limit.get("min") or {}), **(limit.get("max") or {})}).get(
             "storage"
         ):
@@ -120,4 +147,28 @@ def autoscaler(obj: Json) -> Causes:
     for field in ("kind", "name"):
         if not (spec.get("scaleTargetRef") or {}).get(field):
             causes.required(f"spec.scaleTargetRef.{field}")
+    for direction in ("scaleUp", "scaleDown"):
+        _scaling(causes, f"spec.behavior.{direction}", (spec.get("behavior") or {}).get(direction) or {})
+    for index, metric in enumerate(spec.get("metrics") or []):
+        source = _METRICS.get(metric.get("type") or "")
+        if source and metric.get(source) is None:
+            causes.required(f"spec.metrics[{index}].{source}", "must populate information for the given metric source")
     return causes
+
+
+def _scaling(causes: Causes, path: str, rules: Json) -> None:
+    """Judge how fast an autoscaler may scale in one direction."""
+    window = rules.get("stabilizationWindowSeconds")
+    causes.natural(f"{path}.stabilizationWindowSeconds", window)
+    if isinstance(window, int) and window > _WINDOW_SECONDS:
+        causes.invalid(f"{path}.stabilizationWindowSeconds", window, f"must be less than or equal to {_WINDOW_SECONDS}")
+    causes.one_of(f"{path}.selectPolicy", rules.get("selectPolicy"), ("Disabled", "Max", "Min"))
+    for index, policy in enumerate(rules.get("policies") or []):
+        at = f"{path}.policies[{index}]"
+        if (policy.get("value") or 0) <= 0:
+            causes.invalid(f"{at}.value", policy.get("value") or 0, "must be greater than zero")
+        period = policy.get("periodSeconds") or 0
+        if period <= 0:
+            causes.invalid(f"{at}.periodSeconds", period, "must be greater than zero")
+        elif period > _PERIOD_SECONDS:
+            causes.invalid(f"{at}.periodSeconds", period, f"must be less than or equal to {_PERIOD_SECONDS}")

@@ -61,6 +61,11 @@ def claim(obj: Json) -> Causes:
     else:
         causes.quantity("spec.resources[storage]", size, positive=True)
     names.selector(causes, "spec.selector", spec.get("selector"))
+    for field in ("dataSource", "dataSourceRef"):
+        source = spec.get(field)
+        for part in ("name", "kind") if source is not None else ():
+            if not source.get(part):
+                causes.required(f"spec.{field}.{part}")
     return causes
 
 

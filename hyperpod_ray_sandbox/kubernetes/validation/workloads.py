@@ -90,6 +90,7 @@ def _strategy(causes: Causes, path: str, strategy: Json, kinds: tuple[str, ...])
         causes.forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
     if strategy.get("type") != "RollingUpdate" or not rolling:
         return
+    causes.natural(f"{path}.rollingUpdate.partition", rolling.get("partition"))
     for field in ("maxUnavailable", "maxSurge"):
         share(causes, f"{path}.rollingUpdate.{field}", rolling.get(field))
     zero = (0, "0%")
@@ -115,7 +116,17 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
             restart,
             'only "Never" is supported when podFailurePolicy is specified',
         )
-    causes.one_of(f"{path}.podReplacementPolicy", spec.get("podReplacementPolicy"), ("Failed", "TerminatingOrFailed"))
+    replacement, policy = spec.get("podReplacementPolicy"), spec.get("podFailurePolicy")
+    allowed = ("Failed",) if policy is not None else ("Failed", "TerminatingOrFailed")
+    causes.one_of(f"{path}.podReplacementPolicy", replacement, allowed)
+    for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
+        if spec.get(field) is not None and mode != "Indexed":
+            causes.invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
+    for index, rule in enumerate((policy or {}).get("rules") or []):
+        codes = rule.get("onExitCodes") or {}
+        if codes.get("operator") == "In" and 0 in (codes.get("values") or []):
+            at = f"{path}.podFailurePolicy.rules[{index}].onExitCodes.values[{codes['values'].index(0)}]"
+            causes.invalid(at, 0, "must not be 0 for the In operator")
 
 
 def job(obj: Json) -> Causes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
 import urllib.error
 import urllib.request
@@ -75,8 +76,17 @@ def bridge(cluster: Cluster, kubernetes: Kubernetes) -> str:
     """Bridge a cluster's dashboard; what was done, in a line. Again after the head got a new address.
 
     Raises:
-        LocalError: the RayCluster is not deployed there, or the API does not answer.
+        LocalError: the RayCluster is not deployed there, the API does not answer, or jobs would write to this machine's
+            own shared folder.
     """
+    mount = Path(names.MOUNT_PATH)
+    if cluster.state.mode == "session" and os.access(mount if mount.exists() else mount.parent, os.W_OK):
+        raise LocalError(
+            f"bridge: jobs of {cluster.state.name!r} would write to this machine's own {mount}",
+            expected="process and mount namespaces, in which it is the cluster's folder",
+            fix=f"allow `unshare --user --mount`, or start the cluster as a user who may not write to {mount}",
+            code=1,
+        )
     meta = cluster.manifest["metadata"]
     namespace, name = meta.get("namespace", "default"), meta["name"]
     if cluster.plan.token_auth:

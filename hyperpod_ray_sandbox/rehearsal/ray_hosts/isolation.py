@@ -1,5 +1,7 @@
 """One process namespace per pod, so that "the machine is gone" is one signal, also for an ordinary user.
 
+A pod with a namespace has a root of its own as well, in which `/fsx` is the cluster's folder (`pod_root.py`).
+
 Three ways, tried in this order at start (`choose`):
 
 1. `pid`: `unshare --pid` as root.
@@ -17,11 +19,15 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from hyperpod_ray.core import names
+from hyperpod_ray_sandbox.rehearsal.ray_hosts import pod_root
 
 Mode = Literal["pid", "user+pid", "session"]
 MARKER = "RAY_ON_HYPERPOD_POD"
@@ -34,7 +40,8 @@ PREFIXES: dict[Mode, list[str]] = {
 MEANING: dict[Mode, str] = {
     "pid": "one process namespace per pod",
     "user+pid": "one process namespace per pod, inside a user namespace",
-    "session": "no process namespaces on this system: a pod is a process tree; a process that detaches can outlive it",
+    "session": "no process namespaces on this system: a pod is a process tree; a process that detaches can outlive it, "
+    f"and {names.MOUNT_PATH} is this machine's own",
 }
 _PROC = Path("/proc")
 _TREE_LIMIT_S = 120.0
@@ -45,9 +52,21 @@ def choose() -> Mode:
     modes: tuple[Mode, ...] = ("pid", "user+pid") if os.geteuid() == 0 else ("user+pid",)
     if shutil.which("unshare"):
         for mode in modes:
-            if subprocess.run([*PREFIXES[mode], "true"], capture_output=True, check=False).returncode == 0:
+            command = [*prefix(mode, fsx=Path("/")), "true"]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
                 return mode
     return "session"
+
+
+def prefix(mode: Mode, *, fsx: Path) -> list[str]:
+    """What a pod's command follows, so that it has its own processes and, at `/fsx`, the folder `fsx`.
+
+    In `session` nothing: `/fsx` is the machine's.
+    """
+    if mode == "session":
+        return []
+    to_mount = ["--keep-caps"] if mode == "user+pid" else []
+    return [*PREFIXES[mode], *to_mount, sys.executable, "-I", "-S", pod_root.__file__, str(fsx), names.MOUNT_PATH]
 
 
 @dataclass(frozen=True)

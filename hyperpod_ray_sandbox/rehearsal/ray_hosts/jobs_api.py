@@ -39,21 +39,30 @@ class Dashboard:
         return f"http://{self.host}:{self.port}"
 
     def request(
-        self, path: str, *, method: str = "GET", token: str | None = None, timeout: float = 5
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        body: dict[str, Any] | None = None,
+        token: str | None = None,
+        timeout: float = 5,
     ) -> tuple[int, Any]:
         """Status and decoded JSON body (None where it is not JSON). Raises OSError where nothing answers."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         token = self.token if token is None else token
         try:
-            connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token else {})
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            if body is not None:
+                headers["Content-Type"] = "application/json"
+            connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
             answer = connection.getresponse()
-            body = answer.read()
+            content = answer.read()
         except http.client.HTTPException as error:
             raise ConnectionError(str(error)) from error
         finally:
             connection.close()
         try:
-            return answer.status, json.loads(body)
+            return answer.status, json.loads(content)
         except ValueError:
             return answer.status, None
 

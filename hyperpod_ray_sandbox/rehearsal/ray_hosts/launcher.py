@@ -66,7 +66,7 @@ class Launcher:
         log = self.folder / "logs" / f"{name}.log"
         with log.open("ab") as stream:
             started = subprocess.Popen(
-                [*isolation.PREFIXES[self.state.mode], *command],
+                [*isolation.prefix(self.state.mode, fsx=self.folder / "fsx"), *command],
                 env=env | {isolation.MARKER: name},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -122,7 +122,8 @@ class Launcher:
         command += [f"--dashboard-agent-listen-port={agent_port}", "--disable-usage-stats"]
         command += [f"--min-worker-port={ports}", f"--max-worker-port={ports + 99}", *group.flags()]
         # Ray's own 15 is for a node of its own: here the rest of the machine would leave workers a thirtieth of a core
-        env = self.client_env() | {"RAY_worker_niceness": "0"}
+        # a script without an address writes and reads Ray's address file in here, not in the machine's /tmp/ray
+        env = self.client_env() | {"RAY_worker_niceness": "0", "RAY_TMPDIR": temp}
         env |= {
             key: value.format_map({"ip": ip, "pod": name, "node": f"hyperpod-i-{host:017x}"})
             if value in ("{ip}", "{pod}", "{node}")

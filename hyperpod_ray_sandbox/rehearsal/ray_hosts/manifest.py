@@ -253,7 +253,7 @@ def _pod(group: Mapping[str, Any], *, head: bool, path: str, max_pods: int, drop
         dropped.append(f"{where}: image {container['image']} is not run; the rehearsal environment's Ray is")
     for mount in container.get("volumeMounts") or []:
         if mount.get("mountPath") == names.MOUNT_PATH:
-            dropped.append(f"{where}: {names.MOUNT_PATH} (the shared file system) is a folder of this machine")
+            dropped.append(f"{where}: {names.MOUNT_PATH} (the shared file system) is the folder fsx of this cluster")
     for key in (
         "nodeSelector",
         "affinity",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import pytest
 
 from hyperpod_ray_sandbox import leash
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.bridge import Kubernetes, bridge
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import load
@@ -71,6 +73,51 @@ def test_three_pods_at_three_addresses_with_the_manifest_s_environment(cluster: 
     assert {told(cluster, pod, "environment")["RAY_worker_niceness"] for pod in cluster.state.pods} == {"0"}
     assert "--num-cpus=1" in told(cluster, worker, "arguments")
     assert f"--dashboard-host={cluster.head_ip}" in told(cluster, head, "arguments"), "never 0.0.0.0"
+
+
+def test_the_shared_file_system_of_a_pod_is_the_cluster_s_folder(cluster: Cluster, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.write_text("a checkpoint")
+    machine = Path("/fsx")
+    before = sorted(machine.iterdir()) if machine.is_dir() else None
+    for pod in cluster.state.pods:
+        inside = Path("/proc", str(cluster.members(pod)[0]), "root", "fsx")
+        if cluster.state.mode == "session":
+            assert inside.is_dir() == machine.is_dir(), "no namespace: it is the machine's"
+            continue
+        subprocess.run(["cp", checkpoint, inside / pod.name], check=True)
+        assert (cluster.fsx / pod.name).read_text() == "a checkpoint"
+        assert {entry.name for entry in inside.parent.iterdir()} == {entry.name for entry in Path("/").iterdir()} | {
+            "fsx"
+        }
+    assert (sorted(machine.iterdir()) if machine.is_dir() else None) == before
+
+
+def test_no_job_is_led_to_the_machine_s_own_shared_file_system(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sent: list[str] = []
+
+    class Api(Kubernetes):
+        def __init__(self) -> None:
+            pass
+
+        def request(self, method: str, path: str, body: Any, *, content_type: str = "application/json") -> None:
+            sent.append(path)
+
+    for writable in (False, True):
+        monkeypatch.setattr(os, "access", lambda path, mode, answer=writable: answer)
+        if cluster.state.mode == "session" and writable:
+            with pytest.raises(LocalError, match="would write to this machine's own /fsx"):
+                bridge(cluster, Api())
+        else:
+            assert "leads to" in bridge(cluster, Api())
+    assert sent.count("/rehearsal/bridges") == (1 if cluster.state.mode == "session" else 2)
+
+
+def test_a_script_without_an_address_leaves_ray_s_address_file_of_the_machine_alone(cluster: Cluster) -> None:
+    for pod in cluster.state.pods:
+        assert told(cluster, pod, "environment")["RAY_TMPDIR"] == pod.temp
 
 
 def test_no_secret_of_the_caller_reaches_a_pod_and_the_token_is_no_argument(cluster: Cluster) -> None:

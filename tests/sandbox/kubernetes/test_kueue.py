@@ -25,6 +25,7 @@ from hyperpod_ray.ops.jobs import job_object
 from hyperpod_ray_sandbox.charts import kuberay_crds
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers import governance
+from hyperpod_ray_sandbox.kubernetes.controllers.entrypoints import Entrypoints
 from hyperpod_ray_sandbox.kubernetes.controllers.kueue import API_VERSION, Kueue, seconds, workload_name
 from hyperpod_ray_sandbox.kubernetes.controllers.rayjob import RayJobs
 from hyperpod_ray_sandbox.kubernetes.kueue import digests
@@ -88,7 +89,7 @@ class World:
         for kind, space, name, body in governance.objects(quotas, [POLICY]):
             manifest = governance.manifest(kind, space, name, body)
             self.api.create(self.api.kind(manifest["apiVersion"], kind), space, manifest)
-        self.kueue, self.jobs = Kueue(self.api), RayJobs(self.api)
+        self.kueue, self.jobs = Kueue(self.api), RayJobs(self.api, Entrypoints((), folder))
 
     def submit(self, team: str, name: str, **fields: Any) -> None:
         job = Job(**{"command": "python main.py", "team": team, "workers": 1, **fields})
