@@ -483,6 +483,8 @@ def _checkpoint(report: Plan, systems: Sequence[tuple[FileSystem, Bill]] = ()) -
         f"{size / 1e9:,.0f} GB, {_seconds(outlook.write_seconds)} to write, limited by the {write.limit}; steps "
         f"stop for {_seconds(outlook.stall.central)}."
     )
+    if outlook.room < job.keep + 1:
+        answer.head += f" {job.keep} of them and the next one do not fit the file system."
     answer.rows.append(
         Row(
             what="the tokens, where they lie there too",

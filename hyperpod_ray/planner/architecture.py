@@ -10,6 +10,9 @@ from hyperpod_ray.planner import PlanError, data
 ROUND = 128
 """Widths of an assumed shape are multiples of this."""
 
+BY_SIZE = "--params"
+"""Source of a shape that follows from a number of parameters alone."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hybrid:
@@ -258,6 +261,6 @@ def _llama(width: int) -> Architecture:
         head_width=ROUND,
         feed=round(3.5 * width / ROUND) * ROUND,
         vocabulary=128256,
-        source="--params",
+        source=BY_SIZE,
         assumed="only the number of parameters is given: width, layers and vocabulary are in proportion to Llama 3",
     )

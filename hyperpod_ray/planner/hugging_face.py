@@ -6,6 +6,7 @@ what the file says: an encoder, an adapter's file, layers that are neither atten
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "width": ("hidden_size", "n_embd", "d_model"),
     "heads": ("num_attention_heads", "n_head", "n_heads"),
-    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "num_attention_groups"),
     "head_width": ("head_dim",),
     "feed": ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner"),
     "vocabulary": ("vocab_size", "padded_vocab_size"),
@@ -33,12 +34,19 @@ NAMES: dict[str, tuple[str, ...]] = {
         "moe_k",
         "moe_topk",
     ),
-    "expert_feed": ("moe_intermediate_size", "moe_expert_intermediate_size", "intermediate_size", "ffn_hidden_size"),
+    "expert_feed": (
+        "moe_intermediate_size",
+        "moe_expert_intermediate_size",
+        "expert_ffn_hidden_size",
+        "intermediate_size",
+        "ffn_hidden_size",
+    ),
     "shared": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"),
     "shared_feed": (
         "shared_expert_intermediate_size",
         "shared_intermediate_size",
         "moe_shared_expert_intermediate_size",
+        "share_expert_dim",
     ),
     "first_dense": ("first_k_dense_replace", "moe_layer_start_index"),
 }
@@ -52,12 +60,36 @@ BOUNDS: dict[str, tuple[int, int]] = {
 
 UNGATED = {
     "gpt2", "gpt_neo", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "falcon", "mpt", "phi", "starcoder2",
-    "codegen", "persimmon", "nemotron",
+    "codegen", "persimmon", "nemotron", "apertus",
 }  # fmt: skip
 """Families with two matrices in a feed-forward layer whose activation does not tell them apart."""
+PLAIN = {"relu", "relu2", "gelu", "gelu_new", "gelu_fast", "xielu"}
+"""Activations of two matrices, where the family does not tell."""
+GATING = {"silu", "swish", "swiglu", "gelu_pytorch_tanh", "geglu"}
 WITH_BIAS = {"gpt2", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "mpt", "phi", "starcoder2"}
 TIED = {"gpt2", "gpt_bigcode", "opt", "bloom", "mpt", "falcon", "cohere", "cohere2", "starcoder2"}
 """Families whose head is the embedding where the file does not say."""
+
+SHAPES = re.compile(
+    r"hidden|intermediate|ffn|mlp|feed|dim|rank|head|layer|block|expert|moe|conv|width|depth|size|ratio"
+)
+"""Words of keys that describe a shape."""
+HARMLESS = re.compile(
+    r"dropout|rope|rotary|router|token_id|max_|_dropped|position|init|n_group$|topk_group|topk_method|nextn|mtp|quant"
+    r"|ep_size|pretraining_tp|chunk_size|_loss|norm_topk|capacity|tile|patch|image|vision|video|audio|mm_|cache"
+    r"|num_nextn|batch_size|feature_size|no_rope|head_mix|index_|query_pre_attn|scal(e|ing)|smooth|epsilon|_eps|group_size"
+)
+"""Words of keys that say how a shape is used, and not what it is."""
+READ = {key for keys in NAMES.values() for key in keys} | {
+    "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "qk_head_dim", "v_head_dim",
+    "expansion_ratio", "mlp_only_layers", "moe_layers_enum", "moe_layer_freq", "interleave_moe_layer_step",
+    "decoder_sparse_step", "layer_types", "layers_block_type", "hybrid_layer_pattern", "attn_type_list",
+    "attn_layer_period", "attn_layer_offset", "expert_layer_period", "expert_layer_offset", "moe_layer_interval",
+    "full_attention_interval", "state_size", "ssm_state_size", "conv_kernel", "chunk_size", "moe_layer_end_index",
+    "n_ctx", "hybrid_override_pattern",
+}  # fmt: skip
+"""Keys that `_Fields` and `linear_layers` read, and those that repeat one of them."""
+READ_PREFIXES = ("mamba_", "linear_", "ssm_")
 
 
 def architecture(path: Path) -> Architecture:
@@ -113,6 +145,12 @@ def _alike(value: object) -> object:
     if isinstance(value, list) and value and all(isinstance(each, int) and each == value[0] for each in value):
         return value[0]
     return value
+
+
+def _shapes(value: object) -> bool:
+    """Whether a value can be part of a shape: a whole number of two or more, or a list with one."""
+    values = value if isinstance(value, list) else [value]
+    return any(isinstance(each, int) and not isinstance(each, bool) and each > 1 for each in values)
 
 
 class _Fields:
@@ -184,7 +222,7 @@ class _Fields:
             rope_width=rope,
             value_width=self.optional("v_head_dim", 100_000) if latent else 0,
             hybrid=hybrid,
-            gated_attention=self.family == "qwen3_next",
+            gated_attention=self.family == "qwen3_next" or self.raw.get("attn_output_gate") is True,
             **experts,
             source=str(self.path),
             assumed="; ".join(self._assumptions(multimodal=multimodal)),
@@ -193,16 +231,37 @@ class _Fields:
     def _assumptions(self, *, multimodal: bool) -> Iterator[str]:
         if multimodal:
             yield "of a model with several kinds of input, only the text part is counted"
+        activation = self._activation
+        if self.family not in UNGATED and activation not in PLAIN | GATING:
+            yield f"activation {activation[:40]} is taken as one with a gate: three matrices"
+        if keys := self._uncounted():
+            yield f"keys of the file that are not counted: {', '.join(keys)}"
         if self.raw.get("index_topk"):
             yield "attention that an index makes sparse is counted in full, and the index not at all"
 
-    def _gated(self) -> bool:
+    def _uncounted(self) -> list[str]:
+        """Keys that look like a shape and that nothing here reads: the most that a plan can say of a new family."""
+        keys = [
+            key
+            for key, value in self.raw.items()
+            if key not in READ
+            and not key.startswith(READ_PREFIXES)
+            and SHAPES.search(key)
+            and not HARMLESS.search(key)
+            and _shapes(value)
+            and (key, value) != ("attention_head_dim", self.raw.get("head_dim"))
+        ]
+        return [key[:60] for key in sorted(keys)[:8]]
+
+    @property
+    def _activation(self) -> str:
         words = [self.raw.get(key) for key in ("mlp_hidden_act", "hidden_act", "hidden_activation")]
-        activation = str(next(filter(None, words), "silu")).lower()
+        return str(next(filter(None, words), "silu")).lower()
+
+    def _gated(self) -> bool:
         if self.family in UNGATED:
             return False
-        plain = activation in {"relu", "relu2", "gelu", "gelu_new", "gelu_fast"}
-        return not plain or self.family.startswith("gemma")
+        return self._activation not in PLAIN or self.family.startswith("gemma")
 
     def _feed(self, width: int, experts: Mapping[str, int]) -> int:
         if experts and not experts["dense_layers"] and not self.raw.get("expert_layer_period"):
@@ -225,6 +284,8 @@ class _Fields:
             )
         feed = self.get("expert_feed")
         shared = self.get("shared_feed", 0) or self.get("shared", 1 if self.family.startswith("llama4") else 0) * feed
+        if self.raw.get("residual_moe"):  # a dense layer beside the experts of each layer (Grok)
+            shared += self.get("feed")
         return {
             "experts": experts,
             "experts_active": active,
@@ -237,6 +298,8 @@ class _Fields:
         listed = self.raw.get("mlp_only_layers")
         if isinstance(listed, list) and listed:
             return len(listed)
+        if isinstance(numbers := self.raw.get("moe_layers_enum"), str) and numbers:
+            return layers - len(set(numbers.split(",")))
         frequency = self.raw.get("moe_layer_freq")
         if isinstance(frequency, list):
             return sum(1 for value in frequency if not value)
@@ -258,5 +321,11 @@ class _Fields:
         kinds = self.raw.get("layer_types")
         if isinstance(kinds, list):
             return (window, sum(1 for layer in kinds if layer == "full_attention")) if window else (0, 0)
+        slides = self.raw.get("hybrid_layer_pattern")  # 1: the layer has a sliding window (MiMo)
+        if isinstance(slides, list):
+            return (window, sum(1 for layer in slides if not layer)) if window else (0, 0)
+        letters = self.raw.get("sliding_window_pattern")  # L: the layer has a sliding window (EXAONE)
+        if isinstance(letters, str) and letters and set(letters) <= {"L", "G"}:
+            return window, sum(letters[layer % len(letters)] == "G" for layer in range(layers)) if window else 0
         pattern = self.optional("sliding_window_pattern", 10_000)
         return window, layers // pattern if pattern else 0

@@ -28,6 +28,10 @@ UNCOUNTED = {
     "compress_ratios": "attention to compressed keys", "hidden_size_per_layer_input": "embeddings of each layer",
     "altup_num_inputs": "alternating updates", "hc_mult": "hyper-connections",
     "num_kv_shared_layers": "keys that layers share", "o_lora_rank": "a compressed output of attention",
+    "zero_expert_num": "experts that compute nothing", "share_q_dim": "queries of a shared rank",
+    "total_ut_steps": "layers that run several times", "parallel_attn_mlp_res": "a dense layer beside experts",
+    "enable_moe_block": "a dense layer beside experts", "global_head_dim": "heads of two widths",
+    "block_configs": "layers of different shapes", "layerwise_config": "layers of different shapes",
 }  # fmt: skip
 """Keys of shapes that no formula counts here, whatever the family."""
 FIX = "give the config.json of a known hybrid (Jamba, Nemotron-H, Qwen3-Next, Granite 4), or --params instead"
@@ -126,9 +130,10 @@ def hybrid(fields: Fields, *, layers: int, width: int, experts: int) -> Hybrid |
     if experts and (every := fields.optional("expert_layer_period", 10_000)):
         offset = fields.optional("expert_layer_offset", 10_000)
         routed = sum(layer % every == offset for layer in range(layers))
+    gates = routed if fields.family.startswith(("qwen3_next", "qwen3_5_moe")) else 0  # of the shared expert
     return Hybrid(
         name=name, linear=linear, attention=layers - linear, feeds=layers - routed, experts=routed,
-        norms=2 * layers + (routed if fields.family == "qwen3_next" else 0),  # a gate of the shared expert
+        norms=2 * layers + gates,
         parameters=parameters, scan_flop=flop, kept=kept,
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from hyperpod_ray.core.amounts import shown
-from hyperpod_ray.planner import PlanError, data
+from hyperpod_ray.planner import PlanError, architecture, data
 from hyperpod_ray.planner.outlook import Outlook
 
 
@@ -54,9 +54,9 @@ def _refuse(outlook: Outlook) -> None:
 def _section(outlook: Outlook) -> list[str]:
     job, best = outlook.job, outlook.interval
     model = job.model
-    if model.name in data.models():
+    if model.name in data.models() and model == architecture.named(model.name):
         subject = f"model: {model.name}"
-    elif model.assumed:
+    elif model.source == architecture.BY_SIZE:
         subject = f"parameters: {shown(model.parameters)}"
     else:
         raise PlanError(

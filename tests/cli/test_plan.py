@@ -305,6 +305,36 @@ def test_two_environments_beside_each_other(folder: Path, capsys: pytest.Capture
     assert slow == pytest.approx(3 * figure(data, "checkpoint", "to write, all nodes")["central"])
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        # a model with several kinds of input and experts: by its size alone it would be dense
+        {"model_type": "glm4v_moe", "text_config": {
+            "hidden_size": 4096, "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 128,
+            "num_experts_per_tok": 8, "num_hidden_layers": 46, "num_attention_heads": 96, "vocab_size": 151552,
+        }},
+        # another shape under a name that the planner knows
+        {"_name_or_path": "llama-3.1-70b", "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 128256},
+    ],
+)  # fmt: skip
+def test_write_refuses_a_shape_that_the_file_cannot_hold(
+    config: dict[str, Any], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (folder / "prod.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    arguments = ("--config", str(file), "--tokens", "1T", "--no-deploy", "--write")
+    assert main(["--environments", str(folder), "plan", "prod", *arguments]) == 2
+    assert "cannot hold the shape of a config.json" in capsys.readouterr().err
+    assert (folder / "prod.yaml").read_text(encoding="utf-8") == before
+
+
+def test_checkpoints_that_have_no_room_are_said_in_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = data_of(capsys, "prod", "--model", "llama-3.1-8b", "--tokens", "1T", "--keep", "1000", "--no-deploy")
+    assert "1000 of them and the next one do not fit the file system" in rows["answers"]["checkpoint"]["answer"]
+
+
 def test_write_puts_the_run_into_the_file_and_keeps_the_rest(folder: Path) -> None:
     file = folder / "prod.yaml"
     before = file.read_text(encoding="utf-8")

@@ -133,7 +133,8 @@ def test_speeds_that_the_fit_has_not_seen(steps: list[Point]) -> None:
     # not only where models are alike
     others = [point for point in kept if point.row.source != "foundry"]
     assert agreement.median_error(others) <= 0.2
-    assert agreement.coverage(others) >= 0.7
+    # 68 of 91 (75 %): fewer than 80 %, as rows of experts on Blackwell and row-wise FP8 lie together
+    assert agreement.coverage(others) >= 0.74
 
 
 def test_speeds_that_were_collected_when_the_model_stood(steps: list[Point], runs: list[Point]) -> None:

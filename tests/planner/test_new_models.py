@@ -273,6 +273,320 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float | None]] = {
         14.66,
         None,
     ),
+    # ByteDance-Seed/Seed-OSS-36B-Base
+    "seed-oss-36b": (
+        {
+            "architectures": ["SeedOssForCausalLM"],
+            "model_type": "seed_oss",
+            "attention_bias": True,
+            "attention_out_bias": False,
+            "head_dim": 128,
+            "hidden_act": "silu",
+            "hidden_size": 5120,
+            "intermediate_size": 27648,
+            "num_attention_heads": 80,
+            "num_hidden_layers": 64,
+            "num_key_value_heads": 8,
+            "tie_word_embeddings": False,
+            "vocab_size": 155136,
+            "mlp_bias": False,
+        },
+        36.15,
+        None,
+    ),
+    # swiss-ai/Apertus-8B-2509
+    "apertus-8b": (
+        {
+            "architectures": ["ApertusForCausalLM"],
+            "model_type": "apertus",
+            "attention_bias": False,
+            "hidden_act": "xielu",
+            "hidden_size": 4096,
+            "intermediate_size": 21504,
+            "mlp_bias": False,
+            "num_attention_heads": 32,
+            "num_hidden_layers": 32,
+            "num_key_value_heads": 8,
+            "qk_norm": True,
+            "tie_word_embeddings": False,
+            "vocab_size": 131072,
+            "post_norm": False,
+        },
+        8.05,
+        None,
+    ),
+    # Qwen/Qwen3.5-397B-A17B, text part
+    "qwen3.5-397b": (
+        {
+            "architectures": ["Qwen3_5MoeForConditionalGeneration"],
+            "model_type": "qwen3_5_moe",
+            "text_config": {
+                "model_type": "qwen3_5_moe_text",
+                "attention_bias": False,
+                "attn_output_gate": True,
+                "full_attention_interval": 4,
+                "head_dim": 256,
+                "hidden_act": "silu",
+                "hidden_size": 4096,
+                "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 15,
+                "linear_conv_kernel_dim": 4,
+                "linear_key_head_dim": 128,
+                "linear_num_key_heads": 16,
+                "linear_num_value_heads": 64,
+                "linear_value_head_dim": 128,
+                "moe_intermediate_size": 1024,
+                "mtp_num_hidden_layers": 1,
+                "num_attention_heads": 32,
+                "num_experts": 512,
+                "num_experts_per_tok": 10,
+                "num_hidden_layers": 60,
+                "num_key_value_heads": 2,
+                "shared_expert_intermediate_size": 1024,
+                "vocab_size": 248320,
+            },
+            "vision_config": {
+                "hidden_size": 1152,
+                "depth": 27,
+            },
+            "tie_word_embeddings": False,
+        },
+        397,
+        17,
+    ),
+    # xai-org/grok-2: a dense layer beside the experts of each layer
+    "grok-2": (
+        {
+            "architectures": ["Grok1ForCausalLM"],
+            "model_type": "git",
+            "hidden_size": 8192,
+            "intermediate_size": 32768,
+            "moe_intermediate_size": 16384,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+            "residual_moe": True,
+            "num_hidden_layers": 64,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "vocab_size": 131072,
+        },
+        270,
+        115,
+    ),
+    # stepfun-ai/Step-3.5-Flash: layers with experts are listed in a text
+    "step-3.5-flash": (
+        {
+            "architectures": ["Step3p5ForCausalLM"],
+            "model_type": "step3p5",
+            "hidden_size": 4096,
+            "intermediate_size": 11264,
+            "num_attention_heads": 64,
+            "num_attention_groups": 8,
+            "head_dim": 128,
+            "num_hidden_layers": 45,
+            "vocab_size": 128896,
+            "moe_intermediate_size": 1280,
+            "moe_num_experts": 288,
+            "moe_top_k": 8,
+            "share_expert_dim": 1280,
+            "moe_layers_enum": ",".join(str(layer) for layer in range(3, 45)),
+            "sliding_window": 512,
+            "layer_types": (["full_attention", "sliding_attention", "sliding_attention", "sliding_attention"] * 12)[
+                :45
+            ],
+            "attention_other_setting": {
+                "num_attention_heads": 96,
+            },
+            "use_head_wise_attn_gate": True,
+        },
+        196,
+        11,
+    ),
+    # inclusionAI/Ling-1T
+    "ling-1t": (
+        {
+            "architectures": ["BailingMoeV2ForCausalLM"],
+            "model_type": "bailing_moe",
+            "hidden_size": 8192,
+            "intermediate_size": 18432,
+            "num_hidden_layers": 80,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "moe_intermediate_size": 2048,
+            "moe_shared_expert_intermediate_size": 2048,
+            "num_experts": 256,
+            "num_shared_experts": 1,
+            "num_experts_per_tok": 8,
+            "first_k_dense_replace": 4,
+            "vocab_size": 157184,
+            "use_qk_norm": True,
+            "use_bias": False,
+            "tie_word_embeddings": False,
+            "hidden_act": "silu",
+            "num_nextn_predict_layers": 0,
+        },
+        1000,
+        50,
+    ),
+    # XiaomiMiMo/MiMo-V2-Flash
+    "mimo-v2-flash": (
+        {
+            "architectures": ["MiMoV2FlashForCausalLM"],
+            "model_type": "mimo_v2_flash",
+            "hidden_size": 4096,
+            "num_hidden_layers": 48,
+            "num_attention_heads": 64,
+            "num_key_value_heads": 4,
+            "head_dim": 192,
+            "v_head_dim": 128,
+            "swa_num_attention_heads": 64,
+            "swa_num_key_value_heads": 8,
+            "swa_head_dim": 192,
+            "swa_v_head_dim": 128,
+            "intermediate_size": 16384,
+            "moe_intermediate_size": 2048,
+            "n_routed_experts": 256,
+            "n_shared_experts": None,
+            "num_experts_per_tok": 8,
+            "hybrid_layer_pattern": [0, 1, 1, 1, 1, 1] * 8,
+            "sliding_window": 128,
+            "sliding_window_size": 128,
+            "vocab_size": 152576,
+            "moe_layer_freq": [0, *[1] * 47],
+            "hidden_act": "silu",
+            "tie_word_embeddings": False,
+        },
+        309,
+        15,
+    ),
+    # nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B
+    "nemotron3-nano": (
+        {
+            "architectures": ["NemotronHForCausalLM"],
+            "model_type": "nemotron_h",
+            "hidden_size": 2688,
+            "num_hidden_layers": 52,
+            "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+            "num_attention_heads": 32,
+            "num_key_value_heads": 2,
+            "head_dim": 128,
+            "intermediate_size": 1856,
+            "moe_intermediate_size": 1856,
+            "moe_shared_expert_intermediate_size": 3712,
+            "n_routed_experts": 128,
+            "n_shared_experts": 1,
+            "num_experts_per_tok": 6,
+            "mamba_num_heads": 64,
+            "mamba_head_dim": 64,
+            "ssm_state_size": 128,
+            "n_groups": 8,
+            "conv_kernel": 4,
+            "mlp_hidden_act": "relu2",
+            "vocab_size": 131072,
+            "tie_word_embeddings": False,
+        },
+        31.6,
+        3.6,
+    ),
+    # HuggingFaceTB/SmolLM3-3B
+    "smollm3": (
+        {
+            "architectures": ["SmolLM3ForCausalLM"],
+            "model_type": "smollm3",
+            "attention_bias": False,
+            "hidden_act": "silu",
+            "hidden_size": 2048,
+            "intermediate_size": 11008,
+            "layer_types": ["full_attention"] * 36,
+            "no_rope_layers": [
+                1,
+                1,
+                1,
+                0,
+                1,
+                1,
+                1,
+                0,
+                1,
+                1,
+                1,
+                0,
+                1,
+                1,
+                1,
+                0,
+                1,
+                1,
+                1,
+                0,
+                1,
+                1,
+                1,
+                0,
+                1,
+                1,
+                1,
+                0,
+                1,
+                1,
+                1,
+                0,
+                1,
+                1,
+                1,
+                0,
+            ],
+            "num_attention_heads": 16,
+            "num_hidden_layers": 36,
+            "num_key_value_heads": 4,
+            "use_sliding_window": False,
+            "vocab_size": 128256,
+            "tie_word_embeddings": True,
+        },
+        3.075,
+        None,
+    ),
+    # arcee-ai/AFM-4.5B
+    "arcee": (
+        {
+            "architectures": ["ArceeForCausalLM"],
+            "model_type": "arcee",
+            "hidden_size": 2560,
+            "intermediate_size": 18432,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 20,
+            "num_key_value_heads": 4,
+            "head_dim": 128,
+            "hidden_act": "relu2",
+            "vocab_size": 128004,
+            "tie_word_embeddings": False,
+        },
+        4.62,
+        None,
+    ),
+    # rednote-hilab/dots.llm1.base
+    "dots1": (
+        {
+            "architectures": ["Dots1ForCausalLM"],
+            "model_type": "dots1",
+            "hidden_size": 4096,
+            "intermediate_size": 10944,
+            "moe_intermediate_size": 1408,
+            "num_hidden_layers": 62,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 32,
+            "n_routed_experts": 128,
+            "num_experts_per_tok": 6,
+            "n_shared_experts": 2,
+            "first_k_dense_replace": 1,
+            "vocab_size": 152064,
+            "tie_word_embeddings": False,
+            "hidden_act": "silu",
+        },
+        142,
+        14,
+    ),
     # moonshotai/Kimi-K2-Base
     "kimi-k2": (
         {
@@ -333,6 +647,36 @@ def test_sparse_attention_is_named_as_counted_in_full(file: Path) -> None:
     assert "makes sparse is counted in full" in hugging_face.architecture(file).assumed
 
 
+def test_keys_of_a_shape_that_nothing_counts_are_named(file: Path) -> None:
+    """Sliding layers of MiMo have other heads; a key that nobody knows yet is named too."""
+    file.write_text(json.dumps(PUBLISHED["mimo-v2-flash"][0]), encoding="utf-8")
+    model = hugging_face.architecture(file)
+    assert "not counted: " in model.assumed
+    assert "swa_num_key_value_heads" in model.assumed
+    assert (model.window, model.full_layers) == (128, 8)
+    file.write_text(json.dumps({**PUBLISHED["qwen3-32b"][0], "second_mlp_size": 25600}), encoding="utf-8")
+    assert "not counted: second_mlp_size" in hugging_face.architecture(file).assumed
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED.keys() - {"mimo-v2-flash", "step-3.5-flash"}))
+def test_a_file_whose_shape_is_counted_whole_has_no_such_note(name: str, file: Path) -> None:
+    file.write_text(json.dumps(PUBLISHED[name][0]), encoding="utf-8")
+    assert "not counted" not in hugging_face.architecture(file).assumed
+
+
+def test_an_activation_that_nobody_knows_is_named(file: Path) -> None:
+    file.write_text(json.dumps({**PUBLISHED["qwen3-32b"][0], "hidden_act": "swooshl"}), encoding="utf-8")
+    assert "activation swooshl is taken as one with a gate" in hugging_face.architecture(file).assumed
+
+
+def test_layers_with_a_window_may_be_letters(file: Path) -> None:
+    """EXAONE 4.0: `LLLG`, three of four layers with a window."""
+    config = {**PUBLISHED["qwen3-32b"][0], "sliding_window": 4096, "sliding_window_pattern": "LLLG"}
+    file.write_text(json.dumps({**config, "use_sliding_window": True}), encoding="utf-8")
+    model = hugging_face.architecture(file)
+    assert (model.window, model.full_layers, model.layers) == (4096, 16, 64)
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -346,6 +690,34 @@ def test_sparse_attention_is_named_as_counted_in_full(file: Path) -> None:
           "num_hidden_layers": 35, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256,
           "vocab_size": 262400, "hidden_size_per_layer_input": 256, "altup_num_inputs": 4}},
          "embeddings of each layer"),
+        # ByteDance/Ouro-1.4B: four times the arithmetic of its layers
+        ({"model_type": "ouro", "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16,
+          "total_ut_steps": 4, "intermediate_size": 5632, "vocab_size": 49152},
+         "layers that run several times"),
+        # meituan-longcat/LongCat-Flash: 560B, counted as ordinary layers it would have 3,250B
+        ({"model_type": "longcat_flash", "hidden_size": 6144, "ffn_hidden_size": 12288, "num_layers": 28,
+          "moe_topk": 12, "expert_ffn_hidden_size": 2048, "num_attention_heads": 64, "n_routed_experts": 512,
+          "zero_expert_num": 256, "vocab_size": 131072},
+         "experts that compute nothing"),
+        # google/gemma-4-26B-A4B
+        ({"model_type": "gemma4", "text_config": {"hidden_size": 2816, "intermediate_size": 2112, "num_experts": 128,
+          "moe_intermediate_size": 704, "top_k_experts": 8, "enable_moe_block": True, "num_hidden_layers": 30,
+          "num_attention_heads": 16, "head_dim": 256, "global_head_dim": 512, "vocab_size": 262144}},
+         "a dense layer beside experts"),
+        # Snowflake/snowflake-arctic-base
+        ({"model_type": "arctic", "hidden_size": 7168, "intermediate_size": 4864, "num_hidden_layers": 35,
+          "num_attention_heads": 56, "num_local_experts": 128, "num_experts_per_tok": 2, "parallel_attn_mlp_res": True,
+          "vocab_size": 32000},
+         "a dense layer beside experts"),
+        # nvidia/Llama-3_3-Nemotron-Super-49B
+        ({"model_type": "nemotron-nas", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
+          "vocab_size": 128256, "block_configs": [{"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": 5.25}}]},
+         "layers of different shapes"),
+        # stepfun-ai/step3: 321B, counted as ordinary attention it would have 353B
+        ({"model_type": "step3_vl", "text_config": {"hidden_size": 7168, "intermediate_size": 18432,
+          "num_attention_heads": 64, "num_attention_groups": 1, "num_hidden_layers": 61, "vocab_size": 128815,
+          "moe_intermediate_size": 5120, "moe_num_experts": 48, "moe_top_k": 3, "share_q_dim": 2048}},
+         "queries of a shared rank"),
         ({"model_type": "kimi_linear", "hidden_size": 2304, "num_hidden_layers": 27, "num_attention_heads": 32,
           "vocab_size": 163840}, "Kimi Delta Attention"),
     ],

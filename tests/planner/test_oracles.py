@@ -114,7 +114,8 @@ def test_the_range_of_speeds_lies_between_dlcalcs_bounds(row: dict[str, Any]) ->
     elif row["sequences"] == 1:
         assert dlcalc <= ours.low
     else:
-        assert 0.9 * ours.central <= dlcalc <= 1.6 * ours.central
+        # A100: dlcalc's 70 % lie 5 and 6 % below the central figure
+        assert 0.94 * ours.central <= dlcalc <= 1.45 * ours.central
 
 
 def test_speed_per_gpu_does_not_depend_on_the_number_of_nodes() -> None:
