@@ -132,6 +132,10 @@ def register(app: typer.Typer) -> None:
 
         current.environment = env
         _no_empty_option(context)
+        if out is not None and (out.is_dir() or not out.parent.is_dir()):
+            state = "a folder" if out.is_dir() else f"no folder {out.parent}"
+            raise OpsError(f"--out {out}: {state}", expected="a file in a folder that exists", fix="give such a file",
+                           code=BAD_USE)  # fmt: skip
         wish = Wish(
             model=model, parameters=params, config=config, tokens=tokens, sequence=sequence, batch_tokens=batch_tokens,
             save=save, keep=keep, tokens_per_second=tokens_per_second, precision=precision, stack=stack,

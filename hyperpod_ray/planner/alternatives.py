@@ -70,7 +70,7 @@ def _row(name: str, outlook: Outlook, bill: Bill, *, is_own: bool = False, note:
         fits=words,
         days=days,
         dollars=None if days is None or price is None else days.map(lambda day: day * 24 * price),
-        goodput=outlook.goodput(),
+        goodput=outlook.goodput() if fit.fits else None,
         note=note or ("" if days or not fit.fits else f"no published speed of {outlook.cluster.gpu}"),
     )
 

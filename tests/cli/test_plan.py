@@ -330,6 +330,15 @@ def test_write_refuses_a_shape_that_the_file_cannot_hold(
     assert (folder / "prod.yaml").read_text(encoding="utf-8") == before
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for out, words in ((tmp_path, "a folder"), (tmp_path / "absent" / "plan.html", "no folder")):
+        message = refused(capsys, "prod", *RUN, "--out", str(out), "--tokens-per-second", "nan")
+        assert words in message
+        assert "--out" in message
+
+
 def test_checkpoints_that_have_no_room_are_said_in_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     rows = data_of(capsys, "prod", "--model", "llama-3.1-8b", "--tokens", "1T", "--keep", "1000", "--no-deploy")
     assert "1000 of them and the next one do not fit the file system" in rows["answers"]["checkpoint"]["answer"]

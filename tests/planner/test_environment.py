@@ -208,6 +208,24 @@ def table(sort: alternatives.Sort, **training: Any) -> list[alternatives.Alterna
 
 
 @pytest.mark.parametrize("sort", ["days", "dollars", "goodput"])
+def test_what_does_not_run_comes_after_all_that_does(sort: alternatives.Sort) -> None:
+    """By the figures themselves: nodes whose accelerators are too small have neither days nor goodput."""
+    rows = table(sort)
+    figures = [
+        {"days": row.days and row.days.central, "dollars": row.dollars and row.dollars.central, "goodput": row.goodput}[
+            sort
+        ]
+        for row in rows
+    ]
+    known = [figure for figure in figures if figure is not None]
+    assert figures == [*known, *[None] * (len(figures) - len(known))]
+    assert known == sorted(known, reverse=sort == "goodput")
+    impossible = [row for row in rows if row.fits not in {"yes", "probably"}]
+    assert impossible
+    assert all(row.days is None and row.dollars is None and row.goodput is None for row in impossible)
+
+
+@pytest.mark.parametrize("sort", ["days", "dollars", "goodput"])
 def test_alternatives_are_sorted_by_what_is_asked_for(sort: alternatives.Sort) -> None:
     made = table(sort)
     values = [row.key(sort) for row in made]
