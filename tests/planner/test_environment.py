@@ -207,6 +207,15 @@ def table(sort: alternatives.Sort, **training: Any) -> list[alternatives.Alterna
     return alternatives.table(outlook, bill(plan, prices, day=DATE), plan, prices, sort=sort)
 
 
+def test_the_ends_of_goodput_are_the_bad_and_the_good_one() -> None:
+    """The high rate of interruptions is the low end of goodput."""
+    plan = plan_of({"ray/workers/0/replicas": 8, f"{WORKERS}/count": 8, "training": TRAINING})
+    outlook = Outlook(cluster=cluster(plan), job=job(Wish(), plan.settings.training), rates=published())
+    low, central, high = outlook.goodputs
+    assert low < central < high < 1
+    assert low == outlook.goodput("high")
+
+
 @pytest.mark.parametrize("sort", ["days", "dollars", "goodput"])
 def test_what_does_not_run_comes_after_all_that_does(sort: alternatives.Sort) -> None:
     """By the figures themselves: nodes whose accelerators are too small have neither days nor goodput."""

@@ -726,3 +726,16 @@ def test_a_shape_that_no_formula_counts_is_refused_by_its_name(config: dict[str,
     file.write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(PlanError, match=words):
         hugging_face.architecture(file)
+
+
+def test_qwen_3_5_projects_its_queries_twice_and_has_gated_shared_experts(file: Path) -> None:
+    """`attn_output_gate`: as many columns again in its 15 layers that attend; and a gate of each shared expert."""
+    config = PUBLISHED["qwen3.5-397b"][0]
+    file.write_text(json.dumps(config), encoding="utf-8")
+    model = hugging_face.architecture(file)
+    text = {**config["text_config"], "attn_output_gate": False}
+    file.write_text(json.dumps({**config, "text_config": text}), encoding="utf-8")
+    plain = hugging_face.architecture(file)
+    assert model.parameters - plain.parameters == 15 * 4096 * 32 * 256
+    assert model.hybrid is not None
+    assert model.hybrid.norms == 2 * 60 + 60
