@@ -10,11 +10,16 @@ import pytest
 from botocore.exceptions import ClientError
 
 from hyperpod_ray.core import load
+from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.ops.change import protection
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.observe.snapshot import Stack
+from hyperpod_ray.ops.observe import account as observed
+from hyperpod_ray.ops.observe.snapshot import ControlPlane, Stack
 from hyperpod_ray.ops.reach import clients
+from hyperpod_ray.ops.verdict import judge
+from tests.ops.snapshots import healthy
 
+EXAMPLES = FOLDER / "examples"
 EKS = Stack(name="prod-Eks", status="CREATE_COMPLETE", protected=True)
 NETWORK = replace(EKS, name="prod-Network")
 
@@ -80,3 +85,38 @@ def test_only_the_stack_that_goes_is_concerned() -> None:
 def test_an_update_that_fails_stops_the_command() -> None:
     with pytest.raises(OpsError, match="did not take the deletion protection of ray-prod-eks off: Failed not now"):
         lifted(Account(statuses=["InProgress", "Failed"]), EKS)
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+OWN = ControlPlane(name="ray-prod-eks", version="1.35", version_of_file="1.35", protected=True, protected_by_file=True)
+
+
+def noted(cluster: ControlPlane | None) -> str:
+    verdict = judge(replace(healthy(), control_plane=cluster))
+    assert verdict.state == "Healthy"
+    return " ".join(f"{finding.what}: {finding.next}" for finding in verdict.findings)
+
+
+def test_status_says_what_was_changed_beside_the_file() -> None:
+    assert noted(OWN) == noted(None) == noted(replace(OWN, version="")) == noted(replace(OWN, version="1.34"))
+    assert noted(replace(OWN, protected=False, protected_by_file=False)) == noted(None)
+    off = noted(replace(OWN, protected=False))
+    assert "'ray-prod-eks' has no deletion protection" in off
+    assert "aws eks update-cluster-config --name ray-prod-eks --deletion-protection" in off
+    newer = noted(replace(OWN, version="1.36"))
+    assert "is 1.36, and the file says 1.35" in newer
+    assert 'set eks.version: "1.36"' in newer
+
+
+def test_status_asks_eks_for_a_cluster_of_its_own_alone() -> None:
+    account = Account()
+    account.cluster |= {"name": "ray-prod-eks", "version": "1.36"}
+    expected = replace(OWN, version="1.36", version_of_file=load("prod").settings.eks.version)
+    assert observed.control_plane(Target(account)) == expected
+    assert observed.control_plane(Target(Account(status=""))) is None
+    existing = clients.Target(load("existing-cluster", folder=EXAMPLES))
+    account = Account()
+    existing.aws = account  # type: ignore[assignment]
+    assert observed.control_plane(existing) is None
+    assert account.calls == []
