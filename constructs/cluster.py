@@ -157,6 +157,8 @@ class EksCluster(ControlPlane):
         ray_user_groups: Role ARN of a Ray user to the Kubernetes groups that the namespaces' roles are bound to.
         public_cidrs: Ranges that reach the API server over its public endpoint. None: the endpoint is private.
         network_policy_mode: Of the VPC CNI: `standard`, or `strict`: a pod that no policy selects is cut off.
+        deletion_protection: EKS refuses to delete the cluster while it is on, also for a stack that rolls back.
+        support_type: `EXTENDED`, or `STANDARD`: EKS updates the cluster by itself when standard support ends.
     """
 
     def __init__(
@@ -175,6 +177,8 @@ class EksCluster(ControlPlane):
         ray_user_groups: Mapping[str, Sequence[str]] | None = None,
         public_cidrs: Sequence[str] | None = None,
         network_policy_mode: str = "standard",
+        deletion_protection: bool = False,
+        support_type: str = "EXTENDED",
     ) -> None:
         super().__init__(scope, construct_id)
         access = eks.EndpointAccess.PRIVATE
@@ -184,8 +188,6 @@ class EksCluster(ControlPlane):
             self,
             "Cluster",
             cluster_name=cluster_name,
-            # Upgrade policy left at EXTENDED: with STANDARD, EKS updates the cluster by itself when standard support
-            # ends, also to a version that HyperPod does not support yet.
             version=eks.KubernetesVersion.of(version),
             vpc=vpc,
             vpc_subnets=[ec2.SubnetSelection(subnets=list(subnets))],
@@ -204,6 +206,10 @@ class EksCluster(ControlPlane):
             ),
             core_dns_compute_type=eks.CoreDnsComputeType.EC2,
         )
+        # the L2 lacks both; named also where they are the service's defaults, as an update keeps what it does not name
+        resource = cast("eks.CfnCluster", cluster.node.default_child)
+        resource.deletion_protection = deletion_protection
+        resource.upgrade_policy = eks.CfnCluster.UpgradePolicyProperty(support_type=support_type)
         _know_by_name(cluster, cluster_name)
         # its interface declares a member that the class lacks in Python (aws-cdk-lib 2.275.0)
         self.cluster = cast("eks.ICluster", cluster)

@@ -137,4 +137,6 @@ class EksStack(EnvironmentStack):
             ray_user_groups=groups,
             public_cidrs=settings.endpoint.public_cidrs if settings.endpoint.public else None,
             network_policy_mode=settings.network_policy_mode,
+            deletion_protection=plan.settings.protected,
+            support_type=settings.support_type,
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 RUNS = 4_000
-MOST_DRAWN = 2_000_000
+MOST_DRAWN = 1_000_000
 """Interruptions of all runs together beyond which fewer runs are drawn."""
 FEWEST = 200
 MOST_ROUNDS = 5_000

@@ -285,6 +285,16 @@ def test_a_protected_environment_keeps_data_and_cannot_be_deleted_by_accident(as
     assert all(flags)
 
 
+def test_a_protected_environments_control_plane_cannot_be_deleted_by_accident(assemblies: dict[str, Assembly]) -> None:
+    """Named where it is off, too: an update keeps what it does not name."""
+    for name in ("prod", "local"):
+        (cluster,) = assemblies[name].of_type("AWS::EKS::Cluster").values()
+        assert cluster["Properties"]["DeletionProtection"] is load(name).settings.protected, name
+        assert cluster["Properties"]["UpgradePolicy"] == {"SupportType": "EXTENDED"}
+    assert load("prod").settings.protected
+    assert not load("local").settings.protected
+
+
 def test_what_is_kept_keeps_its_home_and_only_that(assemblies: dict[str, Assembly]) -> None:
     """A file system's interface in a VPC that CloudFormation deletes is a destroy that fails after an hour."""
     kinds = ("AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup", "AWS::EC2::NatGateway")

@@ -40,6 +40,8 @@ def version_is_in_standard_support(plan: Plan) -> Iterator[Finding]:
     https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html
     """
     whose = "raise eks.version" if plan.existing_eks is None else "update the cluster"
+    if plan.new_eks is not None and plan.new_eks.support_type == "STANDARD":
+        return  # `standard_support_updates_by_itself` answers
     yield from support_of(plan.settings.eks.version, whose=whose)
 
 
@@ -78,6 +80,38 @@ def support_of(version: str, *, whose: str, fine_too: bool = False) -> Iterator[
         what=message,
         expected=f"a version in standard support for more than {SUPPORT_WARNING_DAYS} days",
         fix=fix,
+    )
+
+
+@rule("eks")
+def standard_support_updates_by_itself(plan: Plan) -> Iterator[Finding]:
+    """At the end of standard support, EKS updates a cluster without extended support to the next version.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/view-upgrade-policy.html
+    """
+    if plan.new_eks is None or plan.new_eks.support_type == "EXTENDED":
+        return
+    version, supported = plan.new_eks.version, platform().kubernetes_versions
+    support = platform().eks_support.get(version)
+    if support is None or version not in supported:
+        return
+    if support.phase(today()) != "standard":
+        yield error(
+            "eks",
+            "support_type",
+            what=f"'STANDARD', and standard support of {version} ended on {support.standard}",
+            expected="a version in standard support, or 'EXTENDED'",
+            fix="raise eks.version, or remove support_type",
+        )
+        return
+    newer = f"{version.split('.')[0]}.{int(version.split('.')[1]) + 1}"
+    beyond = "" if newer in supported else f", which HyperPod does not support: {supported[-1]} is its newest"
+    yield warning(
+        "eks",
+        "support_type",
+        what=f"'STANDARD': after {support.standard} EKS updates the cluster to {newer} by itself{beyond}",
+        expected="an update that this file makes: EKS refuses a version below the cluster's at the next deploy",
+        fix=f"raise eks.version before {support.standard}, or remove support_type",
     )
 
 

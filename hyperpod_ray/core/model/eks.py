@@ -66,6 +66,9 @@ class NewEks(EksAccess):
     log_group_exists: bool = False
     """Log into `/aws/eks/NAME/cluster` as it exists, such as the group that a protected environment left behind. The
     stack then neither creates, changes nor deletes it."""
+    support_type: Literal["EXTENDED", "STANDARD"] = "EXTENDED"
+    """When standard support of the version ends: `EXTENDED` keeps the version, and EKS charges more for the cluster.
+    `STANDARD`: EKS updates it to the next version by itself, and pods run on."""
     network_policy_mode: Literal["strict", "standard"] = "strict"
     """`NETWORK_POLICY_ENFORCING_MODE` of the VPC CNI. `strict`: a pod sends and receives nothing until its policies are
     loaded, and each namespace that you add needs a NetworkPolicy. `standard`: it is open until then."""

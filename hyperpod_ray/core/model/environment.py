@@ -34,7 +34,8 @@ class CommonEnvironment(Settings):
     tags: Annotated[dict[str, str], Field(max_length=40)] = {}
     """Tags of every resource, on top of `hyperpod-ray:environment`."""
     protected: bool = False
-    """Termination protection on the stacks, a typed confirmation on teardown, data and images retained."""
+    """Termination protection on the stacks and deletion protection on a new EKS cluster. A teardown needs a typed
+    confirmation, and data and images are retained."""
     log_group_names: Literal["fixed", "generated"] = "fixed"
     """Names of the log groups of VPC flow logs and of archived events. `fixed`: `/aws/vpc/ray-on-hyperpod/NAME` and
     `/aws/events/ray-on-hyperpod/NAME`, which a later deploy takes up again. `generated`: CloudFormation names them, as

@@ -8,14 +8,33 @@ from typing import Any
 from hyperpod_ray.core import names, plan_names
 from hyperpod_ray.core.evidence import absent
 from hyperpod_ray.ops.errors import explain, refused
-from hyperpod_ray.ops.observe.snapshot import FileSystem, Stack
+from hyperpod_ray.ops.observe.snapshot import ControlPlane, FileSystem, Stack
 from hyperpod_ray.ops.observe.stack_cause import with_cause
 from hyperpod_ray.ops.reach.clients import AnyTarget
 
 
 def stacks_part(target: AnyTarget) -> dict[str, Any]:
-    """Part `stacks` of a snapshot."""
-    return {"stacks": stacks(target)}
+    """Parts `stacks` and `control_plane` of a snapshot."""
+    return {"stacks": stacks(target), "control_plane": control_plane(target)}
+
+
+def control_plane(target: AnyTarget) -> ControlPlane | None:
+    """The environment's own EKS cluster; None where there is none, or it may not be seen."""
+    if target.plan.new_eks is None:
+        return None
+    try:
+        cluster = target.aws.call("eks", "describe_cluster", name=target.plan.eks_cluster_name)["cluster"]
+    except Exception as error:
+        if not absent(error) and not refused(error):
+            raise
+        return None
+    return ControlPlane(
+        name=cluster["name"],
+        version=cluster.get("version", ""),
+        version_of_file=target.plan.new_eks.version,
+        protected=bool(cluster.get("deletionProtection")),
+        protected_by_file=target.plan.settings.protected,
+    )
 
 
 def stacks(target: AnyTarget, *, also: Iterable[str] = (), unseen: list[str] | None = None) -> tuple[Stack, ...]:

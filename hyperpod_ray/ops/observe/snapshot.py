@@ -420,6 +420,18 @@ class Slurm:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ControlPlane:
+    """The environment's own EKS cluster, as it is and as the file says."""
+
+    name: str
+    version: str
+    version_of_file: str
+    protected: bool
+    """Whether EKS refuses to delete it."""
+    protected_by_file: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """Everything at one moment. What could not be asked is in `unseen`, never silently empty."""
 
@@ -435,6 +447,7 @@ class Snapshot:
     idle_hours: float | None = None
     """Hours without a job after which a RayCluster is idle (`ray.idle_hours`); None: no such finding."""
     stacks: tuple[Stack, ...] = ()
+    control_plane: ControlPlane | None = None
     cluster: Cluster | None = None
     instances: tuple[Instance, ...] = ()
     events: tuple[ClusterEvent, ...] = ()

@@ -36,6 +36,7 @@ RULES: tuple[tuple[str, Callable[[Snapshot], Iterable[Finding]]], ...] = (
     (HANGS, training.hangs),
     ("", upkeep.training_plans),
     ("", upkeep.images),
+    ("", upkeep.control_plane),
 )
 """What is judged of an environment that has a source; empty: of every one."""
 

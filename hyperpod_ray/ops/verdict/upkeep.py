@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from hyperpod_ray.core.amounts import duration
+from hyperpod_ray.core.service_limits import minor_of
 from hyperpod_ray.ops.observe.snapshot import Group, Snapshot
-from hyperpod_ray.ops.verdict.finding import Finding, command
+from hyperpod_ray.ops.verdict.finding import Finding, command, deploy
 
 PLAN_ENDS = timedelta(days=1)
 """A training plan that ends sooner needs a decision now."""
@@ -48,6 +49,30 @@ def training_plans(snapshot: Snapshot) -> Iterator[Finding]:
                 next=ends,
                 subject=plan.name,
             )
+
+
+def control_plane(snapshot: Snapshot) -> Iterator[Finding]:
+    """An EKS cluster that somebody, or EKS itself, changed beside the file."""
+    cluster = snapshot.control_plane
+    if cluster is None:
+        return
+    if cluster.protected_by_file and not cluster.protected:
+        protect = f"aws eks update-cluster-config --name {cluster.name} --deletion-protection"
+        yield Finding(
+            kind="note",
+            what=f"EKS cluster '{cluster.name}' has no deletion protection, and the environment is protected",
+            why="somebody took it off, or the environment was deployed by a version that did not set it",
+            next=f"{protect}, or {deploy(snapshot)}",
+            subject=cluster.name,
+        )
+    if cluster.version and minor_of(cluster.version) > minor_of(cluster.version_of_file):
+        yield Finding(
+            kind="note",
+            what=f"EKS cluster '{cluster.name}' is {cluster.version}, and the file says {cluster.version_of_file}",
+            why="EKS updates a cluster at the end of its support by itself, and refuses a deploy of an older version",
+            next=f'set eks.version: "{cluster.version}", then hyperpod-ray env check {snapshot.environment}',
+            subject=cluster.name,
+        )
 
 
 SAYS = {

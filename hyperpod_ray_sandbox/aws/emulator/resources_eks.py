@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray_rules import eks as rules
+from hyperpod_ray_sandbox.aws.emulator import eks_settings
 from hyperpod_ray_sandbox.aws.emulator.cloudformation import Created, Registry, ResourceType
 from hyperpod_ray_sandbox.aws.emulator.context import Context
 from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
@@ -88,8 +89,6 @@ def extend_cluster(registry: Registry, context: Context, network: Network, roles
             camel = hooks.provisioners._pascal_to_camel
             cluster["encryptionConfig"] = camel(properties.get("EncryptionConfig", []))
             cluster["kubernetesNetworkConfig"].update(camel(properties.get("KubernetesNetworkConfig", {})))
-            if "DeletionProtection" in properties:
-                cluster["deletionProtection"] = str(properties["DeletionProtection"]).lower() == "true"
             attributes["CertificateAuthorityData"] = cluster["certificateAuthority"]["data"]
             keys = cluster["encryptionConfig"]
             attributes["EncryptionConfigKeyArn"] = keys[0]["provider"]["keyArn"] if keys else ""
@@ -98,6 +97,7 @@ def extend_cluster(registry: Registry, context: Context, network: Network, roles
         return create
 
     registry.wrap("AWS::EKS::Cluster", "create", keeps_more)
+    eks_settings.extend(registry, eks)
 
 
 def _refusal(subnets: Json, body: Json) -> tuple[str, str] | None:
