@@ -67,7 +67,9 @@ class Habit:
         """
         slow, share = min(shares.items(), key=lambda rank_share: rank_share[1])
         others_wait = statistics.median(value for rank, value in shares.items() if rank != slow)
-        stands_out = share <= WAITS and others_wait >= OTHERS_WAIT and sum(value <= WAITS for value in shares.values()) == 1
+        stands_out = (
+            share <= WAITS and others_wait >= OTHERS_WAIT and sum(value <= WAITS for value in shares.values()) == 1
+        )
         if paused or steps < STEPS or not stands_out:
             self.named, self.times = "", 0
             if self.reported and not stands_out and steps >= STEPS and not paused:
