@@ -299,6 +299,8 @@ class Survive(pl.Callback):
             loop = self.trainer.fit_loop.epoch_loop
             loop._restarting = loop.val_loop.restarting = False
             loop.reset_restart_stage()
+            # of an epoch that a checkpoint begins, the trainer would not step schedulers with `monitor=` at its end
+            self.trainer.fit_loop._restarting = False
 
         return on_run_start
 

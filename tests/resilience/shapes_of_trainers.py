@@ -215,6 +215,13 @@ def lightning_monitor(run: Run) -> None:
 
     from hyperpod_ray_training.lightning import in_ray
 
+    class OfMean(torch.optim.lr_scheduler.ReduceLROnPlateau):
+        """Whoever sees another mean, or none, takes another rate."""
+
+        def step(self, metrics: Any, epoch: Any = None) -> None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = 0.01 / (1 + float(metrics))
+
     class Module(pl.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -230,8 +237,7 @@ def lightning_monitor(run: Run) -> None:
 
         def configure_optimizers(self) -> Any:
             optimizer = torch.optim.AdamW(self.parameters(), lr=0.01)
-            # whoever sees another mean takes another rate
-            scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=0.05, factor=0.5)
+            scheduler = OfMean(optimizer)
             of_loss = {"scheduler": scheduler, "monitor": "train_loss_epoch", "interval": "epoch"}
             return {"optimizer": optimizer, "lr_scheduler": of_loss}
 
