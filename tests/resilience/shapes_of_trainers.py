@@ -215,7 +215,7 @@ def lightning_monitor(run: Run) -> None:
 
     from hyperpod_ray_training.lightning import in_ray
 
-    class OfMean(torch.optim.lr_scheduler.ReduceLROnPlateau):
+    class OfMean(torch.optim.lr_scheduler.ReduceLROnPlateau):  # type: ignore[misc]
         """Whoever sees another mean, or none, takes another rate."""
 
         def step(self, metrics: Any, epoch: Any = None) -> None:
