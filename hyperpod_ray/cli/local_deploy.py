@@ -97,10 +97,13 @@ def _create_buckets(rehearsed: Path, running: Any) -> None:
 
     from hyperpod_ray.core import stand_ins
 
+    named = stand_ins.buckets(yaml.safe_load(rehearsed.read_text(encoding="utf-8")))
+    if not named:
+        return
     s3 = _s3(running)
     existing = {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}
     created = []
-    for name in stand_ins.buckets(yaml.safe_load(rehearsed.read_text(encoding="utf-8"))):
+    for name in named:
         if name not in existing:
             # S3 refuses its first region by name
             location = {} if running.region == "us-east-1" else {"LocationConstraint": running.region}

@@ -339,7 +339,7 @@ def rehearsal(account: SlurmAccount) -> list[tuple[str, ...]]:
     from tests.support.slurm_account import ACCOUNT, REGION
 
     class Client:
-        endpoint = "http://127.0.0.1:1"
+        endpoint, secret = "http://127.0.0.1:1", "x"
 
         def environment(self) -> dict[str, str]:
             return {}

@@ -66,6 +66,7 @@ FOLLOWED: dict[str, list[Edits]] = {
         {"hyperpod.instance_groups.+": CPU},
     ],
     "raise the group's count": [{"hyperpod.instance_groups.{group}.count": RAISE}],
+    r"raise eks.version to ([\d.]+)": [{"eks.version": "{1}"}],
     "raise count": [{"..count": RAISE}],
     "lower count": [{HERE: LOWER}],
     "lower (count|min_count|maximum_batch|cpu|memory_gib|gpus|efa|replicas|min_replicas|max_replicas)": [

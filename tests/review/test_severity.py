@@ -65,6 +65,7 @@ GOOD: dict[tuple[str, str], Any] = {
     # https://docs.aws.amazon.com/eks/latest/userguide/grant-k8s-access.html, …/deletion-protection.html
     ("AWS::EKS::Cluster", "AccessConfig/AuthenticationMode"): "API",
     ("AWS::EKS::Cluster", "DeletionProtection"): True,
+    ("AWS::EKS::Cluster", "UpgradePolicy/SupportType"): ["EXTENDED", None],
     # https://docs.aws.amazon.com/AmazonECR/latest/userguide/image-tag-mutability.html, …/image-scanning-basic.html
     ("AWS::ECR::Repository", "ImageTagMutability"): "IMMUTABLE",
     ("AWS::ECR::Repository", "ImageScanningConfiguration/ScanOnPush"): True,

@@ -448,9 +448,17 @@ class Aws:
         assert model.input_shape is not None
         assert model.output_shape is not None
         validate_parameters(arguments, model.input_shape)
-        answer = self._answer(operation, arguments)
+        answer = self._eks() if service == "eks" else self._answer(operation, arguments)
         validate_parameters(answer, model.output_shape)
         return answer
+
+    def _eks(self) -> Json:
+        """The control plane, as the file has it."""
+        plan = FILE.plan
+        assert plan.new_eks is not None
+        protected = plan.settings.protected
+        return {"cluster": {"name": plan.eks_cluster_name, "version": plan.new_eks.version,
+                            "deletionProtection": protected}}  # fmt: skip
 
     def _answer(self, operation: str, arguments: Json) -> Json:
         answers = self.answers

@@ -69,7 +69,7 @@ RECORDED_PROGRAMS = {
 
 
 @functools.cache
-def tree() -> Any:
+def tree(_: str = "") -> Any:
     """The command tree, built once for all runs of a process."""
     import typer
 

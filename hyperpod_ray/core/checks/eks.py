@@ -101,7 +101,7 @@ def standard_support_updates_by_itself(plan: Plan) -> Iterator[Finding]:
             "support_type",
             what=f"'STANDARD', and standard support of {version} ended on {support.standard}",
             expected="a version in standard support, or 'EXTENDED'",
-            fix="raise eks.version, or remove support_type",
+            fix=f"raise eks.version to {supported[-1]}, or remove support_type",
         )
         return
     newer = f"{version.split('.')[0]}.{int(version.split('.')[1]) + 1}"
@@ -111,7 +111,7 @@ def standard_support_updates_by_itself(plan: Plan) -> Iterator[Finding]:
         "support_type",
         what=f"'STANDARD': after {support.standard} EKS updates the cluster to {newer} by itself{beyond}",
         expected="an update that this file makes: EKS refuses a version below the cluster's at the next deploy",
-        fix=f"raise eks.version before {support.standard}, or remove support_type",
+        fix="remove support_type" if beyond else f"raise eks.version to {newer}, or remove support_type",
     )
 
 
