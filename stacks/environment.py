@@ -141,9 +141,7 @@ class EnvironmentStage(cdk.Stage):
     @property
     def alarm_topic(self) -> sns.ITopic:
         """The topic that mails health events and alarms: your own alarms may publish to it."""
-        stack = self.platform or self.hyperpod
-        assert isinstance(stack, PlatformStack | SlurmStack)  # noqa: S101  (on EKS there is a platform)
-        return stack.health.topic
+        return self._watching.health.topic
 
     def add_manifests(self, scope: Construct, construct_id: str, objects: Sequence[Mapping[str, Any]]) -> Manifests:
         """Apply Kubernetes objects of your own, in the order given, from a stack of yours.
@@ -221,8 +219,7 @@ class EnvironmentStage(cdk.Stage):
         Raises:
             ValueError: a widget refers to a resource of your own stack, on which the dashboard's must not depend.
         """
-        stack = self.platform or self.hyperpod
-        assert isinstance(stack, PlatformStack | SlurmStack)  # noqa: S101  (on EKS there is a platform)
+        stack = self._watching
         written = stack.resolve([widget.to_json() for widget in widgets])
         own = self._own_resources()
         for logical_id in _referred(written):
@@ -232,6 +229,13 @@ class EnvironmentStage(cdk.Stage):
                     f"{stack.artifact_id} must not depend on yours. Fix: name it, or make a dashboard in your own stack"
                 )
         stack.dashboard.add_row(widgets)
+
+    @property
+    def _watching(self) -> PlatformStack | SlurmStack:
+        """The stack with alarms and dashboard."""
+        stack = self.platform or self.hyperpod
+        assert isinstance(stack, PlatformStack | SlurmStack)  # noqa: S101  (on EKS there is a platform)
+        return stack
 
     def _own_resources(self) -> dict[str, str]:
         """Paths of the resources of the user's own stacks, by their logical ids."""

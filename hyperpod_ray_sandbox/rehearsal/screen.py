@@ -33,7 +33,7 @@ class Step:
 
 
 class Screen:
-    """The terminal, or short lines where there is none; file descriptors 1 and 2 write into the log meanwhile.
+    """The terminal, or short lines where there is none; file descriptors 1 and 2 write into the log until its end.
 
     Args:
         log: File of everything that is printed.
