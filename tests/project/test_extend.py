@@ -65,6 +65,9 @@ def test_an_own_chart_by_its_lock(project: Path, run: Run) -> None:
     (chart / "templates" / "settings.yaml").write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: reporter}\ndata: {cluster: {{ .Values.cluster }}}\n"
     )
+    fetched = run("charts", "fetch", "--lock", "company.lock.yaml", cwd=project)
+    assert fetched.returncode == 0, fetched.stderr
+    assert "node-reporter-1.0.0.tgz" in fetched.stdout
     after = templates(project, run)
     assert {name: after[name] for name in before} == before
     (own,) = (after[name] for name in after.keys() - before.keys())
