@@ -11,6 +11,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 from hyperpod_ray.core.names import MOUNT_PATH
 
+HEIGHT = 6
+"""Of a row of the environment's own."""
 WIDTH = 24
 """Columns of a dashboard."""
 Metric = tuple[str, str, dict[str, str], str]
@@ -72,14 +74,21 @@ class EnvironmentDashboard(Construct):
         )
         table = {"title": "Newest events", "region": self._region, "query": query, "view": "table"}
         widgets.append({"type": "log", "properties": table})
-        placed = [{**widget, **_place(index)} for index, widget in enumerate(widgets)]
-        placed[-1] |= {"x": 0, "y": 6 * ((len(widgets) + 1) // 2), "width": WIDTH}
-        cloudwatch.CfnDashboard(
-            self,
-            "Dashboard",
-            dashboard_name=environment,
-            dashboard_body=Stack.of(self).to_json_string({"widgets": placed}),
+        self._placed = [{**widget, **_place(index)} for index, widget in enumerate(widgets)]
+        self._placed[-1] |= {"x": 0, "y": HEIGHT * ((len(widgets) + 1) // 2), "width": WIDTH}
+        self._dashboard = cloudwatch.CfnDashboard(
+            self, "Dashboard", dashboard_name=environment, dashboard_body=self._body()
         )
+
+    def add_row(self, widgets: Sequence[cloudwatch.IWidget]) -> None:
+        """Put widgets beside each other below all others."""
+        row = cloudwatch.Row(*widgets)
+        row.position(0, max(widget["y"] + widget["height"] for widget in self._placed))
+        self._placed += row.to_json()
+        self._dashboard.dashboard_body = self._body()
+
+    def _body(self) -> str:
+        return Stack.of(self).to_json_string({"widgets": self._placed})
 
     def _control_plane(self, eks_cluster_name: str) -> list[dict[str, Any]]:
         cluster = {"ClusterName": eks_cluster_name}
@@ -116,4 +125,4 @@ class EnvironmentDashboard(Construct):
 
 def _place(index: int) -> dict[str, int]:
     """Two in a row."""
-    return {"x": (index % 2) * WIDTH // 2, "y": (index // 2) * 6, "width": WIDTH // 2, "height": 6}
+    return {"x": (index % 2) * WIDTH // 2, "y": (index // 2) * HEIGHT, "width": WIDTH // 2, "height": HEIGHT}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_eks_v2 as eks
@@ -15,7 +16,9 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 
 from constructs import Construct
-from hyperpod_ray.constructs.kubernetes import Manifests
+from hyperpod_ray.charts.errors import ChartError
+from hyperpod_ray.charts.lock import Lock
+from hyperpod_ray.constructs.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.constructs.logs import own_function_logs
 from hyperpod_ray.constructs.roles import harden_roles
 from hyperpod_ray.constructs.storage import LustreFileSystem
@@ -25,8 +28,10 @@ from hyperpod_ray.core.model import StaticStorage
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import ray_namespaces
 from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray.k8s.helm import HelmRelease as Release
 from hyperpod_ray.k8s.manifest import Manifest
 from hyperpod_ray.stacks.base import EnvironmentStack
+from hyperpod_ray.stacks.bindings import chart_folder
 from hyperpod_ray.stacks.eks import EksStack
 from hyperpod_ray.stacks.hyperpod import HyperPodStack
 from hyperpod_ray.stacks.image import ImageStack
@@ -70,6 +75,7 @@ class EnvironmentStage(cdk.Stage):
         settings = plan.settings
         super().__init__(scope, plan.name, env=cdk.Environment(account=settings.account, region=settings.region))
         self.plan = plan
+        self.project = project
         base = self.network = NetworkStack(self, names.NETWORK_STACK, plan=plan)
         if isinstance(plan, SlurmPlan):
             self._on_slurm(plan, base, project)
@@ -135,9 +141,7 @@ class EnvironmentStage(cdk.Stage):
     @property
     def alarm_topic(self) -> sns.ITopic:
         """The topic that mails health events and alarms: your own alarms may publish to it."""
-        stack = self.platform or self.hyperpod
-        assert isinstance(stack, PlatformStack | SlurmStack)  # noqa: S101  (on EKS there is a platform)
-        return stack.health.topic
+        return self._watching.health.topic
 
     def add_manifests(self, scope: Construct, construct_id: str, objects: Sequence[Mapping[str, Any]]) -> Manifests:
         """Apply Kubernetes objects of your own, in the order given, from a stack of yours.
@@ -163,6 +167,84 @@ class EnvironmentStage(cdk.Stage):
             manifests.append(Manifest(name=f"{manifest['kind']}-{name}", objects=[dict(manifest)], after=before))
         cdk.Stack.of(scope).add_stack_dependency(self.platform, reason="namespaces, drivers and operators come first")
         return Manifests(scope, construct_id, cluster=self.control.eks.cluster, manifests=manifests)
+
+    def add_chart(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        lock: str,
+        key: str,
+        namespace: str,
+        values: Mapping[str, Any] | None = None,
+    ) -> HelmRelease:
+        """Install a Helm chart of your own, from a stack of yours. `hyperpod-ray charts fetch --lock LOCK` fetches it.
+
+        Args:
+            scope: Your stack in this Stage.
+            construct_id: Id of the construct.
+            lock: Lock file in your project, written as `charts.lock.yaml` is.
+            key: Name of the chart in the lock file; also the name of the release.
+            namespace: Kubernetes namespace; Helm makes it where there is none.
+            values: Values of the chart. Default: those of the chart itself.
+
+        Raises:
+            ValueError: on Slurm.
+            ChartError: the lock file is wrong, or a chart differs from its digest.
+        """
+        if self.control is None or self.platform is None:
+            raise ValueError(f"add_chart: '{self.plan.name}' is on Slurm. Expected an environment on EKS")
+        locks = Lock.read(self.project / lock, project=self.project)
+        if key not in locks.charts:
+            raise ChartError(
+                f"{lock}: charts.{key}: missing",
+                expected=f"one of {', '.join(sorted(locks.charts))}",
+                fix="correct the name, or add the chart to the lock",
+            )
+        release = Release(
+            name=key,
+            locked=locks.charts[key],
+            namespace=namespace,
+            values=dict(values or {}),
+            create_namespace=True,
+        )
+        cdk.Stack.of(scope).add_stack_dependency(self.platform, reason="namespaces, drivers and operators come first")
+        return HelmRelease(
+            scope, construct_id, cluster=self.control.eks.cluster, release=release, chart=chart_folder(release)
+        )
+
+    def add_dashboard_row(self, *widgets: cloudwatch.IWidget) -> None:
+        """Put widgets below those of the environment's dashboard, beside each other. Name resources as text.
+
+        Raises:
+            ValueError: a widget refers to a resource of your own stack, on which the dashboard's must not depend.
+        """
+        stack = self._watching
+        written = stack.resolve([widget.to_json() for widget in widgets])
+        own = self._own_resources()
+        for logical_id in _referred(written):
+            if logical_id in own:
+                raise ValueError(
+                    f"add_dashboard_row: a widget refers to {own[logical_id]}. Expected names as text: stack "
+                    f"{stack.artifact_id} must not depend on yours. Fix: name it, or make a dashboard in your own stack"
+                )
+        stack.dashboard.add_row(widgets)
+
+    @property
+    def _watching(self) -> PlatformStack | SlurmStack:
+        """The stack with alarms and dashboard."""
+        stack = self.platform or self.hyperpod
+        assert isinstance(stack, PlatformStack | SlurmStack)  # noqa: S101  (on EKS there is a platform)
+        return stack
+
+    def _own_resources(self) -> dict[str, str]:
+        """Paths of the resources of the user's own stacks, by their logical ids."""
+        stacks = [child for child in self.node.children if isinstance(child, cdk.Stack)]
+        return {
+            str(stack.resolve(element.logical_id)): element.node.path
+            for stack in stacks if not isinstance(stack, EnvironmentStack)
+            for element in stack.node.find_all() if isinstance(element, cdk.CfnElement)
+        }  # fmt: skip
 
     # --- the environment's own stacks --------------------------------------------------------------------------------
 
@@ -235,3 +317,17 @@ class EnvironmentStage(cdk.Stage):
         ray.add_stack_dependency(
             platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"
         )
+
+
+def _referred(written: Any) -> Iterator[str]:
+    """Logical ids that a resolved value refers to."""
+    if isinstance(written, Mapping):
+        if "Ref" in written:
+            yield str(written["Ref"])
+        elif "Fn::GetAtt" in written:
+            yield str(written["Fn::GetAtt"][0])
+        for child in written.values():
+            yield from _referred(child)
+    elif isinstance(written, Sequence) and not isinstance(written, str):
+        for child in written:
+            yield from _referred(child)

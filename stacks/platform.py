@@ -90,4 +90,4 @@ class PlatformStack(EnvironmentStack):
             )
             metrics.let_publish(self.health.let_publish)
             self.output("MetricsEndpoint", metrics.workspace.attr_prometheus_endpoint, "Prometheus workspace")
-        watch.overview(self, plan, self.health, file_system=file_system)
+        self.dashboard = watch.overview(self, plan, self.health, file_system=file_system)

@@ -84,7 +84,7 @@ class SlurmStack(EnvironmentStack):
         if scripts is not None:
             nodes.node.add_dependency(scripts.upload)
         self.health = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system)
-        watch.overview(self, plan, self.health, file_system=file_system)
+        self.dashboard = watch.overview(self, plan, self.health, file_system=file_system)
 
 
 def _mount(plan: SlurmPlan, created: LustreFileSystem | None) -> LustreMount | None:

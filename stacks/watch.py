@@ -50,8 +50,8 @@ def health(
 
 def overview(
     stack: EnvironmentStack, plan: CommonPlan, health: HealthNotifications, *, file_system: LustreFileSystem | None
-) -> None:
-    """The budget and the dashboard. They come last: the dashboard shows the alarms that there are by then."""
+) -> EnvironmentDashboard:
+    """The budget and the dashboard. They come last: the dashboard, which is returned, shows the alarms there are."""
     if (budget := plan.settings.budget) is not None:
         health.let_budgets_publish()
         MonthlyBudget(
@@ -63,7 +63,7 @@ def overview(
             forecast_percent=budget.forecast_percent,
             topic=health.topic,
         )
-    EnvironmentDashboard(
+    dashboard = EnvironmentDashboard(
         stack,
         "Dashboard",
         environment=plan.name,
@@ -74,3 +74,4 @@ def overview(
         archive=health.archive.log_group_name,
     )
     stack.output("EventArchive", health.archive.log_group_name, "log group with every event of the cluster")
+    return dashboard

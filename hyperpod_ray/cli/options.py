@@ -46,7 +46,8 @@ def folder() -> Path:
         raise OpsError(
             f"no environment file in {Path.cwd()} and the folders above it",
             expected=f"a folder {project.FOLDER_NAME}/ with one",
-            fix=f"change to the project's folder, or give {PROGRAM} --environments FOLDER",
+            fix=f"change to the project's folder, give {PROGRAM} --environments FOLDER, or make a project: "
+            f"{PROGRAM} init FOLDER",
             code=BAD_USE,
         )
     return chosen

@@ -37,6 +37,7 @@ def cdk(env: str, verb: Sequence[str], *, out: Path, validate: bool) -> int:
         validate: Whether to validate the templates. Takes more than half of a synthesis.
     """
     top = project_folder()
+    _refuse_broken(top / "cdk.json")
     arguments = [str(program()), *verb, "-c", f"env={env}", "--output", str(out)]
     arguments += ["--app", f"{shlex.quote(sys.executable)} app.py"]
     arguments += ["-c", f"environments={folder()}"]
@@ -44,6 +45,25 @@ def cdk(env: str, verb: Sequence[str], *, out: Path, validate: bool) -> int:
     if not validate:
         environment.setdefault("CDK_VALIDATION", "false")
     return subprocess.run(arguments, cwd=top, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+
+
+def _refuse_broken(configuration: Path) -> None:
+    """The cdk CLI answers with a stack trace of its own where `cdk.json` is no JSON."""
+    from hyperpod_ray.core.project_files import RESOLVE, conflict
+
+    text = configuration.read_text(encoding="utf-8", errors="replace")
+    try:
+        json.loads(text)
+    except ValueError as error:
+        marker = conflict(text)
+        raise OpsError(
+            f"{configuration}:{marker}: conflict markers of a merge"
+            if marker
+            else f"{configuration}: no JSON: {error}",
+            expected="one of the two versions" if marker else "the configuration of the cdk CLI",
+            fix=RESOLVE if marker else "correct the line",
+            code=BAD_USE,
+        ) from error
 
 
 def app(env: str, *, out: Path) -> int:

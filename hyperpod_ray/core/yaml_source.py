@@ -15,6 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from hyperpod_ray.core.errors import Message
+from hyperpod_ray.core.project_files import RESOLVE, conflict
 
 Key = str | int
 Path = tuple[Key, ...]
@@ -156,6 +157,10 @@ def _first_line(error: BaseException) -> str:
 
 def _syntax_flaw(error: yaml.MarkedYAMLError, *, text: str) -> YamlError:
     """A scanner's or parser's error in plain words, with the line it is about."""
+    if marker := conflict(text):
+        return YamlError(
+            marker, (), Message("conflict markers of a merge", expected="one of the two versions", fix=RESOLVE)
+        )
     mark = error.problem_mark or error.context_mark
     lines = text.splitlines() or [""]
     line = min(mark.line, len(lines) - 1) + 1 if mark else 1

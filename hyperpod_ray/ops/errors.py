@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from typing import Self
 
@@ -81,6 +82,12 @@ THROTTLED = {
     "RequestThrottled",
     "SlowDown",
 }
+UNWRITABLE = {
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+}
+"""What a refusal of the operating system to open or make a file says."""
 LOGIN = "aws sso login, or export fresh credentials; `aws sts get-caller-identity` shows who you are"
 
 
@@ -108,6 +115,20 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
         "OwnCheckError",
     ):
         return OpsError.of(error, code=BAD_USE)
+    if name == "JSIIError" and "package cache" in str(error):
+        return OpsError(
+            " ".join(str(error).split()),
+            expected="a folder for jsii's cache that you can write to",
+            fix="export JSII_RUNTIME_PACKAGE_CACHE_ROOT=FOLDER, or correct the rights of ~/.cache",
+            code=BAD_USE,
+        )
+    if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename:
+        return OpsError(
+            f"{error.filename}: {UNWRITABLE[error.errno]}",
+            expected="a file or folder that you can read and write",
+            fix="work in a copy of your own, name another file, or change its owner or rights",
+            code=BAD_USE,
+        )
     if isinstance(error, OSError):
         return OpsError(
             f"{type(error).__name__}: {error}",

@@ -6,7 +6,6 @@ destroy, and prove by inventory that nothing is left.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -14,8 +13,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,39 +24,29 @@ from hyperpod_ray_sandbox.aws import paths, process
 from hyperpod_ray_sandbox.rehearsal.commands import rehearse
 from hyperpod_ray_sandbox.rehearsal.options import Options
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
+from hyperpod_ray_sandbox.rehearsal.screen import Screen
 
 ENVIRONMENT = "local"
 PROJECT = paths.ROOT
 # of a cluster or a node on its way; the embedded AWS of `local up` takes a second
 SECONDS_PER_STATE = 0.3
 WORK = PROJECT / ".local" / "demo"
+LOG = PROJECT / ".local" / "demo.log"
+"""What all commands of the demo print."""
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
+
+
+START = "start the embedded AWS on loopback"
+BOOTSTRAP = "cdk bootstrap"
+DEPLOY = f'cdk deploy "{ENVIRONMENT}/*"'
+DIFF = "cdk diff: nothing to change"
+SCALE = "scale the workers by editing the environment file"
+TRAIN = "train, lose a node, resume"
+DESTROY = f'cdk destroy "{ENVIRONMENT}/*"'
 
 
 class DemoError(ProjectError):
     """A step did not do what the story says; the message says which."""
-
-
-@dataclass
-class Story:
-    """What happened, for the summary at the end."""
-
-    console: Console
-    seconds: list[tuple[str, float]] = field(default_factory=list)
-    facts: list[tuple[str, str]] = field(default_factory=list)
-
-    @contextlib.contextmanager
-    def phase(self, title: str) -> Iterator[None]:
-        """One step: its title before, its time after."""
-        self.console.rule(f"[bold]{title}", align="left")
-        start = time.monotonic()
-        yield
-        self.seconds.append((title, time.monotonic() - start))
-
-    def note(self, label: str, value: str) -> None:
-        """A fact for the summary."""
-        self.facts.append((label, value))
-        self.console.print(f"[bold green]✓[/] {label}: {value}")
 
 
 def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
@@ -69,21 +56,29 @@ def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
         rehearsal: Whether to run the training job that loses a node.
         keep: Whether the embedded AWS continues to run at the end.
     """
-    story = Story(console=Console(highlight=False, soft_wrap=True))
+    steps = [START, BOOTSTRAP, DEPLOY, DIFF, SCALE, *([TRAIN] if rehearsal else []), DESTROY]
+    screen = Screen(LOG, steps=steps)
     state = WORK / "aws"
     running = None
-    try:
-        with story.phase("start the embedded AWS on loopback"):
-            running = _start(state)
-            story.note("embedded AWS", f"{running.client.endpoint}, account {running.account}")
-        _story(story, Cdk(running), rehearsal=rehearsal)
-    except (DemoError, process.StartError) as error:
-        story.console.print(f"[bold red]✗ {error}")
+    problem: Exception | None = None
+    with screen:
+        try:
+            with screen.step(START):
+                running = _start(state)
+                screen.fact("embedded AWS", f"{running.client.endpoint}, account {running.account}")
+            _story(screen, Cdk(running), rehearsal=rehearsal)
+        except (DemoError, process.StartError) as error:
+            problem = error
+        finally:
+            if running is not None and not keep:
+                process.stop(running, state)
+    if problem is not None:
+        sys.stderr.write("".join(f"  {line}\n" for line in screen.last_lines()))
+        sys.stderr.write(f"demo: {problem}\nlog: {LOG}\n")
         return False
-    finally:
-        if running is not None and not keep:
-            process.stop(running, state)
-    _summary(story)
+    sys.stdout.write(
+        f"  {screen.seconds:6.1f} s in all. docs/embedded-aws.md says what this proves and what it cannot.\n"
+    )
     return True
 
 
@@ -146,16 +141,18 @@ class Cdk:
             lines.append(line)
         code = process_.wait()
         if code not in expect:
-            raise DemoError(f"cdk {arguments[0]} failed: exit code {code}", expected="0", fix="see its messages above")
+            raise DemoError(
+                f"cdk {arguments[0]} failed: exit code {code}", expected="0", fix="see its messages in the log"
+            )
         return code, "".join(lines)
 
 
-def _story(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
+def _story(screen: Screen, cdk: Cdk, *, rehearsal: bool) -> None:
     everything, aws = f"{ENVIRONMENT}/*", cdk.running.client
-    with story.phase("cdk bootstrap"):
+    with screen.step(BOOTSTRAP):
         cdk("bootstrap", f"aws://{cdk.running.account}/{cdk.running.region}", folder=WORK)
     before = _resources(cdk.running)
-    with story.phase(f'cdk deploy "{everything}"'):
+    with screen.step(DEPLOY):
         assembly = cdk.synth()
         cdk(
             "deploy",
@@ -170,13 +167,13 @@ def _story(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
             "events",
         )
         created = [r for r in aws.inventory() if _key(r) not in before]
-        story.note("created", _count(created))
-        nodes = _show_cluster(story, cdk.running)
-        story.note("HyperPod cluster", f"InService, {nodes} nodes")
-    with story.phase("cdk diff: nothing to change"):
+        screen.fact("created", _count(created))
+        nodes = _show_cluster(cdk.running)
+        screen.fact("HyperPod cluster", f"InService, {nodes} nodes")
+    with screen.step(DIFF):
         cdk("diff", "--app", str(assembly), everything, "--fail")
-        story.note("diff after deploy", "clean")
-    with story.phase("scale the workers by editing the environment file"):
+        screen.fact("diff after deploy", "clean")
+    with screen.step(SCALE):
         count = _scale_workers()
         assembly = cdk.synth(validation=False)  # it was valid, and a count changes
         _, text = cdk("diff", "--app", str(assembly), everything, "--fail", expect=(1,))
@@ -184,33 +181,35 @@ def _story(story: Story, cdk: Cdk, *, rehearsal: bool) -> None:
             raise DemoError(
                 "cdk diff: no word of the changed group",
                 expected="the group in its output",
-                fix="see its messages above",
+                fix="see its messages in the log",
             )
         cdk("deploy", "--app", str(assembly), everything, "--require-approval", "never", "--concurrency", "3")
-        after = _show_cluster(story, cdk.running)
+        after = _show_cluster(cdk.running)
         if after != nodes + 1:
             raise DemoError(
                 f"{after} nodes",
                 expected=f"{nodes + 1} after the change of the count",
                 fix="look at them: hyperpod-ray nodes ENV",
             )
-        story.note("changed", f"group workers to {count} nodes; cluster has {after}")
+        screen.fact("changed", f"group workers to {count} nodes; cluster has {after}")
     if rehearsal:
-        with story.phase("train, lose a node, resume"):
-            story.note("rehearsal", _rehearse(story))
-    with story.phase(f'cdk destroy "{everything}"'):
+        with screen.step(TRAIN):
+            screen.fact("rehearsal", _rehearse())
+    with screen.step(DESTROY):
         cdk("destroy", "--app", str(assembly), everything, "--force")
         leftovers = [r for r in aws.inventory() if _key(r) not in before]
         for resource in leftovers:
-            story.console.print(f"[red]left behind: {resource['type']} {resource['id']}")
+            print(f"left behind: {resource['type']} {resource['id']}", flush=True)
         if leftovers:
             raise DemoError(
                 f"{len(leftovers)} resources are left", expected="none after the destroy", fix="hyperpod-ray local down"
             )
-        story.note("destroyed", f"all of it; inventory as before the deploy ({len(before)} resources of the bootstrap)")
+        screen.fact(
+            "destroyed", f"all of it; inventory as before the deploy ({len(before)} resources of the bootstrap)"
+        )
 
 
-def _show_cluster(story: Story, running: process.Running) -> int:
+def _show_cluster(running: process.Running) -> int:
     """A table of the cluster's nodes; their number. Waits for those that are still on their way."""
     import boto3  # slow to import, not needed for --help
 
@@ -250,7 +249,7 @@ def _show_cluster(story: Story, running: process.Running) -> int:
             node["InstanceId"],
             str(node["InstanceStatus"]["Status"]),
         )
-    story.console.print(table)
+    Console().print(table)
     return len(nodes)
 
 
@@ -270,23 +269,25 @@ def _scale_workers() -> int:
     return count
 
 
-def _rehearse(story: Story) -> str:
+def _rehearse() -> str:
     """The training half: submitted, one node killed, resumed; says where the picture is."""
     out = PROJECT / ".local" / "rehearsal"
     try:
         survived = rehearse(ENVIRONMENT, options=Options(faults=("node",), spares=1, step_delay_s=0.1), out=out)
     except LocalError as error:
         raise DemoError(
-            f"the rehearsal failed: {error}", expected="a run that survives the lost node", fix="see its messages above"
+            f"the rehearsal failed: {error}",
+            expected="a run that survives the lost node",
+            fix="see its messages in the log",
         ) from error
     if not survived:
         raise DemoError(
-            "the run ended with the lost node", expected="a run that survives it", fix="see its messages above"
+            "the run ended with the lost node", expected="a run that survives it", fix="see its messages in the log"
         )
     pictures = sorted(out.rglob("*.png"))
     if not pictures:
         raise DemoError(
-            "no picture of the run", expected="the file that the rehearsal draws", fix="see its messages above"
+            "no picture of the run", expected="the file that the rehearsal draws", fix="see its messages in the log"
         )
     fault = json.loads((out / "report.json").read_text(encoding="utf-8"))["faults"][0]
     return (
@@ -306,17 +307,3 @@ def _key(resource: dict[str, Any]) -> tuple[str, str]:
 def _count(resources: list[dict[str, Any]]) -> str:
     stacks = sum(resource["type"] == "AWS::CloudFormation::Stack" for resource in resources)
     return f"{stacks} stacks, {len(resources) - stacks} resources"
-
-
-def _summary(story: Story) -> None:
-    story.console.rule("[bold]summary", align="left")
-    facts = Table(show_header=False, box=None)
-    for label, value in story.facts:
-        facts.add_row(f"[bold]{label}", value)
-    story.console.print(facts)
-    times = Table("phase", "seconds")
-    for title, seconds in story.seconds:
-        times.add_row(title, f"{seconds:.0f}")
-    times.add_row("[bold]total", f"[bold]{sum(s for _, s in story.seconds):.0f}")
-    story.console.print(times)
-    story.console.print("Rehearsed on an embedded AWS: docs/embedded-aws.md says what that proves and what it cannot.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.project.conftest import SOURCE
@@ -14,7 +16,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}(?: extend)?\n(.*?)```", PAGE, re.DOTALL)
 
 
-STACK, ASPECTS, CHECK = blocks("python")
+STACK, CHART, ROW, BOUNDARY, NAMES, CHECK = blocks("python")
+(LOCK,) = blocks("yaml")
 (STEP,) = (block for block in blocks("text") if block.startswith("#!"))
 (PACKAGE,) = blocks("toml")
 
@@ -26,3 +29,18 @@ def extend(project: Path, example: str) -> None:
     future = "from __future__ import annotations\n"
     body = (app[:start] + example + "\n\n" + app[end:]).replace(future, "")
     (project / "app.py").write_text(future + body)
+
+
+def install_check(folder: Path) -> Path:
+    """Build and install the package with a check of one's own; the folder in which it is."""
+    package = folder / "company"
+    package.mkdir()
+    (package / "company_checks.py").write_text(CHECK)
+    (package / "pyproject.toml").write_text(PACKAGE)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=package, check=True, capture_output=True)
+    (wheel,) = folder.glob("company*.whl")
+    own = folder / "own"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(own)]
+    subprocess.run([*pip, str(wheel)], check=True)
+    return own

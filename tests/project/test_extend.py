@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.project.conftest import Run
-from tests.project.examples import ASPECTS, CHECK, PACKAGE, STACK, STEP, extend
+from tests.project.examples import BOUNDARY, CHART, LOCK, NAMES, ROW, STACK, STEP, extend, install_check
 
 
 def templates(project: Path, run: Run) -> dict[str, dict[str, Any]]:
@@ -47,13 +45,90 @@ def test_an_own_stack_with_an_alarm_and_kubernetes_objects(project: Path, run: R
 
 
 def test_aspects_reach_every_role_and_resource(project: Path, run: Run) -> None:
-    extend(project, ASPECTS)
+    extend(project, BOUNDARY)
     roles = [role for resources in templates(project, run).values() for role in of_type(resources, "AWS::IAM::Role")]
     assert len(roles) > 15
     assert all("company-boundary" in json.dumps(role.get("PermissionsBoundary")) for role in roles)
     manifest = json.loads((project / "cdk.out" / "assembly-dev" / "manifest.json").read_text())
     stacks = [each for each in manifest["artifacts"].values() if each["type"] == "aws:cloudformation:stack"]
     assert all(stack["properties"]["tags"]["cost-center"] == "4711" for stack in stacks)
+
+
+@pytest.mark.slow
+def test_an_own_chart_by_its_lock(project: Path, run: Run) -> None:
+    before = templates(project, run)
+    extend(project, CHART)
+    (project / "company.lock.yaml").write_text(LOCK)
+    chart = project / "node-reporter"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: node-reporter\nversion: 1.0.0\n")
+    (chart / "templates" / "settings.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: reporter}\ndata: {cluster: {{ .Values.cluster }}}\n"
+    )
+    fetched = run("charts", "fetch", "--lock", "company.lock.yaml", cwd=project)
+    assert fetched.returncode == 0, fetched.stderr
+    assert "node-reporter-1.0.0.tgz" in fetched.stdout
+    after = templates(project, run)
+    assert {name: after[name] for name in before} == before
+    (own,) = (after[name] for name in after.keys() - before.keys())
+    (release,) = of_type(own, "Custom::AWSCDK-EKS-HelmChart")
+    assert (release["Release"], release["Namespace"]) == ("node-reporter", "company")
+    assert json.loads(release["Values"]) == {"cluster": "dev"}
+    assert list((project / "cdk.out").glob("asset.*/templates/settings.yaml"))
+    # a chart that the lock file does not hold, and one of another version
+    (project / "company.lock.yaml").write_text(LOCK.replace("  node-reporter:\n", "  reporter:\n"))
+    done = run("cdk", "synth", "--quiet", cwd=project, CDK_VALIDATION="false")
+    assert done.returncode != 0
+    assert "company.lock.yaml: charts.node-reporter: missing. Expected one of reporter" in done.stderr
+    (project / "company.lock.yaml").write_text(LOCK.replace("1.0.0", "1.0.1"))
+    done = run("cdk", "synth", "--quiet", cwd=project, CDK_VALIDATION="false")
+    assert done.returncode != 0
+    assert "1.0.1" in done.stderr
+
+
+@pytest.mark.slow
+def test_own_rows_on_the_dashboard(project: Path, run: Run) -> None:
+    def widgets(resources: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+        (body,) = (
+            board["DashboardBody"]
+            for each in resources.values()
+            for board in of_type(each, "AWS::CloudWatch::Dashboard")
+        )
+        text = "".join(part if isinstance(part, str) else "TOKEN" for part in body["Fn::Join"][1])
+        content: list[dict[str, Any]] = json.loads(text)["widgets"]
+        return content
+
+    before = widgets(templates(project, run))
+    extend(project, ROW)
+    after = widgets(templates(project, run))
+    assert after[: len(before)] == before
+    graph, text = after[len(before) :]
+    assert graph["properties"]["metrics"] == [
+        ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", "company-jobs"]
+    ]
+    assert text["type"] == "text"
+    lowest = max(each["y"] + each["height"] for each in before)
+    assert [(each["x"], each["y"], each["width"]) for each in (graph, text)] == [(0, lowest, 12), (12, lowest, 12)]
+    # a reference would make the platform's stack depend on ours, which depends on it
+    referring = ROW.replace(
+        "    depth = ", '    queue = sqs.Queue(Stack(stage, "Company"), "Jobs")\n    depth = '
+    ).replace('"company-jobs"', "queue.queue_name")
+    extend(project, "from aws_cdk import Stack\nfrom aws_cdk import aws_sqs as sqs\n" + referring)
+    done = run("cdk", "synth", "--quiet", cwd=project, CDK_VALIDATION="false")
+    assert done.returncode != 0
+    assert "add_dashboard_row: a widget refers to dev/Company/Jobs/Resource. Expected names as text" in done.stderr
+
+
+def test_an_aspect_names_roles_and_keys(project: Path, run: Run) -> None:
+    extend(project, NAMES)
+    resources = templates(project, run).values()
+    roles = [role["RoleName"] for each in resources for role in of_type(each, "AWS::IAM::Role")]
+    assert len(roles) > 15
+    assert len(set(roles)) == len(roles)
+    assert all(name.startswith("company-") and len(name) <= 64 for name in roles)
+    groups = [group for each in resources for group in of_type(each, "AWS::Logs::LogGroup")]
+    assert groups
+    assert all(":kms:" in json.dumps(group["KmsKeyId"]) for group in groups)
 
 
 def test_an_own_step_travels_with_the_lifecycle_scripts(project: Path, run: Run) -> None:
@@ -65,16 +140,7 @@ def test_an_own_step_travels_with_the_lifecycle_scripts(project: Path, run: Run)
 
 
 def test_an_own_check_with_its_place(project: Path, run: Run, tmp_path: Path) -> None:
-    package = tmp_path / "company"
-    package.mkdir()
-    (package / "company_checks.py").write_text(CHECK)
-    (package / "pyproject.toml").write_text(PACKAGE)
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=package, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("company*.whl")
-    own = tmp_path / "own"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(own)]
-    subprocess.run([*pip, str(wheel)], check=True)
+    own = install_check(tmp_path)
     done = run("env", "check", cwd=project, PYTHONPATH=str(own))
     assert done.returncode == 2, done.stderr
     assert "environments/dev.yaml:" in done.stderr

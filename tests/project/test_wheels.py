@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
+import venv
 import zipfile
 from pathlib import Path
 
@@ -71,6 +73,19 @@ def test_every_module_imports_from_the_wheels(wheels: dict[str, Path], installed
     )  # fmt: skip
     assert done.stdout.strip() == "", done.stdout
     assert done.returncode == 0, done.stderr
+
+
+def test_uninstalling_leaves_nothing(wheels: dict[str, Path], tmp_path: Path) -> None:
+    home = tmp_path / "venv"
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(home)
+    before = {path.relative_to(home) for path in home.rglob("*")}
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python")]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", *map(str, wheels.values())], check=True)
+    code = "import hyperpod_ray.core.names, hyperpod_ray_rules.names, hyperpod_ray_training, hyperpod_ray_sandbox.aws"
+    subprocess.run([str(home / "bin" / "python"), "-c", code], cwd=tmp_path, check=True)
+    names = [name.replace("_", "-") for name in wheels]
+    subprocess.run([*pip, "uninstall", "--quiet", "--yes", *names], check=True)
+    assert {path.relative_to(home) for path in home.rglob("*")} == before
 
 
 def test_nothing_of_the_checkout_is_imported(run: Run, tmp_path: Path) -> None:
