@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test test-slow test-all quick changed times house lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
+.PHONY: demo test test-slow test-deploys test-all quick changed times house lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -80,6 +80,9 @@ test: setup emulator-env rehearsal-env local-charts  ## the suite, without the t
 
 test-slow: setup emulator-env rehearsal-env local-charts  ## the tests marked slow: deploys, printed commands, the runbook, soaks
 	$(BIN)/python -m tests.run --slow
+
+test-deploys: setup emulator-env rehearsal-env local-charts  ## those of the slow tests that need no Ray: deploys, teardown, projects, pages
+	$(BIN)/python -m tests.run --deploys
 
 test-all: test test-slow  ## the whole suite
 

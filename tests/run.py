@@ -1,4 +1,4 @@
-"""The suite, in parts that run side by side: `python -m tests.run [--slow|--quick|--changed|--walk|--stories]`.
+"""The suite, in parts that run side by side: `python -m tests.run [--slow|--deploys|--quick|--changed|--walk]`.
 
 Each part is one pytest process, so that its files share interpreters, sandboxes and Node.js kernels. A part's output is
 shown at its end. The exit code is 1 when one fails. What the tests started ends with this process, however it ends.
@@ -8,7 +8,8 @@ name it, its first failure stays in the output, and the exit code is 1 unless `t
 than `UNSTEADY` failures, none runs again.
 
 Without an option it is `make test`, which leaves the tests marked `slow` to `--slow` (`make test-slow`): deploys,
-printed commands, the runbook, soaks and most rehearsals. `--quick` (`make quick`) runs the parts that start no server,
+printed commands, the runbook, soaks and most rehearsals. `--deploys` (`make test-deploys`) runs those of them that need
+no Ray: what `.ci/run` has time for. `--quick` (`make quick`) runs the parts that start no server,
 no Ray and no cdk CLI: about half of the tests, a tenth of the processor time of all. `--changed` (`make changed`) runs
 the test files that import what changed against the revision BASE (`tests/changed.py`). `--walk` (`make walk`) types
 what the pages print. `--stories` plays minutes of real Ray (`make stories`).
@@ -41,6 +42,7 @@ LISTED = PROJECT / "tests" / "unsteady.txt"
 WHAT = {
     "": "the suite",
     "--slow": "the slow tests",
+    "--deploys": "the slow tests without Ray",
     "--quick": "the quick part",
     "--changed": "what imports the change",
     "--walk": "the printed commands",
@@ -57,6 +59,7 @@ class Part:
         without: what of them other parts run.
         interpreter: the one with torch and Ray for `tests/resilience`.
         quick: whether it belongs to `--quick`.
+        deploys: whether its slow tests belong to `--deploys`.
         only: the option without which it does not run.
     """
 
@@ -64,6 +67,7 @@ class Part:
     without: tuple[str, ...] = ()
     interpreter: Path = Path(sys.executable)
     quick: bool = False
+    deploys: bool = False
     only: str = ""
     output: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
     cache: Path = Path()
@@ -159,21 +163,23 @@ def parts() -> list[Part]:
     )  # fmt: skip
     played = "ops/test_ops_faults_played.py"
     folders = [
-        Part(paths=("constructs", "review")),
-        Part(paths=("project",)),
+        Part(paths=("constructs", "review"), deploys=True),
+        Part(paths=("project",), deploys=True),
         Part(paths=("rehearsal", *with_ray), without=(*slurm, *stories)),  # one Ray cluster at a time
         Part(paths=slurm),
         Part(paths=("ops",), without=(*with_ray, day, played)),
         Part(paths=(played,)),
-        Part(paths=("docs", "cli")),
+        Part(paths=("docs", "cli"), deploys=True),
         Part(paths=("resilience",), without=spares, interpreter=REHEARSAL),
-        Part(paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py")),
-        Part(paths=("sandbox/test_deploys.py", "sandbox/test_slurm_deploy.py")),
+        Part(
+            paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py"), deploys=True
+        ),
+        Part(paths=("sandbox/test_deploys.py", "sandbox/test_slurm_deploy.py"), deploys=True),
         Part(paths=("sandbox/test_every_environment.py",)),
-        Part(paths=("sandbox/aws",)),
-        Part(paths=("stacks", "sandbox/test_teams_deploy.py")),
+        Part(paths=("sandbox/aws",), deploys=True),
+        Part(paths=("stacks", "sandbox/test_teams_deploy.py"), deploys=True),
         Part(paths=spares, interpreter=REHEARSAL),
-        Part(paths=("sandbox/kubernetes",)),
+        Part(paths=("sandbox/kubernetes",), deploys=True),
         Part(paths=("docs/walk_pages.py",), only="--walk"),
         Part(paths=("docs/walk_sandbox.py", day), only="--walk"),
         Part(paths=stories, only="--stories"),
@@ -194,12 +200,12 @@ def main(arguments: list[str]) -> int:
     subprocess.run([sys.executable, "-c", "import aws_cdk"], check=False)
     chosen = next((argument for argument in arguments if argument in WHAT), "")
     arguments = [argument for argument in arguments if argument != chosen]
-    only = "" if chosen in ("--slow", "--changed") else chosen
-    waiting = [part for part in parts() if (part.quick if chosen == "--quick" else part.only == only)]
+    only = "" if chosen in ("--slow", "--deploys", "--changed") else chosen
+    waiting = [part for part in parts() if _belongs(part, chosen, only)]
     if chosen == "--changed":
         waiting = narrowed(waiting, changed.test_files(os.environ.get("BASE") or "origin/main"))
-    if chosen in ("", "--slow", "--changed"):
-        arguments += ["-m", "slow" if chosen == "--slow" else "not slow"]
+    if chosen in ("", "--slow", "--deploys", "--changed"):
+        arguments += ["-m", "slow" if chosen in ("--slow", "--deploys") else "not slow"]
     running, ended, lines = list[Part](), list[Part](), list[str]()
     caches = tempfile.TemporaryDirectory(prefix="tests-")
     try:
@@ -248,6 +254,16 @@ def listed() -> dict[str, str]:
             raise ValueError(f"{LISTED}:{number}: {line!r}. Expected TEST | OWNER | REASON. Fix: name all three.")
         known[columns[0]] = f"{columns[1]}: {columns[2]}"
     return known
+
+
+def _belongs(part: Part, chosen: str, only: str) -> bool:
+    """Whether a part has tests of the option."""
+    match chosen:
+        case "--quick":
+            return part.quick
+        case "--deploys":
+            return part.deploys
+    return part.only == only
 
 
 def narrowed(parts: list[Part], files: set[str]) -> list[Part]:

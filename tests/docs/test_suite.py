@@ -158,3 +158,25 @@ def test_a_target_runs_its_parts_and_the_suite_does_not(
         for name in ("usual", "own"):
             (tmp_path / name).unlink(missing_ok=True)
     assert "the suite: " in capsys.readouterr().out
+
+
+def test_deploys_are_slow_tests_of_parts_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = subprocess.run(["make", "-n", "test-deploys"], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert re.search(r"python -m tests\.run --deploys$", recipe.stdout, re.MULTILINE)
+    assert {path for part in run.parts() if part.deploys for path in part.paths} >= {
+        "project",
+        "docs",
+        "review",
+        "stacks",
+    }
+    assert not any(part.deploys for part in run.parts() if part.interpreter == run.REHEARSAL or part.only)
+    text = "import pytest\ndef test_fast():\n    open({fast!r}, 'w')\n"
+    text += "@pytest.mark.slow\ndef test_slow():\n    open({slow!r}, 'w')\n"
+    parts = []
+    for name, deploys in (("in", True), ("out", False)):
+        file = tmp_path / f"test_{name}.py"
+        file.write_text(text.format(fast=str(tmp_path / f"{name}-fast"), slow=str(tmp_path / f"{name}-slow")))
+        parts.append(run.Part(paths=(os.path.relpath(file, PROJECT / "tests"),), deploys=deploys))
+    monkeypatch.setattr(run, "parts", lambda: parts)
+    assert run.main(["--deploys", "-q", "--noconftest"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".py" and path.is_file()) == ["in-slow"]
