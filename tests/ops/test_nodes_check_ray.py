@@ -89,11 +89,10 @@ def test_the_slow_node_is_named_by_real_collectives(tmp_path: Path) -> None:
         answer = measured(tmp_path, nodes=3, port=port)
     report = verdict.judge(answer, NOTHING)
     areas = {(finding.node, finding.area) for finding in report.faults}
-    assert ("node-1", "fabric") in areas
     assert ("node-1", "compute") in areas
     # a busy machine slows the others too: then they are named, and stay far from the one that stands still
     assert min(report.nodes, key=lambda node: node.tflops or 0.0).name == "node-1"
-    assert min(report.nodes, key=lambda node: node.pair_gb_s or 0.0).name == "node-1"
+    assert min(report.nodes, key=lambda node: node.pair_gb_s or 0.0).name == "node-1", "the fabric"
     assert report.transport == "gloo"
     assert not (tmp_path / "files").exists()
 
