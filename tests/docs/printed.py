@@ -25,7 +25,7 @@ PROGRAMS = (
     "hyperpod-ray", "make", "npx", "cdk", "aws", "kubectl", "helm", "pip", "git", "python", "python3", "ray", "eval",
     "export", "source", "cp", ".venv/bin/python", ".ci/run",
 )  # fmt: skip
-SHELL = {"bash", "console", "sh", "bash submit"}
+SHELL = {"bash", "console", "sh", "bash submit", "bash export"}
 """Info strings of blocks whose lines are commands."""
 DATA = {"yaml", "json", "diff", "text", "toml", "dockerfile"}
 NAMES = re.compile(r"(?<![\w/.])(demo|prod|dev|local|staging|research|ENV)(?![\w/.:-])")

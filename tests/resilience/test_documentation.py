@@ -85,7 +85,7 @@ def test_recipes_run(name: str, tmp_path: Path) -> None:
 
 def test_no_block_is_left_untested() -> None:
     assert set(re.findall(r"^```(.+)$", PAGE, re.M)) == {
-        "python title=mine.py", "bash", "bash submit", *(f"python recipe={name}" for name in RECIPES)
+        "python title=mine.py", "bash", "bash submit", "bash export", *(f"python recipe={name}" for name in RECIPES)
     }  # fmt: skip
 
 
@@ -166,3 +166,18 @@ def test_the_readme_s_first_job_is_one_that_the_job_understands() -> None:
 def test_the_settings_table_has_every_setting_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", PAGE, re.M))
     assert rows == {field.name: str(field.default) for field in dataclasses.fields(Settings)}
+
+
+def test_the_export_line_is_one_that_the_module_understands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from hyperpod_ray_training import errors, export
+
+    (line,) = blocks("bash export")
+    _, _, module, run, target, option, like = shlex.split(line)
+    assert (module, option, like[:4]) == ("hyperpod_ray_training.export", "--like", "/fsx")
+    (tmp_path / "like").mkdir()
+    monkeypatch.setattr(
+        sys, "argv", ["export", str(tmp_path / run[1:]), str(tmp_path / target[1:]), option, str(tmp_path)]
+    )
+    with pytest.raises((errors.InputError, SystemExit)) as refused:
+        export.main()
+    assert "no usable checkpoint" in str(refused.value)
