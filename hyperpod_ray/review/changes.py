@@ -13,11 +13,11 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from hyperpod_ray.review import schemas, severity
+from hyperpod_ray.review import schemas
 from hyperpod_ray.review.assembly import EnvironmentAssembly, Key, Stack
 from hyperpod_ray.review.facts import extra_create_only, facts
 from hyperpod_ray.review.kubernetes import Cluster
-from hyperpod_ray.review.references import Reader, Reference, imports, references
+from hyperpod_ray.review.references import Reader, Reference, imports, references, users
 
 _ASSET = re.compile(r"[0-9a-f]{64}")
 _MISSING = object()
@@ -118,7 +118,7 @@ class Changes:
     @cached_property
     def base_users(self) -> dict[Key, list[Key]]:
         """Resources of the base, each with those that refer to it."""
-        return severity.users(self.base)
+        return users(self.base)
 
     @property
     def asset_only(self) -> list[ResourceChange]:

@@ -124,6 +124,11 @@ class Cluster:
             key=key,
         )
 
+    @cached_property
+    def namespaces_of_ray(self) -> set[str]:
+        """Namespaces in which Ray's pods run."""
+        return {name.namespace for name in self.objects if name.kind == "RayCluster"}
+
     def namespaces_of(self, manifest: Key) -> set[str]:
         """Namespaces of a manifest's objects: `kubectl apply --prune` looks into no others."""
         return {k8s_object.id.namespace for k8s_object in self.objects.values() if k8s_object.manifest == manifest}

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.changes import Changes
 from hyperpod_ray.review.effects import karpenter
-from hyperpod_ray.review.effects.groups import Group, count, groups, instance_type, scaled
 from hyperpod_ray.review.errors import ReviewError
+from hyperpod_ray.review.instance_groups import Group, count, groups, instance_type, scaled
 from hyperpod_ray.review.kubernetes import Cluster, ObjectName
 from hyperpod_ray.review.references import Reader
 

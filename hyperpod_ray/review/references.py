@@ -56,6 +56,24 @@ def imports(value: Any) -> Iterator[str]:
             yield from imports(part)
 
 
+def users(assembly: EnvironmentAssembly) -> dict[Key, list[Key]]:
+    """Resource → those that refer to it, in whatever stack."""
+    referrers: dict[Key, list[Key]] = {}
+    for key, resource in assembly.all():
+        for reference in references(resource.get("Properties"), assembly.stacks[key.stack], assembly):
+            if reference.key != key and key not in referrers.setdefault(reference.key, []):
+                referrers[reference.key].append(key)
+    return referrers
+
+
+def role_of(key: Key, assembly: EnvironmentAssembly) -> Key | None:
+    """The role of a pod identity association."""
+    resource = assembly.resource(key) or {}
+    stack = assembly.stacks[key.stack]
+    role = resource.get("Properties", {}).get("RoleArn")
+    return next((reference.key for reference in references(role, stack, assembly)), None)
+
+
 def _ref(argument: Any, stack: Stack, assembly: EnvironmentAssembly, depth: int) -> Iterator[Reference]:
     if not isinstance(argument, str):
         return

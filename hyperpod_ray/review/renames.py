@@ -7,9 +7,9 @@ from datetime import date
 
 from hyperpod_ray.review import schemas
 from hyperpod_ray.review.assembly import EnvironmentAssembly
-from hyperpod_ray.review.effects.groups import groups
 from hyperpod_ray.review.facts import source
 from hyperpod_ray.review.findings import Effect, Row
+from hyperpod_ray.review.instance_groups import groups
 from hyperpod_ray.review.money import hourly
 from hyperpod_ray.review.references import Reader
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange, compare
-from hyperpod_ray.review.effects.groups import count, groups, instance_type
 from hyperpod_ray.review.effects.hyperpod import batch
 from hyperpod_ray.review.facts import load_yaml
+from hyperpod_ray.review.instance_groups import count, groups, instance_type
 from hyperpod_ray.review.references import references
 
 

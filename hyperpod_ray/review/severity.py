@@ -6,16 +6,14 @@ import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hyperpod_ray.core import names
+from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
+from hyperpod_ray.review.changes import Changes, ResourceChange
 from hyperpod_ray.review.facts import load_yaml, source
 from hyperpod_ray.review.findings import Effect
 from hyperpod_ray.review.references import references
-
-if TYPE_CHECKING:
-    from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
-    from hyperpod_ray.review.changes import Changes, ResourceChange
 
 _POLICIES = {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}
 _KEEPS = {"Retain", "RetainExceptOnCreate", "Snapshot"}
@@ -93,16 +91,6 @@ def when_unkept(change: ResourceChange) -> Effect | None:
     if before == after:
         return None
     return Effect.of(entry(change.type).get("policy", "safe")) if before else Effect.SAFE
-
-
-def users(assembly: EnvironmentAssembly) -> dict[Key, list[Key]]:
-    """Resource → those that refer to it, in whatever stack."""
-    referrers: dict[Key, list[Key]] = {}
-    for key, resource in assembly.all():
-        for reference in references(resource.get("Properties"), assembly.stacks[key.stack], assembly):
-            if reference.key != key and key not in referrers.setdefault(reference.key, []):
-                referrers[reference.key].append(key)
-    return referrers
 
 
 def of_helpers(change: ResourceChange, changes: Changes) -> bool:

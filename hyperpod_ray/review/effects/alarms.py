@@ -9,8 +9,8 @@ from typing import Any
 
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
-from hyperpod_ray.review.effects.groups import count, groups
 from hyperpod_ray.review.findings import Findings, Remark, Row
+from hyperpod_ray.review.instance_groups import count, groups
 
 ALERTS, ALARM, BUDGET = "AWS::APS::RuleGroupsNamespace", "AWS::CloudWatch::Alarm", "AWS::Budgets::Budget"
 SUBSCRIBER = "AWS::SNS::Subscription"

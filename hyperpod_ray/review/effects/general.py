@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from hyperpod_ray.review import schemas, severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
-from hyperpod_ray.review.effects.groups import inventory
-from hyperpod_ray.review.effects.groups import lost as lost_nodes
 from hyperpod_ray.review.effects.keeping import in_words
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
+from hyperpod_ray.review.instance_groups import inventory
+from hyperpod_ray.review.instance_groups import lost as lost_nodes
 from hyperpod_ray.review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
 from hyperpod_ray.review.severity import holds
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from hyperpod_ray.core.names import GPU_RESOURCE, INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL, NEURON_RESOURCE
 from hyperpod_ray.review import severity
-from hyperpod_ray.review.effects.groups import UNCOUNTED
 from hyperpod_ray.review.effects.words import moved
 from hyperpod_ray.review.facts import source
 from hyperpod_ray.review.findings import Effect, Findings, Row
+from hyperpod_ray.review.instance_groups import UNCOUNTED
 from hyperpod_ray.review.kubernetes import Cluster, KubernetesObject
 
 POOL, NODE_CLASS = "NodePool", "HyperpodNodeClass"

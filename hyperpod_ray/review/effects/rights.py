@@ -13,10 +13,10 @@ from typing import Any
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
 from hyperpod_ray.review.changes import Changes
-from hyperpod_ray.review.effects.groups import groups
 from hyperpod_ray.review.findings import Findings, Row
+from hyperpod_ray.review.instance_groups import groups
 from hyperpod_ray.review.kubernetes import Cluster
-from hyperpod_ray.review.references import Reader, references
+from hyperpod_ray.review.references import Reader, references, role_of
 from hyperpod_ray.review.security.iam import Grant, allows, covered, of_resource
 
 _ASSOCIATION = "AWS::EKS::PodIdentityAssociation"
@@ -47,21 +47,8 @@ def find(changes: Changes, findings: Findings) -> None:
     _scripts(changes, findings)
 
 
-def namespaces_of_ray(cluster: Cluster) -> set[str]:
-    """Namespaces in which Ray's pods run."""
-    return {name.namespace for name in cluster.objects if name.kind == "RayCluster"}
-
-
-def role_of(key: Key, assembly: EnvironmentAssembly) -> Key | None:
-    """The role of a pod identity association."""
-    resource = assembly.resource(key) or {}
-    stack = assembly.stacks[key.stack]
-    role = resource.get("Properties", {}).get("RoleArn")
-    return next((reference.key for reference in references(role, stack, assembly)), None)
-
-
 def _pods(assembly: EnvironmentAssembly, cluster: Cluster) -> Roles:
-    spaces = namespaces_of_ray(cluster)
+    spaces = cluster.namespaces_of_ray
     roles: Roles = {}
     for key, resource in assembly.of_type(_ASSOCIATION):
         properties = resource.get("Properties", {})

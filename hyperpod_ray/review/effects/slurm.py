@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
-from hyperpod_ray.review.effects.groups import Group, groups, instance_type, storage
 from hyperpod_ray.review.facts import source
 from hyperpod_ray.review.findings import Effect, Findings, Row
+from hyperpod_ray.review.instance_groups import Group, groups, instance_type, storage
 
 DATABASE = ("Orchestrator", "Slurm", "AccountingDatabase")
 STRATEGY = ("Orchestrator", "Slurm", "SlurmConfigStrategy")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hyperpod_ray.review.assembly import Key, Stack
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.findings import Remark
-from hyperpod_ray.review.references import Reader, references
+from hyperpod_ray.review.references import Reader, references, role_of
 
 _DOCUMENTS = {
     "AWS::IAM::Policy": (("PolicyDocument",),),
@@ -97,9 +97,7 @@ def _comes_with_it(grant: Grant, changes: Changes) -> bool:
 
 def _of_running_pods(change: ResourceChange, changes: Changes) -> bool:
     """Whether it is of a role that pods get which run already: Ray's, in a namespace that is there."""
-    from hyperpod_ray.review.effects.rights import namespaces_of_ray, role_of  # effects import security
-
-    spaces = namespaces_of_ray(changes.base_cluster)
+    spaces = changes.base_cluster.namespaces_of_ray
     roles = {
         role_of(key, changes.head)
         for key, resource in changes.head.of_type("AWS::EKS::PodIdentityAssociation")

@@ -8,6 +8,7 @@ from typing import Any
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind
 from hyperpod_ray.review.findings import Remark
+from hyperpod_ray.review.instance_groups import groups
 
 
 def remarks(changes: Changes) -> Iterator[Remark]:
@@ -34,8 +35,6 @@ def remarks(changes: Changes) -> Iterator[Remark]:
 
 def _volume_keys(changes: Changes) -> Iterator[Remark]:
     """Keys of HyperPod groups' volumes that go or come."""
-    from hyperpod_ray.review.effects.groups import groups  # effects import nothing of security
-
     for change in changes.of_type("AWS::SageMaker::Cluster"):
         before, after = groups(change.base), groups(change.head)
         for name in set(before) & set(after):
