@@ -10,10 +10,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from botocore.utils import ArnParser, InvalidArnException
+
 from hyperpod_ray_sandbox.aws.emulator.context import Context
 
 Json = dict[str, Any]
 Keys = Mapping[str, Any]
+parse_arn = ArnParser().parse_arn
 
 # AWS's own policy of HyperPod nodes, which MiniStack lacks:
 # https://docs.aws.amazon.com/sagemaker/latest/dg/security-iam-awsmanpol-AmazonSageMakerClusterInstanceRolePolicy.html
@@ -96,7 +99,7 @@ class Roles:
         self, arn: str, action: str, resource: str = "*", *, session: str = "service", keys: Keys | None = None
     ) -> str:
         """Return IAM's message where a role may not do something, else nothing."""
-        name, account = arn.rpartition("/")[2], arn.split(":")[4]
+        account, name = _account_and_name(arn)
         principal = f"arn:aws:sts::{account}:assumed-role/{name}/{session}"
         message = f"User: {principal} is not authorized to perform: {action} on resource: {resource}"
         if self._find(arn) is None:
@@ -114,7 +117,8 @@ class Roles:
         """The same for an action whose resource is not known: some resource is enough, a deny counts on all only."""
         if not self.exists(arn):
             return self.refusal(arn, action, session=session)
-        policies = self._iam._gather_role_policies(arn.rpartition("/")[2], arn.split(":")[4])
+        account, name = _account_and_name(arn)
+        policies = self._iam._gather_role_policies(name, account)
         matching = [
             statement
             for policy in policies
@@ -128,8 +132,9 @@ class Roles:
 
     def refused_by_key(self, arn: str, action: str, key: str, *, session: str) -> str:
         """KMS's message where a key's policy neither names a role nor leaves the action to the account's IAM."""
-        account, name = arn.split(":")[4], arn.rpartition("/")[2]
-        record = self._hooks.kms._keys.get_scoped(key.split(":")[4], key.split(":")[3], key.rpartition("/")[2])
+        account, name = _account_and_name(arn)
+        parts = parse_arn(key)
+        record = self._hooks.kms._keys.get_scoped(parts["account"], parts["region"], key.rpartition("/")[2])
         document = (record or {}).get("Policy")
         message = f"User: arn:aws:sts::{account}:assumed-role/{name}/{session} is not authorized to perform: {action}"
         if record is None:
@@ -175,11 +180,19 @@ class Roles:
         )
 
     def _find(self, arn: str) -> Json | None:
-        parts = arn.split(":")
-        if len(parts) < 6 or not parts[5].startswith("role/"):
+        try:
+            parts = parse_arn(arn)
+        except InvalidArnException:
             return None
-        role: Json | None = self._hooks.iam._roles.get_scoped(parts[4], None, arn.rpartition("/")[2])
+        if not parts["resource"].startswith("role/"):
+            return None
+        role: Json | None = self._hooks.iam._roles.get_scoped(parts["account"], None, arn.rpartition("/")[2])
         return role
+
+
+def _account_and_name(arn: str) -> tuple[str, str]:
+    """Account and last part of the path of a role."""
+    return parse_arn(arn)["account"], arn.rpartition("/")[2]
 
 
 def _statements(document: Any) -> list[Json]:
