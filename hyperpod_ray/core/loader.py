@@ -201,6 +201,14 @@ def named(name: str, *, file: str) -> None:
     Raises:
         EnvironmentFileError: with what a name may be.
     """
+    stem = name.replace("\\", "/").rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
+    if stem != name and NAME.match(stem):
+        raise unreadable_file(
+            messages.shown(name)[1:-1],
+            f"{messages.shown(name)} is a path",
+            expected="the name of an environment, whose file lies in the folder environments",
+            fix=f"type {stem}. For a file in another folder, add --environments FOLDER after hyperpod-ray",
+        )
     if not NAME.match(name):
         raise unreadable_file(
             file,

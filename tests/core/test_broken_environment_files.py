@@ -193,11 +193,19 @@ def test_a_link_in_a_circle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Prod", "../prod", "prod.yaml", "1prod", "a" * 22, "prod-", "instance_types", "a\0b", "pröd"]
+    "name", ["", "Prod", "../Prod", "1prod.yaml", "1prod", "a" * 22, "prod-", "instance_types", "a\0b", "pröd"]
 )
 def test_names_that_cannot_be(name: str) -> None:
     with pytest.raises(EnvironmentFileError, match="cannot name an environment"):
         load(name)
+
+
+@pytest.mark.parametrize(
+    "path", ["prod.yaml", "../prod", "environments/prod.yaml", "/srv/environments/prod.yml", "\x1b[31m/prod"]
+)
+def test_a_path_for_a_name_is_answered_with_the_name(path: str) -> None:
+    with pytest.raises(EnvironmentFileError, match=r"is a path\. Expected the name .* Fix: type prod\."):
+        load(path)
 
 
 def test_files_outside_the_current_folder_are_named_in_full(tmp_path: Path) -> None:
