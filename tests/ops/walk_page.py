@@ -25,6 +25,7 @@ from hyperpod_ray.ops.web.server import Server
 from hyperpod_ray.ops.web.view import View
 from hyperpod_ray.ops.web.watch import Watch
 from hyperpod_ray.pricing import price_file
+from tests.ops import test_scale
 from tests.support import pages
 from tests.support.browser import Browser
 
@@ -214,3 +215,72 @@ def test_another_page_cannot_read_it(browser: Browser, url: str) -> None:
         assert browser.run(image) == "refused"
         browser.send("Page.setBypassCSP", enabled=False)
     browser.complaints()
+
+
+# --- a thousand nodes -------------------------------------------------------------------------------------------------
+
+FIRST_BYTES, SECONDS_TO_INTERACT = 60_000, 1.0
+
+
+def busy_seconds(browser: Browser) -> float:
+    """Processor time of the page's own thread since `Performance.enable`: other work on this machine does not count."""
+    metrics = {entry["name"]: entry["value"] for entry in browser.send("Performance.getMetrics")["metrics"]}
+    return float(metrics["TaskDuration"])
+
+
+def typed(browser: Browser, text: str) -> None:
+    """Text into the field that finds a node, as by a keyboard."""
+    browser.run("document.getElementById('node-find').focus(); document.getElementById('node-find').select()")
+    browser.send("Input.insertText", text=text)
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme[1])
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: size[1])
+def test_a_thousand_nodes_are_small_quick_and_show_the_bad_rack(
+    *, browser: Browser, stage: Stage, tmp_path: Path, size: Any, theme: Any
+) -> None:
+    stage.shown = test_scale.shown(tmp_path, test_scale.BAD)[0]
+    rack = f"nn-{test_scale.BAD_RACK:017x}"
+    with (
+        Watch(stage.take, every=0.2, environment="demo") as watch,
+        Server(paths(watch, environment="demo", every=3600), port=0) as server,
+    ):
+        watch.wait(seconds=60)
+        browser.complaints()
+        browser.look(width=size[0], dark=theme[0])
+        browser.send("Network.setCacheDisabled", cacheDisabled=True)
+        browser.send("Performance.enable", timeDomain="threadTicks")
+        browser.open(server.url)
+        browser.until("document.getElementById('node-map') !== null && document.querySelector('button') !== null")
+        typed(browser, rack)
+        browser.until("document.querySelectorAll('#node-details article').length === 16")
+        assert busy_seconds(browser) <= SECONDS_TO_INTERACT
+        # what came over the wire until then, beside the nodes that the field asked for
+        browser.run("0")
+        asked = {event["params"]["requestId"]: event["params"]["request"]["url"].removeprefix(server.url)
+                 for event in browser.events if event["method"] == "Network.requestWillBeSent"}  # fmt: skip
+        sizes = {asked[event["params"]["requestId"]]: event["params"]["encodedDataLength"] for event in browser.events
+                 if event["method"] == "Network.loadingFinished"}  # fmt: skip
+        assert {"", "page.css", "page.js", "nodes.json"} <= set(sizes)
+        assert sum(length for path, length in sizes.items() if path != "nodes.json") <= FIRST_BYTES, sizes
+        assert browser.run("document.querySelectorAll('*').length") < 1500
+
+        # the bad rack is the first block; each of its cells leads to a node of it
+        typed(browser, " ")
+        place = browser.run(
+            """(() => { const map = document.getElementById("node-map"); map.scrollIntoView({block: "center"});
+              const point = new DOMPoint(4, 19).matrixTransform(map.getScreenCTM());
+              return {x: point.x, y: point.y, label: map.querySelector("text").textContent}; })()"""
+        )
+        assert place["label"].endswith("16 of 16"), place
+        for pressed in ("mousePressed", "mouseReleased"):
+            browser.send("Input.dispatchMouseEvent", type=pressed, x=place["x"], y=place["y"], button="left",
+                         clickCount=1)  # fmt: skip
+        browser.until("document.querySelectorAll('#node-details article').length === 1")
+        shown = browser.run("document.getElementById('node-details').innerText")
+        assert rack in shown and "unreachable" in shown.lower(), shown
+        browser.screenshot(FOLDER / f"thousand-{size[1]}-{theme[1]}.png", most=3000)
+        assert browser.too_wide() == [] and browser.complaints() == [] and too_faint(browser) == []
+        browser.send("Network.setCacheDisabled", cacheDisabled=False)
+        browser.send("Performance.disable")
+        browser.open("about:blank")
