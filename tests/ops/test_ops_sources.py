@@ -18,12 +18,15 @@ from hyperpod_ray.ops.observe import controllers, free_space, hyperpod
 from hyperpod_ray.ops.observe.controllers import EXPECTED
 from hyperpod_ray.ops.observe.hangs import hangs
 from hyperpod_ray.ops.observe.snapshot import (
+    EKS,
     Cluster,
     FileSystem,
 )
 from hyperpod_ray.ops.observe.stack_cause import first_failure
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.ray_pods import Pod
+from hyperpod_ray.ops.verdict import judge
 from tests.ops.world import environment_text
 
 NOW = datetime.now(UTC)
@@ -264,3 +267,25 @@ def test_the_pods_say_since_when_and_where() -> None:
     found = controllers.with_pods(base, [usual, broken])
     assert (found.since, found.why, found.nodes) == (NOW, "ImagePullBackOff: not found", ("hyperpod-i-1",))
     assert controllers.with_pods(base, [usual]) == base
+
+
+def test_eks_that_fails_is_not_cloudformation(target: Target) -> None:
+    """What the two services say is seen apart: stacks stay in the picture, and the right service is named."""
+
+    class Failing(Aws):
+        def require_account(self) -> None:
+            """The account is right."""
+
+        def call(self, service: str, operation: str, **arguments: Any) -> Json:
+            if service == "eks":
+                raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "no"}}, "DescribeCluster")
+            return {"Stacks": [{"StackName": arguments["StackName"], "StackStatus": "CREATE_COMPLETE"}]}
+
+        def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Json]:
+            return []
+
+    target.aws = Failing()  # type: ignore[assignment]
+    seen = gather.snapshot(target, only=("CloudFormation", EKS))
+    assert seen.stacks and all(stack.status == "CREATE_COMPLETE" for stack in seen.stacks)
+    assert [missing.source for missing in seen.unseen] == [EKS]
+    assert "EKS could not be asked" in [finding.what for finding in judge(seen).findings]

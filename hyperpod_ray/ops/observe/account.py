@@ -14,8 +14,13 @@ from hyperpod_ray.ops.reach.clients import AnyTarget
 
 
 def stacks_part(target: AnyTarget) -> dict[str, Any]:
-    """Parts `stacks` and `control_plane` of a snapshot."""
-    return {"stacks": stacks(target), "control_plane": control_plane(target)}
+    """Part `stacks` of a snapshot."""
+    return {"stacks": stacks(target)}
+
+
+def control_plane_part(target: AnyTarget) -> dict[str, Any]:
+    """Part `control_plane` of a snapshot."""
+    return {"control_plane": control_plane(target)}
 
 
 def control_plane(target: AnyTarget) -> ControlPlane | None:

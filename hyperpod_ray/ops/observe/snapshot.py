@@ -17,8 +17,9 @@ HANGS = "hang events"
 FREE_SPACE = "free space"
 PLANS = "training plans"
 SLURM = "Slurm"
+EKS = "EKS"
 SOURCES = (
-    "CloudFormation", "HyperPod", "HyperPod events", "Kubernetes", "FSx", CONTROLLERS, TRAINING, HANGS, FREE_SPACE,
+    "CloudFormation", EKS, "HyperPod", "HyperPod events", "Kubernetes", "FSx", CONTROLLERS, TRAINING, HANGS, FREE_SPACE,
     PLANS, SLURM,
 )  # fmt: skip
 KUBERNETES_SOURCES = (*(source for source in SOURCES if source != SLURM), NODES)

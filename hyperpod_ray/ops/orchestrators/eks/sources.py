@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray.ops.observe import account, hyperpod, kube, training
-from hyperpod_ray.ops.observe.snapshot import CONTROLLERS, HANGS, NODES, TRAINING, Unseen
+from hyperpod_ray.ops.observe.snapshot import CONTROLLERS, EKS, HANGS, NODES, TRAINING, Unseen
 from hyperpod_ray.ops.orchestrators.interface import Noted
 from hyperpod_ray.ops.reach.clients import Target
 
@@ -18,10 +18,11 @@ class EksSources:
         self.target = target
 
     def tasks(self, unseen: list[Unseen], noted: Noted) -> dict[str, Callable[[], dict[str, Any]]]:
-        """CloudFormation, HyperPod and FSx, and what Kubernetes and Ray say."""
+        """CloudFormation, EKS, HyperPod and FSx, and what Kubernetes and Ray say."""
         target = self.target
         return {
             "CloudFormation": lambda: account.stacks_part(target),
+            EKS: lambda: account.control_plane_part(target),
             "HyperPod": lambda: hyperpod.cluster_part(target),
             "HyperPod events": lambda: hyperpod.events_part(target),
             "FSx": lambda: account.file_systems_part(target),
