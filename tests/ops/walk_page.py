@@ -265,6 +265,12 @@ def test_a_thousand_nodes_are_small_quick_and_show_the_bad_rack(
         assert sum(length for path, length in sizes.items() if path != "nodes.json") <= FIRST_BYTES, sizes
         assert browser.run("document.querySelectorAll('*').length") < 1500
 
+        overlaps = """(() => { const boxes = [...document.querySelectorAll("#node-map text")]
+          .map((text) => [text.getBoundingClientRect(), text.textContent]);
+          return boxes.flatMap(([box, text]) => boxes.filter(([other, name]) => name !== text && other.top === box.top
+            && other.left > box.left && other.left < box.right).map(([, name]) => `${text} | ${name}`)); })()"""
+        assert browser.run(overlaps) == []
+
         # the bad rack is the first block; each of its cells leads to a node of it
         typed(browser, " ")
         place = browser.run(

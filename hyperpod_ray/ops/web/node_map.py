@@ -22,6 +22,8 @@ COLUMNS = 16
 WIDTH, BLOCKS = 1110, 6
 """Of the picture, and blocks side by side."""
 LABEL = 15
+LETTERS, LETTERS_BOLD = 25, 22
+"""Of a block's name and count; more of them reach into the next block."""
 TROUBLE: tuple[Tone, ...] = ("bad", "busy", "none")
 SHAPES: dict[Tone, str] = {
     "good": "M{x} {y}h9v9h-9z", "busy": "M{x} {y}h9l-9 9z", "none": "M{x} {y}m3 3h3v3h-3z",
@@ -76,8 +78,7 @@ def draw(nodes: Sequence[NodeLine]) -> str:
         paths.setdefault(node.tone, []).append(SHAPES[node.tone].format(x=x, y=y))
     drawn = "".join(f'<path class="cell {tone}" d="{"".join(parts)}"/>' for tone, parts in paths.items())
     labels = "".join(
-        f'<text class="{"label" if block.troubled else ""}" x="{x}" y="{y}">{escape(_short(block.name))} '
-        f"{f'{block.troubled} of ' if block.troubled else ''}{len(block.nodes)}</text>"
+        f'<text class="{"label" if block.troubled else ""}" x="{x}" y="{y}">{escape(_label(block))}</text>'
         for block, x, y in placed.labels
     )
     worst = [block for block, _, _ in placed.labels if block.troubled]
@@ -146,5 +147,9 @@ def _placed(nodes: Sequence[NodeLine]) -> tuple[_Places, int]:
     return places, y + deepest
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:8]}…{name[-8:]}"
+def _label(block: Block) -> str:
+    """Name and count, as wide as a block at most: those of trouble are bold."""
+    count = f"{block.troubled} of {len(block.nodes)}" if block.troubled else f"{len(block.nodes)}"
+    most = (LETTERS_BOLD if block.troubled else LETTERS) - len(count) - 1
+    name = block.name if len(block.name) <= most else f"…{block.name[-(most - 1) :]}"
+    return f"{name} {count}"
