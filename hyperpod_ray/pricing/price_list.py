@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from hyperpod_ray.pricing.prices import HourlyCharge, Price
+from hyperpod_ray.pricing.prices import HourlyCharge, Price, Usage
 
 CLUSTER = "Cluster:"
 """In the usage types of HyperPod's instances: `USW2-Cluster:ml.p5.48xlarge`."""
@@ -25,6 +25,14 @@ _FIXED: Mapping[HourlyCharge, tuple[str, dict[str, str], str]] = {
     "interface_endpoint": ("AmazonVPC", {}, "VpcEndpoint-Hours"),
 }
 """Service, further filters, usage type without its region's prefix."""
+_GB_MONTHS = {"gb-mo", "gb-month"}
+_USED: Mapping[Usage, tuple[str, dict[str, str], str, set[str]]] = {
+    "ebs_gp3": ("AmazonEC2", {"productFamily": "Storage", "volumeApiName": "gp3"}, "EBS:VolumeUsage.gp3", _GB_MONTHS),
+    "nat_data": ("AmazonEC2", {"productFamily": "NAT Gateway"}, "NatGateway-Bytes", {"gb", "gigabytes"}),
+}
+"""The same of what is paid by use and has one price, and its units."""
+USED: tuple[Usage, ...] = tuple(_USED)
+"""What is paid by use and can be asked for."""
 
 
 def instance_query(region: str, instance_type: str) -> dict[str, Any]:
@@ -60,6 +68,12 @@ def fixed_query(region: str, charge: HourlyCharge) -> dict[str, Any]:
     return _query(service, regionCode=region, **filters)
 
 
+def used_query(region: str, usage: Usage) -> dict[str, Any]:
+    """Arguments of `pricing.get_products` for what is paid by use, one of `USED`."""
+    service, filters, *_ = _USED[usage]
+    return _query(service, regionCode=region, **filters)
+
+
 def _query(service: str, **filters: str) -> dict[str, Any]:
     return {
         "ServiceCode": service,
@@ -80,6 +94,12 @@ def fixed_price(products: Iterable[str], *, charge: HourlyCharge, as_of: date) -
     return _only(products, fits=_usage(_FIXED[charge][2]), units=_HOURS, as_of=as_of)
 
 
+def used_price(products: Iterable[str], *, usage: Usage, as_of: date) -> Price | None:
+    """The price of what is paid by use, one of `USED`; None unless exactly one fits."""
+    *_, usage_type, units = _USED[usage]
+    return _only(products, fits=_usage(usage_type), units=units, as_of=as_of)
+
+
 def storage_price(products: Iterable[str], *, throughput_mbs_per_tib: int, as_of: date) -> Price | None:
     """The storage price of PERSISTENT_2 SSD at that throughput; None unless exactly one fits."""
 
@@ -87,7 +107,7 @@ def storage_price(products: Iterable[str], *, throughput_mbs_per_tib: int, as_of
         digits = "".join(c for c in attributes.get("throughputCapacity", "").partition("M")[0] if c.isdigit())
         return digits == str(throughput_mbs_per_tib)
 
-    return _only(products, fits=fits, units={"gb-mo", "gb-month"}, as_of=as_of)
+    return _only(products, fits=fits, units=_GB_MONTHS, as_of=as_of)
 
 
 def _usage(usage_type: str) -> Callable[[Mapping[str, str]], bool]:

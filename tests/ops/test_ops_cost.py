@@ -114,6 +114,10 @@ def fill(listed: PriceList) -> None:
     listed.add("AmazonEC2", "USW2-NatGateway-Hours", 0.04, productFamily="NAT Gateway")
     listed.add("AmazonEC2", "USW2-NatGateway-Bytes", 0.04, "GB", productFamily="NAT Gateway")
     listed.add("AmazonVPC", "USW2-PublicIPv4:InUseAddress", 0.005)
+    for volume, usd in (("gp2", 0.1), ("gp3", 0.073)):
+        ebs = {"productFamily": "Storage", "volumeApiName": volume}
+        listed.add("AmazonEC2", f"USW2-EBS:VolumeUsage.{volume}", usd, "GB-Mo", **ebs)
+    listed.add("AmazonEC2", "USW2-EBS:VolumeP-IOPS.gp3", 0.005, "IOPS-Mo", productFamily="System Operation")
 
 
 def test_todays_prices_are_summed_and_no_estimate_is_among_them(
@@ -135,6 +139,8 @@ def test_todays_prices_are_summed_and_no_estimate_is_among_them(
     # HyperPod bills usage types of its own for volumes: the price of EBS is an estimate of theirs
     assert (result.json["complete"], result.json["estimated"]) == (True, ["volumes of nodes"])
     volumes = lines["volumes of nodes"]["usd_per_hour"]
+    assert volumes == pytest.approx(lines["volumes of nodes"]["quantity"] * 0.073 / 730)
+    assert "data through NAT gateways (0.04 $ per GB)" in result.json["not_counted"]
     later = lines.get("EKS extended support", {"usd_per_hour": 0})["usd_per_hour"]  # once the default is an old version
     assert later in (0, 0.5)
     assert result.json["usd_per_hour"] == pytest.approx(10 + volumes + storage + 0.145 + later, abs=1e-4)
@@ -178,6 +184,7 @@ def test_every_region_is_priced_by_one_command(folder: Path, price_list: tuple[P
     written = {(price["region"], price["of"]): price["usd"] for price in result.json["prices"]}
     assert written["us-west-2", "ml.g5.8xlarge"] == 3 and written["us-west-2", "eks_cluster"] == 0.1
     assert written["us-west-2", "storage of 500 MB/s per TiB"] == 0.4
+    assert written["us-west-2", "ebs_gp3"] == 0.073 and written["us-west-2", "nat_data"] == 0.04
     assert written["eu-central-1", "ml.p5.48xlarge"] == 99.5
     assert ("eu-central-1", "ml.g6.xlarge") not in written, "an ambiguous price is none"
     assert "eu-central-1: 1 instance types, 0 of 4 storage" in result.err

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from hyperpod_ray.pricing import price_list
-from hyperpod_ray.pricing.prices import HourlyCharge, Price
+from hyperpod_ray.pricing.prices import HourlyCharge, Usage, Price
 
 DAY = date(2026, 11, 21)
 
@@ -79,3 +79,23 @@ def test_what_is_always_paid_is_chosen_by_usage_type(
     assert found is not None
     assert found.usd == 0.1
     assert price_list.fixed_price(listed[1:], charge=what, as_of=DAY) is None
+
+
+@pytest.mark.parametrize("prefix", ["", "USE1-", "USW2-", "EU-", "APN1-"])
+@pytest.mark.parametrize(
+    ("used", "usage", "unit", "others"),
+    [
+        ("ebs_gp3", "EBS:VolumeUsage.gp3", "GB-Mo", ["EBS:VolumeUsage.gp2", "EBS:VolumeUsage", "EBS:SnapshotUsage"]),
+        ("nat_data", "NatGateway-Bytes", "GB", ["NatGateway-Prvd-Bytes", "RegionalNatGateway-Bytes"]),
+    ],
+)
+def test_what_is_paid_by_use_is_chosen_by_usage_type_and_unit(
+    used: Usage, usage: str, unit: str, others: list[str], prefix: str
+) -> None:
+    listed = [product(f"{prefix}{usage}", 0.08, unit), product(f"{prefix}{usage}", 9, "IOPS-Mo"),
+              *(product(f"{prefix}{other}", 9, unit) for other in others)]  # fmt: skip
+    price = price_list.used_price(listed, usage=used, as_of=DAY)
+    assert price is not None and price.usd == 0.08
+    assert price_list.used_price(listed[1:], usage=used, as_of=DAY) is None
+    twice = [*listed, product(f"{prefix}{usage}", 0.09, unit)]
+    assert price_list.used_price(twice, usage=used, as_of=DAY) is None, "two prices are none"

@@ -108,6 +108,7 @@ def _online(target: AnyTarget) -> Prices:
     instances: dict[str, Price] = {}
     storage: dict[int, Price] = {}
     fixed: dict[prices.HourlyCharge, Price] = {}
+    usage: dict[prices.Usage, Price] = {}
     try:
         client = target.aws.client("pricing", region=PRICING_REGION)
 
@@ -138,12 +139,18 @@ def _online(target: AnyTarget) -> Prices:
             )
             if hourly:
                 fixed[charge] = hourly
+        for used in price_list.USED:
+            price = price_list.used_price(products(price_list.used_query(region, used)), usage=used, as_of=today)
+            if price:
+                usage[used] = price
     except Exception as error:
         explained = explain(error, environment=target.name)
         if explained is None:
             raise
         output.log(f"the Pricing API could not be asked ({explained.message}); prices are those of the dated file")
-    return Prices(instances={region: instances}, storage={region: storage}, fixed={region: fixed})
+    return Prices(
+        instances={region: instances}, storage={region: storage}, fixed={region: fixed}, usage={region: usage}
+    )
 
 
 def _everywhere(target: AnyTarget) -> Prices:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.ops import output
 from hyperpod_ray.pricing import price_list
-from hyperpod_ray.pricing.prices import HourlyCharge, Price, Prices
+from hyperpod_ray.pricing.prices import HourlyCharge, Price, Prices, Usage
 
 THROUGHPUTS = (125, 250, 500, 1000)
 """MB/s per TiB of FSx for Lustre PERSISTENT_2."""
@@ -19,7 +19,7 @@ Products = Callable[[dict[str, Any]], list[str]]
 
 
 def every_region(products: Products, regions: Sequence[str], *, as_of: date) -> Prices:
-    """Prices of all instance types, of storage, and of what is always paid; what has no price is missing.
+    """Prices of all instance types, of storage, volumes, and of what is always paid; what has no price is missing.
 
     Args:
         products: Asks `pricing.get_products`, page by page.
@@ -29,6 +29,7 @@ def every_region(products: Products, regions: Sequence[str], *, as_of: date) -> 
     instances: dict[str, dict[str, Price]] = {}
     storage: dict[str, dict[int, Price]] = {}
     fixed: dict[str, dict[HourlyCharge, Price]] = {}
+    usage: dict[str, dict[Usage, Price]] = {}
     for number, region in enumerate(regions, 1):
         of_clusters = products(price_list.clusters_query(region))
         by_type = price_list.by_instance_type(of_clusters)
@@ -48,11 +49,16 @@ def every_region(products: Products, regions: Sequence[str], *, as_of: date) -> 
             )
             for charge in get_args(HourlyCharge)
         )
+        usage[region] = _priced(
+            (used, price_list.used_price(products(price_list.used_query(region, used)), usage=used, as_of=as_of))
+            for used in price_list.USED
+        )
         output.log(
             f"{region}: {len(instances[region])} instance types, {len(storage[region])} of {len(THROUGHPUTS)} storage, "
-            f"{len(fixed[region])} of {len(get_args(HourlyCharge))} hourly charges ({number} of {len(regions)})"
+            f"{len(fixed[region])} of {len(get_args(HourlyCharge))} hourly charges, "
+            f"{len(usage[region])} of {len(price_list.USED)} by use ({number} of {len(regions)})"
         )
-    return Prices(instances=instances, storage=storage, fixed=fixed)
+    return Prices(instances=instances, storage=storage, fixed=fixed, usage=usage)
 
 
 def _priced(pairs: Iterable[tuple[Any, Price | None]]) -> dict[Any, Price]:
