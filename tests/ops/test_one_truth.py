@@ -239,6 +239,31 @@ def escapes() -> Story:
     return story.steps(1, every=0.0).steps(5)
 
 
+def other_line_ends() -> Story:
+    """A journal that went through an editor of Windows: its ends of lines, its mark, and spaces."""
+    story = Story().begins().steps(60).saves().loses(back=7).steps(30)
+    story.lines = [b"  " + line.replace(b"\n", b" \r\n") for line in story.lines]
+    return story
+
+
+def other_keys() -> Story:
+    """Another writer: keys in another order, more of them, nested ones, and numbers as whole seconds."""
+    story = Story().begins(waits=30, starts=10).steps(40, every=2.0).loses(seconds=50, back=10).steps(70, every=2.0)
+    for place, line in enumerate(story.lines):
+        fields = {**json.loads(line), "host": {"name": "größe", "gpus": [1, 2]}, "t": int(json.loads(line)["t"])}
+        story.lines[place] = json.dumps(dict(sorted(fields.items(), reverse=True)), ensure_ascii=False).encode() + b"\n"
+    return story
+
+
+def all_at_once() -> Story:
+    """Submitted again on fewer nodes after a loss, with a torn line and a save on the way."""
+    story = Story(world=32).begins(waits=600).steps(120, every=3.0).saves(4).loses(seconds=90, back=20)
+    story.noise(b'{"t": 17900').steps(15, every=3.0)
+    story.world = 24
+    story.submitted_again(idle=1800).steps(200, every=4.0).saves(5)
+    return story.loses(seconds=300, back=0, memory=True).steps(20, every=4.0).done()
+
+
 STORIES: dict[str, Callable[[], Story]] = {
     "one step": lambda: Story().begins(),
     "undisturbed": lambda: Story().begins().steps(200).saves().steps(100).done(),
@@ -263,6 +288,9 @@ STORIES: dict[str, Callable[[], Story]] = {
     "stray": lambda: stray(Story().begins().steps(300).saves().loses().steps(100)),
     "far off": lambda: far_off(Story().begins().steps(100).saves().loses().steps(50)),
     "terminal escapes": escapes,
+    "other ends of lines": other_line_ends,
+    "another writer": other_keys,
+    "all at once": all_at_once,
     "10^5 steps": lambda: long_run(100_000),
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from hyperpod_ray.pricing import price_list
-from hyperpod_ray.pricing.prices import HourlyCharge, Usage, Price
+from hyperpod_ray.pricing.prices import HourlyCharge, Price, Usage
 
 DAY = date(2026, 11, 21)
 
