@@ -197,6 +197,12 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
         "resilience/test_spares.py::test_whoever_does_not_know_the_token_is_not_heard",
     ),
     (
+        "the network",
+        "torch's TCPStore and collectives of the other team, which ask for no proof",
+        "network policies alone; Slurm has none, and each node reaches them",
+        "k8s/test_k8s_team_network.py::test_no_pod_of_one_team_reaches_ray_of_the_other",
+    ),
+    (
         "a role",
         "every action of another team's role",
         "IAM",
