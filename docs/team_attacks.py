@@ -186,9 +186,21 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "the coordinator's port",
-        "no token, lines of megabytes, values nested without end, no text",
+        "no proof of the token, lines of megabytes, values nested without end, no text",
         "the connection ends; no member notices",
         "resilience/test_spares.py::test_what_a_stranger_sends_ends_its_own_connection_alone",
+    ),
+    (
+        "the coordinator's port",
+        "a proof of another connection, member or role; the token, read from the wire",
+        "each connection has a challenge of its own; the token never goes over the network",
+        "resilience/test_spares.py::test_whoever_does_not_know_the_token_is_not_heard",
+    ),
+    (
+        "the network",
+        "torch's TCPStore and collectives of the other team, which ask for no proof",
+        "network policies alone; Slurm has none, and each node reaches them",
+        "k8s/test_k8s_team_network.py::test_no_pod_of_one_team_reaches_ray_of_the_other",
     ),
     (
         "a role",

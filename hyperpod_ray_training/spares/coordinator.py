@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import hmac
 import json
+import secrets
 import time
 from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray_training import flight
 from hyperpod_ray_training.journal import Journal, log
+from hyperpod_ray_training.spares import pulse
 from hyperpod_ray_training.spares.members import BEAT, Limits, member_fields
 from hyperpod_ray_training.spares.table import Message, Out, Table
 
@@ -34,7 +36,7 @@ class Coordinator:
         least: The fewest ranks that may train. Default: `active`.
         spares: Members beyond those.
         limits: When a member counts as lost.
-        token: What a member must show; whoever knows it could stop the run's processes.
+        token: What a member must prove that it knows; whoever knows it could stop the run's processes.
     """
 
     def __init__(
@@ -76,8 +78,13 @@ class Coordinator:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         uid = None
         try:
+            challenge = secrets.token_hex(16)
+            writer.write((json.dumps({"challenge": challenge}) + "\n").encode())
             hello = json.loads(await asyncio.wait_for(reader.readline(), 10))
-            if not hmac.compare_digest(str(hello.get("token")), self.token):
+            expected = pulse.proof(
+                self.token, challenge=challenge, role=str(hello.get("type")), uid=str(hello.get("uid"))
+            )
+            if not hmac.compare_digest(str(hello.get("proof")), expected):
                 return
             if hello.get("type") == "pulse":
                 await self._serve_pulse(str(hello["uid"]), reader, writer)

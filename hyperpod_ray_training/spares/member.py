@@ -66,7 +66,7 @@ class Member:
 
     Args:
         find: Asks for the coordinator's address; may fail while it is being started.
-        token: Shown to the coordinator.
+        token: The coordinator asks for proof of it; it never goes over the network.
         node: This node's address.
         port: Of this process's store.
         order: Ray's rank of this process.
@@ -125,11 +125,11 @@ class Member:
 
     def _connect(self) -> None:
         connection = socket.create_connection(self.find(), timeout=10)
-        connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        shown = pulse.proof(self.token, challenge=pulse.challenged(connection), role="hello", uid=self.uid)
         standing = self.now
         hello = {
-            "type": "hello", "token": self.token, "uid": self.uid, "order": self.order, "node": self.node,
+            "type": "hello", "proof": shown, "uid": self.uid, "order": self.order, "node": self.node,
             "port": self.port, "pid": os.getpid(), "gen": max(standing.gen, self.newest_gen),
             # a generation that has ended is none that a new coordinator could take up
             "rank": standing.rank if standing.gen >= self.newest_gen else None,

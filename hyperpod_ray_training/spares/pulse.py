@@ -9,6 +9,7 @@ It imports nothing but the standard library, so that it costs a few megabytes an
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import select
@@ -24,12 +25,41 @@ def state_of(pid: int) -> tuple[str, int]:
     return words[0], int(words[11]) + int(words[12])
 
 
+CHALLENGE_S = 60.0
+"""Most seconds until the coordinator speaks: its machine may be busy."""
+_LONGEST_CHALLENGE = 256
+
+
+def proof(token: str, *, challenge: str, role: str, uid: str) -> str:
+    """Shows that the token is known, and does not say it: for one connection, role and member alone."""
+    return hmac.new(f"coordinator:{token}".encode(), f"{challenge}\n{role}\n{uid}".encode(), "sha256").hexdigest()
+
+
+def challenged(connection: socket.socket) -> str:
+    """What the coordinator asks each connection first, and each another thing; the connection then has no limit.
+
+    Raises:
+        OSError: It says nothing, or something else.
+    """
+    connection.settimeout(CHALLENGE_S)
+    line = b""
+    while not line.endswith(b"\n"):
+        part = connection.recv(1)
+        if not part or len(line) > _LONGEST_CHALLENGE:
+            raise ConnectionError("the coordinator asks for no proof")
+        line += part
+    connection.settimeout(None)
+    return str(json.loads(line)["challenge"])
+
+
 def main() -> int:
     """Until the worker or the connection ends."""
     options = json.loads(sys.stdin.readline())
     worker = int(options["pid"])
     with socket.create_connection((options["host"], options["port"]), timeout=10) as connection:
-        hello = {"type": "pulse", "token": options["token"], "uid": options["uid"]}
+        uid = options["uid"]
+        shown = proof(options["token"], challenge=challenged(connection), role="pulse", uid=uid)
+        hello = {"type": "pulse", "proof": shown, "uid": uid}
         connection.sendall((json.dumps(hello) + "\n").encode())
         while os.getppid() == worker:
             state, ticks = state_of(worker)
@@ -47,5 +77,5 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, LookupError, TypeError):
         sys.exit(0)
