@@ -44,3 +44,24 @@ def install_check(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(own)]
     subprocess.run([*pip, str(wheel)], check=True)
     return own
+
+
+def extend_with_all(project: Path) -> None:
+    """Every extension of the page in one project: stack, chart, dashboard rows, boundary, names and keys, step."""
+    parts = [
+        example.replace("def extend(", f"def extend_{number}(").replace("class Company", f"class Company{number}")
+        for number, example in enumerate((STACK, CHART, ROW, BOUNDARY, NAMES))
+    ]
+    parts = [part.replace("Company(", f"Company{number}(") for number, part in enumerate(parts)]
+    calls = "".join(f"    extend_{number}(stage)\n" for number in range(len(parts)))
+    whole = f'def extend(stage: EnvironmentStage) -> None:\n    """All of it."""\n{calls}'
+    extend(project, "\n\n".join([*parts, whole]))
+    (project / "company.lock.yaml").write_text(LOCK)
+    chart = project / "node-reporter"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: node-reporter\nversion: 1.0.0\n")
+    (chart / "templates" / "settings.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: reporter}\ndata: {cluster: {{ .Values.cluster }}}\n"
+    )
+    (project / "lifecycle").mkdir()
+    (project / "lifecycle" / "after_create.sh").write_text(STEP)
