@@ -79,7 +79,7 @@ def test_charts_are_downloaded_through_it(proxy: tuple[str, Path], tmp_path: Pat
     done = command("charts", "fetch", "--lock", str(lock), home=tmp_path, proxy=url)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
-    assert log.read_text().splitlines()[1:] == ["CONNECT charts.example.com:443 HTTP/1.1"], done.stderr
+    assert log.read_text().splitlines()[1:] == ["CONNECT charts.example.com:443 HTTP/1.0"], done.stderr
 
 
 def test_no_proxy_is_kept(proxy: tuple[str, Path], tmp_path: Path) -> None:
