@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 from aws_cdk import Stack
 from aws_cdk import aws_codebuild as codebuild
@@ -83,6 +84,8 @@ class BuildEnvironment:
         network: Where the build runs. None: outside the VPC.
         base_repository_arn: Amazon ECR repository of the base image, which the build may pull from.
         base_registry: Its host.
+        proxy: Variables of the HTTP proxy, for a build inside the VPC. Docker knows them as arguments that are in no
+            layer and in no history.
     """
 
     index: CodeArtifactAccess | SecretAccess | None = None
@@ -91,6 +94,7 @@ class BuildEnvironment:
     network: BuildNetwork | None = None
     base_repository_arn: str | None = None
     base_registry: str | None = None
+    proxy: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def secrets(self) -> dict[str, str] | None:
@@ -116,8 +120,12 @@ class BuildEnvironment:
         if before or self.network is not None:
             spec = Stack.of(build).resolve(project.source)["buildSpec"]
             project.add_property_override("Source.BuildSpec", extended(spec, before, public=self.network is None))
+        if self.proxy:
+            rows = [{"Name": name, "Type": "PLAINTEXT", "Value": value} for name, value in self.proxy.items()]
+            project.add_property_override("Environment.EnvironmentVariables", rows)
         if self.network is not None:
-            _inside(scope, project, build, self.network)
+            port = urlsplit(self.proxy["HTTPS_PROXY"]).port if self.proxy else None
+            _inside(scope, project, build, self.network, proxy_port=port)
 
 
 def extended(spec: str, before: Sequence[str], *, public: bool) -> str:
@@ -147,8 +155,15 @@ def _log_in(registry: str) -> str:
     return f"aws ecr get-login-password --region {region} | docker login --username AWS --password-stdin {registry}"
 
 
-def _inside(scope: Construct, project: codebuild.CfnProject, build: ContainerImageBuild, network: BuildNetwork) -> None:
-    """Run a project inside a VPC: HTTPS out, nothing in.
+def _inside(
+    scope: Construct,
+    project: codebuild.CfnProject,
+    build: ContainerImageBuild,
+    network: BuildNetwork,
+    *,
+    proxy_port: int | None,
+) -> None:
+    """Run a project inside a VPC: HTTPS and the proxy out, nothing in.
 
     https://docs.aws.amazon.com/codebuild/latest/userguide/auth-and-access-control-iam-identity-based-access-control.html#customer-managed-policies-example-create-vpc-network-interface
     """
@@ -157,6 +172,8 @@ def _inside(scope: Construct, project: codebuild.CfnProject, build: ContainerIma
         scope, "BuildSecurityGroup", vpc=network.vpc, description="image builds", allow_all_outbound=False
     )
     group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and the package index")
+    if proxy_port not in (None, 443):
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(cast("int", proxy_port)), "the HTTP proxy")
     ids = [subnet.subnet_id for subnet in network.subnets]
     project.add_property_override(
         "VpcConfig", {"VpcId": network.vpc.vpc_id, "Subnets": ids, "SecurityGroupIds": [group.security_group_id]}

@@ -69,6 +69,7 @@ class TrainingImage(Construct):
         # another stack imports could never change.
         # It counts all that starts a build: one that pushes to a tag which is there fails, as tags are immutable.
         build_secrets = environment.secrets if environment else None
+        build_args = {**(build_args or {}), **(environment.proxy if environment else {})}
         counted = [dockerfile, dict(build_args or {}), *([build_secrets] if build_secrets else [])]
         self.content = FileSystem.fingerprint(str(context), exclude=NO_CONTENT, extra_hash=json.dumps(counted))
         build = ContainerImageBuild(

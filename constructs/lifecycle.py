@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from constructs import Construct
 from hyperpod_ray.constructs.private_bucket import private_bucket
 from hyperpod_ray.core.names import LEFT_BY_TOOLS, NO_CONTENT
 
+WITH_PROXY = "with_proxy.sh"
+"""File name of the script that sets the proxy up and then runs the other."""
 OWN_STEP = "after_create.sh"
 """File name of a project's own step."""
 
@@ -32,6 +35,8 @@ class LifecycleScripts(Construct):
         efa_file_system: Whether the file system is EFA-enabled. Then a file `efa-file-system` lies beside the scripts,
             and they configure Lustre for EFA. Default: it is not.
         own_step: A script of the project's own, which they run last. Default: none; a file that is not there is none.
+        script: Name of the script that HyperPod runs.
+        proxy: Variables of the HTTP proxy. With them, another script comes first, which sets the proxy up.
     """
 
     def __init__(
@@ -43,6 +48,8 @@ class LifecycleScripts(Construct):
         folder: Path,
         efa_file_system: bool = False,
         own_step: Path | None = None,
+        script: str = "on_create.sh",
+        proxy: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         # nothing in it that the project does not have, so nothing is retained
@@ -55,6 +62,12 @@ class LifecycleScripts(Construct):
         extra_files = {"efa-file-system": "Lustre uses EFA\n"} if efa_file_system else {}
         if own_step is not None and own_step.is_file() and own_step.parent != folder:
             extra_files[OWN_STEP] = own_step.read_text(encoding="utf-8")
+        self.script = script
+        if proxy:
+            self.script = WITH_PROXY
+            extra_files["proxy.env"] = "".join(f"{name}={value}\n" for name, value in proxy.items())
+            extra_files["then-run"] = f"{script}\n"
+            extra_files[WITH_PROXY] = (Path(__file__).parent / WITH_PROXY).read_text(encoding="utf-8")
         prefix = _content_hash(folder, extra_files)
         self.upload = deployment.BucketDeployment(
             self,

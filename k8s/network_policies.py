@@ -11,7 +11,7 @@ from typing import Any
 
 import cdk8s
 
-from hyperpod_ray.core import needs
+from hyperpod_ray.core import needs, outbound
 from hyperpod_ray.core.names import (
     CLIENT_LABEL,
     DASHBOARD_PORT,
@@ -52,8 +52,8 @@ def network_policies(plan: Plan) -> Manifest:
 
     - between the pods of RayClusters, every port;
     - from the KubeRay operator's namespace to heads, 8265 and 8080; from pods labelled `hyperpod-ray/client`, 8265;
-    - from Ray's pods out: DNS, HTTPS (AWS and Kubernetes APIs, package indexes), EKS Pod Identity; from pods with the
-      client label: DNS and heads;
+    - from Ray's pods out: DNS, HTTPS (AWS and Kubernetes APIs, package indexes), the proxy, EKS Pod Identity; from
+      pods with the client label: DNS and heads;
     - Redis, in or outside the namespace, where GCS fault tolerance is on;
     - the namespaces of Grafana and Prometheus, and those of collectors, where `ray.observability` names them, and of
       the observability add-on, where `observability` installs it;
@@ -153,7 +153,7 @@ def _policy(chart: cdk8s.Chart, namespace: str, name: str, spec: dict[str, Any])
 
 
 def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
-    dns, https, pod_identity = _dns(), _https(), _pod_identity()
+    dns, https, pod_identity = _dns(), _https(outbound.port(plan)), _pod_identity()
     policies: dict[str, dict[str, Any]] = {
         "default-deny": NOTHING,
         "ray-pods": {
@@ -249,8 +249,9 @@ def _dns() -> dict[str, Any]:
     }
 
 
-def _https() -> dict[str, Any]:
-    return {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(443)]}
+def _https(proxy: int | None = None) -> dict[str, Any]:
+    ports = sorted({443, *([proxy] if proxy else [])})
+    return {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [_port(port) for port in ports]}
 
 
 def _pod_identity() -> dict[str, Any]:

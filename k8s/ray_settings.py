@@ -6,6 +6,7 @@ values; here they meet the environment file and the instance type.
 
 from __future__ import annotations
 
+from hyperpod_ray.core import outbound
 from hyperpod_ray.core.access import tier_base
 from hyperpod_ray.core.model import RayPod
 from hyperpod_ray.core.names import (
@@ -86,7 +87,17 @@ def _common(plan: Plan, bindings: Bindings) -> dict[str, str]:
     spares = {SPARES_VARIABLE: str(resilience.spares)} if resilience.spares else {}
     rules = {HANG_RULES_VARIABLE: f"{HANG_RULES_PATH}/{HANG_RULES_FILE}"}
     trackers = _trackers(plan)
-    return {**resilience.node_env(), **resilience.job_env(), **rules, **spares, **region, **mlflow, **trackers, **tier}
+    return {
+        **outbound.variables(plan),
+        **resilience.node_env(),
+        **resilience.job_env(),
+        **rules,
+        **spares,
+        **region,
+        **mlflow,
+        **trackers,
+        **tier,
+    }
 
 
 def _trackers(plan: Plan) -> dict[str, str]:

@@ -14,7 +14,7 @@ from hyperpod_ray.constructs.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.constructs.lifecycle import OWN_STEP, LifecycleScripts
 from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.storage import FsxCsiRole
-from hyperpod_ray.core import needs
+from hyperpod_ray.core import needs, outbound
 from hyperpod_ray.core import project as places
 from hyperpod_ray.core.model import DynamicStorage, ExistingEks
 from hyperpod_ray.core.plan import Plan
@@ -80,6 +80,7 @@ class EksStack(EnvironmentStack):
             folder=places.file(project, f"{places.LIFECYCLE}/on_create.sh").parent,
             own_step=project / places.LIFECYCLE / OWN_STEP,
             efa_file_system=plan.efa_storage,
+            proxy=outbound.variables(plan),
         )
         # by name: the control plane does not wait for the image's stack
         repository = None

@@ -18,11 +18,12 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 from hyperpod_ray.charts.errors import ChartError
 from hyperpod_ray.charts.lock import Lock
+from hyperpod_ray.constructs.functions import use_proxy
 from hyperpod_ray.constructs.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.constructs.logs import own_function_logs
 from hyperpod_ray.constructs.roles import harden_roles
 from hyperpod_ray.constructs.storage import LustreFileSystem
-from hyperpod_ray.core import names, needs
+from hyperpod_ray.core import names, needs, outbound
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import StaticStorage
 from hyperpod_ray.core.plan import Plan
@@ -81,10 +82,12 @@ class EnvironmentStage(cdk.Stage):
             self._on_slurm(plan, base, project)
         elif isinstance(plan, Plan):
             self._on_eks(plan, base, project)
+        proxy = outbound.variables(plan)
         for stack in self.node.children:
             if isinstance(stack, EnvironmentStack):
                 own_function_logs(stack)
                 harden_roles(stack)
+                use_proxy(stack, proxy)
         for key, value in {**settings.tags, names.ENVIRONMENT_TAG: plan.name}.items():
             cdk.Tags.of(self).add(key, value)
 

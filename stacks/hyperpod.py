@@ -30,6 +30,7 @@ class HyperPodStack(EnvironmentStack):
             orchestrator=control.eks.cluster,
             execution_role=control.execution.role,
             lifecycle_uri=control.scripts.source_s3_uri,
+            lifecycle_script=control.scripts.script,
             managed_autoscaling=settings.managed_autoscaling,
             tiered_memory_percent=settings.tiered_storage.memory_percent if settings.tiered_storage else None,
         )

@@ -10,6 +10,7 @@ from constructs import Construct
 from hyperpod_ray.constructs.build_environment import BuildEnvironment, BuildNetwork, CodeArtifactAccess, SecretAccess
 from hyperpod_ray.constructs.image import TrainingImage
 from hyperpod_ray.constructs.network import Network
+from hyperpod_ray.core import outbound
 from hyperpod_ray.core import project as places
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.image_build import NETRC, CodeArtifact, base_repository, credential_commands, index_url
@@ -88,4 +89,5 @@ def _environment(plan: CommonPlan, settings: BuiltImage, network: Network) -> Bu
         network=inside,
         base_repository_arn=arn,
         base_registry=base.registry if base else None,
+        proxy=outbound.variables(plan) if settings.in_vpc else {},
     )

@@ -7,7 +7,7 @@ from hyperpod_ray.constructs.cluster import ControlPlanePrerequisites
 from hyperpod_ray.constructs.egress import ClusterEgress
 from hyperpod_ray.constructs.endpoints import EndpointCall
 from hyperpod_ray.constructs.network import ClusterNetwork, Network
-from hyperpod_ray.core import names, needs
+from hyperpod_ray.core import names, needs, outbound
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import ExistingNodeNetwork, ExistingVpc, NewEks, NewNetwork
 from hyperpod_ray.core.plan import Plan
@@ -66,7 +66,7 @@ def egress(scope: Construct, plan: CommonPlan, network: Network) -> ClusterEgres
 
 
 def _network(scope: Construct, plan: CommonPlan) -> Network:
-    settings, ports = plan.settings.network, needs.outside_ports(plan)
+    settings, ports = plan.settings.network, _ports(plan)
     if isinstance(settings, ExistingNodeNetwork):
         existing = settings.existing
         control_plane = existing.control_plane_subnet_ids if isinstance(existing, ExistingVpc) else []
@@ -101,3 +101,9 @@ def _network(scope: Construct, plan: CommonPlan) -> Network:
         small_subnets=small,
         keep_zone=plan.storage_zone if plan.network_outlives_destroy else None,
     )
+
+
+def _ports(plan: CommonPlan) -> list[int]:
+    """TCP ports that nodes reach outside the VPC, but 443 which is always open."""
+    proxy = outbound.port(plan)
+    return sorted({*needs.outside_ports(plan), *([proxy] if proxy else [])} - {443})

@@ -12,7 +12,7 @@ from hyperpod_ray.constructs.lifecycle import LifecycleScripts
 from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.slurm_role import SlurmExecutionRole
 from hyperpod_ray.constructs.storage import LustreFileSystem
-from hyperpod_ray.core import names, needs
+from hyperpod_ray.core import names, needs, outbound
 from hyperpod_ray.core import project as places
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.stacks import watch
@@ -40,8 +40,14 @@ class SlurmStack(EnvironmentStack):
         if plan.script is not None:
             folder, script = plan.script
             scripts = self.scripts = LifecycleScripts(
-                self, "Lifecycle", bucket_name=plan.lifecycle_bucket_name, folder=places.file(project, folder)
+                self,
+                "Lifecycle",
+                bucket_name=plan.lifecycle_bucket_name,
+                folder=places.file(project, folder),
+                script=script,
+                proxy=outbound.variables(plan),
             )
+            script = scripts.script
         database = settings.accounting_database
         repository = None
         if plan.built_image is not None:

@@ -107,6 +107,17 @@ HTTPS = _shape(
     "an https address without user or fragment",
     "https://alerts.example.com/sns",
 )
+PROXY_URL = _shape(
+    r"^https?://[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*:[0-9]{1,5}$",
+    "an http or https address with a port, without user, password or path",
+    "http://proxy.example.com:3128",
+)
+NO_PROXY = _shape(
+    r"^\.?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*(/[0-9]{1,2})?$",
+    "a host, a domain or an IPv4 CIDR block",
+    ".corp.example.com",
+    "a leading dot means every host of the domain",
+)
 TOPIC_ARN = _shape(
     r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}$",
     "the ARN of an SNS topic that is not FIFO",

@@ -48,6 +48,7 @@ def problems(edits: dict[str, Any]) -> list[Problem]:
 
 
 CASES = [
+    Case("slurm_nodes_learn_of_the_proxy", {"network/proxy": {"url": "http://proxy.example.com:3128"}}, "network.proxy", "no script runs on the nodes"),
     Case("one_controller", {f"{CONTROLLER}/slurm/role": "login"}, "hyperpod.instance_groups", "no group is the controller"),
     Case("one_controller", {f"{LOGIN}/slurm/role": "controller"}, "hyperpod.instance_groups[1].slurm.role", "second controller"),
     Case("one_controller", {f"{CONTROLLER}/count": 2}, "hyperpod.instance_groups[0].count", "2 nodes of the controller"),

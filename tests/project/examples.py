@@ -17,7 +17,7 @@ def blocks(language: str) -> list[str]:
 
 
 STACK, CHART, ROW, BOUNDARY, NAMES, CHECK = blocks("python")
-(LOCK,) = blocks("yaml")
+(LOCK,) = (block for block in blocks("yaml") if block.startswith("folder:"))
 (STEP,) = (block for block in blocks("text") if block.startswith("#!"))
 (PACKAGE,) = blocks("toml")
 

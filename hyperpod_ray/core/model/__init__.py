@@ -29,6 +29,7 @@ from hyperpod_ray.core.model.network import (
     Network,
     NetworkZones,
     NewNetwork,
+    Proxy,
 )
 from hyperpod_ray.core.model.operation import Budget, GrafanaWorkspace, Helm, InstanceTypeSpec, ManagedMetrics
 from hyperpod_ray.core.model.ray import (
@@ -133,6 +134,7 @@ __all__ = [
     "PackageIndex",
     "Partition",
     "PriorityClass",
+    "Proxy",
     "Quantity",
     "Ray",
     "RayAccess",

@@ -31,6 +31,17 @@ class ExistingVpc(ExistingSubnets):
     `availability_zone_ids`."""
 
 
+class Proxy(Settings):
+    """The company's HTTP proxy. What runs inside the VPC goes through it to reach HTTP and HTTPS addresses."""
+
+    url: Annotated[str, shapes.PROXY_URL.field()]
+    """Its address with the port. A proxy that asks for a user and a password is not supported: they would be readable
+    in templates, on nodes and in pods."""
+    no_proxy: list[Annotated[str, shapes.NO_PROXY.field()]] = []
+    """Further hosts, domains and CIDR blocks that are reached directly. The VPC, the cluster's own services, the
+    Kubernetes API, instance metadata, EKS Pod Identity and the VPC endpoints that the stacks create always are."""
+
+
 class NetworkZones(Settings):
     """What a new and an existing network share."""
 
@@ -39,6 +50,9 @@ class NetworkZones(Settings):
     availability_zone_ids: Annotated[list[AvailabilityZoneId], Field(min_length=2, max_length=4)]
     """AZ **IDs** (`usw2-az2`), not names: names differ between accounts and GPU capacity is sold by zone. EKS needs
     two; instance groups use the first unless they name another. A zone may be added at the end later."""
+
+    proxy: Proxy | None = None
+    """HTTP proxy of nodes, pods, functions and builds inside the VPC. Default: none."""
 
     @property
     def closed(self) -> bool:
