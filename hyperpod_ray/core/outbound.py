@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 from hyperpod_ray.core import needs
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.slurm_plan import SlurmPlan
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 AGENTS = (
@@ -37,9 +36,8 @@ def no_proxy(plan: CommonPlan) -> list[str]:
     hosts = [*LOCAL, *AGENTS, new.cidr if new else existing.vpc_cidr if existing else ""]
     # names of nodes: us-east-1 has a suffix of its own
     hosts += [".ec2.internal" if region == "us-east-1" else f".{region}.compute.internal"]
-    if not isinstance(plan, SlurmPlan):
-        # the API server of a cluster is reached inside the VPC
-        hosts += [*SERVICES, f".{region}.eks.{suffix.removeprefix(f'{region}.')}"]
+    # the API server of a cluster is reached inside the VPC
+    hosts += [*SERVICES, f".{region}.eks.{suffix.removeprefix(f'{region}.')}"]
     if new is not None:
         hosts.append(f"s3.{suffix}")  # the gateway endpoint
         hosts.append(f".s3.{suffix}")
