@@ -96,7 +96,12 @@ def test_a_job_gets_a_line_that_does_it(folder: Path, monkeypatch: pytest.Monkey
     model.save_pretrained(base)
     run = trained(folder / "runs", model, name="first")
     submitted: list[JobFile] = []
-    monkeypatch.setattr(jobs.EksJobs, "submit", lambda _, file, **__: submitted.append(file) or 0)
+
+    def submit(_: jobs.EksJobs, file: JobFile, **__: Any) -> int:
+        submitted.append(file)
+        return 0
+
+    monkeypatch.setattr(jobs.EksJobs, "submit", submit)
     assert export(run, "--job", "--to", f"{folder}/model", "--like", str(base)) == 0
     (file,) = submitted
     words = shlex.split(str(file.job.command))
