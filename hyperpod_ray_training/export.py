@@ -2,13 +2,15 @@
 
     python -m hyperpod_ray_training.export /fsx/runs/first /fsx/models/first --like /fsx/models/base
 
-Runs wherever torch and safetensors are: in a job, or on a laptop with a folder that `hyperpod-ray runs pull` brought.
+`hyperpod-ray runs export` starts it, here or as a job. It runs wherever torch and safetensors are: in a job, or on a
+laptop with a folder that `hyperpod-ray runs pull` brought.
 One file's tensors are in memory at a time. The folder appears when it is whole.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import shutil
@@ -22,7 +24,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 
 from hyperpod_ray_training.checkpoint import READABLE, format_of
 from hyperpod_ray_training.errors import InputError
-from hyperpod_ray_training.folder import POINTER, RunFolder
+from hyperpod_ray_training.folder import METADATA, POINTER, RunFolder
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.run import main_of
 from hyperpod_ray_training.state import MODEL
@@ -48,6 +50,7 @@ def export(
         like: A folder of Hugging Face, whose configuration and tokenizer the new one gets; the names must be its own.
         largest_file: Bytes of tensors in one file.
     """
+    _require_safetensors()
     if target.exists():
         raise InputError(f"export: {target} exists", expected="a new folder", fix="name another one, or remove it")
     folder, name = _checkpoint(source, step)
@@ -79,22 +82,35 @@ def export(
     return {"checkpoint": folder.at(name), "tensors": len(tensors), "bytes": size, "files": sorted(files)}
 
 
+def _require_safetensors() -> None:
+    if importlib.util.find_spec("safetensors") is None:
+        raise InputError(
+            "export: this Python has no safetensors", expected="the package that writes the files",
+            fix="pip install safetensors; in a job: hyperpod-ray submit ENV --package safetensors==0.8.0 -- "
+            "python -m hyperpod_ray_training.export RUN FOLDER",
+        )  # fmt: skip
+
+
 def _checkpoint(source: str, step: int | None) -> tuple[RunFolder, str]:
     """The folder of the run and the name of the checkpoint to read, which is whole by its checksums."""
-    parent, _, last = source.rstrip("/").rpartition("/")
-    folder, named = (RunFolder(parent), last) if last.startswith("step-") else (RunFolder(source), "")
-    candidates = [candidate for candidate in folder.checkpoints()
-                  if named in {"", candidate.name} and step in {None, candidate.step}]  # fmt: skip
+    folder, names = RunFolder(source), []
+    if folder.fs.exists(folder.at(METADATA)) or folder.fs.exists(folder.at(POINTER)):
+        parent, _, name = (folder.path if folder.local else folder.url).rpartition("/")
+        folder, names = RunFolder(parent), [name]  # one checkpoint; `runs pull` names its copy as the user says
+        if step is not None and folder.about(name).get("step") != step:
+            names = []
+    else:
+        names = [candidate.name for candidate in folder.checkpoints() if step in {None, candidate.step}]
     troubles = []
-    for candidate in candidates:
-        if folder.fs.exists(folder.at(candidate.name, POINTER)):
-            troubles.append(f"{candidate.name} is in the managed tier, which only the run's own ranks read")
+    for name in names:
+        if folder.fs.exists(folder.at(name, POINTER)):
+            troubles.append(f"{name} is in the managed tier, which only the run's own ranks read")
             continue
-        trouble = folder.why_unusable(candidate.name) or "; ".join(folder.spoilt_files(candidate.name, rank=0, world=1))
+        trouble = folder.why_unusable(name) or "; ".join(folder.spoilt_files(name, rank=0, world=1))
         if not trouble:
-            return folder, candidate.name
-        troubles.append(f"{candidate.name}: {trouble}")
-        log(f"export: {candidate.name} is passed over: {trouble}")
+            return folder, name
+        troubles.append(f"{name}: {trouble}")
+        log(f"export: {name} is passed over: {trouble}")
     suffix = f" of step {step}" if step is not None else ""
     raise InputError(
         f"export: {source} has no usable checkpoint{suffix}" + (f" ({'; '.join(troubles)})" if troubles else ""),

@@ -1,4 +1,4 @@
-"""`hyperpod-ray runs`: the jobs of an environment and what they train: list, show, compare, plot, pull, stop."""
+"""`hyperpod-ray runs`: the jobs of an environment and what they train."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hyperpod_ray.ops.output import Format
 
 if TYPE_CHECKING:
     from hyperpod_ray.ops.orchestrators.run_list import Source
+    from hyperpod_ray.ops.runs.pull import Wanted
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="ID or name of the run, as `runs list` shows it.")]
 RunNames = Annotated[list[str], typer.Argument(metavar="RUN...", help="IDs or names of runs.")]
@@ -25,7 +26,7 @@ Here = Annotated[
 State = Literal["", "pending", "running", "succeeded", "failed", "stopped"]
 
 app = group(
-    "List, show, compare, draw, pull and stop runs.",
+    "List, show, compare, draw, pull, export and stop runs.",
     examples=["runs list prod", "runs compare prod first second", "runs plot prod first --out loss.svg"],
     cls=Listing,
 )
@@ -181,14 +182,20 @@ def pull(  # noqa: PLR0917
 
     Verifies each file. A copy that was interrupted continues with the same command.
     """
-    from hyperpod_ray.ops.errors import BAD_USE, OpsError
     from hyperpod_ray.ops.runs import pull as verb
 
-    options = [
-        name
-        for name, value in (("--best", best), ("--step", step is not None), ("--last", last), ("--file", file))
-        if value
-    ]
+    selection = _selection(best=best, mode=mode, step=step, last=last, files=file)
+    return verb.run(any_target(env), run, selection=selection, to=to, source=_source(address, here), form=form)
+
+
+def _selection(
+    *, best: str, mode: Literal["min", "max"], step: int | None, last: bool, files: list[str] | None = None
+) -> Wanted:
+    from hyperpod_ray.ops.errors import BAD_USE, OpsError
+    from hyperpod_ray.ops.runs.pull import Wanted
+
+    values = (("--best", best), ("--step", step is not None), ("--last", last), ("--file", files))
+    options = [name for name, value in values if value]
     if len(options) > 1:
         raise OpsError(
             f"{' and '.join(options)}: given together",
@@ -196,5 +203,64 @@ def pull(  # noqa: PLR0917
             fix=f"remove {options[-1]}",
             code=BAD_USE,
         )
-    selection = verb.Wanted(best=best, mode=mode, step=step, files=tuple(file or ()))
-    return verb.run(any_target(env), run, selection=selection, to=to, source=_source(address, here), form=form)
+    return Wanted(best=best, mode=mode, step=step, files=tuple(files or ()))
+
+
+@command(
+    app,
+    examples=[
+        "runs export prod first --to model",
+        "runs export prod ./best --to model --like base",
+        "runs export prod first --job --to /fsx/models/first --like /fsx/models/base",
+    ],
+)
+def export(  # noqa: PLR0917
+    env: Env,
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="ID or name of the run; with a /, the folder of a checkpoint or run.")
+    ],
+    to: Annotated[str, typer.Option(metavar="FOLDER", help="New folder; with --job, on the cluster.")],
+    like: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Hugging Face folder whose configuration and tokenizer are copied.")
+    ] = "",
+    best: Annotated[str, typer.Option(metavar="METRIC", help="The best checkpoint by this metric.")] = "",
+    mode: Annotated[Literal["min", "max"], typer.Option(help="Whether small or large values are better.")] = "min",
+    step: Annotated[int | None, typer.Option(metavar="N", min=0, help="The checkpoint of this step.")] = None,
+    rank: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Whose tensors, where each rank saved its own.")
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="A part of the model: names that begin so, without it.")
+    ] = "",
+    job: Annotated[bool, typer.Option("--job", help="By a job of the cluster, without a copy here.")] = False,
+    python: Annotated[
+        str, typer.Option(metavar="PROGRAM", help="Python with torch, safetensors and the training library.")
+    ] = "",
+    address: Address = "",
+    here: Here = None,
+) -> int:
+    """Write the model of a checkpoint as safetensors, with --like as a Hugging Face folder.
+
+    Verifies each file first. Without --job it copies the checkpoint to this machine, beside the new folder, for as
+    long as it needs it.
+    """
+    from hyperpod_ray.ops.errors import BAD_USE, OpsError
+    from hyperpod_ray.ops.runs import export as verb
+
+    clashes = {"--here": bool(here), "--python": bool(python)} if job else {}
+    if "/" in run:
+        clashes |= {"--best": bool(best), "--step": step is not None}
+    for option, clash in clashes.items():
+        if clash:
+            raise OpsError(
+                f"{option}: without meaning {'with --job' if option in {'--here', '--python'} else f'for {run}'}",
+                expected="a run of the cluster by its name" if job else "a run by its name",
+                fix=f"remove {option}",
+                code=BAD_USE,
+            )
+    selection = _selection(best=best, mode=mode, step=step, last=False)
+    model = verb.Model(rank=rank, prefix=prefix, like=like)
+    source = _source(address, here)
+    if job:
+        return verb.submit(any_target(env), run, selection=selection, to=to, model=model, source=source)
+    return verb.run(any_target(env), run, selection=selection, to=to, model=model, source=source, python=python)

@@ -94,6 +94,10 @@ ON_SLURM: dict[str, Decision] = {
     "runs best": WORKS,
     "runs plot": WORKS,
     "runs pull": Instead(why=JOBS, use=RUNS),
+    "runs export": Instead(
+        why=JOBS,
+        use=LOGIN + "srun python -m hyperpod_ray_training.export /fsx/runs/NAME /fsx/models/NAME",
+    ),
     # --- this machine
     "data": APART,
     "demo": APART,

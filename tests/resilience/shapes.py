@@ -15,6 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from hyperpod_ray_training import Resumable, Run, Values
@@ -371,11 +373,10 @@ class Lora(nn.Module):  # type: ignore[misc]
         return self.base(x) + self.up(self.down(x))
 
 
-@shape
-def lora(run: Run) -> None:
+def _lora(run: Run, wrap: Callable[[nn.Module], nn.Module]) -> None:
     torch.manual_seed(0)
     net = Lora()
-    model = ddp(net)
+    model = wrap(net)
     optimizer = torch.optim.AdamW([one for one in net.parameters() if one.requires_grad], lr=0.05, fused=True)
     training = Resumable(run, model=model, optimizer=optimizer)
     for step in training.steps(STEPS):
@@ -385,6 +386,16 @@ def lora(run: Run) -> None:
         loss.backward()
         optimizer.step()
         training.finished(step, loss=total(loss))
+
+
+@shape
+def lora(run: Run) -> None:
+    _lora(run, ddp)
+
+
+@shape
+def lora_fsdp2(run: Run) -> None:
+    _lora(run, lambda net: fully_shard(net, mesh=init_device_mesh("cpu", (2,))))
 
 
 @shape

@@ -171,3 +171,27 @@ def test_each_ranks_own_tensors_are_no_one_model(tmp_path: Path, launcher: subpr
         export(str(tmp_path / "run"), tmp_path / f"stage-{rank}", rank=rank)
         shapes.append(load_file(tmp_path / f"stage-{rank}" / "model.safetensors")["0.weight"].shape)
     assert shapes == [(16, 8), (8, 16)]
+
+
+def test_shards_of_two_ranks_come_out_as_one_model(tmp_path: Path, launcher: subprocess.Popen[str]) -> None:
+    """A frozen base and its adapters under FSDP2: torch's own reader has the same tensors, whole."""
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+    request = {
+        "script": str(ROOT / "tests" / "resilience" / "run_shape.py"), "ranks": 2,
+        "arguments": ["lora_fsdp2", str(tmp_path), "run", "-1"],
+        "environment": job_environment(GLOO_SOCKET_IFNAME="lo"), "output": str(tmp_path / "said"),
+    }  # fmt: skip
+    assert launcher.stdin is not None
+    assert launcher.stdout is not None
+    launcher.stdin.write(json.dumps(request) + "\n")
+    launcher.stdin.flush()
+    assert json.loads(launcher.stdout.readline()) == [0, 0]
+    checkpoint = export(str(tmp_path / "run"), tmp_path / "out")["checkpoint"]
+    assert {path.name for path in Path(checkpoint).glob("*.distcp")} == {"__0_0.distcp", "__1_0.distcp"}
+    dcp_to_torch_save(checkpoint, tmp_path / "whole.pt")
+    whole = torch.load(tmp_path / "whole.pt", weights_only=False)["model"]
+    written = load_file(tmp_path / "out" / "model.safetensors")
+    assert written.keys() == whole.keys()
+    for name, tensor in written.items():
+        assert torch.equal(tensor, whole[name]), name

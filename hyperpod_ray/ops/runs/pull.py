@@ -52,19 +52,40 @@ class Wanted:
     """Patterns of files below the run's folder, in place of a checkpoint."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pulled:
+    """A copy that is whole."""
+
+    run: str
+    source: str
+    files: Sequence[File]
+    copied: int
+    """Bytes that came now; the others were there before."""
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return sum(file.bytes for file in self.files)
+
+
 def run(target: AnyTarget, name: str, *, selection: Wanted, to: Path, source: Source, form: Format) -> int:
     """Find it, compare space, copy, verify, name it."""
+    pulled = fetch(target, name, selection=selection, to=to, source=source)
+    if form is Format.json:
+        data = {"environment": target.name, "run": pulled.run, "source": pulled.source, "folder": str(to)}
+        output.write_json("pull", {**data, "bytes": pulled.bytes, "files": [asdict(file) for file in pulled.files]})
+        return OK
+    output.write_line(str(to))
+    sizes = f"{pulled.bytes / 2**20:,.1f} MiB, {pulled.copied / 2**20:,.1f} MiB of it copied now"
+    output.log(f"{len(pulled.files)} files, {sizes}; verified")
+    return OK
+
+
+def fetch(target: AnyTarget, name: str, *, selection: Wanted, to: Path, source: Source) -> Pulled:
+    """Copy and verify."""
     require_free_name(to)
-    (pulled_run,), states = runs.seen(target, source, names=[name])
-    state = states.get(pulled_run.folder)
-    if state is None:
-        raise OpsError(
-            f"{pulled_run.name or pulled_run.id}: nothing in {pulled_run.folder or '?'}",
-            expected="a run folder, which the training library writes",
-            fix="name the run in the job (--name), and train with hyperpod_ray_training.Run",
-            code=CONDITION_FALSE,
-        )
-    folder = pulled_run.folder if selection.files else _checkpoint(state, selection)
+    state = _state(target, name, source=source)
+    folder = state.folder if selection.files else _checkpoint(state, selection)
     with _opened(target, folder, patterns=selection.files, source=source) as (files, read):
         if not files:
             raise OpsError(
@@ -74,14 +95,30 @@ def run(target: AnyTarget, name: str, *, selection: Wanted, to: Path, source: So
                 code=CONDITION_FALSE,
             )
         copied = _copy(files, read, to=to, of=folder)
-    total = sum(file.bytes for file in files)
-    if form is Format.json:
-        data = {"environment": target.name, "run": state.training.name, "source": folder, "folder": str(to)}
-        output.write_json("pull", {**data, "bytes": total, "files": [asdict(file) for file in files]})
-        return OK
-    output.write_line(str(to))
-    output.log(f"{len(files)} files, {total / 2**20:,.1f} MiB, {copied / 2**20:,.1f} MiB of it copied now; verified")
-    return OK
+    return Pulled(run=state.training.name, source=folder, files=files, copied=copied)
+
+
+def checkpoint_of(target: AnyTarget, name: str, *, selection: Wanted, source: Source) -> str:
+    """The folder of a run's checkpoint, where the run wrote it."""
+    return _checkpoint(_state(target, name, source=source), selection)
+
+
+def _state(target: AnyTarget, name: str, *, source: Source) -> State:
+    """What the folder of a run says.
+
+    Raises:
+        OpsError: There is no such folder.
+    """
+    (pulled_run,), states = runs.seen(target, source, names=[name])
+    state = states.get(pulled_run.folder)
+    if state is None:
+        raise OpsError(
+            f"{pulled_run.name or pulled_run.id}: nothing in {pulled_run.folder or '?'}",
+            expected="a run folder, which the training library writes",
+            fix="name the run in the job (--name), and train with hyperpod_ray_training.Run",
+            code=CONDITION_FALSE,
+        )
+    return state
 
 
 def require_free_name(to: Path) -> None:
