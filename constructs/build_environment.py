@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from aws_cdk import Stack
@@ -172,8 +172,8 @@ def _inside(
         scope, "BuildSecurityGroup", vpc=network.vpc, description="image builds", allow_all_outbound=False
     )
     group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and the package index")
-    if proxy_port not in (None, 443):
-        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(cast("int", proxy_port)), "the HTTP proxy")
+    if proxy_port is not None and proxy_port != 443:
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(proxy_port), "the HTTP proxy")
     ids = [subnet.subnet_id for subnet in network.subnets]
     project.add_property_override(
         "VpcConfig", {"VpcId": network.vpc.vpc_id, "Subnets": ids, "SecurityGroupIds": [group.security_group_id]}
