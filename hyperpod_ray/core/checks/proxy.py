@@ -82,7 +82,7 @@ def slurm_nodes_learn_of_the_proxy(plan: SlurmPlan) -> Iterator[Finding]:
             "proxy",
             what="no script runs on the nodes, so none of them would learn of it",
             expected="hyperpod.on_init_complete, before which the proxy is set up",
-            fix="set hyperpod.on_init_complete to a script of your project; one that does nothing will do",
+            fix="set hyperpod.on_init_complete to a script of your project, even one that does nothing",
         )
 
 
