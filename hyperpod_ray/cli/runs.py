@@ -239,10 +239,10 @@ def export(  # noqa: PLR0917
     address: Address = "",
     here: Here = None,
 ) -> int:
-    """Write the model of a checkpoint as safetensors, with --like as a Hugging Face folder.
+    """Write a checkpoint's model as safetensors.
 
-    Verifies each file first. Without --job it copies the checkpoint to this machine, beside the new folder, for as
-    long as it needs it.
+    With --like it becomes a Hugging Face folder. Verifies each file first. Without --job it copies the checkpoint to
+    this machine, beside the new folder, for as long as it needs it.
     """
     from hyperpod_ray.ops.errors import BAD_USE, OpsError
     from hyperpod_ray.ops.runs import export as verb

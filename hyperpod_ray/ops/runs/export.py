@@ -56,10 +56,11 @@ def run(
         )
     copy = folder.with_name(f"{folder.name}.checkpoint")
     if copy.exists():
+        checkpoint = copy.absolute()
         raise OpsError(
             f"{copy} is there: the checkpoint of an export that failed",
             expected="no such folder",
-            fix=f"hyperpod-ray runs export {target.name} {copy.absolute()} --to {to}, or remove it",
+            fix=f"hyperpod-ray runs export {target.name} {checkpoint} --to {to}, or remove it",
             code=BAD_USE,
         )
     pull.fetch(target, name, selection=selection, to=copy, source=source)
