@@ -171,7 +171,8 @@ def test_the_settings_table_has_every_setting_with_its_default() -> None:
 def test_the_export_line_is_one_that_the_module_understands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from hyperpod_ray_training import errors, export
 
-    (line,) = blocks("bash export")
+    (block,) = blocks("bash export")
+    (line,) = (line for line in block.splitlines() if line.startswith("python -m "))
     _, _, module, run, target, option, like = shlex.split(line)
     assert (module, option, like[:4]) == ("hyperpod_ray_training.export", "--like", "/fsx")
     (tmp_path / "like").mkdir()
