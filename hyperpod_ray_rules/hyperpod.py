@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hyperpod_ray_rules import data, training_plan
+from hyperpod_ray_rules.arns import arn_of
 from hyperpod_ray_rules.refusal import Json, Refusal, Rule, named
 
 # families with GPUs or Trainium, for a type whose specification is not known
@@ -166,11 +167,11 @@ def plan_is_ours(request: Json, where: Where) -> Iterator[Refusal]:
         arn = group.get("TrainingPlanArn")
         if not arn or not where.region:
             continue
-        partition, region, account = str(arn).split(":")[1], *str(arn).split(":")[3:5]
+        plan = arn_of(str(arn))
         for part, plan_value, cluster_value in (
-            ("partition", partition, partition_of(where.region)),
-            ("region", region, where.region),
-            ("account", account, where.account),
+            ("partition", plan.partition, partition_of(where.region)),
+            ("region", plan.region, where.region),
+            ("account", plan.account, where.account),
         ):
             if plan_value != cluster_value:
                 message = f"Training plan {arn} of {_of(group)} is of {part} {plan_value}, not of {cluster_value}"

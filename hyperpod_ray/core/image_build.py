@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.model import BuiltImage, PackageIndex
+from hyperpod_ray_rules.arns import arn_of
 
 PYPI: Final = "https://pypi.org/simple"
 PYPI_HOSTS: Final = ("pypi.org", "files.pythonhosted.org")

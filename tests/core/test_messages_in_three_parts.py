@@ -53,7 +53,6 @@ OTHERS = {
     "hyperpod_ray_sandbox/rehearsal/ray_hosts/pod_root.py": "the kernel's own text, in the log of the pod",
     "hyperpod_ray_sandbox/aws/eks_login.py": "the AWS CLI's own text",
     "hyperpod_ray/charts/lock.py": "pydantic's validators: the lock's reader adds the parts",
-    "hyperpod_ray/core/arns.py": "caught by its readers, which add the parts",
     "hyperpod_ray/core/yaml_text.py": "caught by its readers, which add the parts",
     "hyperpod_ray/core/loader.py": "built of problems, which have the parts",
     "hyperpod_ray/core/upgrade.py": "built of problems, which have the parts",

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from hyperpod_ray.core.access import refusals
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.names import TRACKING_VARIABLE
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.service_limits import partition_of
+from hyperpod_ray_rules.arns import arn_of
 
 _ASSETS = re.compile(r"cdk-[a-z0-9]+-assets-")
 

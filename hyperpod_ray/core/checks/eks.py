@@ -6,13 +6,13 @@ import ipaddress
 from collections.abc import Iterator
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.findings import Finding, error, fine, rule, warning
 from hyperpod_ray.core.model import NewEks
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import log_groups
 from hyperpod_ray.core.service_limits import SUPPORT_WARNING_DAYS, in_standard_support, partition_of, platform
 from hyperpod_ray.core.today import today
+from hyperpod_ray_rules.arns import arn_of
 from hyperpod_ray_rules.eks import public_cidrs
 from hyperpod_ray_rules.hyperpod import orchestrator_version
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core import regions
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.lookup import GROUPS, groups, known_groups
 from hyperpod_ray.core.common_plan import CommonPlan, catalogue
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
@@ -16,6 +15,7 @@ from hyperpod_ray.core.service_limits import partition_of, platform
 from hyperpod_ray.core.today import today
 from hyperpod_ray_rules import data as rules_data
 from hyperpod_ray_rules import hyperpod
+from hyperpod_ray_rules.arns import arn_of
 
 LEAST_VOLUME_GIB = 50
 """Below this an extra volume has no room for a training image and its successor."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path as FilePath
 
 from hyperpod_ray.core import image_packages, image_sets
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped
 from hyperpod_ray.core.image_build import PYPI_HOSTS, base_repository, index_host
 from hyperpod_ray.core.image_sets import default_image
 from hyperpod_ray.core.model import BuiltImage
+from hyperpod_ray_rules.arns import arn_of
 
 HASHED_BYTES = 64 * 1024 * 1024
 """Larger wheels are compared by name and version here, and by hash by pip in the build."""

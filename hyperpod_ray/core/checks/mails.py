@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray_rules.arns import arn_of
 
 
 @rule("hyperpod", "budget")

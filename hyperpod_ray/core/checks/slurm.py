@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperpod_ray.core import project
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.lookup import GROUPS, known_groups
 from hyperpod_ray.core.checks.network import addresses
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.requests import refused
 from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray_rules.arns import arn_of
 
 SECTIONS = ("hyperpod", "instance_types", "region", "account")
 CONTROLLER_GIB = 16

@@ -52,8 +52,9 @@ def _from_secrets_manager(reference: str) -> str:
     arn, _, field = reference.partition("#")
     try:
         import boto3
+        from botocore.utils import ArnParser
 
-        client = boto3.client("secretsmanager", region_name=arn.split(":")[3])
+        client = boto3.client("secretsmanager", region_name=ArnParser().parse_arn(arn)["region"])
         text = str(client.get_secret_value(SecretId=arn)["SecretString"])
     except Exception as error:
         raise SecretError(

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from hyperpod_ray_rules.arns import arn_of
 from hyperpod_ray_sandbox.aws.emulator.context import Context
 from hyperpod_ray_sandbox.aws.emulator.gate import Lookup, Refused, Secret, verify_query
 
@@ -72,8 +73,8 @@ def review(context: Context, token: str, *, cluster_arn: str, own_hosts: frozens
     The root user, whose secret only the one who started the emulator has, is an administrator of every cluster; every
     other principal needs an access entry, as on EKS.
     """
-    _, _, _, region, account, name = cluster_arn.split(":", 5)
-    cluster = name.partition("/")[2]
+    arn = arn_of(cluster_arn)
+    region, account, cluster = arn.region, arn.account, arn.name
     try:
         secret = verify(token, cluster=cluster, own_hosts=own_hosts, lookup=lookup)
     except Refused as refused:

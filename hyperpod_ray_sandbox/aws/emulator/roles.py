@@ -10,13 +10,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from botocore.utils import ArnParser, InvalidArnException
-
+from hyperpod_ray_rules.arns import arn_of
 from hyperpod_ray_sandbox.aws.emulator.context import Context
 
 Json = dict[str, Any]
 Keys = Mapping[str, Any]
-parse_arn = ArnParser().parse_arn
 
 # AWS's own policy of HyperPod nodes, which MiniStack lacks:
 # https://docs.aws.amazon.com/sagemaker/latest/dg/security-iam-awsmanpol-AmazonSageMakerClusterInstanceRolePolicy.html
@@ -133,8 +131,8 @@ class Roles:
     def refused_by_key(self, arn: str, action: str, key: str, *, session: str) -> str:
         """KMS's message where a key's policy neither names a role nor leaves the action to the account's IAM."""
         account, name = _account_and_name(arn)
-        parts = parse_arn(key)
-        record = self._hooks.kms._keys.get_scoped(parts["account"], parts["region"], key.rpartition("/")[2])
+        parts = arn_of(key)
+        record = self._hooks.kms._keys.get_scoped(parts.account, parts.region, parts.name)
         document = (record or {}).get("Policy")
         message = f"User: arn:aws:sts::{account}:assumed-role/{name}/{session} is not authorized to perform: {action}"
         if record is None:
@@ -181,18 +179,18 @@ class Roles:
 
     def _find(self, arn: str) -> Json | None:
         try:
-            parts = parse_arn(arn)
-        except InvalidArnException:
+            parts = arn_of(arn)
+        except ValueError:
             return None
-        if not parts["resource"].startswith("role/"):
+        if not parts.resource.startswith("role/"):
             return None
-        role: Json | None = self._hooks.iam._roles.get_scoped(parts["account"], None, arn.rpartition("/")[2])
+        role: Json | None = self._hooks.iam._roles.get_scoped(parts.account, None, parts.name)
         return role
 
 
 def _account_and_name(arn: str) -> tuple[str, str]:
     """Account and last part of the path of a role."""
-    return parse_arn(arn)["account"], arn.rpartition("/")[2]
+    return arn_of(arn).account, arn_of(arn).name
 
 
 def _statements(document: Any) -> list[Json]:

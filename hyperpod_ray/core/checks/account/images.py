@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.account import policies
 from hyperpod_ray.core.checks.account.keys import readable_secret
 from hyperpod_ray.core.checks.lookup import known_groups
@@ -16,6 +15,7 @@ from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, warn
 from hyperpod_ray.core.image_build import CodeArtifact
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray_rules.arns import arn_of
 
 Json = dict[str, Any]
 NAME = ("image", "repository_name")

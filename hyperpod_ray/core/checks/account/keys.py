@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.account import policies
 from hyperpod_ray.core.checks.account.owners import ours, owner
 from hyperpod_ray.core.checks.lookup import GROUPS
@@ -15,6 +14,7 @@ from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unkn
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.core.yaml_source import Path
+from hyperpod_ray_rules.arns import arn_of
 
 Json = dict[str, Any]
 DATABASE = ("hyperpod", "accounting_database")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.account.keys import readable_secret
 from hyperpod_ray.core.checks.lookup import GROUPS
 from hyperpod_ray.core.common_plan import CommonPlan
@@ -13,6 +12,7 @@ from hyperpod_ray.core.evidence import Account, code, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown, warning
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray_rules.arns import arn_of
 
 RELEASES = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-release-ami-eks.html"
 

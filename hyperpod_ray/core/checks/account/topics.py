@@ -6,11 +6,11 @@ import fnmatch
 from collections.abc import Iterator
 from typing import Any
 
-from hyperpod_ray.core.arns import arn_of
 from hyperpod_ray.core.checks.account import policies
 from hyperpod_ray.core.common_plan import ALARMS, EVENTS, CommonPlan
 from hyperpod_ray.core.evidence import Account, code, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown, warning
+from hyperpod_ray_rules.arns import arn_of
 
 Json = dict[str, Any]
 PATH = ("hyperpod", "alarm_topic_arn")

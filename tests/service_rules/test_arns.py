@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from botocore.utils import ArnParser
 
-from hyperpod_ray.core.arns import Arn, arn_of
+from hyperpod_ray_rules.arns import Arn, arn_of
 
 PROJECT = Path(__file__).resolve().parents[2]
+PACKAGES = ("hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_sandbox", "hyperpod_ray_training")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,16 @@ def test_what_is_no_arn_is_refused(text: str) -> None:
 def test_one_place_splits_arns() -> None:
     by_hand = [
         str(path.relative_to(PROJECT))
-        for path in (PROJECT / "hyperpod_ray" / "core").rglob("*.py")
-        if re.search(r"arn\w*\.split\(", path.read_text("utf-8"))
+        for package in (
+            "hyperpod_ray",
+            "hyperpod_ray_rules",
+            "hyperpod_ray_sandbox",
+            "hyperpod_ray_training",
+            "constructs",
+            "stacks",
+            "k8s",
+        )
+        for path in (PROJECT / package).rglob("*.py")
+        if re.search(r"arn\w*\)*\.(split|partition)\(\":\"", path.read_text("utf-8"))
     ]
     assert by_hand == []
