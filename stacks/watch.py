@@ -68,7 +68,7 @@ def overview(
         "Dashboard",
         environment=plan.name,
         alarm_arns=health.watch.arns,
-        eks_cluster_name=plan.eks_cluster_name if isinstance(plan, Plan) else None,
+        eks_cluster_name=plan.eks_cluster_name or None,
         file_system_id=file_system.file_system_id if file_system is not None else None,
         counts=(health.watch.namespace, health.watch.counted),
         archive=health.archive.log_group_name,

@@ -132,8 +132,13 @@ def pulled(plan: Plan, reference: str) -> str:
     return reference if target == parsed else str(target)
 
 
-def copies(plan: Plan) -> list[Copy]:
-    """What the mirror holds: each image of another registry that its workload can be pointed away from."""
+def copies(plan: CommonPlan) -> list[Copy]:
+    """What the mirror holds: each image of another registry that its workload can be pointed away from.
+
+    None on Slurm, which comes with AWS's image.
+    """
+    if not isinstance(plan, Plan):
+        return []
     by_source: dict[str, Copy] = {}
     for need in images(plan):
         if _copied(plan, need.source) and need.movable:
@@ -143,8 +148,7 @@ def copies(plan: Plan) -> list[Copy]:
 
 def without_digest(plan: CommonPlan) -> dict[str, str]:
     """Images that a deployment is refused for until `PIN` records their digests, and the file that has them."""
-    held = copies(plan) if isinstance(plan, Plan) else []
-    records = {str(copy.source): IMAGE_LOCK for copy in held if not copy.source.digest}
+    records = {str(copy.source): IMAGE_LOCK for copy in copies(plan) if not copy.source.digest}
     image = plan.built_image
     built = default_image(image.folder, image.set) if image and not image.base else None
     record = IMAGE_LOCK if plan.project and not places.ships(plan.project) else "hyperpod_ray/image/versions.yaml"
@@ -300,7 +304,13 @@ class Call:
 
 def calls(plan: CommonPlan) -> list[Call]:
     """Every AWS call that the catalogue knows of this environment's workloads."""
-    return (_eks_calls(plan) if isinstance(plan, Plan) else _slurm_calls(plan)) + _build_calls(plan)
+    return _workload_calls(plan) + _build_calls(plan)
+
+
+@functools.singledispatch
+def _workload_calls(plan: CommonPlan) -> list[Call]:
+    """What nodes and pods call: each orchestrator's kind of plan registers its own."""
+    raise NotImplementedError(type(plan).__name__)
 
 
 def _build_calls(plan: CommonPlan) -> list[Call]:
@@ -323,17 +333,19 @@ def interface_endpoints(plan: CommonPlan) -> int:
     return len({call.endpoint for call in calls(plan)} - {"s3"})
 
 
-def _slurm_calls(plan: CommonPlan) -> list[Call]:
+@_workload_calls.register
+def _slurm_calls(plan: SlurmPlan) -> list[Call]:
     rows = list(catalogue()["slurm_calls"])
     if plan.settings.image is not None:
         rows += catalogue()["slurm_image_calls"]
     if plan.uploads_scripts:
         rows += catalogue()["slurm_script_calls"]
-    if isinstance(plan, SlurmPlan) and plan.settings.hyperpod.accounting_database is not None:
+    if plan.settings.hyperpod.accounting_database is not None:
         rows += catalogue()["slurm_accounting_calls"]
     return [Call(**row) for row in rows]
 
 
+@_workload_calls.register
 def _eks_calls(plan: Plan) -> list[Call]:
     rows = list(catalogue()["calls"])
     if isinstance(plan.settings.storage, DynamicStorage):
@@ -443,10 +455,18 @@ def _place(url: str | None) -> tuple[str, int] | None:
         return None
 
 
+@functools.singledispatch
 def outside_ports(plan: CommonPlan) -> list[int]:
     """TCP ports of destinations outside the cluster, but 443 which is always open."""
-    if isinstance(plan, SlurmPlan):
-        database = plan.settings.hyperpod.accounting_database
-        return [] if database is None else [database.port or DATABASE_PORT]
-    assert isinstance(plan, Plan)  # noqa: S101  (narrowing only)
+    raise NotImplementedError(type(plan).__name__)
+
+
+@outside_ports.register
+def _slurm_ports(plan: SlurmPlan) -> list[int]:
+    database = plan.settings.hyperpod.accounting_database
+    return [] if database is None else [database.port or DATABASE_PORT]
+
+
+@outside_ports.register
+def _eks_ports(plan: Plan) -> list[int]:
     return sorted({destination.port for destination in destinations(plan) if destination.outside} - {443})

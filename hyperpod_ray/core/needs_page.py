@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from hyperpod_ray.core import needs
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.names import MOUNT_PATH
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.slurm_plan import SlurmPlan
 
 
+@functools.singledispatch
 def page(plan: CommonPlan) -> str:
     """Images, AWS calls and destinations of an environment, in Markdown."""
-    return _eks_page(plan) if isinstance(plan, Plan) else _slurm_page(plan)
+    raise NotImplementedError(type(plan).__name__)
 
 
+@page.register
 def _eks_page(plan: Plan) -> str:
     lines = [
         *_heading(plan),
@@ -44,7 +48,8 @@ def _eks_page(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _slurm_page(plan: CommonPlan) -> str:
+@page.register
+def _slurm_page(plan: SlurmPlan) -> str:
     """Without Kubernetes: no chart, no add-on, no network policy."""
     ports = needs.outside_ports(plan)
     lines = [

@@ -22,7 +22,7 @@ def stacks(plan: CommonPlan) -> list[str]:
     if plan.built_image is None:
         absent.add(names.IMAGE_STACK)
     absent |= plan.absent_stacks
-    if not (isinstance(plan, Plan) and needs.copies(plan)):
+    if not needs.copies(plan):
         absent.add(names.MIRROR_STACK)
     return [stack for stack in names.STACKS if stack not in absent]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -135,7 +136,14 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
     Raises:
         PlanError: it has no GPU workers, several kinds of them, or a kind without figures; or no such team.
     """
-    part = _on_slurm(plan) if isinstance(plan, SlurmPlan) else _of_team(plan, team) if team else _on_eks(plan)
+    teams = [known.name for known in plan.teams]
+    if team and team not in teams:
+        raise PlanError(
+            f"--team: {team[:60]}",
+            expected=f"one of {', '.join(teams)}" if teams else f"a team in {plan.name}, which has none",
+            fix="name a team of the section teams" if teams else "remove --team",
+        )
+    part = _part(plan, team)
     groups = part.groups
     kinds = sorted({group.type for group in groups})
     if len(kinds) > 1:
@@ -238,8 +246,18 @@ class _Part:
     lost_after: float
 
 
-def _on_eks(plan: CommonPlan) -> _Part:
-    assert isinstance(plan, Plan)  # noqa: S101  (there are two)
+@functools.singledispatch
+def _part(plan: CommonPlan, team: str) -> _Part:
+    """What trains in an environment, or in the quota of a team: each orchestrator's kind of plan registers its own."""
+    raise NotImplementedError(type(plan).__name__)
+
+
+@_part.register
+def _on_eks(plan: Plan, team: str) -> _Part:
+    return _of_team(plan, team) if team else _of_workers(plan)
+
+
+def _of_workers(plan: Plan) -> _Part:
     ray = plan.settings.ray
     workers = [worker for worker in ray.workers if plan.worker_resources(worker).gpus]
     if not workers:
@@ -262,17 +280,10 @@ def _on_eks(plan: CommonPlan) -> _Part:
     )
 
 
-def _of_team(plan: CommonPlan, name: str) -> _Part:
+def _of_team(plan: Plan, name: str) -> _Part:
     """The accelerated part of a team's quota: what the team is sure of, without what it can borrow."""
-    assert isinstance(plan, Plan)  # noqa: S101  (there are two)
-    teams = {team.name: team for team in plan.settings.teams}
-    if name not in teams:
-        raise PlanError(
-            f"--team: {name[:60]}",
-            expected=f"one of {', '.join(teams)}" if teams else f"a team in {plan.name}, which has none",
-            fix="name a team of the section teams" if teams else "remove --team",
-        )
-    quota = [type_quota for type_quota in teams[name].quota if plan.type_spec(type_quota.type).accelerators]
+    team = next(team for team in plan.settings.teams if team.name == name)
+    quota = [type_quota for type_quota in team.quota if plan.type_spec(type_quota.type).accelerators]
     groups = [group for group in plan.settings.hyperpod.instance_groups if group.type in {e.type for e in quota}]
     if not quota or not groups:
         raise PlanError(
@@ -300,7 +311,8 @@ SLURMD_TIMEOUT = 300.0
 """Slurm's default of `SlurmdTimeout`: seconds until a silent node is down. https://slurm.schedmd.com/slurm.conf.html"""
 
 
-def _on_slurm(plan: SlurmPlan) -> _Part:
+@_part.register
+def _on_slurm(plan: SlurmPlan, team: str) -> _Part:
     """Every accelerated compute group at full count: a job takes whole nodes, and `sbatch --nodes` says how many."""
     groups = [group for group in plan.compute if plan.accelerated(group)]
     if not groups:

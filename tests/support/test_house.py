@@ -14,8 +14,8 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[2]
 CEILINGS = {
     "empty_words_percent": 1.75,
-    "orchestrator_questions": 37,
-    "orchestrator_files": 21,
+    "orchestrator_questions": 26,
+    "orchestrator_files": 18,
     "circles": 0,
     "long_functions": 63,
     "top_level_names": 32,

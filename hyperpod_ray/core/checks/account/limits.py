@@ -105,7 +105,7 @@ def builds_may_run(plan: CommonPlan, account: Account) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/codebuild/latest/userguide/limits.html
     """
-    if plan.built_image is None and not (isinstance(plan, Plan) and needs.copies(plan)):
+    if plan.built_image is None and not needs.copies(plan):
         yield skipped("nothing is built or copied")
         return
     yield enough(quota_values(account, "codebuild"), read_data("quotas.yaml")["codebuild"]["builds"], 1, 0)
