@@ -151,7 +151,7 @@ def _computed() -> float:
 
 def parts() -> list[Part]:
     """Return all parts, the longest first, as the last one to start decides the end; every file is in exactly one."""
-    spares = ("resilience/test_spares.py", "resilience/test_examples.py")
+    spares = ("resilience/test_spares.py", "resilience/test_examples.py", "resilience/test_in_ray.py")
     # one Slurm at a time: each looks for processes that are left
     slurm = ("rehearsal/slurm/test_slurm_cluster.py", "rehearsal/slurm/test_slurm_operations.py")
     with_ray = (
@@ -170,7 +170,7 @@ def parts() -> list[Part]:
         Part(paths=("ops",), without=(*with_ray, day, played)),
         Part(paths=(played,)),
         Part(paths=("docs", "cli"), deploys=True),
-        Part(paths=("resilience",), without=spares, interpreter=REHEARSAL),
+        Part(paths=("resilience",), without=spares, interpreter=REHEARSAL, deploys=True),
         Part(
             paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py"), deploys=True
         ),

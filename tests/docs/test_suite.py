@@ -36,6 +36,7 @@ def _below(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
+@pytest.mark.slow
 def test_quick_runs_only_what_is_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,6 +73,7 @@ def _broken(tmp_path: Path, *, tests: int, times: int) -> list[run.Part]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [("", 2, 1, 1, "xx"), ("listed", 2, 1, 0, "xx"), ("", 2, 2, 1, "xx"), ("", run.UNSTEADY + 1, 1, 1, "x")],
@@ -112,6 +114,7 @@ def test_a_listed_test_has_an_owner_and_a_reason(line: str, tmp_path: Path, monk
         run.listed()
 
 
+@pytest.mark.slow
 def test_a_part_says_how_long_it_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +130,7 @@ def test_a_part_says_how_long_it_computed(
     assert int(said["burn"]) >= 2
 
 
+@pytest.mark.slow
 def test_a_part_that_did_not_come_to_its_end_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where another part's test is unsteady."""
     cut = tmp_path / "test_cut.py"
@@ -136,6 +140,7 @@ def test_a_part_that_did_not_come_to_its_end_fails(tmp_path: Path, monkeypatch: 
     assert run.main(["-q", "--noconftest"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["walk", "stories"])
 def test_a_target_runs_its_parts_and_the_suite_does_not(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -160,6 +165,7 @@ def test_a_target_runs_its_parts_and_the_suite_does_not(
     assert "the suite: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_deploys_are_slow_tests_of_parts_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = subprocess.run(["make", "-n", "test-deploys"], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert re.search(r"python -m tests\.run --deploys$", recipe.stdout, re.MULTILINE)
@@ -169,7 +175,9 @@ def test_deploys_are_slow_tests_of_parts_without_ray(tmp_path: Path, monkeypatch
         "review",
         "stacks",
     }
-    assert not any(part.deploys for part in run.parts() if part.interpreter == run.REHEARSAL or part.only)
+    with_ray = [part for part in run.parts() if "resilience/test_in_ray.py" in part.paths or "rehearsal" in part.paths]
+    assert len(with_ray) == 2
+    assert not any(part.deploys for part in run.parts() if part in with_ray or part.only)
     text = "import pytest\ndef test_fast():\n    open({fast!r}, 'w')\n"
     text += "@pytest.mark.slow\ndef test_slow():\n    open({slow!r}, 'w')\n"
     parts = []

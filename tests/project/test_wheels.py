@@ -9,6 +9,7 @@ import venv
 import zipfile
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.project.conftest import SOURCE, Run
@@ -59,6 +60,7 @@ def test_the_sandboxs_wheel_holds_the_stand_ins(wheels: dict[str, Path]) -> None
     assert "hyperpod_ray_sandbox/image/Dockerfile" in inside
 
 
+@pytest.mark.slow
 def test_every_module_imports_from_the_wheels(wheels: dict[str, Path], installed: Path, tmp_path: Path) -> None:
     modules = [
         re.sub(r"(/__init__)?\.py$", "", name).replace("/", ".")
@@ -75,6 +77,7 @@ def test_every_module_imports_from_the_wheels(wheels: dict[str, Path], installed
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_uninstalling_leaves_nothing(wheels: dict[str, Path], tmp_path: Path) -> None:
     home = tmp_path / "venv"
     venv.EnvBuilder(symlinks=True, with_pip=False).create(home)

@@ -230,6 +230,7 @@ def test_the_table_notes_a_straggler() -> None:
     assert (told["rank"], told["node"]) == (2, "node-2")
 
 
+@pytest.mark.slow
 def test_real_ranks_show_which_of_them_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beats of real ranks, as `Stance` sees them; on GPUs a rank that waits spins, and this was not tried there."""
     answers = of_ranks("slow", tmp_path)

@@ -41,6 +41,7 @@ def equal(model: nn.Module, folder: str) -> bool:
     return bool(written) and all(torch.equal(own[name], tensor) for name, tensor in written.items())
 
 
+@pytest.mark.slow
 def test_a_run_of_this_machine_by_its_name(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model = tiny_gpt()
     model.save_pretrained("base")
@@ -65,6 +66,7 @@ def test_a_pulled_folder_has_a_name_of_its_own(folder: Path) -> None:
     assert load_file("model/model.safetensors")["weight"].dtype == torch.bfloat16
 
 
+@pytest.mark.slow
 def test_a_run_elsewhere_is_copied_for_as_long_as_it_takes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_run_elsewhere_is_copied_for_as_long_as_it_takes(
     assert equal(model, "other")
 
 
+@pytest.mark.slow
 def test_a_job_gets_a_line_that_does_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_gpt()
     base = folder / "a base"

@@ -36,6 +36,7 @@ def test_an_error_of_the_script_ends_the_run_and_one_of_a_machine_does_not(
     assert (fatal[2] is not None) == ends
 
 
+@pytest.mark.slow
 def test_a_collective_that_waited_for_its_limit_names_the_way_out(tmp_path: Path) -> None:
     watch(tmp_path)._judge({1: RuntimeError("[gloo/pair.cc:537] Timed out waiting 20000ms for recv operation")})
     (line,) = (tmp_path / "watched" / "events.jsonl").read_text().splitlines()

@@ -155,6 +155,7 @@ def line_of(text: str, part: str) -> int:
     return next(number for number, line in enumerate(text.splitlines(), 1) if part in line)
 
 
+@pytest.mark.slow
 def test_a_wrong_file_of_another_repository_has_its_own_path(
     theirs: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,6 +266,7 @@ def test_a_tag_of_a_written_project_is_five_lines(written: Path, capsys: pytest.
     assert [noise for noise in SYNTH_NOISE if noise in text + printed.out + printed.err] == []
 
 
+@pytest.mark.slow
 def test_a_wrong_file_of_a_written_project_has_its_path(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written / "environments" / "dev.yaml"
     good = file.read_text()

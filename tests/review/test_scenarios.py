@@ -24,7 +24,15 @@ def run(scenario: Scenario, assemble: Assemble) -> Review:
     )
 
 
-@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.id)
+# what must never be called safe is judged by `make test`, and the others by `make test-slow`: each costs two syntheses
+HARMLESS = {"safe", "no-change"}
+CASES = [
+    pytest.param(scenario, id=scenario.id, marks=[pytest.mark.slow] if scenario.verdict in HARMLESS else [])
+    for scenario in ALL
+]
+
+
+@pytest.mark.parametrize("scenario", CASES)
 def test_scenario(scenario: Scenario, assemble: Assemble) -> None:
     made = run(scenario, assemble)
     (one,) = made.environments

@@ -60,6 +60,7 @@ def objects(client: Client) -> dict[str, str]:
     return listed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["embedded", "of a person"])
 def test_nothing_is_left_behind(
     cluster: Any, shared: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -118,6 +119,7 @@ def test_an_object_of_somebody_else_is_refused_and_stays(
         cluster.until(lambda: client.send(Step("GET", mine, ""))[0] == 404, "gone")
 
 
+@pytest.mark.slow
 def test_an_object_of_a_cases_name_is_left_as_it_is(cluster: Any) -> None:
     """A case that changes what it created would change somebody's object of the same name."""
     client = Client.of(Path(cluster.server["kubeconfig"]))
