@@ -44,6 +44,7 @@ def test_an_own_stack_with_an_alarm_and_kubernetes_objects(project: Path, run: R
     assert {key: after[key] for key in before} == before
 
 
+@pytest.mark.slow
 def test_aspects_reach_every_role_and_resource(project: Path, run: Run) -> None:
     extend(project, BOUNDARY)
     roles = [role for resources in templates(project, run).values() for role in of_type(resources, "AWS::IAM::Role")]
@@ -119,6 +120,7 @@ def test_own_rows_on_the_dashboard(project: Path, run: Run) -> None:
     assert "add_dashboard_row: a widget refers to dev/Company/Jobs/Resource. Expected names as text" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_aspect_names_roles_and_keys(project: Path, run: Run) -> None:
     extend(project, NAMES)
     resources = templates(project, run).values()
@@ -131,6 +133,7 @@ def test_an_aspect_names_roles_and_keys(project: Path, run: Run) -> None:
     assert all(":kms:" in json.dumps(group["KmsKeyId"]) for group in groups)
 
 
+@pytest.mark.slow
 def test_an_own_step_travels_with_the_lifecycle_scripts(project: Path, run: Run) -> None:
     (project / "lifecycle").mkdir()
     (project / "lifecycle" / "after_create.sh").write_text(STEP)

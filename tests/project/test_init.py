@@ -65,6 +65,7 @@ def test_wrong_answers_write_nothing(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "mine").exists()
 
 
+@pytest.mark.slow
 def test_synthesis_and_its_own_lifecycle_step(project: Path, run: Run) -> None:
     def bucket_prefix() -> str:
         done = run("cdk", "synth", "--quiet", cwd=project, CDK_VALIDATION="false")
@@ -123,6 +124,7 @@ def test_the_projects_own_app_is_run(project: Path, run: Run) -> None:
     assert "dev-Company" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_read_only_repository_is_reviewed(project: Path, run: Run) -> None:
     edit(project, name__workers="name: trainers", instance_group__workers="instance_group: trainers")
     before = {path: path.stat().st_mtime_ns for path in (project / ".git").rglob("*")}
@@ -176,6 +178,7 @@ def test_each_verb_works_with_the_projects_files(project: Path, run: Run) -> Non
     assert re.search(r"make (setup|charts)", done.stdout + done.stderr) is None
 
 
+@pytest.mark.slow
 def test_digests_are_recorded_in_the_project(project: Path, run: Run) -> None:
     """No registry answers here: what is recorded counts for the build."""
     base = "docker.io/rayproject/ray:2.60.0-py312-cu130"
