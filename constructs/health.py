@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_events as events
@@ -14,6 +14,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 
 from constructs import Construct
 from hyperpod_ray.constructs.alarms import EVENT_SIGNALS, KUBERNETES_SIGNALS, Watch
+from hyperpod_ray.constructs.chat import ChatChannels, SlackChannel, TeamsChannel
 from hyperpod_ray.constructs.logs import named_log_group
 from hyperpod_ray.core import notifications
 from hyperpod_ray.core.notifications import CLUSTER_EVENT, NODE_HEALTH, STATE_CHANGE, EventMail
@@ -24,6 +25,7 @@ class HealthNotifications(Construct):
 
     Creates `AWS::KMS::Key`; `AWS::SNS::Topic` (TLS only; CloudWatch and EventBridge of this account may publish) with
     one e-mail subscription per address; `AWS::Logs::LogGroup` with every event, because the service keeps 500;
+    with chat channels a second topic and what `ChatChannels` creates;
     an `AWS::Events::Rule` for the archive and for each `EventMail` of `hyperpod_ray.core.notifications`; and the
     metric filters and alarms of `hyperpod_ray.constructs.alarms`.
 
@@ -33,6 +35,8 @@ class HealthNotifications(Construct):
         emails: Receivers; each confirms by mail. An empty list leaves a topic to subscribe to.
         https: Endpoints that the same is posted to; each confirms.
         topic_arn: A topic of somebody else, which gets alarms and events too; None: there is none.
+        slack: Slack channels that get alarms and events.
+        teams: Microsoft Teams channels, likewise. With either there is a topic of its own for chat.
         runbook: Address of the page of all alarms; None: mails name the section of the repository's runbook.
         event_log_group: Name of the archive's log group; None: CloudFormation generates it.
         event_retention_days: How long the archive keeps an event.
@@ -55,6 +59,8 @@ class HealthNotifications(Construct):
         emails: Sequence[str],
         https: Sequence[str] = (),
         topic_arn: str | None = None,
+        slack: Sequence[SlackChannel] = (),
+        teams: Sequence[TeamsChannel] = (),
         runbook: str | None = None,
         event_log_group: str | None,
         event_retention_days: int,
@@ -79,7 +85,15 @@ class HealthNotifications(Construct):
         for url in https:
             self.topic.add_subscription(subscriptions.UrlSubscription(url))
         self.topic_arns = [self.topic.topic_arn, *([topic_arn] if topic_arn else [])]
-        others = [sns.Topic.from_topic_arn(self, "OtherTopic", topic_arn)] if topic_arn else []
+        others: list[sns.ITopic] = [sns.Topic.from_topic_arn(self, "OtherTopic", topic_arn)] if topic_arn else []
+        self._topics = [self.topic]
+        self.chat_topic_arn: str | None = None
+        if slack or teams:
+            chat = sns.Topic(self, "ChatTopic", master_key=self._key, enforce_ssl=True, display_name="HyperPod chat")
+            ChatChannels(self, "Chat", environment=environment, topic_arn=chat.topic_arn, slack=slack, teams=teams)
+            self._topics.append(chat)
+            others.append(chat)
+            self.chat_topic_arn = chat.topic_arn
         self._runbook = runbook
         self.archive = named_log_group(
             self,
@@ -127,33 +141,34 @@ class HealthNotifications(Construct):
             "detail-type": [NODE_HEALTH, STATE_CHANGE, CLUSTER_EVENT],
             "resources": [cluster_arn],
         }
-        return self._rule(notifications.ARCHIVE, pattern, arns=[self._group_arn()])
+        return self._rule(notifications.ARCHIVE, pattern, targets=[(self._group_arn(), None)])
 
     def _mail(self, mail: EventMail, resource: object) -> events.CfnRule:
         """A rule that mails its events in words."""
         stack = Stack.of(self)
-        transformer = events.CfnRule.InputTransformerProperty(
-            input_template=mail.template(
-                self._environment, account=stack.account, region=stack.region, runbook=self._runbook
-            ),
-            input_paths_map=mail.paths(),
-        )
-        return self._rule(mail.name, mail.pattern([resource]), arns=self.topic_arns, transformer=transformer)
+
+        def transformer(template: Callable[..., str]) -> events.CfnRule.InputTransformerProperty:
+            text = template(self._environment, account=stack.account, region=stack.region, runbook=self._runbook)
+            return events.CfnRule.InputTransformerProperty(input_template=text, input_paths_map=mail.paths())
+
+        targets = [(arn, transformer(mail.template)) for arn in self.topic_arns]
+        if self.chat_topic_arn is not None:
+            targets.append((self.chat_topic_arn, transformer(mail.chat_template)))
+        return self._rule(mail.name, mail.pattern([resource]), targets=targets)
 
     def _rule(
         self,
         name: str,
         pattern: Mapping[str, object],
         *,
-        arns: Sequence[str],
-        transformer: events.CfnRule.InputTransformerProperty | None = None,
+        targets: Sequence[tuple[str, events.CfnRule.InputTransformerProperty | None]],
     ) -> events.CfnRule:
         """As L1: the L2 targets let every account's rules publish, or make a function to write a policy."""
-        targets = [
+        properties = [
             events.CfnRule.TargetProperty(id=f"Target{number}", arn=arn, input_transformer=transformer)
-            for number, arn in enumerate(arns)
+            for number, (arn, transformer) in enumerate(targets)
         ]
-        return events.CfnRule(self, name, event_pattern=dict(pattern), state="ENABLED", targets=targets)
+        return events.CfnRule(self, name, event_pattern=dict(pattern), state="ENABLED", targets=properties)
 
     def _group_arn(self) -> str:
         """Without the `:*` at its end, as a rule's target requires it."""
@@ -193,26 +208,34 @@ class HealthNotifications(Construct):
         )
 
     def let_publish(
-        self, sid: str, service: str, conditions: Mapping[str, object], *, of_key: Mapping[str, object] | None = None
+        self,
+        sid: str,
+        service: str,
+        conditions: Mapping[str, object],
+        *,
+        of_key: Mapping[str, object] | None = None,
+        to_chat: bool = True,
     ) -> None:
-        """Let a service publish to the encrypted topic, and use its key for it.
+        """Let a service publish to the encrypted topics, and use their key for it.
 
         Args:
             sid: Name of the statements.
             service: Principal.
             conditions: What the service publishes for.
             of_key: Likewise when it uses the key. Default: the same conditions.
+            to_chat: Whether it publishes to the topic of chat channels too, where there is one.
         """
         principal = iam.ServicePrincipal(service)
-        self.topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid=sid,
-                principals=[principal],
-                actions=["sns:Publish"],
-                resources=[self.topic.topic_arn],
-                conditions=dict(conditions),
+        for topic in self._topics if to_chat else [self.topic]:
+            topic.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=sid,
+                    principals=[principal],
+                    actions=["sns:Publish"],
+                    resources=[topic.topic_arn],
+                    conditions=dict(conditions),
+                )
             )
-        )
         self._key.add_to_resource_policy(
             iam.PolicyStatement(
                 sid=sid,
@@ -245,4 +268,5 @@ class HealthNotifications(Construct):
             "ArnLike": {"aws:SourceArn": f"arn:{stack.partition}:budgets::{stack.account}:*"},
             "StringEquals": {"aws:SourceAccount": stack.account},
         }
-        self.let_publish("Budgets", "budgets.amazonaws.com", conditions)
+        # a budget notifies one topic
+        self.let_publish("Budgets", "budgets.amazonaws.com", conditions, to_chat=False)

@@ -85,7 +85,9 @@ class PlatformStack(EnvironmentStack):
                 grafana=grafana,
                 retain=observability.on_destroy == "retain",
                 rules=metric_alerts.rules(plan) if metric_alerts.alerts(plan) else None,
-                alert_manager=metric_alerts.alert_manager(self.health.topic_arns, settings.region),
+                alert_manager=metric_alerts.alert_manager(
+                    self.health.topic_arns, settings.region, chat_topic_arn=self.health.chat_topic_arn
+                ),
                 watch=self.health.watch,
             )
             metrics.let_publish(self.health.let_publish)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hyperpod_ray.constructs.budget import MonthlyBudget
+from hyperpod_ray.constructs.chat import SlackChannel, TeamsChannel
 from hyperpod_ray.constructs.dashboard import EnvironmentDashboard
 from hyperpod_ray.constructs.health import HealthNotifications
 from hyperpod_ray.constructs.storage import LustreFileSystem
@@ -35,6 +36,8 @@ def health(
         emails=hyperpod.alarm_emails,
         https=hyperpod.alarm_https,
         topic_arn=hyperpod.alarm_topic_arn,
+        slack=[SlackChannel(**channel.model_dump()) for channel in hyperpod.alarm_slack],
+        teams=[TeamsChannel(**channel.model_dump()) for channel in hyperpod.alarm_teams],
         runbook=hyperpod.runbook_url,
         event_log_group=names.event_log_group(plan.name) if plan.fixed_log_groups else None,
         event_retention_days=hyperpod.event_retention_days,

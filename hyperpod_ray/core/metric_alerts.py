@@ -128,11 +128,27 @@ Runbook: {{ .Annotations.runbook }}
 {{ end }}"""
 
 
-def alert_manager(topic_arns: Sequence[str], region: str) -> str:
+CHAT_MESSAGE = notifications.chat_message(
+    title=SUBJECT,
+    text="{{ .CommonAnnotations.meaning }}\n{{ range .Alerts }}Since {{ .StartsAt }}. {{ end }}",
+    steps=("Run `{{ .CommonAnnotations.run }}`", "Read {{ .CommonAnnotations.runbook }}"),
+)
+"""One alert's name a message: its annotations are common to all alerts of the group."""
+
+
+def alert_manager(topic_arns: Sequence[str], region: str, *, chat_topic_arn: str | None = None) -> str:
     """`AlertManagerDefinition` of the workspace: one message to each topic for each alert, and one at its end.
 
     https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-alertmanager-config.html
+
+    Args:
+        topic_arns: Topics that get text.
+        region: Of the topics.
+        chat_topic_arn: Topic of chat channels, which gets custom notifications. Default: none.
     """
+    messages = [(topic_arn, MESSAGE) for topic_arn in topic_arns]
+    if chat_topic_arn is not None:
+        messages.append((chat_topic_arn, CHAT_MESSAGE))
     receiver = {
         "name": "mails",
         "sns_configs": [
@@ -141,9 +157,9 @@ def alert_manager(topic_arns: Sequence[str], region: str) -> str:
                 "sigv4": {"region": region},
                 "send_resolved": True,
                 "subject": SUBJECT,
-                "message": MESSAGE,
+                "message": message,
             }
-            for topic_arn in topic_arns
+            for topic_arn, message in messages
         ],
     }
     route = {"receiver": "mails", "group_by": ["alertname"], "group_wait": "30s", "repeat_interval": "24h"}

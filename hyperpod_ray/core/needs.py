@@ -310,7 +310,7 @@ def calls(plan: CommonPlan) -> list[Call]:
 @functools.singledispatch
 def _workload_calls(plan: CommonPlan) -> list[Call]:
     """What nodes and pods call: each orchestrator's kind of plan registers its own."""
-    raise NotImplementedError(type(plan).__name__)
+    raise NotImplementedError
 
 
 def _build_calls(plan: CommonPlan) -> list[Call]:
@@ -458,7 +458,7 @@ def _place(url: str | None) -> tuple[str, int] | None:
 @functools.singledispatch
 def outside_ports(plan: CommonPlan) -> list[int]:
     """TCP ports of destinations outside the cluster, but 443 which is always open."""
-    raise NotImplementedError(type(plan).__name__)
+    raise NotImplementedError
 
 
 @outside_ports.register

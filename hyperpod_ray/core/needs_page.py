@@ -15,7 +15,7 @@ from hyperpod_ray.core.slurm_plan import SlurmPlan
 @functools.singledispatch
 def page(plan: CommonPlan) -> str:
     """Images, AWS calls and destinations of an environment, in Markdown."""
-    raise NotImplementedError(type(plan).__name__)
+    raise NotImplementedError
 
 
 @page.register

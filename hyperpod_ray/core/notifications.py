@@ -148,6 +148,23 @@ class EventMail(Notification):
         )
         return "\n".join(json.dumps(line) for line in lines)
 
+    def chat_template(self, environment: str, *, account: str, region: str, runbook: str | None = None) -> str:
+        """`InputTemplate` of the transformer for a chat: a custom notification, as JSON."""
+        return chat_message(
+            title=f"{environment}: {self.what}",
+            text=f"{self.means}\nSince <since>, account {account}, {region}.",
+            steps=(f"Run `{self.command(environment)}`", f"Read {self.runbook(runbook)}"),
+        )
+
+
+def chat_message(*, title: str, text: str, steps: Sequence[str]) -> str:
+    """A message that Amazon Q Developer in chat applications shows; it drops text of any other form.
+
+    https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html
+    """
+    content = {"textType": "client-markdown", "title": title, "description": text, "nextSteps": list(steps)}
+    return json.dumps({"version": "1.0", "source": "custom", "content": content})
+
 
 # --- events ----------------------------------------------------------------------------------------------------------
 

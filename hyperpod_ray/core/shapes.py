@@ -123,6 +123,18 @@ TOPIC_ARN = _shape(
     "the ARN of an SNS topic that is not FIFO",
     "arn:aws:sns:us-west-2:111122223333:on-call",
 )
+SLACK_WORKSPACE = _shape(r"^[0-9A-Z]{1,255}$", "the ID of a Slack workspace", "T0123ABCDEF")
+SLACK_CHANNEL = _shape(r"^[A-Za-z0-9]{1,255}$", "the ID of a Slack channel, not its name", "C0123ABCDEF")
+TEAMS_ID = _shape(
+    r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
+    "a UUID of Microsoft Entra",
+    "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",
+)
+TEAMS_CHANNEL = _shape(
+    r"^[a-zA-Z0-9_=+/.,-]*%3[aA][a-zA-Z0-9_=+/.,-]*%40[a-zA-Z0-9_=+/.,-]*$",
+    "the ID of a Teams channel as its link has it, with %3A and %40",
+    "19%3Aabc123%40thread.tacv2",
+)
 WEEKLY_START = _shape(
     r"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun):([01][0-9]|2[0-3]):[0-5][0-9]$",
     "a day and a time in UTC",

@@ -249,7 +249,7 @@ class _Part:
 @functools.singledispatch
 def _part(plan: CommonPlan, team: str) -> _Part:
     """What trains in an environment, or in the quota of a team: each orchestrator's kind of plan registers its own."""
-    raise NotImplementedError(type(plan).__name__)
+    raise NotImplementedError
 
 
 @_part.register

@@ -86,6 +86,12 @@ GRAFANA = {
 }
 TRAINING = {"model": "llama-3.1-8b", "tokens": "1T", "sequence": 8192, "batch_tokens": "4M"}
 SCRIPTS = "sagemaker-test-123456789012-us-west-2"
+SLACK = {"workspace_id": "T0123ABCDEF", "channel_id": "C0123ABCDEF"}
+TEAMS = {
+    "tenant_id": "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",
+    "team_id": "1a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",
+    "channel_id": "19%3Aabc123%40thread.tacv2",
+}
 SCHEDULE = {"cron": "cron(0 6 ? * SUN *)"}
 
 
@@ -117,6 +123,9 @@ CASES = [
     # --- mails
     Case("somebody_gets_the_budgets_mails", {"budget": {"usd_per_month": 900000}}, "budget", "its mails go to nobody", {"budget": {"usd_per_month": 900000}, **MAILS}, "warning"),
     Case("somebody_gets_the_alerts", {"observability": {}}, "observability", "its alerts go to nobody", {"observability": {}, **MAILS}, "warning"),
+    Case("a_channel_is_named_once", {"hyperpod/alarm_slack": [SLACK, {**SLACK, "workspace_id": "T9"}]}, "hyperpod.alarm_slack[1]", "'C0123ABCDEF' is named twice", {"hyperpod/alarm_slack": [SLACK]}),
+    Case("a_channel_is_named_once", {"hyperpod/alarm_teams": [TEAMS, dict(TEAMS)]}, "hyperpod.alarm_teams[1]", "is named twice", {"hyperpod/alarm_teams": [TEAMS]}),
+    Case("somebody_gets_the_alerts", {"observability": {}}, "observability", "its alerts go to nobody", {"observability": {}, "hyperpod/alarm_slack": [SLACK]}, "warning"),
     Case("grafana_is_in_the_region", {"observability": {"grafana": GRAFANA}, **MAILS}, "observability.grafana.workspace_arn", "is in eu-west-1", {"observability": {"grafana": {**GRAFANA, "workspace_arn": GRAFANA["workspace_arn"].replace("eu-west-1", "us-west-2")}}, **MAILS}, "warning"),
     # --- training
     Case("a_gpu_reaches_the_tokens", {"training": {**TRAINING, "tokens_per_second": 1e9}}, "training.tokens_per_second", "1,000,000,000 tokens per second", {"training": {**TRAINING, "tokens_per_second": 10000}}),

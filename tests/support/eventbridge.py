@@ -50,7 +50,7 @@ def _fits(choice: Any, given: Any) -> bool:
 
 
 def transformed(transformer: Mapping[str, Any], event: Mapping[str, Any]) -> str:
-    """What a target gets of an event: text of several lines, each in its quotation marks, as EventBridge leaves them.
+    """What a target gets of an event: JSON, or text of lines in quotation marks of their own, as EventBridge leaves it.
 
     :raises SpoiledError: for a template of another form, for a path that the event has not, and for a value that ends
         its line or its quotation marks, as the service does not escape values.
@@ -61,6 +61,9 @@ def transformed(transformer: Mapping[str, Any], event: Mapping[str, Any]) -> str
     template = transformer["InputTemplate"]
     if len(template) > 8192:
         raise SpoiledError(f"{len(template)} characters")
+    if template.startswith("{"):  # JSON, with variables inside of its texts
+        json.loads(template)
+        return _VARIABLE.sub(lambda variable: _value(variable[1], values), template)
     lines = []
     for line in template.split("\n"):
         if not _LINE.fullmatch(line):

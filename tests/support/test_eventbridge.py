@@ -33,6 +33,7 @@ def test_the_documented_examples() -> None:
     assert text('"instance <instance> is in <state>"') == '"instance i-0123456789 is in RUNNING"'
     assert text('"<where>"', {"where": "$.resources[0]"}) == f'"{EC2["resources"][0]}"'
     assert text('"a <state>"\n"b"') == '"a RUNNING"\n"b"'
+    assert text('{"is": "<state>", "of": ["<instance>"]}') == '{"is": "RUNNING", "of": ["i-0123456789"]}'
 
 
 @pytest.mark.parametrize(

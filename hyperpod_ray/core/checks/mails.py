@@ -28,7 +28,9 @@ def somebody_gets_the_budgets_mails(plan: CommonPlan) -> Iterator[Finding]:
 @rule("hyperpod", "observability")
 def somebody_gets_the_alerts(plan: Plan) -> Iterator[Finding]:
     """The alert manager publishes to the same topic."""
-    if plan.settings.observability is not None and not (_subscribed(plan) or plan.settings.hyperpod.alarm_topic_arn):
+    hyperpod = plan.settings.hyperpod
+    others = hyperpod.alarm_topic_arn or hyperpod.alarm_slack or hyperpod.alarm_teams
+    if plan.settings.observability is not None and not (_subscribed(plan) or others):
         yield warning(
             "observability",
             what="its alerts go to nobody: hyperpod.alarm_emails is empty",
@@ -56,6 +58,27 @@ def an_endpoint_is_named_once(plan: CommonPlan) -> Iterator[Finding]:
                 expected="each endpoint once",
                 fix="keep one",
             )
+
+
+@rule("hyperpod")
+def a_channel_is_named_once(plan: CommonPlan) -> Iterator[Finding]:
+    """A channel has one configuration in an account, and its name is made of the channel's ID.
+
+    https://docs.aws.amazon.com/chatbot/latest/APIReference/API_CreateSlackChannelConfiguration.html
+    """
+    hyperpod = plan.settings.hyperpod
+    for setting, ids in (
+        ("alarm_slack", [channel.channel_id for channel in hyperpod.alarm_slack]),
+        ("alarm_teams", [channel.channel_id for channel in hyperpod.alarm_teams]),
+    ):
+        for index, channel_id in enumerate(ids):
+            if channel_id in ids[:index]:
+                yield error(
+                    *("hyperpod", setting, index),
+                    what=f"'{channel_id}' is named twice",
+                    expected="each channel once",
+                    fix="keep one",
+                )
 
 
 @rule("hyperpod", "region")

@@ -130,6 +130,26 @@ class NodeGuard(Settings):
     its last sign of life."""
 
 
+class SlackChannel(Settings):
+    """A Slack channel that alarms reach (`AWS::Chatbot::SlackChannelConfiguration`)."""
+
+    workspace_id: Annotated[str, shapes.SLACK_WORKSPACE.field()]
+    """`SlackWorkspaceId`. Authorize the workspace once in the console of Amazon Q Developer in chat applications."""
+    channel_id: Annotated[str, shapes.SLACK_CHANNEL.field()]
+    """`SlackChannelId`. Invite `@Amazon Q` to a private channel."""
+
+
+class TeamsChannel(Settings):
+    """A Microsoft Teams channel that alarms reach (`AWS::Chatbot::MicrosoftTeamsChannelConfiguration`)."""
+
+    tenant_id: Annotated[str, shapes.TEAMS_ID.field()]
+    """`TeamsTenantId`."""
+    team_id: Annotated[str, shapes.TEAMS_ID.field()]
+    """`TeamId`. Configure the team once in the console of Amazon Q Developer in chat applications."""
+    channel_id: Annotated[str, shapes.TEAMS_CHANNEL.field(max_length=255)]
+    """`TeamsChannelId`."""
+
+
 class ClusterSettings(Settings):
     """What a HyperPod cluster has under every orchestrator."""
 
@@ -152,6 +172,11 @@ class ClusterSettings(Settings):
     alarm_topic_arn: Annotated[str, shapes.TOPIC_ARN.field()] | None = None
     """A topic that you have, in the environment's Region: it gets alarms, events and alerts beside the environment's
     own. Its policy must let CloudWatch and EventBridge publish. Default: none."""
+    alarm_slack: Annotated[list[SlackChannel], Field(max_length=10)] = []
+    """Slack channels that alarms, events and alerts on metrics reach, by Amazon Q Developer in chat applications. A
+    channel has one configuration in an account. The budget notifies one topic, that of mails."""
+    alarm_teams: Annotated[list[TeamsChannel], Field(max_length=10)] = []
+    """Microsoft Teams channels, likewise."""
     runbook_url: Annotated[str, shapes.RUNBOOK_URL.field(max_length=300)] | None = None
     """Address of the page `docs/alarms.md` where your people read it. Each mail ends with it, and with `#` and the
     alarm's name in lower case. Default: none; mails name the section of the runbook in the repository."""

@@ -29,6 +29,16 @@ ACTIONS: dict[str, tuple[str, str, str]] = {
     ),
     "AWS::APS::Workspace": ("aps:CreateWorkspace", "aps:UpdateWorkspaceAlias", "aps:DeleteWorkspace"),
     "AWS::Budgets::Budget": ("budgets:ModifyBudget",) * 3,
+    "AWS::Chatbot::MicrosoftTeamsChannelConfiguration": (
+        "chatbot:CreateMicrosoftTeamsChannelConfiguration",
+        "chatbot:UpdateMicrosoftTeamsChannelConfiguration",
+        "chatbot:DeleteMicrosoftTeamsChannelConfiguration",
+    ),
+    "AWS::Chatbot::SlackChannelConfiguration": (
+        "chatbot:CreateSlackChannelConfiguration",
+        "chatbot:UpdateSlackChannelConfiguration",
+        "chatbot:DeleteSlackChannelConfiguration",
+    ),
     "AWS::CloudWatch::Alarm": ("cloudwatch:PutMetricAlarm", "cloudwatch:PutMetricAlarm", "cloudwatch:DeleteAlarms"),
     "AWS::CloudWatch::Dashboard": ("cloudwatch:PutDashboard", "cloudwatch:PutDashboard", "cloudwatch:DeleteDashboards"),
     "AWS::CodeBuild::Project": ("codebuild:CreateProject", "codebuild:UpdateProject", "codebuild:DeleteProject"),

@@ -49,6 +49,7 @@ class Hooks:
     lambda_runtime: Any
     lambda_svc: Any
     s3: Any
+    sns: Any
     sts: Any
 
     def account(self) -> str:
@@ -84,7 +85,7 @@ _MODULES = {
         name: f"ministack.services.{name}"
         for name in (
             "budgets", "cloudwatch_logs", "codebuild", "ec2", "ecr", "eks", "eventbridge", "iam", "kms", "lambda_svc",
-            "s3", "sts",
+            "s3", "sns", "sts",
         )
     },
 }  # fmt: skip
@@ -172,6 +173,7 @@ _USED: dict[str, dict[str, int | None]] = {
         "_access_policy_associations": 3,
     },
     "eventbridge": {"_put_events": 2},
+    "sns": {"_topics": None},
     "iam": {
         "_aws_managed_policies": None,
         "_create_oidc_provider": 1,

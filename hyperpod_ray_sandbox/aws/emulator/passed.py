@@ -17,6 +17,8 @@ from typing import Any
 Json = dict[str, Any]
 # type: the service that the role is for, then where the role is; `*` stands for every item of a list
 ROLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "AWS::Chatbot::MicrosoftTeamsChannelConfiguration": (("chatbot.amazonaws.com", "IamRoleArn"),),
+    "AWS::Chatbot::SlackChannelConfiguration": (("chatbot.amazonaws.com", "IamRoleArn"),),
     "AWS::CodeBuild::Project": (("codebuild.amazonaws.com", "ServiceRole"),),
     "AWS::EC2::FlowLog": (("vpc-flow-logs.amazonaws.com", "DeliverLogsPermissionArn"),),
     "AWS::EKS::Addon": (("eks.amazonaws.com", "ServiceAccountRoleArn"),),

@@ -25,6 +25,7 @@ from hyperpod_ray_sandbox.aws.emulator import (
 )
 from hyperpod_ray_sandbox.aws.emulator.answers import answer_at_the_end
 from hyperpod_ray_sandbox.aws.emulator.api_faults import inject
+from hyperpod_ray_sandbox.aws.emulator.chat import Chat
 from hyperpod_ray_sandbox.aws.emulator.cloudformation import Registry
 from hyperpod_ray_sandbox.aws.emulator.context import Context
 from hyperpod_ray_sandbox.aws.emulator.cost_explorer import CostExplorer
@@ -71,6 +72,7 @@ class Emulator:
         self._quotas = ServiceQuotas(context)
         self._roles = roles
         self._pulls = Pulls(context, roles, self._sagemaker)
+        self._chat = Chat(context)
         self._pods = PodIdentity(context, roles, self._sagemaker)
         sagemaker_api = JsonService(context, self._sagemaker)
         fsx_api = JsonService(context, self._fsx)
@@ -89,6 +91,7 @@ class Emulator:
                 data_repository_type(context, self._fsx, fsx_api),
                 *governance_types(sagemaker_api),
                 mlflow_type(sagemaker_api),
+                *self._chat.types(),
                 *resources_ec2.ec2_types(context),
                 *resources_eks.eks_types(context),
                 *resources_other.other_types(context),
@@ -194,7 +197,7 @@ class Emulator:
                 self._offerings.withdraw(str(data["instance_type"]), str(data["zone_id"]))
                 return 200, {}
             case "POST", "inventory":
-                listers = [self._sagemaker.inventory, self._fsx.inventory]
+                listers = [self._sagemaker.inventory, self._fsx.inventory, self._chat.inventory]
                 account, region = str(data["account"]), str(data["region"])
                 resources = inventory.take(self._context, account=account, region=region, extra=listers)
                 return 200, {"resources": resources}

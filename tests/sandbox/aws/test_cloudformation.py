@@ -292,6 +292,34 @@ def test_a_link_to_s3_comes_changes_and_goes_with_its_stack(emulator: Emulator, 
     assert "already linked" in stacks.reasons(name)
 
 
+def test_a_channel_is_configured_once_in_an_account(emulator: Emulator, stacks: Stacks) -> None:
+    """https://docs.aws.amazon.com/chatbot/latest/APIReference/API_CreateSlackChannelConfiguration.html"""
+    role = {"AssumeRolePolicyDocument": json.loads(json.dumps(TRUST).replace("lambda", "chatbot"))}
+    beside = {"Role": {"Type": "AWS::IAM::Role", "Properties": role}, "Topic": {"Type": "AWS::SNS::Topic"}}
+
+    def channel(name: str, **more: Any) -> Json:
+        properties = {
+            "ConfigurationName": name, "SlackWorkspaceId": "T0123ABCDEF", "SlackChannelId": "C0123ABCDEF",
+            "IamRoleArn": {"Fn::GetAtt": ["Role", "Arn"]}, "SnsTopicArns": [{REF: "Topic"}], **more,
+        }  # fmt: skip
+        return {"Channel": {"Type": "AWS::Chatbot::SlackChannelConfiguration", "Properties": properties}, **beside}
+
+    def configured() -> list[str]:
+        return [entry["id"] for entry in emulator.control.inventory() if "Chatbot" in entry["type"]]
+
+    name = stacks.create(channel("demo-one"))
+    assert stacks.status(name) == "CREATE_COMPLETE", stacks.reasons(name)
+    assert configured() == [stacks.ids(name)["Channel"]]
+    second = stacks.create(channel("demo-two"))
+    assert stacks.status(second) == "ROLLBACK_COMPLETE" and "already configured" in stacks.reasons(second)
+    stacks.update(name, channel("demo-one", LoggingLevel="ERROR"))
+    assert stacks.status(name) == "UPDATE_COMPLETE", stacks.reasons(name)
+    lost = stacks.create(channel("demo-three", SlackChannelId="C9", SnsTopicArns=["arn:aws:sns:us-west-2:1:none"]))
+    assert stacks.status(lost) == "ROLLBACK_COMPLETE" and "does not exist" in stacks.reasons(lost)
+    stacks.delete(name)
+    assert configured() == []
+
+
 TRUST: Json = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}],
