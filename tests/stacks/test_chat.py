@@ -80,6 +80,19 @@ def test_a_channel_may_read_metrics_and_nothing_else(chat: Assembly) -> None:
         assert channel["ConfigurationName"].startswith(f"{chat.name}-")
 
 
+def test_what_is_published_is_encrypted_and_comes_by_tls(chat: Assembly) -> None:
+    topics = by_id(chat, "AWS::SNS::Topic")
+    keys = {json.dumps(resource["Properties"]["KmsMasterKeyId"]) for resource in topics.values()}
+    assert len(topics) == 2 and len(keys) == 1
+    denied = [
+        policy["Properties"]["Topics"][0]["Ref"]
+        for policy in chat.of_type("AWS::SNS::TopicPolicy").values()
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Deny" and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    ]
+    assert sorted(denied) == sorted(topics)
+
+
 def test_every_alarm_reaches_the_channels(chat: Assembly) -> None:
     alarms = chat.of_type("AWS::CloudWatch::Alarm")
     assert alarms

@@ -193,7 +193,7 @@ def test_alarms_and_events_reach_other_places_too() -> None:
     everything = synthesize("everything", folder=PROJECT / "tests" / "stacks" / "variants")
     other = "arn:aws:sns:us-west-2:444455556666:on-call"
     found = [alarm["Properties"] for alarm in everything.of_type("AWS::CloudWatch::Alarm").values()]
-    assert found and all(other in alarm["AlarmActions"] and len(alarm["AlarmActions"]) == 2 for alarm in found)
+    assert found and all(other in alarm["AlarmActions"] and len(alarm["AlarmActions"]) == 3 for alarm in found)
     for alarm in found:
         name = alarm["AlarmName"].partition("/")[2].lower()
         assert alarm["AlarmDescription"].endswith(f"\nRunbook: https://docs.example.com/alarms/#{name}")
@@ -201,8 +201,8 @@ def test_alarms_and_events_reach_other_places_too() -> None:
     mailed = [listed for listed in targets if "InputTransformer" in listed[0]]
     assert len(mailed) == len(notifications.CLUSTER_RULES)
     for listed in mailed:
-        assert [target["Arn"] == other for target in listed] == [False, True]
-        (text,) = {target["InputTransformer"]["InputTemplate"] for target in listed}
+        assert [target["Arn"] == other for target in listed] == [False, True, False]
+        (text,) = {target["InputTransformer"]["InputTemplate"] for target in listed[:2]}  # the third is for chat
         assert re.search(r'Runbook: https://docs\.example\.com/alarms/#[a-z]+"$', text)
     ends = {(one["Properties"]["Protocol"], one["Properties"]["Endpoint"])
             for one in everything.of_type("AWS::SNS::Subscription").values()}  # fmt: skip
