@@ -14,7 +14,7 @@ from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.ops.change import protection
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.observe import account as observed
-from hyperpod_ray.ops.observe.snapshot import ControlPlane, Stack
+from hyperpod_ray.ops.observe.snapshot import ControlPlane, Stack, Unseen
 from hyperpod_ray.ops.reach import clients
 from hyperpod_ray.ops.verdict import judge
 from tests.ops.snapshots import healthy
@@ -120,3 +120,20 @@ def test_status_asks_eks_for_a_cluster_of_its_own_alone() -> None:
     existing.aws = account  # type: ignore[assignment]
     assert observed.control_plane(existing) is None
     assert account.calls == []
+
+
+class Refusing(Account):
+    """EKS that lets these credentials see no cluster."""
+
+    def call(self, service: str, operation: str, **request: Any) -> Any:
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "DescribeCluster")
+
+
+def test_a_cluster_that_may_not_be_seen_is_named_in_status() -> None:
+    unseen: list[Unseen] = []
+    assert observed.control_plane_part(Target(Refusing()), unseen) == {"control_plane": None}
+    (missing,) = unseen
+    assert (missing.source, missing.refused) == ("EKS", True)
+    verdict = judge(replace(healthy(), unseen=tuple(unseen)))
+    assert [finding.what for finding in verdict.findings] == ["EKS: not yours to see"]
+    assert "DescribeCluster" in str(verdict.findings[0].why)

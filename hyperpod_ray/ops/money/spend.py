@@ -126,6 +126,13 @@ class Spend:
         return tuple(charge.name for charge in self.items if charge.usd_per_hour is None)
 
     @property
+    def left_out(self) -> str:
+        """The same with how much of each there is, in words; empty where everything has a price."""
+        lines = (f"{charge.name} ({charge.what})" for charge in self.items if charge.usd_per_hour is None)
+        gpus = f", with {self.unpriced_gpus} of {self.gpus} GPUs" if self.unpriced_gpus else ""
+        return ", ".join(lines) + gpus
+
+    @property
     def usd_per_hour(self) -> float:
         """Of what is there now and has a price."""
         return sum(charge.usd_per_hour or 0.0 for charge in self.items)

@@ -179,8 +179,7 @@ def _show_spend(spent: Spend, runs: list[dict[str, Any]], form: Format) -> None:
     console = output.console(form)
     console.print(table)
     if spent.unknown:
-        share = f", with {spent.unpriced_gpus} of {spent.gpus} GPUs" if spent.unpriced_gpus else ""
-        console.print(f"without a known price: {', '.join(spent.unknown)}{share}")
+        console.print(f"without a known price: {spent.left_out}")
     for idle in spent.idle:
         console.print(
             f"idle: {idle.gpus} GPUs in group {idle.group}, {dollars(idle.usd_per_hour)} an hour{idle.cost}: "

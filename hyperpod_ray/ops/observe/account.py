@@ -8,7 +8,7 @@ from typing import Any
 from hyperpod_ray.core import names, plan_names
 from hyperpod_ray.core.evidence import absent
 from hyperpod_ray.ops.errors import explain, refused
-from hyperpod_ray.ops.observe.snapshot import ControlPlane, FileSystem, Stack
+from hyperpod_ray.ops.observe.snapshot import EKS, ControlPlane, FileSystem, Stack, Unseen
 from hyperpod_ray.ops.observe.stack_cause import with_cause
 from hyperpod_ray.ops.reach.clients import AnyTarget
 
@@ -18,19 +18,26 @@ def stacks_part(target: AnyTarget) -> dict[str, Any]:
     return {"stacks": stacks(target)}
 
 
-def control_plane_part(target: AnyTarget) -> dict[str, Any]:
-    """Part `control_plane` of a snapshot."""
-    return {"control_plane": control_plane(target)}
+def control_plane_part(target: AnyTarget, unseen: list[Unseen]) -> dict[str, Any]:
+    """Part `control_plane` of a snapshot; a cluster that these credentials may not see is named in `unseen`."""
+    try:
+        return {"control_plane": control_plane(target)}
+    except Exception as error:
+        known = explain(error, environment=target.name) if refused(error) else None
+        if known is None:
+            raise
+        unseen.append(Unseen(source=EKS, why=known.message, refused=True))
+        return {"control_plane": None}
 
 
 def control_plane(target: AnyTarget) -> ControlPlane | None:
-    """The environment's own EKS cluster; None where there is none, or it may not be seen."""
+    """The environment's own EKS cluster; None where there is none."""
     if target.plan.new_eks is None:
         return None
     try:
         cluster = target.aws.call("eks", "describe_cluster", name=target.plan.eks_cluster_name)["cluster"]
     except Exception as error:
-        if not absent(error) and not refused(error):
+        if not absent(error):
             raise
         return None
     return ControlPlane(

@@ -22,7 +22,7 @@ class EksSources:
         target = self.target
         return {
             "CloudFormation": lambda: account.stacks_part(target),
-            EKS: lambda: account.control_plane_part(target),
+            EKS: lambda: account.control_plane_part(target, unseen),
             "HyperPod": lambda: hyperpod.cluster_part(target),
             "HyperPod events": lambda: hyperpod.events_part(target),
             "FSx": lambda: account.file_systems_part(target),
