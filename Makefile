@@ -146,6 +146,9 @@ oracles: setup .venv-oracles/.stamp  ## ask dlcalc and llm-analysis again, and c
 crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in the folder FROM
 	$(BIN)/python -m hyperpod_ray_sandbox.charts.kuberay_crds $(FROM)
 
+copies: setup rehearsal-env  ## what copies in memory cost beside memcpy and a plain socket; exit 3 when a size does not fit here
+	.venv-rehearsal/bin/python benchmarks/copies.py
+
 house: setup  ## print the figures of the source: files, lines, arrows, circles, names
 	$(BIN)/python benchmarks/house.py
 
