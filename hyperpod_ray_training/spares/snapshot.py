@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 
 import torch
@@ -13,10 +14,12 @@ from hyperpod_ray_training import rng
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares.sealed import seal, unseal
 from hyperpod_ray_training.spares.store import Store
-from hyperpod_ray_training.state import BUFFERS, GRADIENTS, MODEL, Content, TrainingState
+from hyperpod_ray_training.state import BUFFERS, GRADIENTS, MODEL, OPTIMIZER, Content, TrainingState
 from hyperpod_ray_training.trees import checksum, local, mark_of, weighed
 
 _NUMBER_BYTES, _LEAST_META = 8, 1 << 16
+_ALIGNED = 64
+"""The pickled part has a multiple of so many bytes of room: tensors are read where they lie."""
 _HEAD_BYTES = 6 * _NUMBER_BYTES
 _MOMENTS = {"betas": 2, "momentum": 1}
 
@@ -95,13 +98,13 @@ class Snapshot:
         parts = [[local(content.tensors[name]) for name in names] for names in (own_names, rest)]
         needed = (len(meta), bytes_of(parts[0]), bytes_of(parts[1]))
         if not self.room:
-            self.room = (max(_LEAST_META, 2 * needed[0]), *needed[1:])
+            self.room = (max(_LEAST_META, _double(needed[0])), *needed[1:])
         # the neighbour knows this copy's size from the one before: growth is announced, and counts from the next on
         room, fits = self.room, all(size <= limit for size, limit in zip(needed, self.room, strict=True))
         shrunk, self.gradients = self.gradients and not self.state.gradients, self.state.gradients
         minimums = (0, 0) if shrunk else room[1:]
         self.room = (
-            room[0] if needed[0] <= 0.75 * room[0] else 2 * needed[0], max(needed[1], minimums[0]),
+            room[0] if needed[0] <= 0.75 * room[0] else _double(needed[0]), max(needed[1], minimums[0]),
             max(needed[2], minimums[1]),
         )  # fmt: skip
         starts, next_starts = starts_of(room), starts_of(self.room)
@@ -135,7 +138,10 @@ class Snapshot:
             at = start
             for mark in marks:
                 size = mark.dtype.itemsize * math.prod(mark.shape)
-                part = buffer[at : at + size].clone().view(mark.dtype).reshape(mark.shape)
+                part = buffer[at : at + size]
+                if (buffer.storage_offset() + at) % mark.dtype.itemsize:
+                    part = part.clone()  # no tensor begins there
+                part = part.view(mark.dtype).reshape(mark.shape)
                 content.tensors[mark.name] = part.to(self.device) if mark.device != "cpu" else part
                 at += size
         if at > buffer.numel():
@@ -154,12 +160,30 @@ class Snapshot:
         if reason:
             raise ValueError(reason)
         self.state.gradients, self.state.proved = meta["gradients"], meta["proved"]
+        self._detach(content, buffer)
         self.state.fill(content)
         self.state.fill_own(meta["shared"], meta["own"])
         rng.restore(meta["rng"], self.device)
         self.frozen = dict(meta["still"])
         self.changed = {name for name in saved if name in live and self._nobody_trains(live[name])}
         return int(meta["step"])
+
+    def _detach(self, content: Content, buffer: torch.Tensor) -> None:
+        """Take out of the buffer, which is used again, what others keep: into tensors that are there, where they fit.
+
+        What `fill` copies into a parameter or a buffer of the model stays where it is.
+        """
+        current, copied = self.state.content().tensors, self.state.named().keys()
+        shares = Counter(local(tensor).untyped_storage().data_ptr() for tensor in current.values())
+        with torch.no_grad():
+            for name, part in content.tensors.items():
+                if name in copied:
+                    continue
+                there = local(current[name]) if name in current and name.startswith(f"{OPTIMIZER}.") else None
+                if there is not None and _fits(there, part) and shares[there.untyped_storage().data_ptr()] == 1:
+                    content.tensors[name] = there.copy_(part)
+                elif part.untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr():
+                    content.tensors[name] = part.clone()
 
     @property
     def _about(self) -> str:
@@ -168,6 +192,16 @@ class Snapshot:
     def _nobody_trains(self, tensor: torch.Tensor) -> bool:
         trained = {id(parameter) for parameter in self.state.trained()}
         return isinstance(tensor, torch.nn.Parameter) and not tensor.requires_grad and id(tensor) not in trained
+
+
+def _double(size: int) -> int:
+    return -(-2 * size // _ALIGNED) * _ALIGNED
+
+
+def _fits(there: torch.Tensor, part: torch.Tensor) -> bool:
+    """Whether a tensor can take a part's content and be used in its place."""
+    alike = (there.shape, there.dtype, there.device) == (part.shape, part.dtype, part.device)
+    return alike and there.is_contiguous() and not there.requires_grad
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -401,3 +401,74 @@ def test_copies_that_are_slower_than_steps_are_skipped_at_the_same_steps_everywh
     assert stretch == 1, "they are quick again"
     assert copied[-3:] == [697, 698, 699]
     assert held == {0: [697, 698, 699], 1: [697, 698, 699]}
+
+
+def storages(optimizer: torch.optim.Optimizer) -> set[int]:
+    return {tensor.untyped_storage().data_ptr() for slots in optimizer.state.values() for tensor in slots.values()}
+
+
+@pytest.mark.parametrize("built_again", [True, False])
+def test_what_was_loaded_does_not_change_with_the_buffer(built_again: bool) -> None:
+    parts = make(0)
+    train(parts, range(3))
+    extra = parts[2] | {"average": Kept(torch.arange(5.0))}
+    snapshot = snapshot_of(*parts[:2], extra)
+    copy = snapshot.take(3, Store())
+    random.seed(1)
+    expected = train(parts, range(3, 6))
+    if built_again:
+        parts = make(9)
+        extra = parts[2] | {"average": Kept(torch.zeros(5))}
+        snapshot = snapshot_of(*parts[:2], extra)
+    there = storages(parts[1])
+    snapshot.load(copy)
+    assert built_again or storages(parts[1]) == there, "the optimizer keeps its tensors"
+    copy.zero_()  # a later step's copy is written there
+    random.seed(1)
+    assert train(parts, range(3, 6)) == expected
+    assert extra["average"].tensor.tolist() == list(range(5))
+
+
+class Kept:
+    """Keeps the tensor that it is loaded with, as many averages of parameters do."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return {"tensor": self.tensor}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        self.tensor = state["tensor"]
+
+
+def test_moments_that_share_memory_are_not_written_over_each_other() -> None:
+    model, optimizer = adapted(0, 1.0)
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    snapshot = snapshot_of(model, optimizer, {})
+    copy = snapshot.take(1, Store())
+    weight = model[1].weight
+    expected = optimizer.state[weight]["exp_avg"].clone(), optimizer.state[weight]["exp_avg_sq"].clone()
+    optimizer.state[weight]["exp_avg_sq"] = optimizer.state[weight]["exp_avg"]
+    snapshot.load(copy)
+    loaded = optimizer.state[weight]
+    assert torch.equal(loaded["exp_avg"], expected[0])
+    assert torch.equal(loaded["exp_avg_sq"], expected[1])
+
+
+def test_tensors_of_mixed_widths_come_back_from_where_no_tensor_can_begin() -> None:
+    model = torch.nn.Module()
+    model.register_buffer("mask", torch.tensor([True, False, True]))
+    model.register_buffer("counts", torch.tensor([1, 2, 1 << 40]))
+    model.weight = torch.nn.Parameter(torch.tensor([0.5, -0.25]))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    snapshot = snapshot_of(model, optimizer, {})
+    copy = snapshot.take(1, Store())
+    with torch.no_grad():
+        for tensor in (model.mask, model.counts, model.weight):
+            tensor.zero_()
+    snapshot.load(copy)
+    assert model.mask.tolist() == [True, False, True]
+    assert model.counts.tolist() == [1, 2, 1 << 40]
+    assert model.weight.tolist() == [0.5, -0.25]
