@@ -7,8 +7,8 @@ What is left must be in the registry, or be declared by the loop as `recomputed`
 Objects beside tensors are compared between two steps: schedulers, scalers, generators, iterators, and the containers
 that the loop's own variables reach.
 
-Later steps are watched in pairs, each about twice as far as the one before: what begins late is state too. A constant that
-somebody writes between them is looked at at once.
+Later steps are watched in pairs, each about twice as far as the one before: what begins late is state too. A constant
+that somebody writes between them is looked at at once.
 
 Under torch.compile a watched step runs without compiling, so its last bits may differ. It is watched by the number of
 the step then, and a run that is hit does the same as one that is not.
@@ -441,9 +441,9 @@ class Completeness:
 
 
 def _begins_pair(number: int) -> bool:
-    """Powers of two, moved on by five more each: 8, 21, 42, 79; what is due each fifth or seventh step is met too."""
+    """Powers of two, each moved on by ten more: 8, 26, 52, 94; so that every rhythm of a few steps meets one."""
     power = number.bit_length() - 1
-    return any(number == 2**low + 5 * (low - 3) for low in (power - 1, power) if 2**low >= AGAIN_FROM)
+    return number >= AGAIN_FROM and number == 2**power + 10 * (power - 3)
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -94,6 +94,24 @@ def test_from_a_checkpoint(name: str, tmp_path: Path, launcher: subprocess.Popen
     assert table()[name][0] == "equal"
 
 
+@pytest.mark.parametrize(
+    ("name", "kills"),
+    # a checkpoint in mid-epoch after the first return holds what was restored and not yet logged again
+    [("lightning_states", (5, 8)), ("dqn_prioritized", (5, 10)), ("swa", (8, 11)), ("packed_stream", (4, 8))],
+)
+def test_twice_from_a_checkpoint(
+    name: str, kills: tuple[int, ...], tmp_path: Path, launcher: subprocess.Popen[str]
+) -> None:
+    codes, said = launch(launcher, tmp_path, name, "whole")
+    assert codes == [0, 0], said[-3000:]
+    for kill_at in kills:
+        codes, _ = launch(launcher, tmp_path, name, "hit", kill_at=kill_at)
+        assert codes == [-9, -9]
+    codes, said = launch(launcher, tmp_path, name, "hit")
+    assert codes == [0, 0], said[-3000:]
+    assert losses(tmp_path / "whole") == losses(tmp_path / "hit")
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_from_memory(name: str, tmp_path: Path, launcher: subprocess.Popen[str], forker: subprocess.Popen[str]) -> None:
     gate = random.randrange(11 if name in LATE else 7, STEPS - 1)
