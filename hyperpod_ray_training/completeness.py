@@ -7,8 +7,8 @@ What is left must be in the registry, or be declared by the loop as `recomputed`
 Objects beside tensors are compared between two steps: schedulers, scalers, generators, iterators, and the containers
 that the loop's own variables reach.
 
-Later steps are watched in pairs, each twice as far as the one before: what begins late is state too. A constant that
-somebody writes between them is looked at at once.
+Later steps are watched in pairs, each about twice as far as the one before: what begins late is state too. A constant
+that somebody writes between them is looked at at once.
 
 Under torch.compile a watched step runs without compiling, so its last bits may differ. It is watched by the number of
 the step then, and a run that is hit does the same as one that is not.
@@ -39,7 +39,7 @@ from hyperpod_ray_training.trees import checksum, local
 WATCHED = (2, 3, 5)
 """Steps that are watched, from where a process begins; two in a row, and one apart for what is not each step."""
 AGAIN_FROM = 8
-"""Later pairs of steps that are watched begin here, and at each power of two."""
+"""Later pairs of steps that are watched begin here, and each about twice as far as the one before."""
 _MOST_CONSTANTS = 10_000
 _FILLS = {"copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "_foreach_zero_", "_foreach_copy_"}
 
@@ -81,6 +81,8 @@ class Step(TorchDispatchMode):
         self.written: set[int] = set()
         self.held: set[int] = set()
         self.generators: dict[int, tuple[torch.Generator, bytes]] = {}
+        self.rewritten: set[int] = set()
+        """What the step needed of the time before, and left changed for a later one."""
 
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -112,6 +114,12 @@ class Step(TorchDispatchMode):
     def ended(self) -> None:
         """The step is over: how its generators were left."""
         self._keep = []
+        for memory, total in self.sums.items():
+            tensor = self.read[memory]()
+            if tensor is None or not _has_memory(tensor) or _memory(tensor) != memory:
+                continue
+            if self.versions.get(memory, _version(tensor)) != _version(tensor) and checksum(tensor.detach()) != total:
+                self.rewritten.add(memory)
         self.left = {key: _bytes_of(generator.get_state()) for key, (generator, _) in self.generators.items()}
 
 
@@ -294,19 +302,22 @@ class Completeness:
         live = any(memory in step.gradients for step in self.steps for memory in step.read)
         owners = _owners(self.looked[-1])
         missing: dict[tuple[str, str], Missing] = {}
-        for memory, reference in newest.read.items():
+        read = {memory: step.read[memory] for step in self.steps[:-1] for memory in step.rewritten - newest.read.keys()}
+        rewritten = {memory for step in self.steps for memory in step.rewritten}
+        for memory, reference in (newest.read | read).items():
             was = oldest.before.get(memory)
             # a batch may have the memory of an earlier one, which is gone
-            fresh = was is None or (was is not newest.before[memory] and was() is None)
+            fresh = was is None or (was is not newest.before.get(memory) and was() is None)
             if memory in newest.held or memory in newest.gradients or (self.fresh_is_data and fresh):
                 continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
             if not gone and (memory in memories or memory in gradients):
                 continue
-            if not gone and tensor is not None and self._constant(memory, oldest, newest) and self._as_ever(
-                tensor, newest.sums.get(memory)
-            ):  # fmt: skip
+            if gone and memory not in newest.read:
+                continue  # the newest step shows what becomes of its like
+            same = not gone and memory not in rewritten and self._constant(memory, oldest, newest)
+            if same and tensor is not None and self._as_ever(tensor, newest.sums.get(memory)):
                 continue
             if not gone and tensor is not None and self._of_reducer(tensor):
                 continue
@@ -430,7 +441,9 @@ class Completeness:
 
 
 def _begins_pair(number: int) -> bool:
-    return number >= AGAIN_FROM and number & (number - 1) == 0
+    """Powers of two, each moved on by ten more: 8, 26, 52, 94; so that every rhythm of a few steps meets one."""
+    power = number.bit_length() - 1
+    return number >= AGAIN_FROM and number == 2**power + 10 * (power - 3)
 
 
 def _version(tensor: torch.Tensor) -> int:

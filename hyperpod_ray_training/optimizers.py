@@ -46,11 +46,10 @@ def _inner(optimizer: Any) -> list[Optimizer]:
         held += [member for member in _listed(value) if isinstance(member, Optimizer) and member is not optimizer]
     inner = [member for wrapped in held for member in _inner(wrapped)]
     if inner:
-        # a wrapper with a state of its own (Lookahead) counts beside what it wraps
-        stateful = isinstance(optimizer, Optimizer) and optimizer.state and all(
-            optimizer.state is not member.state for member in inner
-        )  # fmt: skip
-        return [*inner, optimizer] if stateful else inner
+        # a wrapper with a state of its own (Lookahead, SAM) counts beside what it wraps, also before it has filled it
+        own = isinstance(optimizer, Optimizer) and all(optimizer.state is not member.state for member in inner)
+        shares = own and any(optimizer.param_groups is member.param_groups for member in inner)
+        return [*inner, optimizer] if own and (optimizer.state or shares) else inner
     if not isinstance(optimizer, Optimizer):
         raise _not_one(optimizer, "a torch.optim.Optimizer, several, or an object that holds them")
     return [optimizer]

@@ -42,6 +42,14 @@ class Limits:
     gather_s: float = 5.0
     elastic_gather_s: float = 30.0
 
+    @property
+    def ends_within_s(self) -> float:
+        """The limits of a recovery, added up: by then ranks train, or all start from the newest checkpoint.
+
+        What the loop's own code takes before its first step, and a process that Ray has to start, come to it.
+        """
+        return self.barren * (self.silence_s + self.ready_s + max(self.floor_s, self.together_s))
+
     @classmethod
     def of(cls, settings: Settings) -> Limits:
         """Those of a run. Where a worker may be silent for minutes it may take them to let go, too."""

@@ -7,6 +7,7 @@ import signal
 import sys
 
 import shapes
+import shapes_of_strangers  # noqa: F401 - adds its own
 import shapes_of_trainers  # noqa: F401 - adds its own
 
 from hyperpod_ray_training import Run, faults, main_of
@@ -16,9 +17,6 @@ from hyperpod_ray_training.open_runs import LIVE
 def main() -> None:
     """Run it; a script of others does not know that it is to end."""
     name, storage, run_name, kill_at = sys.argv[1:]
-    if name.endswith("_plain"):
-        shapes.run_plain(name.removesuffix("_plain"), storage, run_name)
-        return
     at_step = faults.FaultHooks.at_step
 
     def ending(hooks: faults.FaultHooks) -> None:

@@ -247,3 +247,57 @@ def lightning_monitor(run: Run) -> None:
         log_every_n_steps=1,
     )  # fmt: skip
     trainer.fit(Module(), _batches(16), DataLoader(TensorDataset(torch.ones(4, 8)), batch_size=2))
+
+
+@shape
+def lightning_states(run: Run) -> None:
+    """A callback with a state, a metric that a step reads, and a value that is logged once in an epoch."""
+    import pytorch_lightning as pl
+    import torchmetrics
+
+    from hyperpod_ray_training.lightning import in_ray
+
+    class Decay(pl.Callback):  # type: ignore[misc]
+        """As callbacks that count by themselves: the rate follows the batches that it has met."""
+
+        def __init__(self) -> None:
+            self.batches = 0
+
+        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+            self.batches += 1
+            for group in trainer.optimizers[0].param_groups:
+                group["lr"] = 0.05 / self.batches
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"batches": self.batches}
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            self.batches = state_dict["batches"]
+
+    class Module(pl.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(8, 1)
+            self.average = torchmetrics.MeanMetric()
+
+        def training_step(self, batch: Any, index: int) -> torch.Tensor:
+            loss: torch.Tensor = self.inner(batch[0]).square().mean()
+            self.average.update(loss.detach())
+            if index == 0:  # a fault later in the epoch must not lose it
+                self.log("first", loss, on_step=False, on_epoch=True, sync_dist=True)
+            return loss * (1 + self.average.compute()) + 0 * total(loss)
+
+        def on_train_epoch_end(self) -> None:
+            with torch.no_grad():
+                self.inner.bias += self.trainer.callback_metrics["first"]
+            self.average.reset()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+
+    torch.manual_seed(0)
+    trainer = pl.Trainer(
+        **in_ray(run, callbacks=[Decay()]), max_epochs=2, logger=False, enable_progress_bar=False,
+        enable_model_summary=False, log_every_n_steps=1,
+    )  # fmt: skip
+    trainer.fit(Module(), _batches(32))

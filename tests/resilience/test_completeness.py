@@ -19,7 +19,7 @@ import torch._dynamo.utils
 from torch import nn
 
 from hyperpod_ray_training import iterators
-from hyperpod_ray_training.completeness import Completeness, Missing
+from hyperpod_ray_training.completeness import AGAIN_FROM, WATCHED, Completeness, Missing, _begins_pair
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.variables import loop_frames
 
@@ -356,3 +356,44 @@ def test_what_a_running_generator_draws_from_is_behind_it() -> None:
     running = draws(source)
     next(running)
     assert any(value is source for value in reached)
+
+
+def _slow_weights(period: int, first: int, steps: int) -> Watched:
+    """Lookahead by hand: weights that a step reads and writes, once in so many steps."""
+    model = nn.Linear(16, 4)
+    optimizer = torch.optim.AdamW(model.parameters())
+    slow = model.weight.detach().clone()
+    watched = Watched(model, optimizer)
+    for step in watched.steps(steps):
+        train(model, optimizer, torch.randn(8, 16))
+        if step % period == first:
+            with torch.no_grad():
+                slow.lerp_(model.weight, 0.5)
+                model.weight.copy_(slow)
+    return watched
+
+
+@pytest.mark.parametrize("first", [0, 1, 2, 3, 4])
+def test_state_that_each_fifth_step_alone_reads_and_writes_is_named(first: int) -> None:
+    watched = _slow_weights(5, first, steps=28)
+    assert set(watched.refused) == {"slow"}, "steps 2, 3, 5, 8, 9, 26 and 27 are watched"
+
+
+@pytest.mark.parametrize("period", range(2, 10))
+def test_what_is_due_once_in_a_few_steps_meets_a_watched_step(period: int) -> None:
+    pairs = [number for number in range(310) if _begins_pair(number)]
+    assert pairs[:4] == [AGAIN_FROM, 26, 52, 94]
+    watched = {*WATCHED, *pairs, *(number + 1 for number in pairs)}
+    assert {number % period for number in watched} == set(range(period))
+
+
+def test_a_buffer_that_a_step_empties_again_is_no_state() -> None:
+    model = nn.Linear(16, 4)
+    optimizer = torch.optim.AdamW(model.parameters())
+    total, table = torch.zeros(()), torch.arange(16.0)
+    watched = Watched(model, optimizer)
+    for _ in watched.steps(12):
+        x = torch.randn(8, 16) + table
+        total += train(model, optimizer, x)
+        total.zero_()
+    assert watched.refused == {}

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import shapes_of_strangers  # noqa: F401 - adds its own
 import shapes_of_trainers  # noqa: F401 - adds its own
 from conftest import ROOT, job_environment
 from shapes import EVERY, SHAPES, STEPS
@@ -22,7 +23,7 @@ PAGE = ROOT / "docs" / "make-your-script-survive.md"
 OUTCOMES = ("equal", "refused")
 AT_ONCE = {"fsdp1", "zero_redundancy"}
 """Refused when `Resumable` is made; the others by the end of the third step that is watched, the sixth."""
-LATE = {"late_target_forgotten", "late_average_forgotten"}
+LATE = {"late_target_forgotten", "late_average_forgotten", "lookahead_forgotten"}
 """What they forget changes after the sixth step; refused where the next steps that are watched have ended."""
 
 
@@ -91,6 +92,24 @@ def test_from_a_checkpoint(name: str, tmp_path: Path, launcher: subprocess.Popen
     assert len(whole) == STEPS
     assert {step for step in whole if whole[step] != hit.get(step)} == set(), f"killed before step {kill_at}"
     assert table()[name][0] == "equal"
+
+
+@pytest.mark.parametrize(
+    ("name", "kills"),
+    # a checkpoint in mid-epoch after the first return holds what was restored and not yet logged again
+    [("lightning_states", (5, 8)), ("dqn_prioritized", (5, 10)), ("swa", (8, 11)), ("packed_stream", (4, 8))],
+)
+def test_twice_from_a_checkpoint(
+    name: str, kills: tuple[int, ...], tmp_path: Path, launcher: subprocess.Popen[str]
+) -> None:
+    codes, said = launch(launcher, tmp_path, name, "whole")
+    assert codes == [0, 0], said[-3000:]
+    for kill_at in kills:
+        codes, _ = launch(launcher, tmp_path, name, "hit", kill_at=kill_at)
+        assert codes == [-9, -9]
+    codes, said = launch(launcher, tmp_path, name, "hit")
+    assert codes == [0, 0], said[-3000:]
+    assert losses(tmp_path / "whole") == losses(tmp_path / "hit")
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -530,6 +534,27 @@ def test_a_survivor_that_does_not_let_go_is_fenced() -> None:
     world.run(1.0)
     assert survivor not in world.alive
     assert world.table.running
+
+
+@pytest.mark.parametrize("place", ["lock", "native"])
+def test_a_recovery_that_comes_to_no_step_ends_within_the_stated_time(place: str) -> None:
+    limits = Limits.of(Settings())
+    page = (Path(__file__).parents[2] / "docs" / "what-happens-when-a-node-dies.md").read_text()
+    stated = re.search(r"within (\d+) seconds of the last loss", page)
+    assert stated is not None
+    assert int(stated[1]) == math.ceil(limits.ends_within_s)
+    world = World(active=3, spares=20, **dataclasses.asdict(limits))
+    world.run(5)
+    world.obedient = False  # survivors that nobody can interrupt
+    world.kill(world.holder(1))
+    began, world.obedient = world.t, True
+    while "fallback" not in world.kinds() and world.t < began + 2 * limits.ends_within_s:
+        stuck = world.holder(0) if world.table.running else "nobody"
+        seconds = limits.floor_s if world.table.running else limits.ready_s
+        # at another line each time: where two ranks were fenced, a third counts as work
+        world.run(seconds + 1, stuck=(stuck,), place=place, at=f"train.py:{world.table.gen} in main")
+    assert "fallback" in world.kinds()
+    assert limits.ready_s + limits.floor_s < world.t - began <= limits.ends_within_s
 
 
 def test_generations_without_a_step_end_in_a_restart_from_the_checkpoint() -> None:
