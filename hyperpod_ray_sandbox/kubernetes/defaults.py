@@ -302,6 +302,27 @@ def _volume_of_cluster(obj: Json, old: Json | None) -> None:
         obj.setdefault("status", {}).setdefault("phase", phase)
 
 
+def _claim(obj: Json, old: Json | None) -> None:
+    """Both fields name the same source; a source that `dataSource` never could name is dropped.
+
+    Source: https://github.com/kubernetes/enhancements/tree/master/keps/sig-storage/1495-volume-populators
+    """
+    _volume_of_cluster(obj, old)
+    spec = obj["spec"]
+    before = (old or {}).get("spec") or {}
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    known = before.get("dataSource") or before.get("dataSourceRef")
+    if source is not None and reference is None and not known:
+        group = source.get("apiGroup") or ""
+        if (group, source.get("kind")) not in _DATA_SOURCES:
+            source = None
+            del spec["dataSource"]
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
+
+
 def _namespace(obj: Json, _old: Json | None) -> None:
     """A namespace is labelled with its name."""
     obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
@@ -344,6 +365,7 @@ def _flat(obj: Json, _old: Json | None) -> None:
         target.setdefault(field, value)
 
 
+_DATA_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 _FLAT: dict[str, tuple[tuple[str, Any], ...]] = {
     "StorageClass": (("reclaimPolicy", "Delete"), ("volumeBindingMode", "Immediate")),
     "Secret": (("type", "Opaque"),),
@@ -360,7 +382,8 @@ _BY_KIND: dict[str, Callable[[Json, Json | None], None]] = {
     "Job": _changed_job,
     "CronJob": _cron_job,
     "Service": _changed_service,
-    **dict.fromkeys(("PersistentVolume", "PersistentVolumeClaim"), _volume_of_cluster),
+    "PersistentVolume": _volume_of_cluster,
+    "PersistentVolumeClaim": _claim,
     "Namespace": _namespace,
     "NetworkPolicy": _network_policy,
     "LimitRange": _limit_range,

@@ -65,6 +65,7 @@ def commands(assets: Path, state: Path, *, etcd: int, peer: int, port: int) -> t
         f"--secure-port={port}",
         f"--token-auth-file={state / 'tokens.csv'}",
         "--authorization-mode=RBAC",
+        "--allow-privileged=true",
         "--disable-admission-plugins=ServiceAccount",
         "--service-cluster-ip-range=10.0.0.0/24",
         f"--service-account-key-file={state / 'service-accounts.key'}",

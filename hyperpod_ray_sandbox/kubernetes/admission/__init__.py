@@ -24,7 +24,7 @@ from hyperpod_ray_sandbox.kubernetes.status import forbidden
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
-__all__ = ["prepare", "review", "validate", "webhook_changes"]
+__all__ = ["prepare", "prepare_change", "review", "validate", "webhook_changes"]
 
 Json = dict[str, Any]
 
@@ -37,6 +37,12 @@ def prepare(api: Objects, resource: Resource, obj: Json) -> None:
             raise forbidden(resource.plural, resource.group, obj["metadata"]["name"], why)
         limits.fill(api, obj)
         obj.setdefault("status", {})["qosClass"] = quality(obj["spec"])
+
+
+def prepare_change(resource: Resource, obj: Json) -> None:
+    """Fill in what admission fills in at a change too: the tolerations of nodes that went silent."""
+    if resource.kind == "Pod" and not resource.group:
+        references.tolerate(obj["spec"])
 
 
 def review(api: Objects, resource: Resource, obj: Json, previous: Json | None, warnings: list[str]) -> None:

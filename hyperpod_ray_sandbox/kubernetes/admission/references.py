@@ -33,7 +33,7 @@ def fill(api: Objects, pod: Json) -> str:
         spec["imagePullSecrets"] = copy(stored["imagePullSecrets"])
     if spec.get("automountServiceAccountToken", stored.get("automountServiceAccountToken", True)):
         _mount_token(spec)
-    _tolerate(spec)
+    tolerate(spec)
     runtime = spec.get("runtimeClassName")
     if runtime and api.store.get(("node.k8s.io/runtimeclasses", "", runtime)) is None:
         return f'pod rejected: RuntimeClass "{runtime}" not found'
@@ -66,7 +66,7 @@ def _mount_token(spec: Json) -> None:
         container.setdefault("volumeMounts", []).append(mount)
 
 
-def _tolerate(spec: Json) -> None:
+def tolerate(spec: Json) -> None:
     """Let a pod stay five minutes on a node that went silent, where it says nothing else."""
     tolerations = spec.get("tolerations") or []
     for key in (names.NOT_READY, names.UNREACHABLE):

@@ -288,7 +288,12 @@ def prepare(client: Client) -> None:
 
 
 def _must(client: Client, step: Step) -> None:
+    """Create an object of the setup; a server needs a moment to serve a new kind, and to fill in a quota's status."""
+    deadline = time.monotonic() + EVENTUALLY_SECONDS
     code, answer = client.send(step)
+    while code in (403, 404) and time.monotonic() < deadline:
+        time.sleep(0.5)
+        code, answer = client.send(step)
     if code not in (200, 201, 409):
         raise SystemExit(f"{step.method} {step.path}: {code} {answer.get('message')}")
 

@@ -114,9 +114,9 @@ def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -
                     continue
                 if spec.get("hostNetwork") and number != port.get("containerPort"):
                     causes.invalid(
-                        f"{field_path}.ports[{at}].containerPort",
-                        port.get("containerPort"),
-                        "must match `hostPort` when `hostNetwork` is true",
+                        f"{field_path}.ports[{at}].hostPort",
+                        number,
+                        "must match `containerPort` when `hostNetwork` is true",
                     )
                 mark = (port.get("protocol"), port.get("hostIP"), number)
                 if field == "containers" and mark in taken:

@@ -141,7 +141,7 @@ def autoscaler(obj: Json) -> Causes:
     if low is not None and low < 1:
         causes.invalid("spec.minReplicas", low, "must be greater than or equal to 1")
     if high < 1:
-        causes.invalid("spec.maxReplicas", high, "must be greater than 0")
+        causes.required("spec.maxReplicas", "must be set and greater than 0")
     if low is not None and high < low:
         causes.invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
     for field in ("kind", "name"):

@@ -105,7 +105,8 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
     for field in _JOB_COUNTS:
         causes.natural(f"{path}.{field}", spec.get(field))
     restart = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or "Always"
-    causes.one_of(f"{path}.template.spec.restartPolicy", restart, ("OnFailure", "Never"))
+    if restart not in ("OnFailure", "Never"):
+        causes.required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     mode = spec.get("completionMode")
     causes.one_of(f"{path}.completionMode", mode, ("Indexed", "NonIndexed"))
     if mode == "Indexed" and spec.get("completions") is None:

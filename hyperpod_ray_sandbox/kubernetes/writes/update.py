@@ -89,6 +89,8 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
             )
     meta["resourceVersion"] = live["metadata"]["resourceVersion"]
     obj = judge(api, resource, obj, options, live)
+    if not subresource:
+        admission.prepare_change(resource, obj)
     obj = hooked(api, resource, obj, live, options, subresource)
     validation.check_new(resource, obj)
     if subresource != "status":
