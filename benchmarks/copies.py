@@ -34,6 +34,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def ratios(ranks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What is printed, of what the ranks measured: the slowest rank's, since all wait for it."""
 
     def slowest(name: str) -> float:
-        return statistics.median(max(seconds) for seconds in zip(*(rank[name] for rank in ranks), strict=True))
+        return float(statistics.median(max(seconds) for seconds in zip(*(rank[name] for rank in ranks), strict=True)))
 
     memcpy = slowest("memcpy_s")
     return {
@@ -188,9 +189,9 @@ def measure(*, rank: int, world: int, port: int, size: float, steps: int, out: s
 
     for step in range(1, steps + 1):
         used = _processor()
-        copy = timed("take_s", lambda now=step: snapshot.take(now, store))
+        copy = timed("take_s", partial(snapshot.take, step, store))
         store.put(rank, step, copy)
-        timed("exchange_s", lambda now=step, own=copy: exchange(now, own))
+        timed("exchange_s", partial(exchange, step, copy))
         seconds["cpu_s"].append(_processor() - used)
         most = max(most, _resident())
     copies_bytes = max(most - before, store.bytes)

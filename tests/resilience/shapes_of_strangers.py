@@ -28,6 +28,8 @@ from hyperpod_ray_training import Resumable, Run
 class Sam(torch.optim.Optimizer):  # type: ignore[misc]
     """Sharpness-aware minimization, in the form that most scripts copy: a base optimizer inside, shared groups."""
 
+    param_groups: list[dict[str, Any]]
+
     def __init__(self, params: Any, base: Any, rho: float = 0.05, **options: Any) -> None:
         super().__init__(params, {"rho": rho, **options})
         self.base_optimizer = base(self.param_groups, **options)
