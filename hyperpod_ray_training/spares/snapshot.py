@@ -14,7 +14,7 @@ from hyperpod_ray_training import rng
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares.sealed import seal, unseal
 from hyperpod_ray_training.spares.store import Store
-from hyperpod_ray_training.state import BUFFERS, GRADIENTS, MODEL, OPTIMIZER, Content, TrainingState
+from hyperpod_ray_training.state import BUFFERS, EXTRA, GRADIENTS, MODEL, OPTIMIZER, Content, TrainingState
 from hyperpod_ray_training.trees import checksum, local, mark_of, weighed
 
 _NUMBER_BYTES, _LEAST_META = 8, 1 << 16
@@ -60,12 +60,17 @@ class Snapshot:
     def _ordered(self, content: Content, still: Iterable[str]) -> tuple[list[str], list[str]]:
         """Names of the tensors that may differ between replicas, and of the others."""
         parameters = {name for name, tensor in self.state.named().items() if isinstance(tensor, torch.nn.Parameter)}
+        averages = {name: value for name, value in self.state.extra.items() if isinstance(value, torch.nn.Module)}
+        # an average's statistics are of what this rank has shown it
+        statistics = {
+            f"{EXTRA}.{name}.{inner}" for name, value in averages.items() for inner, _ in value.named_buffers()
+        }
         left_out = set(still)
         own_names: list[str] = []
         rest: list[str] = []
         for name in content.tensors:
             section = name.partition(".")[0]
-            buffer = section in {BUFFERS, MODEL} and name not in parameters
+            buffer = (section in {BUFFERS, MODEL} and name not in parameters) or name in statistics
             if name not in left_out:
                 (own_names if buffer or section == GRADIENTS or name in self.changed else rest).append(name)
         return own_names, rest
