@@ -91,6 +91,7 @@ def run(
             "budget_usd_per_month": budget.usd_per_month if (budget := target.plan.settings.budget) else None,
             "complete": not estimate.unknown,
             "without_price": [line.name for line in estimate.unknown if line.usd_per_unit is None],
+            "without_price_share": estimate.unpriced_share or None,
             "estimated": [line.name for line in estimate.estimated],
             "not_counted": estimate.not_counted,
             **spent,
@@ -231,7 +232,7 @@ def _show(target: AnyTarget, cost: Cost, form: Format) -> None:
     unknown = [line.name for line in cost.unknown if line.usd_per_unit is None]
     if unknown:
         share = prices.unpriced_gpus(target.plan, unknown)
-        output.log(f"no price is known for {', '.join(unknown)}: the sum leaves it out{share}")
+        output.log(f"no price is known for {', '.join(unknown)}: the sum leaves it out{share}; {cost.unpriced_share}")
     if unknown or cost.estimated:
         output.log(
             f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"

@@ -24,13 +24,13 @@ def control_plane_part(target: AnyTarget) -> dict[str, Any]:
 
 
 def control_plane(target: AnyTarget) -> ControlPlane | None:
-    """The environment's own EKS cluster; None where there is none, or it may not be seen."""
+    """The environment's own EKS cluster; None where there is none."""
     if target.plan.new_eks is None:
         return None
     try:
         cluster = target.aws.call("eks", "describe_cluster", name=target.plan.eks_cluster_name)["cluster"]
     except Exception as error:
-        if not absent(error) and not refused(error):
+        if not absent(error):
             raise
         return None
     return ControlPlane(
@@ -39,6 +39,7 @@ def control_plane(target: AnyTarget) -> ControlPlane | None:
         version_of_file=target.plan.new_eks.version,
         protected=bool(cluster.get("deletionProtection")),
         protected_by_file=target.plan.settings.protected,
+        created=cluster.get("createdAt"),
     )
 
 
