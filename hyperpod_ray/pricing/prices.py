@@ -7,7 +7,7 @@ says of what.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated, Literal, TypeVar
@@ -15,6 +15,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from hyperpod_ray.core import needs
+from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.service_limits import platform
 from hyperpod_ray.pricing import ec2
@@ -145,6 +146,22 @@ class Prices(BaseModel):
             update={"estimate": f"as in {alike.region}", "source": f"{similar.source}; {alike.why}"}
         )
 
+    def dearest_instance(self, instance_type: str) -> Price | None:
+        """The highest price of a type in any Region: what stands for an unknown one where its share is estimated."""
+        return _dearest(self.instances, instance_type)
+
+    def dearest_file_system(self, throughput_mbs_per_tib: int) -> Price | None:
+        """Likewise of a file system."""
+        return _dearest(self.storage, throughput_mbs_per_tib)
+
+    def dearest_hourly(self, charge: HourlyCharge) -> Price | None:
+        """Likewise of what is always paid."""
+        return _dearest(self.fixed, charge)
+
+    def dearest_node_volume(self) -> Price | None:
+        """Likewise of a node's volume."""
+        return _dearest(self.usage, "ebs_gp3")
+
     def entries(self) -> Iterator[tuple[str, str, str, Price]]:
         """Section, region, what it is the price of, and the price."""
         for region, types in self.instances.items():
@@ -165,6 +182,11 @@ class Prices(BaseModel):
             usage=_merged(self.usage, fallback.usage),
             alike={**fallback.alike, **self.alike},
         )
+
+
+def _dearest(section: Mapping[str, Mapping[Key, Price]], key: Key) -> Price | None:
+    known = [by_key[key] for by_key in section.values() if key in by_key]
+    return max(known, key=lambda price: price.usd, default=None)
 
 
 def _merged(
@@ -194,6 +216,8 @@ class Line:
     """What it costs at most, where autoscaling adds and removes nodes. None: never more than `usd_per_hour`."""
     unbounded: bool = False
     """Whether autoscaling has no limit: then nobody knows what it costs at most."""
+    elsewhere_usd_per_hour: float | None = None
+    """Of a line without a price: what it costs in the dearest Region with one. In no sum."""
 
     @property
     def most(self) -> float | None:
@@ -214,6 +238,13 @@ class Cost:
     def unknown(self) -> list[Line]:
         """Lines without a price: the sums leave them out."""
         return [line for line in self.lines if line.usd_per_hour is None]
+
+    @property
+    def unpriced_share(self) -> str:
+        """How much of the whole the lines without a price are, in words; empty where each has one."""
+        # a training plan is paid for once, whatever its type costs by the hour
+        missing = [line.elsewhere_usd_per_hour for line in self.unknown if line.usd_per_unit is None]
+        return unpriced_share(missing, self.usd_per_hour) if missing else ""
 
     @property
     def estimated(self) -> list[Line]:
@@ -260,6 +291,7 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
                 quantity=group.count,
                 unit="hour",
                 price=prices.instance(region, group.type),
+                dearest=prices.dearest_instance(group.type),
                 paid=not group.training_plan_arn,
                 note=note or ("spot costs less than this on-demand price" if group.capacity == "spot" else ""),
             )
@@ -276,6 +308,7 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
                 quantity=storage.capacity_gib,  # FSx sells by the decimal-looking GB that its console calls GiB
                 unit="GB-month",
                 price=prices.file_system(region, storage.throughput_mbs_per_tib),
+                dearest=prices.dearest_file_system(storage.throughput_mbs_per_tib),
             )
         )
     for charge, count in always_paid(plan, day=day):
@@ -287,6 +320,7 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
                 quantity=count,
                 unit="hour",
                 price=prices.hourly(region, charge),
+                dearest=prices.dearest_hourly(charge),
             )
         )
     metrics = ["samples in Amazon Managed Service for Prometheus"] if _observed(plan) else []
@@ -322,6 +356,7 @@ def autoscaled(*, name: str, instance_type: str, limit: int | None, price: Price
         note=f"autoscaled: {per_node}" + ("" if limit else ", without a limit"),
         most_usd_per_hour=price.usd * limit if price and limit else None,
         unbounded=not limit,
+        elsewhere_usd_per_hour=None if price else 0.0,  # the sum is without autoscaling
     )
 
 
@@ -333,6 +368,7 @@ def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:
         quantity=gigabytes,
         unit="GB-month",
         price=prices.node_volume(region),
+        dearest=prices.dearest_node_volume(),
     )
 
 
@@ -341,6 +377,22 @@ def unpriced_gpus(plan: CommonPlan, names: Collection[str]) -> str:
     gpus = {group.name: group.count * plan.type_spec(group.type).accelerators for group in plan.groups}
     missing, whole = sum(gpus.get(name, 0) for name in names), sum(gpus.values())
     return f", with {missing} of {whole} GPUs" if missing else ""
+
+
+def unpriced_share(elsewhere: Sequence[float | None], known_usd_per_hour: float) -> str:
+    """How much of the whole the lines without a price are, in words.
+
+    Args:
+        elsewhere: What each costs an hour in the dearest Region that has a price; None where none has.
+        known_usd_per_hour: The sum of the others.
+    """
+    if None in elsewhere:
+        return "no Region has a known price of all of it, so its share of the whole is unknown"
+    usd = sum(price or 0.0 for price in elsewhere)
+    whole = usd + known_usd_per_hour
+    share = 100 * usd / whole if whole else 0.0
+    percent = "under 0.1" if share < 0.1 else f"about {share:.1f}" if share < 10 else f"about {share:.0f}"
+    return f"at the dearest known price of a Region it is {dollars(usd)} an hour, {percent} % of the whole"
 
 
 def not_counted(prices: Prices, region: str) -> list[str]:
@@ -359,15 +411,20 @@ def in_extended_support(version: str, *, day: date) -> bool:
     return support is not None and support.phase(day) != "standard"
 
 
-def always_paid(plan: CommonPlan, *, day: date) -> Iterator[tuple[HourlyCharge, int]]:
+def always_paid(plan: CommonPlan, *, day: date, eks_version: str = "") -> Iterator[tuple[HourlyCharge, int]]:
     """What the environment's own network and EKS cluster cost by the hour on a day, and how many of each.
 
     Existing ones are not counted: somebody pays for them already.
+
+    Args:
+        plan: The environment.
+        day: In UTC.
+        eks_version: That the control plane has. Default: the file's.
     """
     network, zones = plan.new_network, len(plan.settings.network.availability_zone_ids)
     if (eks := plan.new_eks) is not None:
         yield "eks_cluster", 1
-        if in_extended_support(eks.version, day=day):
+        if in_extended_support(eks_version or eks.version, day=day):
             yield "eks_extended_support", 1
     if network is not None and not network.closed:
         gateways = min(network.nat_gateways, zones)
@@ -378,7 +435,15 @@ def always_paid(plan: CommonPlan, *, day: date) -> Iterator[tuple[HourlyCharge, 
 
 
 def line(
-    *, name: str, description: str, quantity: int, unit: Unit, price: Price | None, paid: bool = True, note: str = ""
+    *,
+    name: str,
+    description: str,
+    quantity: int,
+    unit: Unit,
+    price: Price | None,
+    dearest: Price | None = None,
+    paid: bool = True,
+    note: str = "",
 ) -> Line:
     """One thing and what it costs, for the cost command and the review.
 
@@ -388,6 +453,7 @@ def line(
         quantity: Pieces, or GB.
         unit: What the price is per.
         price: Of one unit; None where unknown.
+        dearest: Of one unit in the dearest Region, for the share of a line without a price. Default: none is known.
         paid: Whether it is paid for by the hour or month. Default: yes.
         note: What to say in the place of the price's day.
     """
@@ -395,9 +461,11 @@ def line(
     hour = month = None
     if usd is not None:
         hour, month = (usd, usd * HOURS_PER_MONTH) if unit == "hour" else (usd / HOURS_PER_MONTH, usd)
+    elsewhere = dearest.usd * quantity if dearest and paid and price is None else None
     return Line(
         name=name,
         what=description,
+        elsewhere_usd_per_hour=elsewhere / HOURS_PER_MONTH if elsewhere and unit == "GB-month" else elsewhere,
         quantity=quantity,
         unit=unit,
         usd_per_unit=price.usd if price else None,

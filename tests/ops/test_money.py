@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from hyperpod_ray.ops.money import bill, spending
 from hyperpod_ray.ops.money.spend import run_usd, spend
 from hyperpod_ray.ops.observe import kube
 from hyperpod_ray.ops.observe.snapshot import (
+    ControlPlane,
     Job,
     RayJob,
     Snapshot,
@@ -259,6 +260,53 @@ def test_an_unknown_price_is_named_and_not_summed(tmp_path: Path) -> None:
     no_head = KNOWN.model_copy(update={"instances": {"us-west-2": {"ml.p5.48xlarge": price(80)}}})
     found = spend(pages.plan(tmp_path), pages.healthy(), no_head)
     assert "head" in found.unknown and found.unpriced_gpus == 0
+
+
+def test_what_has_no_price_is_a_share_of_the_whole(tmp_path: Path) -> None:
+    """Of a file system, from what it costs in the dearest Region: 4,800 GB-months of 0.73 $, of 730 hours."""
+    elsewhere = {"us-east-1": {250: price(0.365)}, "eu-west-1": {250: price(0.73)}}
+    rates = KNOWN.model_copy(update={"storage": elsewhere})
+    spent = spend(pages.plan(tmp_path), pages.healthy(), rates)
+    assert spent.unknown == ("fs-0123456789abcdef0",)
+    (storage,) = (charge for charge in spent.items if charge.usd_per_hour is None)
+    assert storage.elsewhere_usd_per_hour == pytest.approx(4.8)
+    assert spent.usd_per_hour > 400
+    percent = f"about {100 * 4.8 / (4.8 + spent.usd_per_hour):.1f} %"
+    assert spent.unpriced_share == f"at the dearest known price of a Region it is $4.80 an hour, {percent} of the whole"
+    nowhere = spend(pages.plan(tmp_path), pages.healthy(), KNOWN.model_copy(update={"storage": {}}))
+    assert nowhere.unpriced_share == "no Region has a known price of all of it, so its share of the whole is unknown"
+    assert spend(pages.plan(tmp_path), pages.healthy(), KNOWN).unpriced_share == ""
+
+
+def test_a_control_plane_is_paid_for_before_and_after_the_cluster(tmp_path: Path) -> None:
+    """EKS and the network come first and go last: without a HyperPod cluster they cost what they cost."""
+    bare = replace(
+        pages.healthy(), cluster=None, instances=(), pods=(), nodes=(), runs=(), jobs=(),
+        control_plane=ControlPlane(
+            name="e", version="1.35", version_of_file="1.35", protected=False, protected_by_file=False,
+            created=NOW - timedelta(hours=10),
+        ),
+    )  # fmt: skip
+    spent = spend(pages.plan(tmp_path), bare, KNOWN)
+    (line,) = (charge for charge in spent.items if charge.name == "EKS control plane")
+    assert (line.hours, line.usd) == (pytest.approx(10), pytest.approx(1.0))
+    assert any(charge.name == "NAT gateways" for charge in spent.items)
+    nothing = spend(pages.plan(tmp_path), replace(bare, control_plane=None), KNOWN)
+    assert not any(charge.name == "EKS control plane" for charge in nothing.items)
+
+
+def test_a_control_plane_past_standard_support_is_paid_for_as_it_is(tmp_path: Path) -> None:
+    old = replace(pages.healthy(), control_plane=ControlPlane(
+        name="e", version="1.28", version_of_file="1.35", protected=False, protected_by_file=False,
+    ))  # fmt: skip
+    assert any(charge.name == "EKS extended support" for charge in spend(pages.plan(tmp_path), old, KNOWN).items)
+    new = replace(pages.healthy(), control_plane=replace(old.control_plane, version="1.35"))  # type: ignore[type-var]
+    assert not any(charge.name == "EKS extended support" for charge in spend(pages.plan(tmp_path), new, KNOWN).items)
+
+
+def test_a_control_plane_that_may_not_be_seen_is_said(tmp_path: Path) -> None:
+    unseen = replace(pages.healthy(), unseen=(Unseen(source="EKS", why="refused", refused=True),))
+    assert spend(pages.plan(tmp_path), unseen, KNOWN).incomplete == ("EKS",)
 
 
 def test_what_a_run_has_cost(tmp_path: Path) -> None:

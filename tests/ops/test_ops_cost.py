@@ -219,9 +219,7 @@ def test_what_nobody_knows_stays_unknown(folder: Path) -> None:
     assert (lines["volumes of nodes"], lines["storage"]) == (None, None)
     assert result.json["complete"] is False
     said = run(folder, "--offline").err
-    joined = " ".join(said.split())
-    assert "no price is known for volumes of nodes (" in joined and " GiB of EBS), storage (" in joined
-    assert "storage (1200 GiB, 250 MB/s per TiB)" in joined and ": the sum leaves it out" in joined
+    assert "no price is known for volumes of nodes, storage" in said
     assert "~ workers: an estimate, 1.06 times us-east-1, as EC2 asks (AmazonSageMaker 20260916170501" in said
 
 

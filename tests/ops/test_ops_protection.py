@@ -109,6 +109,17 @@ def test_status_says_what_was_changed_beside_the_file() -> None:
     assert 'set eks.version: "1.36"' in newer
 
 
+def test_an_eks_cluster_that_may_not_be_seen_is_not_absent() -> None:
+    """`gather` notes what a source raises: status, page and cost then say what could not be asked."""
+
+    class Refused(Account):
+        def call(self, service: str, operation: str, **request: Any) -> Any:
+            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "DescribeCluster")
+
+    with pytest.raises(ClientError, match="AccessDenied"):
+        observed.control_plane(Target(Refused()))
+
+
 def test_status_asks_eks_for_a_cluster_of_its_own_alone() -> None:
     account = Account()
     account.cluster |= {"name": "ray-prod-eks", "version": "1.36"}

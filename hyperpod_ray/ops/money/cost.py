@@ -91,6 +91,7 @@ def run(
             "budget_usd_per_month": budget.usd_per_month if (budget := target.plan.settings.budget) else None,
             "complete": not estimate.unknown,
             "without_price": [line.name for line in estimate.unknown if line.usd_per_unit is None],
+            "without_price_share": estimate.unpriced_share or None,
             "estimated": [line.name for line in estimate.estimated],
             "not_counted": estimate.not_counted,
             **spent,
@@ -228,11 +229,10 @@ def _show(target: AnyTarget, cost: Cost, form: Format) -> None:
         output.log(f"{finding.what}. Fix: {finding.fix}")
     for line in cost.estimated:
         output.log(f"~ {line.name}: an estimate, {line.estimate} ({line.source})")
-    unknown = [line for line in cost.unknown if line.usd_per_unit is None]
+    unknown = [line.name for line in cost.unknown if line.usd_per_unit is None]
     if unknown:
-        share = prices.unpriced_gpus(target.plan, [line.name for line in unknown])
-        listed = ", ".join(f"{line.name} ({line.what})" for line in unknown)
-        output.log(f"no price is known for {listed}: the sum leaves it out{share}")
+        share = prices.unpriced_gpus(target.plan, unknown)
+        output.log(f"no price is known for {', '.join(unknown)}: the sum leaves it out{share}; {cost.unpriced_share}")
     if unknown or cost.estimated:
         output.log(
             f"next: hyperpod-ray cost {target.name} --update; it needs credentials and writes today's prices down"

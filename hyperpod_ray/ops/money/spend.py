@@ -16,15 +16,12 @@ from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.journal.record import FINISHED, Record
 from hyperpod_ray.ops.journal.run import Run
-from hyperpod_ray.ops.observe.snapshot import (
-    Instance,
-    Snapshot,
-)
+from hyperpod_ray.ops.observe.snapshot import EKS, Instance, Snapshot
 from hyperpod_ray.ops.orchestrators.interface import Work
 from hyperpod_ray.ops.verdict import ray as verdict_ray
 from hyperpod_ray.ops.verdict import training as verdict_training
 from hyperpod_ray.pricing import prices
-from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Prices
+from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Price, Prices
 
 PAID_FOR = ("Pending", "ShuttingDown", "Failure")
 """States of an instance that is not there to be paid for, or no longer."""
@@ -42,6 +39,8 @@ class Item:
     """Since the beginning of the month, of all pieces together for nodes."""
     usd: float | None
     estimate: bool = False
+    elsewhere_usd_per_hour: float | None = None
+    """Without a price: what it costs in the dearest Region with one. In no sum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +125,10 @@ class Spend:
         return tuple(charge.name for charge in self.items if charge.usd_per_hour is None)
 
     @property
-    def left_out(self) -> str:
-        """The same with how much of each there is, in words; empty where everything has a price."""
-        lines = (f"{charge.name} ({charge.what})" for charge in self.items if charge.usd_per_hour is None)
-        gpus = f", with {self.unpriced_gpus} of {self.gpus} GPUs" if self.unpriced_gpus else ""
-        return ", ".join(lines) + gpus
+    def unpriced_share(self) -> str:
+        """How much of the whole the charges without a price are, in words; empty where each has one."""
+        missing = [charge.elsewhere_usd_per_hour for charge in self.items if charge.usd_per_hour is None]
+        return prices.unpriced_share(missing, self.usd_per_hour) if missing else ""
 
     @property
     def usd_per_hour(self) -> float:
@@ -196,7 +194,7 @@ def spend(plan: CommonPlan, snapshot: Snapshot, rates: Prices) -> Spend:
         unjudged=unjudged,
         unpriced_gpus=sum(_gpus(plan, part) for part in billed if part.group in unpriced),
         quotas=tuple(_unused(plan, snapshot, rates)),
-        incomplete=tuple(part for part in ("HyperPod", "FSx", "Kubernetes", "Slurm") if not snapshot.saw(part)),
+        incomplete=tuple(part for part in ("HyperPod", EKS, "FSx", "Kubernetes", "Slurm") if not snapshot.saw(part)),
     )  # fmt: skip
 
 
@@ -261,6 +259,7 @@ def _nodes(
                 name=group, what=f"{len(pieces)} × {instance_type}", hours=hours,
                 usd_per_hour=price.usd * len(pieces) if price else None,
                 usd=price.usd * hours if price else None, estimate=bool(price and price.estimate),
+                elsewhere_usd_per_hour=_elsewhere(price, rates.dearest_instance(instance_type), len(pieces)),
             )  # fmt: skip
 
 
@@ -278,6 +277,7 @@ def _volumes(
         name="volumes of nodes", what=f"{gigabytes} GiB of EBS", hours=hours / gigabytes,
         usd_per_hour=None if hourly is None else hourly * gigabytes, usd=None if hourly is None else hourly * hours,
         estimate=bool(price and price.estimate),
+        elsewhere_usd_per_hour=_elsewhere(price, rates.dearest_node_volume(), gigabytes / HOURS_PER_MONTH),
     )  # fmt: skip
 
 
@@ -293,21 +293,36 @@ def _storage(plan: CommonPlan, snapshot: Snapshot, rates: Prices, month: datetim
             name=lustre.id, what=f"{lustre.capacity_gib} GiB, {spec.throughput_mbs_per_tib} MB/s per TiB", hours=hours,
             usd_per_hour=hourly, usd=None if hourly is None else hourly * hours,
             estimate=bool(price and price.estimate),
+            elsewhere_usd_per_hour=_elsewhere(
+                price, rates.dearest_file_system(spec.throughput_mbs_per_tib), lustre.capacity_gib / HOURS_PER_MONTH
+            ),
         )  # fmt: skip
 
 
 def _fixed(plan: CommonPlan, snapshot: Snapshot, rates: Prices, month: datetime) -> Iterator[Item]:
-    if snapshot.cluster is None:
+    """The network and the EKS cluster: of each, since its own beginning where that is known."""
+    eks = snapshot.control_plane
+    standing = [part.created for part in (snapshot.cluster, eks) if part is not None]
+    if not standing:
         return
-    hours = _hours(snapshot.cluster.created, month, snapshot.at)
-    for charge, count in prices.always_paid(plan, day=snapshot.at.date()):
+    since = min(filter(None, standing), default=None)
+    version = eks.version if eks else ""
+    for charge, count in prices.always_paid(plan, day=snapshot.at.date(), eks_version=version):
         name, unit = prices.FIXED[charge]
+        began = eks.created if eks is not None and charge.startswith("eks_") else since
+        hours = _hours(began or since, month, snapshot.at)
         price = rates.hourly(plan.settings.region, charge)
         hourly = price.usd * count if price else None
         yield Item(
             name=name, what=f"{count} × {unit}", hours=hours, usd_per_hour=hourly,
             usd=None if hourly is None else hourly * hours, estimate=bool(price and price.estimate),
+            elsewhere_usd_per_hour=_elsewhere(price, rates.dearest_hourly(charge), count),
         )  # fmt: skip
+
+
+def _elsewhere(price: Price | None, dearest: Price | None, quantity: float) -> float | None:
+    """Dollars an hour of a charge without a price, in the dearest Region that has one."""
+    return dearest.usd * quantity if price is None and dearest is not None else None
 
 
 def _idle(plan: CommonPlan, snapshot: Snapshot, rates: Prices, work: Work) -> Iterator[Idle]:

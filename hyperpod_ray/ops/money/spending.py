@@ -62,6 +62,7 @@ def so_far(target: AnyTarget, rates: Prices, *, form: Format) -> dict[str, Any]:
         "runs": runs,
         "unknown": list(spent.unknown),
         "unpriced_gpus": spent.unpriced_gpus,
+        "unknown_share": spent.unpriced_share or None,
         "unseen": snapshot.unseen,
     }
 
@@ -179,7 +180,8 @@ def _show_spend(spent: Spend, runs: list[dict[str, Any]], form: Format) -> None:
     console = output.console(form)
     console.print(table)
     if spent.unknown:
-        console.print(f"without a known price: {spent.left_out}")
+        share = f", with {spent.unpriced_gpus} of {spent.gpus} GPUs" if spent.unpriced_gpus else ""
+        console.print(f"without a known price: {', '.join(spent.unknown)}{share}; {spent.unpriced_share}")
     for idle in spent.idle:
         console.print(
             f"idle: {idle.gpus} GPUs in group {idle.group}, {dollars(idle.usd_per_hour)} an hour{idle.cost}: "

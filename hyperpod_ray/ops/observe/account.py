@@ -46,6 +46,7 @@ def control_plane(target: AnyTarget) -> ControlPlane | None:
         version_of_file=target.plan.new_eks.version,
         protected=bool(cluster.get("deletionProtection")),
         protected_by_file=target.plan.settings.protected,
+        created=cluster.get("createdAt"),
     )
 
 

@@ -430,6 +430,7 @@ class ControlPlane:
     protected: bool
     """Whether EKS refuses to delete it."""
     protected_by_file: bool
+    created: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,9 +47,8 @@ def view(
         nodes=tuple(_node(snapshot, row) for row in orchestrators.named(snapshot.orchestrator).rows(snapshot)),
         events=tuple(_events(snapshot)),
         facts=tuple(_facts(snapshot)),
-        spend=None if prices is None or snapshot.cluster is None else spend(plan, snapshot, prices),
-        spend_note=why_no_prices
-        or ("" if snapshot.cluster else "No HyperPod cluster was seen: nothing can be counted."),
+        spend=None if prices is None else spend(plan, snapshot, prices),
+        spend_note=why_no_prices or ("" if snapshot.cluster else "No HyperPod cluster was seen."),
         not_shown=tuple(dict.fromkeys(f"{missing.source}: {missing.why}" for missing in snapshot.unseen)),
     )
 

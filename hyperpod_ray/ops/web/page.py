@@ -265,7 +265,12 @@ def _cost(view: View) -> str:
         for line in spend.items
     )  # fmt: skip
     lines = table("What is there now", ("Name", "What", ">$ per hour", ">Hours", ">$ this month"), rows)
-    unknown = f" No price is known of {spend.left_out}: the sums lack them." if spend.unknown else ""
+    gpus = f", with {spend.unpriced_gpus} of {spend.gpus} GPUs" if spend.unpriced_gpus else ""
+    unknown = (
+        f" No price is known of {', '.join(spend.unknown)}{gpus}: the sums lack them; {spend.unpriced_share}."
+        if spend.unknown
+        else ""
+    )
     missing = f" Not seen: {', '.join(spend.incomplete)}." if spend.incomplete else ""
     return (
         f'{figures(pairs)}{idle}<details data-key="cost"><summary>What it is made of</summary>{lines}'
