@@ -66,7 +66,7 @@ def test_what_a_test_sees_is_the_same_everywhere(tmp_path: Path) -> None:
         "    assert os.umask(0o022) == 0o022\n"
         f"    assert Path.home() != Path({str(tmp_path)!r}) and not list(Path.home().iterdir())\n"
         "    assert os.environ['HYPERPOD_RAY_DATE'] == '2026-11-22'\n"
-        "    foreign = ('AWS_', 'KUBE', 'RAY_', 'RESILIENCE_', 'LC_')\n"
+        "    foreign = ('AWS_', 'KUBECONFIG', 'RAY_', 'RESILIENCE_', 'LC_')\n"
         "    assert not [name for name in os.environ if name.startswith(foreign)]\n"
     )
     done = suite(*probe(tmp_path, text), home=tmp_path)
@@ -96,3 +96,13 @@ def test_a_test_that_writes_elsewhere_fails(writes: str, passes: bool, tmp_path:
             path.unlink(missing_ok=True)
     assert done.returncode == int(not passes), done.stdout
     assert ("written outside of the temporary folder and the caches" in done.stdout) != passes
+
+
+def test_the_server_that_the_conformance_tests_judge_can_be_named(tmp_path: Path) -> None:
+    variables = {
+        "KUBEBUILDER_ASSETS": "/opt/envtest",
+        "KUBECONFIG": "/home/me/.kube/config",
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+    }
+    kept = surroundings.cleaned(variables, home=tmp_path)
+    assert {name for name in kept if name.startswith("KUBE")} == {"KUBEBUILDER_ASSETS"}
