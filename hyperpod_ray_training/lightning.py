@@ -9,11 +9,13 @@ index. What `self.log(…, on_epoch=True)` and a module's torchmetrics add up co
 so that a scheduler with `monitor=` sees what it would have seen.
 
 Hooks used, of Lightning 2: `FitLoop.setup_data`, `_TrainingEpochLoop.on_run_start`, `_EvaluationLoop.run`,
-`_Loop.state_dict` and `load_state_dict`, `_ResultCollection.update_metrics`, `_LoggerConnector._callback_metrics`.
+`_Loop.state_dict` and `load_state_dict`, `_ResultCollection.log` and `update_metrics`,
+`_LoggerConnector._callback_metrics`.
 """
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import importlib.util
 import pickle
@@ -155,7 +157,7 @@ class _Sums(View):
 
     def _continued(self, key: str, value: Any, batch_size: int) -> None:
         """A sum exists from its first `log` on: what was restored of it goes in then."""
-        vars(self.results[key]).update(self.pending.pop(key, {}))
+        vars(self.results[key]).update(_state_of(self.pending.pop(key, {})))
         self.update(key, value, batch_size)
 
     def _metrics(self) -> dict[str, Any]:
@@ -173,8 +175,12 @@ class _Sums(View):
 
     def state_dict(self) -> dict[str, Any]:
         """Sums, torchmetrics, and what the trainer shows its callbacks."""
-        sums = {key: {name: _copied(value) for name, value in vars(result).items() if name in _OF_A_SUM}
-                for key, result in self.results.items() if result.is_tensor and not result.has_reset}  # fmt: skip
+        sums = {
+            key: {name: _copied(value) for name, value in vars(result).items() if name in _OF_A_SUM}
+            | {_LOGGED_AS: _arguments_of(result.meta)}
+            for key, result in self.results.items()
+            if result.is_tensor and not result.has_reset
+        }
         return {
             "sums": {**self.pending, **sums},
             "shown": {key: _copied(value) for key, value in self.trainer._logger_connector._callback_metrics.items()},
@@ -198,6 +204,20 @@ class _Sums(View):
         """The trainer has cleared what it shows, and the epoch under way begins."""
         self.trainer._logger_connector._callback_metrics.update(self.shown)
 
+    def settle(self) -> None:
+        """The epoch ends: what it has logged before the fault alone counts too."""
+        for key, saved in list(self.pending.items()):
+            arguments = saved.get(_LOGGED_AS)
+            if arguments is None:
+                continue
+            del self.pending[key]
+            reduction = getattr(builtins if arguments["reduce_fx"][0] else torch, arguments["reduce_fx"][1])
+            self.results.log(
+                **{**arguments, "reduce_fx": reduction}, value=torch.zeros_like(saved["value"]), batch_size=1,
+                sync_dist_fn=self.trainer.strategy.reduce,
+            )  # fmt: skip
+            vars(self.results[key]).update(_state_of(saved))
+
     def unclaimed(self) -> list[str]:
         """What was restored, and the epoch that has ended did not log again; it is forgotten."""
         names, self.pending = sorted(self.pending), {}
@@ -205,6 +225,24 @@ class _Sums(View):
 
 
 _OF_A_SUM = ("value", "cumulated_batch_size", "has_reset", "_update_count")
+_LOGGED_AS = "arguments"
+_OF_A_LOG = ("fx", "name", "prog_bar", "logger", "on_step", "on_epoch", "enable_graph", "add_dataloader_idx",
+             "metric_attribute")  # fmt: skip
+
+
+def _state_of(saved: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in saved.items() if name in _OF_A_SUM}
+
+
+def _arguments_of(meta: Any) -> dict[str, Any] | None:
+    """What `self.log` was called with; None with a group of ranks, which no checkpoint holds."""
+    if meta.sync._group is not None:
+        return None
+    reduction = meta.reduce_fx
+    return {name: getattr(meta, name) for name in _OF_A_LOG} | {
+        "reduce_fx": (reduction is getattr(builtins, reduction.__name__, None), reduction.__name__),
+        "sync_dist": meta.sync._should, "rank_zero_only": meta.sync.rank_zero_only,
+    }  # fmt: skip
 
 
 def _copied(value: Any) -> Any:
@@ -332,6 +370,8 @@ class Survive(pl.Callback):
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if loss is not None and _is_number(loss):
             logged["loss"] = float(loss) * trainer.accumulate_grad_batches
+        if self.sums.pending and trainer.fit_loop.epoch_loop._is_training_done:
+            self.sums.settle()
         self.training.note(**logged)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
