@@ -1,4 +1,4 @@
-"""The driver's half of a run whose workers outlive a lost one: its coordinator, and the loop that outlives its peers."""
+"""The driver's half of a run whose workers outlive a lost one: the coordinator, and the loop that survives."""
 
 from __future__ import annotations
 

@@ -140,6 +140,7 @@ class Survivor:
             find=find, token=plan.token, node=node, port=self.groups.store.port, order=order, group=group,
             beat_s=settings.beat_s, cut=self.groups.cut, standby=standby, seat=seat,
         )  # fmt: skip
+        self.groups.kept = self.member.sockets
         self.rehearse = True
 
     def run(self) -> Any:
@@ -249,7 +250,7 @@ class Survivor:
         try:
             check_device()
             self.groups.open(
-                gen=gen, rank=rank, world=len(nodes), host=message["host"], port=int(message["port"]),
+                gen=gen, rank=rank, world=len(nodes), host=message["host"], port=int(message["port"]), nodes=nodes,
                 over=lambda: member.newest_gen > gen,
             )  # fmt: skip
             generation = _current = Generation(

@@ -262,6 +262,11 @@ class Member:
                 return None
             return self._inbox.popleft()
 
+    def sockets(self) -> set[int]:
+        """The descriptor of the connection; it is none of a generation's."""
+        connection = self._socket
+        return set() if connection is None else {connection.fileno()}
+
     def close(self) -> None:
         """The run is over for this process."""
         self.over.set()

@@ -216,7 +216,7 @@ class Table:
             del self._vacant[key]
             self.note(
                 "spare", uid=member.uid, node=member.node, message=f"a standby takes over from process {lost.pid}",
-                standbys=self.standbys, warm_spares=self.warm_spares,
+                instead_of=lost.pid, standbys=self.standbys, warm_spares=self.warm_spares,
             )  # fmt: skip
             out.append((member.uid, {"type": "adopt", "seat": lost.seat, "order": lost.order, "pid": lost.pid}))
         return out
