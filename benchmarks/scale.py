@@ -314,7 +314,7 @@ def main(argv: list[str]) -> int:
         figures = {
             "coordinator": asdict(apart(coordinate, world)),
             "groups": asdict(apart(open_groups, threads, lazy=True)),
-            "copies": asdict(apart(copies, world)),
+            "copies": asdict(copies(world)),
             "load": round(os.getloadavg()[0], 1),
         }
         if world <= 64:

@@ -307,9 +307,9 @@ class SurvivingWorkerGroup(WorkerGroup):
 
     def _successor(self, index: int) -> _Standby | int:
         """The standby that has a lost worker's seat, or `NOBODY`; `NOT_YET` where the coordinator has not answered."""
-        lost = self.get_workers()[index].metadata
         if not self.standby_workers:
             return NOBODY
+        lost = self.get_workers()[index].metadata
         beside = {key: standby for key, standby in self.standbys.items() if key[0] == lost.node_id}
         if (question := self.questions.get(index)) is None:
             final = not beside or self.unanswered[index] >= _WAITS_FOR_STANDBY_POLLS

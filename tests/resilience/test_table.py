@@ -846,7 +846,7 @@ def test_the_standby_of_the_node_takes_a_lost_one_s_seat_at_once() -> None:
 
 
 def test_a_standby_of_another_node_has_no_device_there() -> None:
-    world, uid = with_standby(node="node-0")
+    world, _ = with_standby(node="node-0")
     world.kill(world.holder(1))
     world.run(6)
     assert not world.table.running
@@ -970,7 +970,7 @@ def test_thousands_beat_less_often_and_may_be_silent_for_longer(ranks: int, beat
 
 
 def test_a_second_of_training_takes_work_in_proportion_to_the_ranks() -> None:
-    """Counted in calls, not in time: each beat and each tick looks at a member so many times, however many there are."""
+    """Counted in calls, not in time: a beat and a tick look at a member so many times, however many there are."""
     counted = {}
     for ranks in (64, 256):
         world = World(active=ranks, spares=0)
