@@ -6,8 +6,8 @@ Three parts, each the product's own code:
 
 - The coordinator with a connection and a pulse of every rank over loopback: its processor time for a second of
   training, and from the loss of a rank to the last assignment.
-- The process groups of a generation (`GROUPS` of them): real gloo groups on a real store, a thread for each rank, up to
-  `MOST_THREADS` ranks. Beyond, the figure of a rank is carried on along the measured ones; the table says so.
+- A process group: a real gloo group on a real store, a thread for each rank, up to `MOST_THREADS` ranks, whose sockets
+  one process may still have. A generation opens `GROUPS` of them.
 - What each rank computes of the copies that are held: the neighbour, and the newest step that is whole.
 
 No step trains, and no network is slow here. `expected` adds up what the parts mean for a cluster, with the figures that
@@ -23,12 +23,12 @@ import json
 import multiprocessing
 import os
 import resource
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -193,7 +193,7 @@ async def _coordinate(world: int, pipes: Sequence[Any]) -> CoordinatorFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFigures:
-    """Of one number of ranks; `ranks` opened them, all in one process."""
+    """Of one group of `ranks`, all in one process."""
 
     ranks: int
     cpu_ms_per_rank: float
@@ -202,7 +202,7 @@ class GroupFigures:
 
 
 def open_groups(world: int, *, lazy: bool) -> GroupFigures:
-    """Open the groups of a generation for each of `world` ranks, as `Groups` does, a thread a rank."""
+    """Open a group for each of `world` ranks, as `Groups` does, a thread a rank."""
     import torch
     import torch.distributed as dist
 
@@ -216,17 +216,16 @@ def open_groups(world: int, *, lazy: bool) -> GroupFigures:
     before, started = len(groups.open_sockets()), cpu()
 
     def open_of(rank: int) -> None:
-        for number in range(GROUPS):
-            store = dist.PrefixStore(str(number), stores[rank])
-            groups.meet(store, str(number), world, limit)
-            options = dist.ProcessGroupGloo._Options()
-            options._timeout, options._threads = limit, 1
-            options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1", lazy_init=lazy)]
-            group = dist.ProcessGroupGloo(store, rank, world, options)
-            if lazy:
-                group.allreduce([torch.ones(1)]).wait()
-                group.barrier().wait()
-            kept.append(group)
+        store = dist.PrefixStore("group", stores[rank])
+        groups.meet(store, "group", world, limit)
+        options = dist.ProcessGroupGloo._Options()
+        options._timeout, options._threads = limit, 1
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1", lazy_init=lazy)]
+        group = dist.ProcessGroupGloo(store, rank, world, options)
+        if lazy:
+            group.allreduce([torch.ones(1)]).wait()
+            group.barrier().wait()
+        kept.append(group)
 
     threads = [threading.Thread(target=open_of, args=(rank,)) for rank in range(world)]
     for thread in threads:
@@ -272,10 +271,11 @@ def copies(world: int) -> CopyFigures:
 # ---- all of it ----
 
 
-def apart(function: Any, *arguments: Any, **options: Any) -> Any:
-    """What a function gives in a process of its own, so that nothing of the one before counts."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *arguments, **options).result()
+def apart(part: str, world: int) -> Any:
+    """One part in a process of its own, so that nothing of the one before counts."""
+    command = [sys.executable, __file__, "--part", part, str(world)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 def coordinate(world: int) -> CoordinatorFigures:
@@ -297,28 +297,39 @@ def coordinate(world: int) -> CoordinatorFigures:
             process.kill()
 
 
+PARTS: dict[str, Any] = {
+    "coordinator": coordinate,
+    "groups": lambda world: open_groups(world, lazy=True),
+    "full mesh": lambda world: open_groups(world, lazy=False),
+}
+
+
 def main(argv: list[str]) -> int:
     """Measure, print and perhaps write; 2 where the machine allows too few descriptors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ranks", nargs="*", type=int, default=list(RANKS))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if 2 * max(options.ranks) + 100 > hard:
         sys.stderr.write(f"error: descriptors: {hard}. Expected {2 * max(options.ranks) + 100}. Fix: fewer ranks\n")
         return 2
+    if options.part:
+        print(json.dumps(asdict(PARTS[options.part](options.ranks[0]))), flush=True)
+        os._exit(0)  # threads of thousands of groups need not be taken down
     measured: dict[str, Any] = {}
     for world in options.ranks:
         threads = min(world, MOST_THREADS)
         figures = {
-            "coordinator": asdict(apart(coordinate, world)),
-            "groups": asdict(apart(open_groups, threads, lazy=True)),
+            "coordinator": apart("coordinator", world),
+            "groups": apart("groups", threads),
             "copies": asdict(copies(world)),
             "load": round(os.getloadavg()[0], 1),
         }
         if world <= 64:
-            figures["full_mesh"] = asdict(apart(open_groups, world, lazy=False))
+            figures["full_mesh"] = apart("full mesh", world)
         measured[str(world)] = figures
         print(json.dumps({"ranks": world, **figures}), flush=True)
     if options.json:

@@ -178,7 +178,8 @@ class Run:
         if journal.enabled:
             publish(folder)
         try:
-            result = self._fit(loop, dict(config or {}), sizes, spares=spares, request=request)
+            run = replace(self, settings=replace(self.settings, spares=spares))
+            result = run._fit(loop, dict(config or {}), sizes, spares=spares, request=request)
         except Exception as error:
             text = cause_of(error)
             journal.progress |= journal._read()
