@@ -48,6 +48,7 @@ PER_NODE = 8
 MOST_THREADS = 512
 CLIENTS = 4
 TRAINS_S = 8.0
+LIMIT_S = 120.0
 TOKEN = "of a run that does not exist"  # noqa: S105
 
 
@@ -159,7 +160,8 @@ async def _coordinate(world: int, pipes: Sequence[Any]) -> CoordinatorFigures:
             pipe.send((host, port))
         try:
             table = coordinator.table
-            while not table.running:
+            # the spare has come, and nobody is lost any more
+            while not (table.running and len(table.members) > world):
                 await asyncio.sleep(0.05)
             await asyncio.sleep(2.0)
             heard = sum(member.step for member in table.members.values())
@@ -168,12 +170,14 @@ async def _coordinate(world: int, pipes: Sequence[Any]) -> CoordinatorFigures:
             seconds = time.monotonic() - began
             per_s = (cpu() - started) / seconds
             beats = (sum(member.step for member in table.members.values()) - heard) / seconds
-            started = cpu()
+            started, gen, began = cpu(), table.gen, time.monotonic()
             pipes[1].send("lose")
-            while not (table.running and table.gen == 1):
+            while not (table.running and table.gen > gen):
+                if time.monotonic() > began + LIMIT_S:
+                    raise RuntimeError(f"no generation after {gen} of {world} ranks, {len(table.ranks)} hold one")
                 await asyncio.sleep(0.005)
             await asyncio.sleep(1.0)  # the last of them have heard it
-            spent = cpu() - started - per_s
+            spent = cpu() - started - per_s * (time.monotonic() - began)
             lost_t = pipes[1].recv()
             for pipe in pipes:
                 pipe.send("assigned")

@@ -25,6 +25,7 @@ from hyperpod_ray_training.open_runs import closing
 from hyperpod_ray_training.spares import seat as seats
 from hyperpod_ray_training.spares.groups import GenerationOverError, Groups, collectives_begun
 from hyperpod_ray_training.spares.member import CoordinatorLostError, Ended, Member, Message
+from hyperpod_ray_training.spares.members import unpacked
 from hyperpod_ray_training.spares.ray_view import shown
 from hyperpod_ray_training.spares.stance import Stance
 from hyperpod_ray_training.spares.store import Store
@@ -239,7 +240,12 @@ class Survivor:
     def _train_one(self, message: Message) -> tuple[Any] | None:
         global _current  # noqa: PLW0603 - `Resumable` is made deep inside the user's loop
         member, standing = self.member, self.member.now
-        begun, gen, rank, nodes = time.monotonic(), int(message["gen"]), int(message["rank"]), list(message["nodes"])
+        begun, gen, rank, nodes = (
+            time.monotonic(),
+            int(message["gen"]),
+            int(message["rank"]),
+            unpacked(message["nodes"]),
+        )
         standing.gen, standing.rank, standing.world, standing.warm, member.move_asked = (
             gen,
             rank,

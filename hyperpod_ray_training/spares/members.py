@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +106,20 @@ class Member:
     """A standby that has imported what the ranks had imported."""
     seat: str = ""
     """Its devices and its rank on the node, as its own process describes them: a standby takes them over."""
+
+
+def packed(nodes: Iterable[str]) -> str:
+    """The node of each rank in few bytes: thousands of ranks are told of thousands."""
+    return ",".join(f"{node}*{sum(1 for _ in ranks)}" for node, ranks in itertools.groupby(nodes))
+
+
+def unpacked(text: str) -> list[str]:
+    """The node of each rank, of what `packed` gave."""
+    nodes: list[str] = []
+    for part in text.split(","):
+        node, _, count = part.rpartition("*")
+        nodes += [node] * int(count)
+    return nodes
 
 
 def member_fields(message: Mapping[str, Any]) -> dict[str, Any]:

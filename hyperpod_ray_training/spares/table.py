@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_training.spares.members import BEAT, BEATS_OF_SILENCE, Limits, Member
+from hyperpod_ray_training.spares.members import BEAT, BEATS_OF_SILENCE, Limits, Member, packed
 from hyperpod_ray_training.spares.progress import Habits, Progress
 from hyperpod_ray_training.spares.stragglers import Stragglers
 
@@ -418,12 +418,13 @@ class Table:
         self._broken_since = self._forming_since = None
         self._moving = False
         out: Out = []
+        told = packed(nodes)
         for rank, uid in self.ranks.items():
             member = self.members[uid]
             member.gen, member.seq, member.warm, member.busy = self.gen, 0, True, False
             member.still, member.place, member.at = 0.0, "", ""
             out.append(
-                (uid, {"type": "assign", "gen": self.gen, "rank": rank, "nodes": nodes, "host": host.node,
+                (uid, {"type": "assign", "gen": self.gen, "rank": rank, "nodes": told, "host": host.node,
                        "port": host.port})
             )  # fmt: skip
         holders = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray_training.settings import Settings
-from hyperpod_ray_training.spares.members import Limits
+from hyperpod_ray_training.spares.members import Limits, packed, unpacked
 from hyperpod_ray_training.spares.table import Message, Out, Table
 
 
@@ -696,7 +696,7 @@ def test_a_worker_that_still_imports_may_be_silent_for_longer() -> None:
 
 def assigned(world: World) -> dict[str, tuple[int, int]]:
     """Of each member, the rank and number of ranks it was given last."""
-    return {uid: (one["rank"], len(one["nodes"])) for uid, one in world.sent if one["type"] == "assign"}
+    return {uid: (one["rank"], len(unpacked(one["nodes"]))) for uid, one in world.sent if one["type"] == "assign"}
 
 
 def test_an_elastic_run_goes_on_at_once_with_those_that_are_left() -> None:
@@ -991,3 +991,16 @@ def test_a_second_of_training_takes_work_in_proportion_to_the_ranks() -> None:
             sys.setprofile(None)
         counted[ranks] = calls
     assert counted[256] < 5 * counted[64]
+
+
+@pytest.mark.parametrize(
+    "nodes", [["a"], ["10.0.0.1"] * 8 + ["fd00::2"] * 8 + ["10.0.0.1"], [f"n{i}" for i in range(9)]]
+)
+def test_where_ranks_are_is_told_in_few_bytes(nodes: list[str]) -> None:
+    assert unpacked(packed(nodes)) == nodes
+
+
+def test_each_rank_hears_the_same_nodes_in_the_order_of_ranks() -> None:
+    world = World(active=16, spares=0, per_node=8)
+    told = {message["nodes"] for _, message in world.sent if message["type"] == "assign"}
+    assert told == {"node-0*8,node-1*8"}
