@@ -227,8 +227,7 @@ def open_groups(world: int, *, lazy: bool) -> GroupFigures:
         options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1", lazy_init=lazy)]
         group = dist.ProcessGroupGloo(store, rank, world, options)
         if lazy:
-            group.allreduce([torch.ones(1)]).wait()
-            group.barrier().wait()
+            groups.connect_few(group)
         kept.append(group)
 
     threads = [threading.Thread(target=open_of, args=(rank,)) for rank in range(world)]

@@ -656,10 +656,9 @@ def _copies(outlook: Outlook) -> list[Row]:
     longer = Range(
         *(max(0.0, handover - step) for handover, step in zip(exchange, reversed(outlook.step_seconds), strict=True))
     )
-    ranks = cluster.world * flow["group_per_rank"].range.central
-    back = Range(
-        *(handover + rebuild + ranks for handover, rebuild in zip(exchange, flow["rebuild"].range, strict=True))
-    )
+    of_each_rank = zip(flow["group_per_rank"].range, flow["nccl_per_rank"].range, strict=True)
+    ranks = [cluster.world * sum(each) for each in of_each_rank]
+    back = Range(*(sum(parts) for parts in zip(exchange, flow["rebuild"].range, ranks, strict=True)))
     return [
         Row(what="copies of a step take", value=exchange, unit="s", source=flow["copy_gbps"].source),
         Row(

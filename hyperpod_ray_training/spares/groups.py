@@ -238,10 +238,16 @@ def _connecting_lazily(size: int) -> Iterator[None]:
 def use_once(group: dist.ProcessGroup) -> None:
     """Let the pairs connect that gloo's sums and barriers go over, where gloo is among a group's backends."""
     device = torch.device("cpu")
-    if device not in group._device_types or group._get_backend(device).name() != "gloo":
-        return
-    gloo = group._get_backend(device)
-    gloo.allreduce([torch.ones(1)]).wait()
+    if device in group._device_types and group._get_backend(device).name() == "gloo":
+        connect_few(group._get_backend(device))
+
+
+def connect_few(gloo: Any) -> None:
+    """A message to the next rank, for rings, and a barrier: few pairs, however many ranks."""
+    rank, size = gloo.rank(), gloo.size()
+    sent = gloo.send([torch.ones(1)], (rank + 1) % size, 0)
+    gloo.recv([torch.ones(1)], (rank - 1) % size, 0).wait()
+    sent.wait()
     gloo.barrier().wait()
 
 
