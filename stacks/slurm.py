@@ -17,7 +17,7 @@ from hyperpod_ray.core import project as places
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.stacks import watch
 from hyperpod_ray.stacks.base import EnvironmentStack
-from hyperpod_ray.stacks.hyperpod import cluster
+from hyperpod_ray.stacks.hyperpod import cluster, instance_group
 
 
 class SlurmStack(EnvironmentStack):
@@ -72,6 +72,10 @@ class SlurmStack(EnvironmentStack):
             self,
             plan,
             network=network,
+            instance_groups=[
+                instance_group(plan, group, slurm_role=group.slurm.role.capitalize(), partitions=group.slurm.partitions)
+                for group in plan.groups
+            ],
             orchestrator=SlurmOrchestrator(
                 config_strategy=settings.config_strategy,
                 database_endpoint=database.endpoint if database else None,

@@ -40,6 +40,11 @@ class SlurmPlan(CommonPlan):
         return frozenset({names.EKS_STACK, names.MIRROR_STACK, names.PLATFORM_STACK, names.RAY_STACK})
 
     @property
+    def small_subnets(self) -> str | None:
+        """Those of interface endpoints: there is no control plane, and NAT gateways need none."""
+        return "Endpoints" if self.settings.network.closed else None
+
+    @property
     def event_stack(self) -> str:
         """The stack that creates the log group of events."""
         return names.HYPERPOD_STACK

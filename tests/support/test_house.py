@@ -13,9 +13,9 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 CEILINGS = {
-    "empty_words_percent": 1.75,
-    "orchestrator_questions": 26,
-    "orchestrator_files": 18,
+    "empty_words_percent": 1.72,
+    "orchestrator_questions": 2,
+    "orchestrator_files": 1,
     "circles": 0,
     "long_functions": 63,
     "top_level_names": 32,

@@ -248,17 +248,7 @@ def bucket_names_are_valid(plan: CommonPlan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
     """
-    named: list[tuple[Path, str]] = [
-        (("storage", "data_repositories", index, "bucket"), link.bucket)
-        for index, link in enumerate(plan.data_repositories)
-    ]
-    if isinstance(plan, Plan):
-        access, tiered = plan.settings.ray.access, plan.settings.hyperpod.tiered_storage
-        grants = enumerate(access.s3 if access else [])
-        named += [(("ray", "access", "s3", index, "bucket"), grant.bucket) for index, grant in grants]
-        if tiered is not None and tiered.bucket is not None:
-            named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
-    for path, bucket in named:
+    for path, bucket in plan.buckets:
         if ".." in bucket or ".-" in bucket or "-." in bucket:
             fault = "single dots, between letters and digits"
         elif _ADDRESS.fullmatch(bucket):
