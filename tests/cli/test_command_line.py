@@ -14,20 +14,14 @@ import pytest
 
 from hyperpod_ray.cli.main import main, tree
 from hyperpod_ray.core.version import full_version
+from tests.support import forked
 
 PROJECT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own, from this source tree."""
-    return subprocess.run(
-        [sys.executable, "-m", "hyperpod_ray.cli", *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": f"{PROJECT}", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return forked.text(forked.command(*arguments, cwd=cwd, env={**os.environ, **environment}))
 
 
 def commands(node: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
