@@ -23,7 +23,8 @@ LIMIT_S = 600
 IMPORTED = (
     "boto3", "botocore.client", "hyperpod_ray.cli.main", "hyperpod_ray.core.loader", "hyperpod_ray.core.new_file",
     "hyperpod_ray.core.reference", "hyperpod_ray.core.upgrade", "hyperpod_ray.ops.money.cost",
-    "hyperpod_ray.ops.status", "hyperpod_ray.planner.checks", "hyperpod_ray.review.review", "rich.console", "rich.table",
+    "hyperpod_ray.ops.status", "hyperpod_ray.planner.checks", "hyperpod_ray.review.review",
+    "rich.console", "rich.table",
 )  # fmt: skip
 
 
