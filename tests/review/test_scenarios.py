@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from hyperpod_ray.review.findings import Effect
 from hyperpod_ray.review.report.markdown import render
 from hyperpod_ray.review.review import Review, review
-from tests.review.scenario import Assemble, Scenario, Side, scenarios, settings_text
+from tests.review.scenario import PROJECT, Assemble, Scenario, Side, scenarios, settings_text
 
 ALL = scenarios()
 FOLDED = 6_000
@@ -38,11 +39,14 @@ def expected(scenario: Scenario) -> set[object]:
 
 
 def chosen() -> set[str]:
-    """Scenarios that `make test` judges: those without a synthesis, and of the others as few as show each expectation.
+    """Scenarios that `make test` judges: those without a synthesis, those by which a break of `tests/mutants/` was
+    noticed, and of the others as few as show each expectation.
 
     CI judges the others by `make test-deploys`: a synthesis takes longer than all else of a scenario.
     """
-    chosen_ids = {scenario.id for scenario in ALL if edited_alone(scenario)}
+    verdicts = json.loads((PROJECT / "tests" / "mutants" / "results.json").read_text(encoding="utf-8"))
+    noticing = {verdict["by"].partition("::test_scenario[")[2].removesuffix("]") for verdict in verdicts.values()}
+    chosen_ids = {scenario.id for scenario in ALL if edited_alone(scenario) or scenario.id in noticing}
     shown = set[object]().union(*(expected(scenario) for scenario in ALL if scenario.id in chosen_ids))
     for scenario in sorted(ALL, key=lambda scenario: -len(expected(scenario))):
         if not expected(scenario) <= shown:
