@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dis
 import enum
@@ -32,6 +33,8 @@ _WHOLE = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, torch.optim.lr_s
           torch.amp.GradScaler)  # fmt: skip
 """What is asked for its state as one, and not looked into."""
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, type)
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+"""Classes of Python's own that have what a user puts into them."""
 _REFILLED = (list, dict, set, deque, np.ndarray, torch.Tensor)
 _MOST_ELEMENTS, _SMALL_BYTES = 100_000, 1 << 20
 
@@ -108,12 +111,17 @@ def _walk(
     ids = {id(value) for value, _ in paths.values()}
     while queue and len(paths) < most:
         path, value, depth = queue.popleft()
-        scalar = isinstance(value, (int, float, str, bool, enum.Enum))
+        scalar = value is None or isinstance(value, (int, float, str, bool, enum.Enum))
         if isinstance(value, _SKIPPED) or (id(value) in ids and not scalar):
             continue
         ids.add(id(value))
         content = fingerprint(value)
-        if content is not None or _holder(value) or is_object(value) or (iterators.shows_nothing(value) and not _of_user(value)):
+        if (
+            content is not None
+            or _holder(value)
+            or is_object(value)
+            or (iterators.shows_nothing(value) and not _of_user(value))
+        ):
             paths[path] = (value, content or 0)
         if depth < _DEPTH:
             inside = _inside_module(value, modules_held) if isinstance(value, torch.nn.Module) else _inside(value)
@@ -124,7 +132,7 @@ def _walk(
 
 def fingerprint(value: Any) -> Any:  # noqa: PLR0911 - one for each type
     """A number that differs where the content does; None for what is no state by itself."""
-    if isinstance(value, enum.Enum):
+    if value is None or isinstance(value, enum.Enum):
         return repr(value)
     if isinstance(value, (int, float, str)):
         return None if _is_a_time(value) else hash(value)
@@ -253,14 +261,17 @@ def _inside_function(function: Any) -> list[tuple[str, Any]]:
         with contextlib.suppress(ValueError):  # not assigned yet
             inside.append((f"({name})", cell.cell_contents))
     defaults = function.__defaults__ or ()
-    inside += zip((f"({name})" for name in function.__code__.co_varnames[function.__code__.co_argcount - len(defaults):]),
+    code = function.__code__
+    inside += zip((f"({name})" for name in code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]),
                   defaults, strict=False)  # fmt: skip
-    inside += [(f"({name})", attribute) for name, attribute in {**(function.__kwdefaults__ or {}), **vars(function)}.items()]
+    inside += [
+        (f"({name})", attribute) for name, attribute in {**(function.__kwdefaults__ or {}), **vars(function)}.items()
+    ]
     return inside
 
 
 def _inside_module(module: torch.nn.Module, modules_held: Collection[int]) -> list[tuple[str, Any]]:
-    """What a module and its parts keep beside tensors: objects and functions of the user's, also those that hooks call."""
+    """What a module and its parts keep beside tensors: the user's objects and functions, also those of hooks."""
     inside: list[tuple[str, Any]] = []
     for name, part in module.named_modules():
         place = "".join(f"[{word}]" if word.isdigit() else f".{word}" for word in name.split(".") if word)
@@ -303,7 +314,7 @@ def _of_user(value: Any) -> bool:
         return True
     if isinstance(value, (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)):
         return True
-    return _of_user_class(type(value))
+    return isinstance(value, _NAMESPACES) or _of_user_class(type(value))
 
 
 def _of_user_class(sort: type) -> bool:
@@ -347,14 +358,23 @@ def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> st
         while "." in owner or "[" in owner:
             owner = owner[: max(owner.rfind("."), owner.rfind("["))]
             holder = reached.get(owner, (None, 0))[0]
-            if is_object(holder) and hasattr(holder, "state_key"):  # a callback of Lightning's, which is asked for its own
+            if is_object(holder) and hasattr(
+                holder, "state_key"
+            ):  # a callback of Lightning's, which is asked for its own
                 return f"give {type(holder).__name__} the methods state_dict and load_state_dict"
+            if is_object(holder) and path[len(owner) + 1 :].split(".", maxsplit=1)[0].split("[", maxsplit=1)[
+                0
+            ] not in vars(holder):
+                given = f"per_rank={{{name_of(owner)!r}: {owner}}}"
+                return f"keep it on the object, self.{name_of(path)} in __init__, and {given}"
+            if is_object(holder) and hasattr(holder, "state_dict"):
+                return f"add {name_of(path)} to {type(holder).__name__}.state_dict, and give it in extra or per_rank"
             if is_object(holder):
                 return f"per_rank={{{name_of(owner)!r}: {owner}}}"
-        root = path.split("[")[0]
+        root = path.split("[", maxsplit=1)[0]
         if "." not in root and isinstance(reached.get(root, (None, 0))[0], _REFILLED):
             return f"per_rank={{{root!r}: {root}}}"
-        if "." not in path and not isinstance(value, (int, float, str, tuple)):
+        if "." not in path and not isinstance(value, (int, float, str, tuple, enum.Enum, type(None))):
             return f"per_rank={{{name_of(path)!r}: {path}}}"
     name = path.replace(")", "").split("(")[-1].split("[")[0].split(".")[-1]
     return f"keep it in Values: kept = Values({name}=…), per_rank={{'kept': kept}}, and kept.{name} in its place"
@@ -368,9 +388,11 @@ def name_of(path: str) -> str:
 
 def is_object(value: Any) -> bool:
     """Whether a value is of a class of the user's, whose attributes `per_rank` can hold."""
-    if isinstance(value, (*_WHOLE, *_SKIPPED, types.FunctionType, types.MethodType, enum.Enum, torch.utils.data.DataLoader)):
+    if isinstance(
+        value, (*_WHOLE, *_SKIPPED, types.FunctionType, types.MethodType, enum.Enum, torch.utils.data.DataLoader)
+    ):
         return False
-    return _of_user_class(type(value)) and hasattr(value, "__dict__")
+    return isinstance(value, _NAMESPACES) or (_of_user_class(type(value)) and hasattr(value, "__dict__"))
 
 
 # ---- which variables a loop reads before it writes them ----
