@@ -146,7 +146,7 @@ def is_plain(value: Any, depth: int = _DEPTH) -> bool:  # noqa: PLR0911 - one fo
     if isinstance(value, torch.Tensor):
         return not value.requires_grad and not isinstance(value, (nn.Parameter, DTensor)) and not value.is_meta
     if isinstance(value, np.ndarray):
-        return value.dtype != object
+        return bool(value.dtype != object)
     if depth == 0:
         return False
     if type(value) in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict):

@@ -268,6 +268,7 @@ class Completeness:
             if self.fetches_by_itself:  # it has looked at its labels already
                 for memory in memories:
                     self._under_way.read.pop(memory, None)
+                    self._under_way.sums.pop(memory, None)
         if self.fetches_by_itself:
             self._handed = memories  # of the step to come
 

@@ -97,7 +97,7 @@ class Usage:
         if "(" in path:
             return False
         self._open = set()
-        attributes = [word for word in path.split("[", maxsplit=1)[0].split(".")[1:]]
+        attributes = path.split("[", maxsplit=1)[0].split(".")[1:]
         name = path.split("[", maxsplit=1)[0].split(".", maxsplit=1)[0]
         try:
             return self._attribute_shown(attributes[-1]) if attributes else self._variable_shown(name)
@@ -177,8 +177,8 @@ class Usage:
         files = {code.co_filename for code in self.codes}
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None)
-            if self.of_user(file):
-                files.add(file)
+            if file is not None and self.of_user(file):
+                files.add(str(file))
         return sorted(files)
 
     # ---- one place that reads ----

@@ -73,7 +73,8 @@ def reached(
     for frame in frames:
         live, of_frame = live_names(frame), frame.f_locals
         for name, value in of_frame.items():
-            (roots if name in live else dead).setdefault(name, value)
+            shared = name in frame.f_code.co_cellvars  # functions within read it
+            (roots if name in live or shared else dead).setdefault(name, value)
         roots |= {name: value for name, value in frame.f_globals.items() if name not in roots
                   and name not in of_frame and not name.startswith("__") and _may_change(value)}  # fmt: skip
     roots |= beside or {}
@@ -231,6 +232,9 @@ def _inside(value: Any) -> list[tuple[str, Any]]:  # noqa: PLR0911 - one for eac
         parts = {"dataset": value.dataset, "sampler": value.sampler, "batch_sampler": value.batch_sampler,
                  "collate_fn": value.collate_fn}  # fmt: skip
         return [(f".{name}", part) for name, part in parts.items() if part is not None]
+    if isinstance(value, torch.optim.lr_scheduler.LRScheduler):
+        return [(f".lr_lambdas[{number}]", rate) for number, rate in enumerate(getattr(value, "lr_lambdas", ()))
+                if _user_function(rate)]  # fmt: skip
     if isinstance(value, torch.optim.Optimizer):
         return [(f".{name}", attribute) for name, attribute in vars(value).items()
                 if name not in OF_OPTIMIZERS and not is_plain(attribute)]  # fmt: skip
@@ -279,9 +283,10 @@ def _inside_module(module: torch.nn.Module, modules_held: Collection[int]) -> li
         for attribute_name, attribute in list(vars(part).items()):
             if "_hooks" in attribute_name and isinstance(attribute, dict):
                 inside += [(f"{place}(hook)", hook) for hook in attribute.values() if _hook_of_user(hook)]
-            elif attribute_name not in OF_MODULES and not (held and is_plain(attribute)):
-                if _of_user(attribute) or _user_function(attribute) or (not held and is_plain(attribute)):
-                    inside.append((f"{place}.{attribute_name}", attribute))
+            elif attribute_name not in OF_MODULES and (
+                not held if is_plain(attribute) else _of_user(attribute) or _user_function(attribute)
+            ):
+                inside.append((f"{place}.{attribute_name}", attribute))
     return inside
 
 
@@ -336,7 +341,7 @@ def _installed(file: str) -> bool:
     return "site-packages" in file or file.startswith((sys.base_prefix, "<frozen"))
 
 
-def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> str:
+def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> str:  # noqa: PLR0911 - one for each sort
     """The argument that makes an object of the loop a part of every copy.
 
     Args:
