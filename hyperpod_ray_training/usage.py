@@ -258,7 +258,11 @@ class Usage:
             if _called(node) != _called(target):
                 continue
             parent = source.parents.get(node)
-            if not isinstance(parent, (ast.Assign, ast.AnnAssign)) or not _is_new(parent.value):
+            value = parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
+            if isinstance(parent, ast.Tuple) and isinstance(assigned := source.parents.get(parent), ast.Assign):
+                values = assigned.value.elts if isinstance(assigned.value, ast.Tuple) else []
+                value = values[parent.elts.index(node)] if len(values) == len(parent.elts) else None
+            if not _is_new(value):
                 return False
             bound = True
         return bound
