@@ -68,6 +68,7 @@ def test_what_is_printed_logged_or_added_up_is_only_shown(line: str) -> None:
         "total = loss * running; total.backward()",
         "group['lr'] = 0.1 / (1 + running)",
         "optimizer.param_groups[0]['lr'] = running",
+        "for other in optimizer.param_groups: other['lr'] = running",
         "if running > 3: break",
         "if running > 3: optimizer.zero_grad()",
         "step_of(running)",
