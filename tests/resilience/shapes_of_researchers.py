@@ -112,6 +112,9 @@ def frozen_and_thawed(run: Run) -> None:
 class LateStatistics(nn.Module):  # type: ignore[misc]
     """Makes its buffer with the first batch, and one grows."""
 
+    mean: torch.Tensor
+    grows: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.inner = nn.Linear(8, 8)
@@ -323,8 +326,9 @@ class OwnTrainer:
         torch.manual_seed(0)
         self.net = nn.Linear(8, 8)
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=0.05)
-        self.iteration, self.beta, self.shown = 0, 1.0, []
-        arguments = {"per_rank": {"self": self}} if keeps else {}
+        self.iteration, self.beta = 0, 1.0
+        self.shown: list[float] = []
+        arguments: dict[str, Any] = {"per_rank": {"self": self}} if keeps else {}
         self.training = Resumable(run, model=self.net, optimizer=self.optimizer, **arguments)
 
     def train_step(self, step: int) -> float:
@@ -339,7 +343,7 @@ class OwnTrainer:
         mean_gradients(*self.net.parameters())
         self.optimizer.step()
         self.shown.append(float(loss))
-        return total(loss)
+        return float(total(loss))
 
     def fit(self) -> None:
         for step in self.training.steps(STEPS):
@@ -589,7 +593,8 @@ def dataset_with_an_order_forgotten(run: Run) -> None:
 def _bank(run: Run, choose: Callable[[Any], dict[str, Any]]) -> None:
     """The newest output for each sample, as InstDisc keeps it; by hand, in a dictionary."""
     torch.manual_seed(0)
-    net, bank = nn.Linear(8, 8), {}
+    net = nn.Linear(8, 8)
+    bank: dict[int, torch.Tensor] = {}
     optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
     training = Resumable(run, model=net, optimizer=optimizer, **choose(bank))
     for step in training.steps(STEPS):
