@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test test-slow test-deploys test-all quick changed times house lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
+.PHONY: demo test test-slow test-deploys test-all quick changed times house scale lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -148,6 +148,9 @@ crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in
 
 copies: setup rehearsal-env  ## what copies in memory cost beside memcpy and a plain socket; exit 3 when a size does not fit here
 	.venv-rehearsal/bin/python benchmarks/copies.py
+
+scale: setup rehearsal-env  ## what a recovery costs by the number of ranks: coordinator, groups, copies
+	.venv-rehearsal/bin/python benchmarks/scale.py
 
 house: setup  ## print the figures of the source: files, lines, arrows, circles, names
 	$(BIN)/python benchmarks/house.py

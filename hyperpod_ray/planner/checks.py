@@ -69,7 +69,7 @@ def _fit(run: Outlook) -> Iterator[Finding]:
 
 def _copies(run: Outlook) -> Iterator[Finding]:
     part = run.cluster
-    if run.copies > part.pod_memory_gib:
+    if part.standing_by and run.copies > part.pod_memory_gib:
         yield error(
             "ray",
             "training_spares",
