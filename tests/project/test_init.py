@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.project.conftest import ANSWERS, SOURCE, Run, commit
+from tests.project.conftest import ANSWERS, SOURCE, commit
+from tests.project.story import Run
 
 SAFE_ONLY = ("review", "--base", "main", "--fail-on", "weakens")
 

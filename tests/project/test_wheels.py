@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.project.conftest import SOURCE, Run
+from tests.project.conftest import SOURCE
+from tests.project.story import Run
 
 IMPORTS = """
 import importlib, os, sys
