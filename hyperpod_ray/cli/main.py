@@ -217,7 +217,7 @@ def _explained(error: Exception) -> OpsError:
 
 
 EXTRAS = {
-    "deploy": {"aws_cdk", "cdk8s", "cdk8s_plus_28", "constructs", "jsii", "hyperpod_ray_training"},
+    "deploy": {"aws_cdk", "cdk8s", "cdk8s_plus_28", "cfnlint", "constructs", "jsii", "hyperpod_ray_training"},
     "local": {"hyperpod_ray_sandbox"},
     "plan": {"numpy", "matplotlib"},
 }

@@ -164,7 +164,9 @@ def main() -> int:
         assert place.run("python", "-c", "import hyperpod_ray; print(hyperpod_ray.__file__)").stdout.startswith(name)
         extend_with_all(place.project)
         place.must("pip", "install", "--quiet", str(check_package(place.folder)))
-        story = Story(project=place.project, run=place.run, env=ENVIRONMENT, account=ACCOUNT, submit=place.submit)
+        story = Story(
+            project=place.project, run=place.run, env=ENVIRONMENT, account=ACCOUNT, region=REGION, submit=place.submit
+        )
         story.tell()
         place.uninstall()
     print("told: init, check, synth, review, local deploy, status, diff, deploy, submit, teardown; nothing is left")

@@ -57,6 +57,7 @@ class Story:
         run: Runs a program.
         env: Name of the environment.
         account: Number of its account.
+        region: Its Region.
         checks: Variables with which the package with the check is there.
         submit: Submits a job to the environment of these variables. Default: none is submitted.
     """
@@ -65,6 +66,7 @@ class Story:
     run: Run
     env: str
     account: str
+    region: str
     checks: Mapping[str, str] = field(default_factory=dict)
     submit: Callable[[Mapping[str, str]], None] = lambda _: None
 
@@ -81,7 +83,7 @@ class Story:
         """All of it."""
         self.before_deployment()
         try:
-            self.ok("local", "up", "--account", self.account)
+            self.ok("local", "up", "--account", self.account, "--region", self.region)
             sandbox = account_of(self.project, self.run)
             app = (self.project / "app.py").read_text()
             key = re.search(r'^KEY = "(.*)"$', app, re.MULTILINE)
@@ -105,6 +107,12 @@ class Story:
         good = file.read_text() + "\ntags: {cost-center: '4711'}\n"
         file.write_text(good)
         assert self.ok("env", "check") == f"ok {self.env}\n"
+        # a review would refuse the revision that the check refuses
+        past = self.says("review", "--base", "main", code=2)
+        assert "(base)" in past, past
+        assert "commit the correction" in past, past
+        self.ok("git", "add", "--all")
+        self.ok("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "--quiet", "-m", "extensions")
         self.ok("charts", "fetch", "--lock", "company.lock.yaml")
         self.ok("cdk", "synth", "--quiet", variables={"CDK_VALIDATION": "false"})
         # a group renamed, storage replaced and deleted with the environment: never safe

@@ -18,7 +18,7 @@ def test_the_life_of_an_environment_with_every_extension(project: Path, run: Run
     """One of each: stack, alarm, objects, chart, dashboard rows, boundary, names, keys, tags, lifecycle step, check."""
     extend_with_all(project)
     checks = {"PYTHONPATH": str(install_check(tmp_path))}
-    Story(project=project, run=run, env="dev", account=ACCOUNT, checks=checks).tell()
+    Story(project=project, run=run, env="dev", account=ACCOUNT, region="us-west-2", checks=checks).tell()
 
 
 def test_a_stack_that_left_the_app_is_no_nothing_left(project: Path, run: Run) -> None:
