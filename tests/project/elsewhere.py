@@ -59,7 +59,7 @@ class Elsewhere:
     def run(self, *words: str, cwd: Any = None, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a program of the project, or a command of the product."""
         outside = ("git", "python", "pip", "npm", "cdk")
-        program = list(words) if words[0] in outside else ["hyperpod-ray", *words]
+        program = list(words) if words[0] in outside or os.sep in words[0] else ["hyperpod-ray", *words]
         if program[0] == "cdk":
             program[0] = str(self.project / "node_modules" / ".bin" / "cdk")
         start = time.monotonic()
@@ -86,7 +86,7 @@ class Elsewhere:
         wheels = [str(path) for path in sorted((HERE / "wheels").glob("*.whl"))]
         with tempfile.TemporaryDirectory() as passing:
             builder.create(passing)
-            self.must(f"{passing}/bin/pip", "install", "--quiet", *wheels)
+            self.must(f"{passing}/bin/pip", "install", "--quiet", *wheels, cwd=self.folder)
             self.must(f"{passing}/bin/hyperpod-ray", "init", str(self.project), *ANSWERS, cwd=self.folder)
         (self.project / "wheels").symlink_to(HERE / "wheels")
         builder.create(self.project / ".venv")
