@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import METRICS, CommonPlan, SettingPath
 from hyperpod_ray.core.model import (
@@ -27,6 +25,7 @@ from hyperpod_ray.core.model import (
     Team,
     Training,
 )
+from hyperpod_ray_rules import data_file
 
 MEMORY_OVERHEAD_SHARE = 0.075
 """Share of an instance's memory that the hypervisor, firmware and kernel keep, so that the kubelet never sees it:
@@ -42,9 +41,8 @@ DAEMON_SET_MEMORY_MIB = 1024
 
 
 def read_data(name: str) -> Any:
-    """Parse a data file of this package (libyaml where it is built in, for a fast start)."""
-    text = (Path(__file__).parent / "catalogue" / name).read_text(encoding="utf-8")
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+    """Parse a data file of this package."""
+    return data_file.read(Path(__file__).parent / "catalogue" / name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,7 +101,7 @@ class SlurmEnvironment(CommonEnvironment):
     storage: Annotated[
         Annotated[StaticStorage, Tag("static")] | Annotated[ExistingStorage, Tag("existing")],
         kind_of("static", modes=("static",)),
-    ] = StaticStorage()
+    ] = StaticStorage.defaults()
     """The shared file system, mounted at /fsx on every node by HyperPod."""
     image: (
         Annotated[

@@ -46,7 +46,7 @@ class CommonEnvironment(Settings):
     """The VPC."""
     hyperpod: ClusterSettings
     """The HyperPod cluster."""
-    storage: StaticStorage | DynamicStorage | ExistingStorage = StaticStorage()
+    storage: StaticStorage | DynamicStorage | ExistingStorage = StaticStorage.defaults()
     """The shared file system."""
     image: BuiltImage | ExistingImage | None = None
     """The container image."""
@@ -65,15 +65,15 @@ class Environment(CommonEnvironment):
     the two, and cannot become the other."""
     network: Network
     """The VPC."""
-    eks: Eks = NewEks()
+    eks: Eks = NewEks.defaults()
     """The EKS cluster."""
     hyperpod: HyperPod
     """The HyperPod cluster."""
-    storage: Storage = StaticStorage()
+    storage: Storage = StaticStorage.defaults()
     """The shared file system."""
-    image: Image = BuiltImage()
+    image: Image = BuiltImage.defaults()
     """The container image."""
-    registries: Registries = Registries()
+    registries: Registries = Registries.defaults()
     """Container registries."""
     ray: Ray
     """The RayCluster."""
@@ -86,7 +86,7 @@ class Environment(CommonEnvironment):
     """What is trained. Default: not said; the command `plan` then needs it as options."""
     observability: ManagedMetrics | None = None
     """Metrics, and alerts on them. Default: no add-on. Alarms on AWS's own metrics and events do not need it."""
-    helm: Helm = Helm()
+    helm: Helm = Helm.defaults()
     """Chart versions."""
 
 

@@ -49,7 +49,7 @@ class UpdateSchedule(Settings):
 
     cron: Annotated[str, shapes.CRON.field()]
     """`cron(Minutes Hours Day-of-month Month Day-of-week Year)`, UTC."""
-    rolling: RollingUpdate = RollingUpdate()
+    rolling: RollingUpdate = RollingUpdate.defaults()
     """Batch policy. Default: one node at a time, five minutes apart."""
 
 
@@ -195,7 +195,7 @@ class HyperPod(ClusterSettings):
     managed_autoscaling: bool = False
     """`AutoScaling` by HyperPod's managed Karpenter: it scales the groups with `count: 0`, for each of which a
     `HyperpodNodeClass` and a `NodePool` are created. Needs `Continuous` and `node_recovery: Automatic`."""
-    node_guard: NodeGuard | None = NodeGuard()
+    node_guard: NodeGuard | None = NodeGuard.defaults()
     """The node guard. Default: on. null: none; pods of a silent node that is kept then wait for `nodes free`."""
     tiered_storage: TieredStorage | None = None
     """Managed tiered checkpoints: nodes' memory first, then S3. Default: off."""
