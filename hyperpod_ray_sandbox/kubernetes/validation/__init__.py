@@ -21,6 +21,7 @@ from hyperpod_ray_sandbox.kubernetes.validation import (
     names,
     network,
     policy,
+    statuses,
     storage,
     webhooks,
     workloads,
@@ -30,7 +31,7 @@ from hyperpod_ray_sandbox.kubernetes.validation.pods import pod_spec
 
 Json = dict[str, Any]
 
-__all__ = ["check_change", "check_new", "custom"]
+__all__ = ["check_change", "check_new", "check_status", "custom"]
 
 
 def _pod(obj: Json) -> Causes:
@@ -97,5 +98,12 @@ def check_change(
     if resource.crd:
         return
     causes = changes.change(new, old, expandable=expandable, internal=internal)
+    if causes:
+        raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)
+
+
+def check_status(resource: Resource, new: Json, old: Json) -> None:
+    """Refuse a status that a client may not write; raises ApiError 422."""
+    causes = Causes() if resource.crd else statuses.status(new, old)
     if causes:
         raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)

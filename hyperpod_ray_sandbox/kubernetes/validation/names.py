@@ -21,6 +21,9 @@ _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _ENVIRONMENT = re.compile(r"[ -<>-~]+")
 _PORT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _PATH_SEGMENT = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+_LABELS = ("Namespace", "Service", "StatefulSet")
+# their names are judged as parts of a path alone
+_UNNAMED = ("CertificateSigningRequest", "Event")
 _ANNOTATION_BYTES = 262_144
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
@@ -190,17 +193,26 @@ def selector(causes: Causes, path: str, label_selector: Json | None) -> None:
                 causes.invalid(f"{field_path}.values[{at}]", value, value_rule(value))
 
 
-def metadata(resource: Resource, meta: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
+def _name(causes: Causes, resource: Resource, path: str, name: str) -> None:
+    """Judge the name of an object as its kind is named."""
+    builtin = not resource.crd
+    unnamed = builtin and resource.kind in _UNNAMED and resource.group != "events.k8s.io"
+    if unnamed or (builtin and resource.kind in _PATH_SEGMENT):
+        if name in ("", ".", "..") or "/" in name or "%" in name:
+            causes.invalid(path, name, "may not be '.', '..', or contain '/' or '%'")
+    elif builtin and resource.kind in _LABELS:
+        label(causes, path, name)
+    else:
+        subdomain(causes, path, name)
+
+
+def metadata(resource: Resource, meta: Json) -> Causes:
     """Judge an object's metadata."""
     causes = Causes()
-    name = str(meta.get("name", ""))
-    if resource.kind in _PATH_SEGMENT:
-        if name in ("", ".", "..") or "/" in name or "%" in name:
-            causes.invalid("metadata.name", name, "may not be '.', '..', or contain '/' or '%'")
-    elif resource.kind in ("Namespace", "Service"):
-        label(causes, "metadata.name", name)
-    else:
-        subdomain(causes, "metadata.name", name)
+    name, prefix = str(meta.get("name", "")), str(meta.get("generateName") or "")
+    if prefix:
+        _name(causes, resource, "metadata.generateName", prefix[:-1] + "a" if prefix[1:].endswith("-") else prefix)
+    _name(causes, resource, "metadata.name", name)
     labels(causes, "metadata.labels", meta.get("labels"))
     annotations = meta.get("annotations") or {}
     for text in annotations:
@@ -213,6 +225,10 @@ def metadata(resource: Resource, meta: Json) -> Causes:  # noqa: PLR0912  (a lis
         elif "/" not in text and text not in _FINALIZERS and not resource.crd:
             rule = "name is neither a standard finalizer name nor is it fully qualified"
             causes.invalid("metadata.finalizers", text, rule)
+    if {"orphan", "foregroundDeletion"} <= set(meta.get("finalizers") or []):
+        causes.invalid(
+            "metadata.finalizers", meta["finalizers"], "finalizer orphan and foregroundDeletion cannot be both set"
+        )
     controllers = 0
     for reference in meta.get("ownerReferences") or []:
         for field in ("apiVersion", "kind", "name", "uid"):

@@ -20,12 +20,19 @@ _ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _BLOCK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
-def _is_address(text: Any) -> bool:
+def is_address(text: Any) -> bool:
+    """Whether a text is an IP address."""
     try:
         ipaddress.ip_address(str(text))
     except ValueError:
         return False
     return True
+
+
+def address(causes: Causes, path: str, text: Any) -> None:
+    """Judge an IP address."""
+    if not is_address(text):
+        causes.invalid(path, text, _ADDRESS)
 
 
 def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
@@ -45,7 +52,7 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
             causes.forbidden("spec.clusterIPs", "may not be set for ExternalName services")
     if headless and service_type in ("LoadBalancer", "NodePort"):
         causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {service_type} services")
-    elif spec.get("clusterIP") not in (None, "", "None") and not _is_address(spec["clusterIP"]):
+    elif spec.get("clusterIP") not in (None, "", "None") and not is_address(spec["clusterIP"]):
         causes.invalid("spec.clusterIPs[0]", spec["clusterIP"], _ADDRESS)
     _service_ports(causes, spec)
     names.labels(causes, "spec.selector", spec.get("selector"))
@@ -58,7 +65,7 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     else:
         causes.one_of("spec.externalTrafficPolicy", policy, ("Cluster", "Local"))
     for index, address in enumerate(spec.get("externalIPs") or []):
-        if not _is_address(address):
+        if not is_address(address):
             causes.invalid(f"spec.externalIPs[{index}]", address, _ADDRESS)
     for index, family in enumerate(spec.get("ipFamilies") or []):
         causes.one_of(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
@@ -193,7 +200,7 @@ def ingress(obj: Json) -> Causes:
         _backend(causes, "spec.defaultBackend", spec["defaultBackend"])
     for index, rule in enumerate(spec.get("rules") or []):
         host = rule.get("host")
-        if host and _is_address(host):
+        if host and is_address(host):
             causes.invalid(f"spec.rules[{index}].host", host, "must be a DNS name, not an IP address")
         elif host:
             names.subdomain(causes, f"spec.rules[{index}].host", host.removeprefix("*."))

@@ -137,6 +137,10 @@ def job(obj: Json) -> Causes:
     if manager is not None:
         names.domain_path(causes, "spec.managedBy", manager)
     _job_spec(causes, "spec", obj["spec"])
+    count, name = obj["spec"].get("completions") or 0, obj["metadata"].get("name") or ""
+    if obj["spec"].get("completionMode") == "Indexed" and count > 0 and not names.is_label(f"{name}-{count - 1}"):
+        why = f"will not able to create pod with invalid DNS label: {name}-{count - 1}"
+        causes.invalid("metadata.name", name, why)
     return causes
 
 

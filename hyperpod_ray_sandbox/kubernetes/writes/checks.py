@@ -67,10 +67,12 @@ def _other_kind(obj: Json, resource: Resource) -> str:
 
 def named(body: Any, name: str) -> Any:
     """What was sent to the path of a name: with that name, or refused."""
-    if isinstance(body, dict):
-        meta = body.setdefault("metadata", {})
-        if isinstance(meta, dict) and meta.setdefault("name", name) != name:
-            raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    meta = (body.get("metadata") or {}) if isinstance(body, dict) else {}
+    sent = meta.get("name") if isinstance(meta, dict) else ""
+    if not sent:
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if sent != name:
+        raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
     return body
 
 
