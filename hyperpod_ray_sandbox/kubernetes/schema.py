@@ -129,7 +129,7 @@ def _pointer(properties: Json, key: str) -> bool:
 def _left_out(value: Any, schema: Json) -> bool:
     """Whether Go writes a field only where something is in it: a list, or a map."""
     if value == []:
-        return True
+        return "array" in schema.get("type", "")
     return value == {} and "additionalProperties" in schema and not schema.get("properties")
 
 
@@ -172,7 +172,7 @@ class _Walk:
             if self.custom and child_path == "metadata":
                 result[key] = self._metadata(member, child)
                 continue
-            if not self.custom and _left_out(member, child) and key not in required:
+            if not self.custom and key not in required and key != "policies" and _left_out(member, child):
                 continue
             result[key] = self.value(member, child, child_path)
         if self.custom and self.fill:

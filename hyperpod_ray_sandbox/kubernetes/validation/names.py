@@ -5,6 +5,7 @@ Source: k8s.io/apimachinery/pkg/util/validation/validation.go and pkg/apis/meta/
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Any
 
@@ -46,6 +47,7 @@ VALUE_RULE = (
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 
+ADDRESS_RULE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 """The ones that need no domain."""
 
@@ -127,6 +129,43 @@ def labels(causes: Causes, path: str, entries: Json | None) -> None:
         key(causes, path, name)
         if not is_value(value or ""):
             causes.invalid(path, value, value_rule(value))
+
+
+def annotations(causes: Causes, path: str, entries: Json | None) -> None:
+    """Judge annotations."""
+    for text in entries or {}:
+        key(causes, path, text.lower())
+    if sum(len(k.encode()) + len(str(v).encode()) for k, v in (entries or {}).items()) > _ANNOTATION_BYTES:
+        causes.long(path, _ANNOTATION_BYTES)
+
+
+def finalizer(causes: Causes, path: str, text: str, *, qualified: bool = True) -> None:
+    """Judge the name of a finalizer, which has a domain where it is none of Kubernetes' own."""
+    if not is_key(text):
+        causes.invalid(path, text, key_rule(text))
+    elif qualified and "/" not in text and text not in _FINALIZERS:
+        causes.invalid(path, text, "name is neither a standard finalizer name nor is it fully qualified")
+
+
+def path_segment(causes: Causes, path: str, text: str) -> None:
+    """Judge a name that is a part of a path."""
+    if text in (".", "..") or "/" in text or "%" in text:
+        causes.invalid(path, text, "may not be '.', '..', or contain '/' or '%'")
+
+
+def is_address(text: Any) -> bool:
+    """Whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def address(causes: Causes, path: str, text: Any) -> None:
+    """Judge an IP address."""
+    if not is_address(text):
+        causes.invalid(path, text, ADDRESS_RULE)
 
 
 def config_key(causes: Causes, path: str, text: str) -> None:
@@ -214,17 +253,9 @@ def metadata(resource: Resource, meta: Json) -> Causes:
         _name(causes, resource, "metadata.generateName", prefix[:-1] + "a" if prefix[1:].endswith("-") else prefix)
     _name(causes, resource, "metadata.name", name)
     labels(causes, "metadata.labels", meta.get("labels"))
-    annotations = meta.get("annotations") or {}
-    for text in annotations:
-        key(causes, "metadata.annotations", text.lower())
-    if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _ANNOTATION_BYTES:
-        causes.long("metadata.annotations", _ANNOTATION_BYTES)
+    annotations(causes, "metadata.annotations", meta.get("annotations"))
     for text in meta.get("finalizers") or []:
-        if not is_key(text):
-            causes.invalid("metadata.finalizers", text, key_rule(text))
-        elif "/" not in text and text not in _FINALIZERS and not resource.crd:
-            rule = "name is neither a standard finalizer name nor is it fully qualified"
-            causes.invalid("metadata.finalizers", text, rule)
+        finalizer(causes, "metadata.finalizers", text, qualified=not resource.crd)
     if {"orphan", "foregroundDeletion"} <= set(meta.get("finalizers") or []):
         causes.invalid(
             "metadata.finalizers", meta["finalizers"], "finalizer orphan and foregroundDeletion cannot be both set"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.validation import names, network
+from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
@@ -110,10 +110,10 @@ def _ingress(causes: Causes, new: Json, _old: Json) -> None:
 
 def _balancer(causes: Causes, path: str, balancer: Json) -> None:
     if balancer.get("ip"):
-        network.address(causes, f"{path}.ip", balancer["ip"])
+        names.address(causes, f"{path}.ip", balancer["ip"])
     if balancer.get("hostname"):
         names.subdomain(causes, f"{path}.hostname", balancer["hostname"])
-        if network.is_address(balancer["hostname"]):
+        if names.is_address(balancer["hostname"]):
             causes.invalid(f"{path}.hostname", balancer["hostname"], "must be a DNS name, not an IP address")
 
 
@@ -133,7 +133,7 @@ def _pod(causes: Causes, new: Json, old: Json) -> None:
     for field in ("podIPs", "hostIPs"):
         addresses = [str(pair.get("ip") or "") for pair in said.get(field) or []]
         for index, text in enumerate(addresses):
-            network.address(causes, f"status.{field}[{index}]", text)
+            names.address(causes, f"status.{field}[{index}]", text)
         if len(addresses) > 2:
             causes.invalid(f"status.{field}", addresses, "may specify no more than one IP for each IP family")
         elif len(set(addresses)) < len(addresses):
