@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes import admission
+from hyperpod_ray_sandbox.kubernetes import admission, schema
 from hyperpod_ray_sandbox.kubernetes.admission import eviction
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.authorization import reviews
@@ -27,6 +27,8 @@ Json = dict[str, Any]
 
 _NO_CONTAINERS = ("exec", "attach", "proxy", "log", "ephemeralcontainers")
 
+_EVICTION = Resource("policy", "v1", "Eviction", "evictions", namespaced=True)
+_BINDING = Resource("", "v1", "Binding", "bindings", namespaced=True)
 _SUBRESOURCE_VERBS = {
     "status": ("get", "update", "patch"),
     "scale": ("get", "update", "patch"),
@@ -125,11 +127,23 @@ def _not_allowed(target: Target, verb: str) -> ApiError:
     return ApiError(405, "MethodNotAllowed", why)
 
 
+def _readable(resource: Resource, body: Json, request: Request, options: Options) -> None:
+    """Refuse the body of a subresource that cannot be read; raises 400."""
+    options.doubled = request.doubled
+    sent = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
+    sent.setdefault("metadata", {})
+    strict = options.validation == "Strict"
+    _, warnings = schema.check(resource, sent, strict=strict, name="", doubled=request.doubled)
+    if options.validation == "Warn":
+        options.warnings += warnings
+
+
 def _evict(api: Api, request: Request, options: Options, target: Target) -> Json:
     """Delete a pod unless a disruption budget forbids it; raises 429."""
     body = request.object()
     if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
         raise bad_request(f"not an Eviction object: {body!r}"[:200])
+    _readable(_EVICTION, body, request, options)
     if (body.get("metadata") or {}).get("name") != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     named_space = (body.get("metadata") or {}).get("namespace") or target.namespace
@@ -152,6 +166,8 @@ def _evict(api: Api, request: Request, options: Options, target: Target) -> Json
 def _bind(api: Api, request: Request, options: Options, target: Target) -> Json:
     """Give a pod its node, as a scheduler does."""
     body = request.object()
+    if isinstance(body, dict):
+        _readable(_BINDING, body, request, options)
     node = (body.get("target") or {}).get("name") if isinstance(body, dict) else ""
     if not node or (body["target"].get("kind") or "Node") != "Node":
         field = "target.name" if not node else "target.kind"

@@ -131,7 +131,7 @@ def labels(causes: Causes, path: str, entries: Json | None) -> None:
             causes.invalid(path, value, value_rule(value))
 
 
-def annotations(causes: Causes, path: str, entries: Json | None) -> None:
+def annotated(causes: Causes, path: str, entries: Json | None) -> None:
     """Judge annotations."""
     for text in entries or {}:
         key(causes, path, text.lower())
@@ -253,7 +253,7 @@ def metadata(resource: Resource, meta: Json) -> Causes:
         _name(causes, resource, "metadata.generateName", prefix[:-1] + "a" if prefix[1:].endswith("-") else prefix)
     _name(causes, resource, "metadata.name", name)
     labels(causes, "metadata.labels", meta.get("labels"))
-    annotations(causes, "metadata.annotations", meta.get("annotations"))
+    annotated(causes, "metadata.annotations", meta.get("annotations"))
     for text in meta.get("finalizers") or []:
         finalizer(causes, "metadata.finalizers", text, qualified=not resource.crd)
     if {"orphan", "foregroundDeletion"} <= set(meta.get("finalizers") or []):

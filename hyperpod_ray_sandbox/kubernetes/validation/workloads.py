@@ -47,7 +47,7 @@ def _template(causes: Causes, path: str, template: Json) -> None:
     pod_spec(causes, f"{path}.spec", template.get("spec") or {})
     meta = template.get("metadata") or {}
     names.labels(causes, f"{path}.metadata.labels", meta.get("labels"))
-    names.annotations(causes, f"{path}.metadata.annotations", meta.get("annotations"))
+    names.annotated(causes, f"{path}.metadata.annotations", meta.get("annotations"))
     if (template.get("spec") or {}).get("ephemeralContainers"):
         causes.forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
 

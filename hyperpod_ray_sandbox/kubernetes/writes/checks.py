@@ -54,7 +54,7 @@ def accept(resource: Resource, namespace: str, body: Any) -> Json:
         raise bad_request("metadata must be an object")
     for field, expected in _SERVER_TYPES.items():
         value = meta.get(field)
-        if value is not None and (type(value) is not expected or (expected is str and not is_time(value))):
+        if value is not None and (type(value) is not expected or (isinstance(value, str) and not is_time(value))):
             prefix = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             raise UnreadableError(prefix, f"cannot read metadata.{field}: {value!r}")
     if resource.namespaced:
