@@ -103,6 +103,8 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
         )
         check_policies(api, resource, obj, live, options)
     else:
+        if options.user is not None:
+            validation.check_status(resource, obj, live)
         admission.validate(api, resource, obj, live, options, subresource)
     if _content(obj) != _content(live):
         obj["metadata"]["generation"] = int(live["metadata"].get("generation") or 1) + 1
