@@ -559,7 +559,7 @@ def images_have_one_source(plan: CommonPlan) -> Iterator[Finding]:
                 *GROUPS,
                 index,
                 "image_release_version",
-                what=f"{group.image_release_version} is a release of HyperPod's AMI, and image_id names {group.image_id}",
+                what=f"{group.image_release_version} is of HyperPod's AMI, and image_id names {group.image_id}",
                 expected="one of the two",
                 fix="remove image_release_version",
             )

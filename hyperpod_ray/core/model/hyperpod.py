@@ -86,8 +86,8 @@ class NodeGroup(Settings):
     """`ImageId`: an AMI of your own, built from a HyperPod AMI: of this account and Region, not encrypted, with one
     volume. You update it; HyperPod patches its own AMI only. Default: the HyperPod AMI."""
     network_interface: Literal["efa", "efa-only"] | None = None
-    """`NetworkInterface`: `efa-only` gives the EFA devices beside the first no IP address, which leaves addresses of the
-    node subnet to pods. For types with EFA. Nobody documents what a change does to nodes. Default: the service's."""
+    """`NetworkInterface`, for types with EFA: `efa-only` gives EFA devices beside the first no IP address, which leaves
+    addresses of the node subnet to pods. AWS does not document what a change does to nodes. Default: the service's."""
     update_schedule: UpdateSchedule | None = None
     """Scheduled software updates. Default: none; nodes change only when you request it."""
     auto_patch: Literal["WhenIdle", "WhenAllIdle"] | None = None

@@ -119,7 +119,7 @@ def grafana_is_there(plan: Plan, account: Account) -> Iterator[Finding]:
 
 @rule("hyperpod", "account", "region", needs="account", title="AMIs")
 def images_of_nodes_fit(plan: CommonPlan, account: Account) -> Iterator[Finding]:
-    """An AMI of your own is there, is the account's, is not encrypted, has one volume, and is of the nodes' architecture.
+    """An AMI of your own is the account's, is not encrypted, has one volume, and is of the nodes' architecture.
 
     https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html
     """
@@ -155,7 +155,7 @@ def _unfit(image: dict[str, Any], account: str, architecture: str) -> Iterator[t
         yield (
             f"is of account {image.get('OwnerId')}",
             f"an AMI of {account}",
-            "copy it into the account, and name the copy",
+            "copy it, and name the copy",
         )
     if any(volume.get("Encrypted") for volume in volumes):
         yield "is encrypted", "an AMI that is not encrypted", "create it from a snapshot that is not encrypted"
