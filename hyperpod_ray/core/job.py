@@ -53,6 +53,19 @@ class Job(Settings):
     """GPUs of one worker (`RUN_GPUS_PER_WORKER`). Default: the command's own."""
     spares: Annotated[int, Field(ge=0, le=1000)] | None = None
     """Workers that stand by for a lost one (`RUN_SPARES`). Default: `ray.training_spares` of the environment."""
+    image: Annotated[str, shapes.IMAGE_DIGEST.field()] | None = None
+    """Container image of the job's pods, for `cluster: own`, by digest, with Ray in the environment's version. Default:
+    the environment's image."""
+    group: KubernetesName | None = None
+    """Worker group of `ray.workers` that carries the workers, for `cluster: own`. Default: the first whose pods have
+    the GPUs."""
+    pod_gpus: Annotated[int, Field(ge=0, le=64)] | None = None
+    """GPUs of one worker pod, for `cluster: own`: a part of a node, with the same part of its processors, memory and
+    EFA interfaces. Default: those of the worker group."""
+    pod_cpu: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Processors of one worker pod, for `cluster: own`. Default: the part of the node that its GPUs are."""
+    pod_memory_gib: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """Memory of one worker pod in GiB, for `cluster: own`. Default: the part of the node that its GPUs are."""
     working_dir: str | None = None
     """Folder that is uploaded and becomes the job's current folder, relative to the job file. Files that git ignores
     are not uploaded. Default: none."""
