@@ -70,6 +70,9 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option("--secret", metavar="NAME=SECRET/KEY", help="Variable from a secret; repeatable."),
         ] = None,
+        notify: Annotated[
+            str | None, typer.Option(metavar="SECRET/KEY", help="Webhook that hears of the job's end.")
+        ] = None,
         storage: Annotated[str | None, typer.Option(metavar="PLACE", help="Folder of all runs.")] = None,
         data: Annotated[
             list[str] | None, typer.Option("--data", metavar="PLACE", help="What the job reads; repeatable.")
@@ -110,8 +113,9 @@ def register(app: typer.Typer) -> None:
             "image": image, "group": group, "pod_gpus": pod_gpus, "pod_cpu": pod_cpu, "pod_memory_gib": pod_memory_gib,
             "working_dir": working_dir, "py_modules": py_module, "packages": package,
             "env": pairs("--env", env_var, value="VALUE"), "secrets": pairs("--secret", secret, value="SECRET/KEY"),
-            "storage": storage, "data": data, "retries": retries, "most_hours": most_hours, "team": team,
-            "queue": queue, "priority": priority, "topology": topology, "topology_required": topology_required,
+            "notify": notify, "storage": storage, "data": data, "retries": retries, "most_hours": most_hours,
+            "team": team, "queue": queue, "priority": priority,
+            "topology": topology, "topology_required": topology_required,
         }  # fmt: skip
         environment = any_target(env)
         if file is None and not entrypoint:

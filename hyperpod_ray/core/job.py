@@ -78,6 +78,10 @@ class Job(Settings):
     secrets: dict[Annotated[str, shapes.VARIABLE.field()], Annotated[str, shapes.SECRET_KEY.field()]] = {}
     """Environment variable to the secret that it gets: `NAME/KEY` of a Kubernetes Secret, or the ARN of a secret in AWS
     Secrets Manager. Only the reference leaves your machine; the value is read inside the pods."""
+    notify: Annotated[str, shapes.SECRET_KEY.field()] | None = None
+    """Reference to a secret, as in `secrets`, that holds an https address. At its end the job posts `{"text": …}`, as
+    incoming webhooks of Slack, Mattermost and Google Chat take it. A job that is killed with its node posts nothing.
+    Default: none."""
     storage: Place = STORAGE
     """Folder of all runs (`RUN_STORAGE`): of the shared file system, or `s3://BUCKET/PREFIX` that `ray.access.s3` lets
     pods write."""
@@ -121,6 +125,11 @@ class Job(Settings):
     def priority_class(self) -> str | None:
         """The WorkloadPriorityClass: of a team, the one that HyperPod task governance creates of the class."""
         return names.workload_priority(self.priority) if self.priority and self.team else self.priority
+
+    @property
+    def references(self) -> dict[str, str]:
+        """References to secrets by the variables that get them: `secrets`, and the address of `notify`."""
+        return {**self.secrets, **({names.NOTIFY_VARIABLE: self.notify} if self.notify else {})}
 
     @property
     def words(self) -> list[str]:

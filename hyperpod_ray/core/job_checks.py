@@ -505,6 +505,8 @@ def _packages(plan: Plan, job: Job) -> Iterator[Finding]:
 def _variables(_: Plan, job: Job) -> Iterator[Finding]:
     for section in ("env", "secrets"):
         for name in getattr(job, section):
+            if name == names.NOTIFY_VARIABLE:
+                yield error(section, name, what="is not yours to set", expected="the field", fix="set notify")
             if name in RESERVED_VARIABLES:
                 fix = "set spares" if name == names.SPARES_VARIABLE else RESERVED_VARIABLES[name]
                 yield error(
@@ -530,29 +532,38 @@ def _variables(_: Plan, job: Job) -> Iterator[Finding]:
 
 def _secrets(plan: Plan, job: Job) -> Iterator[Finding]:
     ray = plan.settings.ray
-    for name, reference in job.secrets.items():
+    paths: dict[str, Path] = {name: ("secrets", name) for name in job.secrets}
+    if job.notify is not None:
+        paths[names.NOTIFY_VARIABLE] = ("notify",)
+        if plan.settings.network.closed and plan.settings.network.proxy is None:
+            yield error(
+                "notify",
+                what=f"{job.notify}, and network.egress of '{plan.name}' is closed: the job reaches no webhook",
+                expected="a network with a way out",
+                fix="remove notify, or set network.proxy",
+            )
+    for name, path in paths.items():
+        reference = job.references[name]
         if name in job.env:
-            yield error("secrets", name, what="is in env too", expected="one of the two", fix="remove it from env")
+            yield error(*path, what="is in env too", expected="one of the two", fix="remove it from env")
         if reference.startswith("arn:"):
-            yield from _secrets_manager(plan, name, reference)
+            yield from _secrets_manager(plan, path, reference)
         elif job.cluster == "standing" and (secret := reference.partition("/")[0]) not in ray.secrets:
             close = meant(secret, ray.secrets)
             yield error(
-                "secrets",
-                name,
+                *path,
                 what=f"{reference}: the pods of the standing RayCluster do not mount Secret '{secret}'",
                 expected=f"one of ray.secrets ({', '.join(ray.secrets)})" if ray.secrets else "it in ray.secrets",
                 fix=close or f"add {secret} to ray.secrets and deploy, or set cluster: own",
             )
 
 
-def _secrets_manager(plan: Plan, name: str, reference: str) -> Iterator[Finding]:
+def _secrets_manager(plan: Plan, path: Path, reference: str) -> Iterator[Finding]:
     allowed = plan.settings.ray.access.secret_arns if plan.settings.ray.access else []
     arn = reference.partition("#")[0]
     if arn not in allowed:
         yield error(
-            "secrets",
-            name,
+            *path,
             what=f"Ray's pods may not read {arn}",
             expected="ray.access.secret_arns to name it",
             fix="add the whole ARN to ray.access.secret_arns and deploy",

@@ -49,7 +49,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
             **GOOD,
             "cluster": "own", "workers": "2:4", "image": f"quay.io/team/ray@{DIGEST}", "group": "gpu", "pod_gpus": 2,
             "pod_cpu": 8, "pod_memory_gib": 64, "working_dir": "code", "py_modules": ["lib"],
-            "packages": ["transformers==4.57.1"], "env": {"EPOCHS": "3"}, "secrets": {"HF_TOKEN": "hugging-face/token"},
+            "packages": ["transformers==4.57.1"], "env": {"EPOCHS": "3"}, "secrets": {"HF_TOKEN": "hugging-face/token"}, "notify": "chat/url",
             "storage": "s3://bucket/runs", "data": ["/fsx/data"], "retries": 2, "queue": "research", "priority": "high",
             "training": {"model": "llama-3.1-8b", "tokens": "1B"},
         }
@@ -186,6 +186,10 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("a secret that is nearly so", {"ray/secrets": ["hugging-face"]}, {"secrets": {"T": "huging-face/token"}},
      "Expected one of ray.secrets (hugging-face). Fix: did you mean 'hugging-face'?"),
     ("a secret of AWS", {}, {"secrets": {"T": ARN}}, f"secrets.T: Ray's pods may not read {ARN}"),
+    ("a webhook that is not mounted", {}, {"notify": "chat/url"}, "notify: chat/url: the pods of the standing RayCluster do not mount Secret 'chat'"),
+    ("a webhook of AWS", {}, {**OWN, "notify": ARN}, f"notify: Ray's pods may not read {ARN}"),
+    ("a webhook out of reach", {"network/egress": "closed", "registries/mirror": True}, {**OWN, "notify": "chat/url"}, "the job reaches no webhook"),
+    ("a webhook's address as a variable", {}, {"env": {"HYPERPOD_RAY_NOTIFY_URL": "https://a.example"}}, "env.HYPERPOD_RAY_NOTIFY_URL: is not yours to set"),
     ("in both", {"ray/secrets": ["hf"]}, {"secrets": {"T": "hf/t"}, "env": {"T": "x"}}, "secrets.T: is in env too"),
 ]  # fmt: skip
 FINE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -200,6 +204,7 @@ FINE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("own, two pods on a node", {**FREE, "ray/workers/0/gpus": 4}, {"cluster": "own", "workers": 24}),
     ("own, eight pods on two nodes", FREE, {**OWN, "pod_gpus": 2, "gpus_per_worker": 2, "workers": 8}),
     ("own, an image that nodes may pull", {**FREE, "registries/pull_from": [f"{OTHER}/team/*"]}, {**OWN, "image": f"{OTHER}/team/ray@{DIGEST}"}),
+    ("own, a webhook", FREE, {**OWN, "notify": "chat/url"}),
     ("own, an image of the internet", FREE, {**OWN, "image": f"quay.io/team/ray@{DIGEST}"}),
     ("below a link that exports", EXPORTED, {"storage": "/fsx/data/sets/x"}),
     ("a mounted secret", {"ray/secrets": ["hf"]}, {"secrets": {"HF_TOKEN": "hf/token"}}),

@@ -76,7 +76,7 @@ def ray_job(plan: Plan, live: Json, job: Job, *, name: str, code: str = "") -> J
         },
         "rayClusterSpec": _cluster(plan, spec, job, name=name),
     }
-    if any(reference.startswith("arn:") for reference in job.secrets.values()):
+    if any(reference.startswith("arn:") for reference in job.references.values()):
         runtime["worker_process_setup_hook"] = in_ray.SETUP_HOOK
     if runtime:
         rayjob["runtimeEnvYAML"] = json.dumps(runtime)
@@ -320,10 +320,10 @@ def _variables(job: Job) -> Iterator[Json]:
     yield {"name": in_ray.COMMAND_VARIABLE, "value": job.command.replace("$(", "$$(")}
     if job.folder:
         yield {"name": in_ray.RUN_FOLDER_VARIABLE, "value": job.folder}
-    elsewhere = {key: value for key, value in job.secrets.items() if value.startswith("arn:")}
+    elsewhere = {key: value for key, value in job.references.items() if value.startswith("arn:")}
     if elsewhere:
         yield {"name": in_ray.SECRETS_VARIABLE, "value": json.dumps(elsewhere, sort_keys=True)}
-    for key, value in sorted(job.secrets.items()):
+    for key, value in sorted(job.references.items()):
         if key not in elsewhere:
             secret, _, secret_key = value.partition("/")
             yield {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": secret_key}}}
