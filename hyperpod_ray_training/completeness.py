@@ -308,12 +308,10 @@ class Completeness:
             was = oldest.before.get(memory)
             # a batch may have the memory of an earlier one, which is gone
             fresh = was is None or (was is not newest.before.get(memory) and was() is None)
+            if memory in newest.held or memory in newest.gradients or (self.fresh_is_data and fresh):
+                continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
-            # a loader that fetches ahead had the second step's batch before the first began
-            fetched_ahead = gone and memory not in oldest.read
-            if memory in newest.held or memory in newest.gradients or (self.fresh_is_data and (fresh or fetched_ahead)):
-                continue
             if not gone and (memory in memories or memory in gradients):
                 continue
             if gone and memory not in newest.read:
