@@ -137,6 +137,11 @@ class Survive(TrainerCallback):
             per_rank={**self.more["per_rank"], "sums": _Sums(trainer)},
         )  # fmt: skip
         self.training.fetched_ahead("survive")
+        self.training.looks_at(
+            {f"trainer.callback_handler.callbacks[{number}]": callback
+             for number, callback in enumerate(trainer.callback_handler.callbacks)
+             if not isinstance(callback, ExportableState)}
+        )  # fmt: skip
         self.training.total_steps = state.max_steps
         self.training.begin()
         self.numbers = rng.capture(self.training.device)

@@ -187,7 +187,7 @@ def test_containers_streams_and_random_numbers_of_the_loop_are_named() -> None:
         train(model, optimizer, next(batches) + next(loader))
         scheduler.step()
     assert watched.refused.keys() == {"replay.memory", "table", "chance", "batches", "numbers", "loader", "scheduler"}
-    assert watched.refused["replay.memory"] == "per_rank={'memory': replay.memory}"
+    assert watched.refused["replay.memory"] == "per_rank={'replay': replay}"
     assert watched.refused["scheduler"] == "extra={'scheduler': scheduler}"
     assert "training.batches" in watched.refused["loader"]
 
