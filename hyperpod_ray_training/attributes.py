@@ -139,14 +139,14 @@ class Attributes:
                 parameters[name].requires_grad_(trained)
 
 
-def is_plain(value: Any, depth: int = _DEPTH) -> bool:
+def is_plain(value: Any, depth: int = _DEPTH) -> bool:  # noqa: PLR0911 - one for each sort
     """Whether a value is numbers, words, tensors without a graph, random numbers' state, or containers of those."""
-    if isinstance(value, _PLAIN) or isinstance(value, _RANDOM):
+    if isinstance(value, (*_PLAIN, *_RANDOM)):
         return True
     if isinstance(value, torch.Tensor):
         return not value.requires_grad and not isinstance(value, (nn.Parameter, DTensor)) and not value.is_meta
     if isinstance(value, np.ndarray):
-        return value.dtype != object
+        return bool(value.dtype != object)
     if depth == 0:
         return False
     if type(value) in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict):
@@ -173,7 +173,7 @@ class _Written:
         return hash(self.written)
 
 
-def _mark(value: Any) -> Any:
+def _mark(value: Any) -> Any:  # noqa: PLR0911 - one for each sort
     """Differs where the content does."""
     if isinstance(value, torch.Tensor):
         return _Written(value)

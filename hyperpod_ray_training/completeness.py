@@ -33,9 +33,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 
 from hyperpod_ray_training import iterators, variables
-from hyperpod_ray_training.state import GRADIENTS, TrainingState
 from hyperpod_ray_training.attributes import Attributes
-from hyperpod_ray_training.stateful import InPlace, View, held_by, kept_of
+from hyperpod_ray_training.state import GRADIENTS, TrainingState
+from hyperpod_ray_training.stateful import InPlace, View, held_by, kept_of, small_of
 from hyperpod_ray_training.trees import checksum, local
 from hyperpod_ray_training.usage import Usage
 
@@ -173,8 +173,8 @@ class Completeness:
     """What has been named already."""
     through: str = ""
     """The call of an adapter that takes `extra=` in the place of `Resumable`."""
-    fresh_is_data: bool = False
-    """Whether what is new in each step is a batch whose place the run keeps: another trainer fetches it."""
+    fetches_by_itself: bool = False
+    """Whether another trainer has the iterators of the data, whose place the run keeps."""
     drawn_by_run: list[Any] = field(default_factory=list)
     """Iterators whose place the run keeps."""
     places: list[dict[int, tuple[Any, Any]]] = field(default_factory=list)
@@ -189,6 +189,8 @@ class Completeness:
     """Optimizers with a state, which nobody has given."""
     _stranger_since: bool = False
     """Whether one was met for the first time: the next two steps say whether it is state."""
+    _handed: set[int] = field(default_factory=set)
+    """Memory of the batches that came since the step before ended."""
     _late: bool = False
     """Whether the pair under way is a later one."""
     _at_once: int = -1
@@ -228,9 +230,10 @@ class Completeness:
         self.state.named()  # frees what FSDP2 has gathered
         self._saved_since = False
         self.looked.append(self._reached(frames))
-        self.places.append({} if self.fresh_is_data else iterators.at_work(self.drawn_by_run, variables.foreign))
+        self.places.append({} if self.fetches_by_itself else iterators.at_work(self.drawn_by_run, variables.foreign))
         self._stance = torch.compiler.set_stance("force_eager") if compiled else None
         self._under_way = Step()
+        self._under_way.written |= self._handed
         self._under_way.held = self._held_memories()  # a step may put another tensor in the place of one
         self._under_way.__enter__()
 
@@ -258,10 +261,16 @@ class Completeness:
 
     def handed(self, batch: Any) -> None:
         """The run hands this batch to the loop, and would again."""
+        tensors = [*tree_leaves(batch), *held_by(batch)]
+        memories = {_memory(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor) and _has_memory(tensor)}
         if self._under_way is not None:
-            tensors = [*tree_leaves(batch), *held_by(batch)]
-            self._under_way.written |= {_memory(tensor) for tensor in tensors
-                                        if isinstance(tensor, torch.Tensor) and _has_memory(tensor)}  # fmt: skip
+            self._under_way.written |= memories
+            if self.fetches_by_itself:  # it has looked at its labels already
+                for memory in memories:
+                    self._under_way.read.pop(memory, None)
+                    self._under_way.sums.pop(memory, None)
+        if self.fetches_by_itself:
+            self._handed = memories  # of the step to come
 
     def abandon(self) -> None:
         """The loop is left within a step."""
@@ -330,10 +339,7 @@ class Completeness:
         read = {memory: step.read[memory] for step in self.steps[:-1] for memory in step.rewritten - newest.read.keys()}
         rewritten = {memory for step in self.steps for memory in step.rewritten}
         for memory, reference in (newest.read | read).items():
-            was = oldest.before.get(memory)
-            # a batch may have the memory of an earlier one, which is gone
-            fresh = was is None or (was is not newest.before.get(memory) and was() is None)
-            if memory in newest.held or memory in newest.gradients or (self.fresh_is_data and fresh):
+            if memory in newest.held or memory in newest.gradients:
                 continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
@@ -356,8 +362,12 @@ class Completeness:
                 named = _named(tensor, owner)
             missing[named.path, named.sort] = named
         self.state.gradients = live or (self.state.gradients and not self.over)
-        for named in [*self._generators(held, excused), *self._objects(self.looked[-1]), *self._iterators(),
-                      *self._counted_again()]:
+        for named in [
+            *self._generators(held, excused),
+            *self._objects(self.looked[-1]),
+            *self._iterators(),
+            *self._counted_again(),
+        ]:
             missing[named.path, named.sort] = named
         return self._first_named(missing.values())
 
@@ -437,7 +447,9 @@ class Completeness:
         """What is there in the place of what was looked at before, with another content, and in nobody's care."""
         before, self.marks = self.marks, {}
         accounted = _ids(self.state, self.recomputed)
-        carers = [path for path, (holder, _) in after.items() if id(holder) in accounted and not _is_scalar(holder)]
+        samplers = {id(sampler) for sampler in _samplers_of(self.state)}
+        carers = [path for path, (holder, _) in after.items()
+                  if (id(holder) in accounted or id(holder) in samplers) and not _is_scalar(holder)]  # fmt: skip
         missing = self._strangers_in(after, accounted)
         for path, (value, mark) in after.items():
             unseen = iterators.shows_nothing(value) and not variables.is_object(value)
@@ -448,12 +460,12 @@ class Completeness:
                 continue
             if path not in before or path in self.recomputed or (self.usage is not None and self.usage.from_run(path)):
                 continue
-            replaced = reference is not None and reference.is_not(value)
-            noted = variables.only_noted(value) or unseen
+            replaced = not _is_scalar(value) and reference is not None and reference.is_not(value)
+            noted = variables.only_noted(value) or unseen or _is_scalar(value)
             if (was == mark and not unseen) or (replaced and not noted):
                 self.marks[path] = (_Same(value), mark)
                 continue
-            if any(_cares(after[carer][0], carer, path) for carer in carers):
+            if any(_cares(after[carer][0], carer, path, samplers) for carer in carers):
                 continue
             if missing and any(path.startswith((f"{gap.path}[", f"{gap.path}.", f"{gap.path}(")) for gap in missing):
                 continue
@@ -472,7 +484,9 @@ class Completeness:
         self._stranger_since = self._stranger_since or bool(strangers)
         if not _compiled():
             return []
-        return [Missing(path, f"the state of {type(value).__name__}", f"optimizer=[…, {path}]") for path, value in strangers]
+        return [
+            Missing(path, f"the state of {type(value).__name__}", f"optimizer=[…, {path}]") for path, value in strangers
+        ]
 
     def _counted_again(self) -> Iterator[Missing]:
         """What `enumerate` counts around the run's batches: from its start again, in an epoch that is restored."""
@@ -515,6 +529,7 @@ def _ids(state: TrainingState, recomputed: Iterable[Any]) -> set[int]:
     pending: list[tuple[Any, int]] = [(member.held if isinstance(member, InPlace) else member, 3)
                                    for member in [*state.extra.values(), *state.per_rank.values()]]  # fmt: skip
     pending += [(member, 3) for member in recomputed]
+    pending += [(value, 2) for sampler in _samplers_of(state) for value in small_of(sampler).values()]
     groups = [named_optimizer.optimizer.param_groups for named_optimizer in state.optimizers.values()]
     pending += [(group, 0) for group in [*groups, *(group for listed in groups for group in listed)]]
     pending += [(named_optimizer.optimizer, 0) for named_optimizer in state.optimizers.values()]
@@ -537,14 +552,35 @@ def _attributes_of(value: Any) -> dict[str, Any]:
     return dict(vars(value)) if hasattr(type(value), "state_dict") else kept_of(value)
 
 
-def _cares(carer: Any, carer_path: str, path: str) -> bool:
+def _samplers_of(state: TrainingState) -> list[Any]:
+    return [sampler for samplers in state.position.samplers.values() for sampler in samplers]
+
+
+def _cares(carer: Any, carer_path: str, path: str, samplers: Collection[int]) -> bool:
     """Whether an object that is saved has with it what is at a path below it."""
-    if not path.startswith((f"{carer_path}.", f"{carer_path}[")) or isinstance(carer, (torch.nn.Module, torch.optim.Optimizer)):
+    if not path.startswith((f"{carer_path}.", f"{carer_path}[")) or isinstance(
+        carer, (torch.nn.Module, torch.optim.Optimizer)
+    ):
         return False
-    if isinstance(carer, (list, tuple, dict, deque)) or hasattr(type(carer), "state_dict"):
+    if isinstance(carer, (list, tuple, dict, deque)):
         return True
-    name = path[len(carer_path) + 1 :].split(".")[0].split("[")[0]
-    return name in kept_of(carer)
+    name = path[len(carer_path) + 1 :].split(".", maxsplit=1)[0].split("[", maxsplit=1)[0]
+    if id(carer) in samplers and name in small_of(carer):
+        return True
+    if not hasattr(type(carer), "state_dict"):
+        return name in kept_of(carer)
+    return not variables.is_object(carer) or _in_state(carer, name)
+
+
+def _in_state(carer: Any, name: str) -> bool:
+    """Whether what an object of the user's says of its state may have an attribute in it: by its name, or its value."""
+    saved, value = carer.state_dict(), getattr(carer, name, None)
+    if not isinstance(saved, Mapping) or not _is_scalar(value) or isinstance(value, enum.Enum):
+        return True
+    leaves = [leaf for leaf in tree_leaves(dict(saved)) if not isinstance(leaf, bool)]
+    if any(not isinstance(leaf, (int, float, type(None))) for leaf in leaves):
+        return True  # in words or in bytes, it may have anything
+    return any(str(key).strip("_") == name.strip("_") for key in saved) or any(leaf == value for leaf in leaves)
 
 
 def _is_scalar(value: Any) -> bool:
@@ -609,7 +645,8 @@ def _loose(path: str, shape: tuple[int, ...], sort: str = "a tensor") -> Missing
     name = path if path.isidentifier() else "x"
     return Missing(
         path, f"{sort} {list(shape)}",
-        f"make it in the step that uses it, or keep it in Values: kept = Values({name}=…), per_rank={{'kept': kept}}, and "
+        "make it in the step that uses it, or keep it in Values: "
+        f"kept = Values({name}=…), per_rank={{'kept': kept}}, and "
         f"kept.{name} in its place",
     )  # fmt: skip
 

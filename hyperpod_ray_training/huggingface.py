@@ -7,7 +7,7 @@ A step of the run is a step of the optimizer. Set `save_strategy="no"`: the run 
 over by index, as `Trainer` does it; a collator that draws random numbers (masked language models) draws others for the
 batch that was already loaded when the state was copied.
 
-Hooks used, of transformers 5: `Trainer._run_epoch`, `_load_rng_state`, `_maybe_log_save_evaluate`, `get_batch_samples`.
+Hooks used, of transformers 5: `Trainer._run_epoch`, `_load_rng_state`, `_maybe_log_save_evaluate`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hyperpod_ray_training.resumable import Resumable
 from hyperpod_ray_training.run import Run
 from hyperpod_ray_training.stateful import View
 
-_HOOKS = ("_run_epoch", "_load_rng_state", "_maybe_log_save_evaluate", "get_batch_samples")
+_HOOKS = ("_run_epoch", "get_batch_samples", "_load_rng_state", "_maybe_log_save_evaluate")
 
 
 def survive(
@@ -58,8 +58,8 @@ def survive(
     keeper = Survive(trainer, run, more)
     trainer.add_callback(keeper)
     trainer._run_epoch = keeper.around_epoch(trainer._run_epoch)
-    trainer._load_rng_state = keeper.load_rng_state
     trainer.get_batch_samples = keeper.around_batches(trainer.get_batch_samples)
+    trainer._load_rng_state = keeper.load_rng_state
     trainer._maybe_log_save_evaluate = keeper.around_pause(trainer._maybe_log_save_evaluate)
     return trainer
 
@@ -171,6 +171,17 @@ class Survive(TrainerCallback):
 
         return run_epoch
 
+    def around_batches(self, original: Any) -> Any:
+        """Batches of a step come from a place that the run keeps."""
+
+        def get_batch_samples(*args: Any, **kwargs: Any) -> Any:
+            batches = original(*args, **kwargs)
+            if self.training is not None:
+                self.training.handed(batches)
+            return batches
+
+        return get_batch_samples
+
     def load_rng_state(self, _: Any) -> None:
         """The trainer asks for this once it has passed over the batches that are done."""
         if self.numbers is not None:
@@ -189,20 +200,9 @@ class Survive(TrainerCallback):
 
         return log_save_evaluate
 
-    def around_batches(self, original: Any) -> Any:
-        """The step before is done, with its logs and evaluations, when the next one's batches are asked for.
-
-        What the trainer reads of them, such as the number of their labels, belongs to the next step.
-        """
-
-        def get_batch_samples(*args: Any, **kwargs: Any) -> Any:
-            self.training.end_step()
-            return original(*args, **kwargs)
-
-        return get_batch_samples
-
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Its batches are there."""
+        """The step before is done, with its logs and evaluations."""
+        self.training.end_step()
         self.training.begin_step()
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

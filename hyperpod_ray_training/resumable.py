@@ -277,7 +277,7 @@ class Resumable(Looping):
             changed = [name for name in changed if before.get(name, ()) is not None]
             if changed:
                 self._refuse(
-                    f"model: {', '.join(changed[:4])} changed since Resumable was created: a restart builds the model as "
+                    f"model: {', '.join(changed[:4])} changed since Resumable was created: a restart builds it as "
                     "it was",
                     expected="parameters that stay, by name and shape",
                     fix="make, prune or resize parameters before Resumable is created",
@@ -315,7 +315,7 @@ class Resumable(Looping):
         Args:
             through: The call that brings further state to the run.
         """
-        self.complete.fresh_is_data, self.complete.through = True, through
+        self.complete.fetches_by_itself, self.complete.through = True, through
 
     def looks_at(self, objects: Mapping[str, Any]) -> None:
         """Objects by path that take part in each step, and that no variable of the user's reaches."""

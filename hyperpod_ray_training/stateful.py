@@ -21,14 +21,13 @@ import numpy as np
 import torch
 from torch.distributed.checkpoint.stateful import Stateful
 
-from hyperpod_ray_training.batches import Values
 from hyperpod_ray_training.errors import InputError
-
 
 _OTHERS = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
            torch.utils.data.DataLoader, torch.utils.data.Dataset, torch.distributed.ProcessGroup, io.IOBase,
            types.ModuleType, types.FunctionType, types.MethodType, types.GeneratorType)  # fmt: skip
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+_SMALL_BYTES, _MOST_ELEMENTS = 1 << 20, 100_000
 _PACKAGE = f"{__name__.partition('.')[0]}."
 _FILLED = (random.Random, np.random.Generator, np.random.RandomState, np.ndarray, collections.deque, set)
 
@@ -98,7 +97,7 @@ def _accessors(  # noqa: PLR0911 - one for each type
     if isinstance(value, MutableSet):
         return lambda: set(value), lambda state: _refill(value, state, value.update)  # type: ignore[attr-defined]
     if hasattr(value, "__dict__") and not isinstance(value, (type, *_FUNCTIONS)):
-        return lambda: kept_of(value), lambda state: _put_back(value, state)
+        return lambda: kept_of(value), lambda state: _refilled(value, state)
     return None, None
 
 
@@ -113,14 +112,46 @@ def _of_others(attribute: Any) -> bool:
         return any(_of_others(element) for element in attribute[:100])
     if isinstance(attribute, dict):
         return any(_of_others(element) for element in list(attribute.values())[:100])
-    own = type(attribute).__module__.startswith(_PACKAGE) and not isinstance(attribute, Values)
+    own = type(attribute).__module__.startswith(_PACKAGE) and type(attribute).__name__ != "Values"
     return own or isinstance(attribute, _OTHERS)
 
 
-def _put_back(value: Any, saved: Mapping[str, Any]) -> None:
-    attributes = vars(value)
+def small_of(value: Any) -> dict[str, Any]:
+    """The attributes that are small enough to be saved with each step: no data."""
+    return {name: attribute for name, attribute in kept_of(value).items() if not _is_large(attribute)}
+
+
+def _is_large(value: Any) -> bool:
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        return int(value.nbytes) > _SMALL_BYTES
+    if isinstance(value, (str, bytes)):
+        return len(value) > _SMALL_BYTES
+    if isinstance(value, (list, tuple, set, dict, collections.deque)):
+        elements = list(value.values()) if isinstance(value, dict) else list(itertools.islice(value, 100))
+        return len(value) > _MOST_ELEMENTS or any(_is_large(element) for element in elements[:100])
+    return False
+
+
+def state_of_object(value: Any) -> dict[str, Any]:
+    """What is small in an object's attributes, as it is at this moment."""
+    return {name: _apart(attribute) for name, attribute in small_of(value).items()}
+
+
+def _apart(value: Any) -> Any:
+    if isinstance(value, torch.Generator):
+        return GeneratorState(value.get_state())
+    return value.detach().clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+
+
+def _refilled(value: Any, saved: Mapping[str, Any]) -> None:
     for name in kept_of(value).keys() - saved.keys():
-        del attributes[name]
+        del vars(value)[name]
+    put_back(value, saved)
+
+
+def put_back(value: Any, saved: Mapping[str, Any]) -> None:
+    """Put what an object had into its attributes; what it has from others stays."""
+    attributes = vars(value)
     for name, content in saved.items():
         attributes[name] = write_in_place(attributes.get(name), content)
 

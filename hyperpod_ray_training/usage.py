@@ -28,6 +28,9 @@ _PURE_MODULES = {"np", "numpy", "math", "statistics", "time", "datetime"}
 _FILL = {"append", "appendleft", "extend", "add", "update", "insert"}
 _CHANGE = {*_FILL, "clear", "pop", "popleft", "remove", "discard", "setdefault", "sort", "reverse"}
 """Methods of a container that change it alone."""
+_OF_VALUES = {*_CHANGE, "format", "join", "get", "items", "values", "keys", "item", "mean", "sum", "copy", "count",
+              "index", "detach", "cpu", "numpy", "tolist", "float", "double", "min", "max", "std", "round"}  # fmt: skip
+"""Methods of a value that give another one, or change the value alone."""
 _SHOWN_METHODS = {"__str__", "__repr__", "__format__"}
 _CONTAINERS = {"list", "dict", "set", "deque", "defaultdict", "Counter", "OrderedDict", "tqdm", "trange"}
 _PLACES = {"epochs", "steps", "batches"}
@@ -94,8 +97,8 @@ class Usage:
         if "(" in path:
             return False
         self._open = set()
-        attributes = [word for word in path.split("[")[0].split(".")[1:]]
-        name = path.split("[")[0].split(".")[0]
+        attributes = path.split("[", maxsplit=1)[0].split(".")[1:]
+        name = path.split("[", maxsplit=1)[0].split(".", maxsplit=1)[0]
         try:
             return self._attribute_shown(attributes[-1]) if attributes else self._variable_shown(name)
         except RecursionError:
@@ -174,13 +177,13 @@ class Usage:
         files = {code.co_filename for code in self.codes}
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None)
-            if self.of_user(file):
-                files.add(file)
+            if file is not None and self.of_user(file):
+                files.add(str(file))
         return sorted(files)
 
     # ---- one place that reads ----
 
-    def _harmless(self, source: _Source, scope: ast.AST, node: ast.AST) -> bool:  # noqa: PLR0911, PLR0912 - one for each sort of place
+    def _harmless(self, source: _Source, scope: ast.AST, node: ast.AST) -> bool:  # noqa: PLR0911, PLR0912 - one for each sort
         """Whether a value that is read here goes nowhere but to where it is shown."""
         inner = node
         for outer in source.above(node):
@@ -193,8 +196,8 @@ class Usage:
                         return self._target_shown(source, scope, outer.func.value, container=True)
                     if not _is_pure(outer.func):
                         return False
-                elif inner is outer.func and not isinstance(inner, ast.Attribute):
-                    return False  # the value itself is called
+                elif inner is outer.func and not (isinstance(inner, ast.Attribute) and inner.attr in _OF_VALUES):
+                    return False  # the value itself is called, or does something
             elif isinstance(outer, ast.Attribute):
                 if outer.attr in _CHANGE and isinstance(source.parents.get(outer), ast.Call):
                     call = source.parents[outer]
@@ -268,7 +271,7 @@ class Usage:
         loop = self.codes[0] if self.codes else None
         return loop is not None and _source_of(loop.co_filename) is source and _scope_of(source, loop) is function
 
-    def _shows(self, source: _Source, scope: ast.AST, statement: ast.AST) -> bool:
+    def _shows(self, source: _Source, scope: ast.AST, statement: ast.AST) -> bool:  # noqa: PLR0911 - one for each sort
         """Whether a statement, under a condition, does nothing but show and keep what is only shown."""
         if isinstance(statement, (ast.Pass, ast.Continue)):
             return isinstance(statement, ast.Pass)
@@ -330,7 +333,9 @@ def _function_within(source: _Source, scope: ast.AST, node: ast.AST) -> ast.AST:
 def _binds(function: ast.AST, name: str) -> bool:
     """Whether a function has a variable of its own of this name."""
     arguments = getattr(function, "args", None)
-    if arguments is not None and name in {argument.arg for argument in ast.walk(arguments) if isinstance(argument, ast.arg)}:
+    if arguments is not None and name in {
+        argument.arg for argument in ast.walk(arguments) if isinstance(argument, ast.arg)
+    }:
         return True
     if _shared(function, name):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dis
 import enum
@@ -32,6 +33,8 @@ _WHOLE = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, torch.optim.lr_s
           torch.amp.GradScaler)  # fmt: skip
 """What is asked for its state as one, and not looked into."""
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, type)
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+"""Classes of Python's own that have what a user puts into them."""
 _REFILLED = (list, dict, set, deque, np.ndarray, torch.Tensor)
 _MOST_ELEMENTS, _SMALL_BYTES = 100_000, 1 << 20
 
@@ -70,7 +73,8 @@ def reached(
     for frame in frames:
         live, of_frame = live_names(frame), frame.f_locals
         for name, value in of_frame.items():
-            (roots if name in live else dead).setdefault(name, value)
+            shared = name in frame.f_code.co_cellvars  # functions within read it
+            (roots if name in live or shared else dead).setdefault(name, value)
         roots |= {name: value for name, value in frame.f_globals.items() if name not in roots
                   and name not in of_frame and not name.startswith("__") and _may_change(value)}  # fmt: skip
     roots |= beside or {}
@@ -108,12 +112,17 @@ def _walk(
     ids = {id(value) for value, _ in paths.values()}
     while queue and len(paths) < most:
         path, value, depth = queue.popleft()
-        scalar = isinstance(value, (int, float, str, bool, enum.Enum))
+        scalar = value is None or isinstance(value, (int, float, str, bool, enum.Enum))
         if isinstance(value, _SKIPPED) or (id(value) in ids and not scalar):
             continue
         ids.add(id(value))
         content = fingerprint(value)
-        if content is not None or _holder(value) or is_object(value) or (iterators.shows_nothing(value) and not _of_user(value)):
+        if (
+            content is not None
+            or _holder(value)
+            or is_object(value)
+            or (iterators.shows_nothing(value) and not _of_user(value))
+        ):
             paths[path] = (value, content or 0)
         if depth < _DEPTH:
             inside = _inside_module(value, modules_held) if isinstance(value, torch.nn.Module) else _inside(value)
@@ -124,7 +133,7 @@ def _walk(
 
 def fingerprint(value: Any) -> Any:  # noqa: PLR0911 - one for each type
     """A number that differs where the content does; None for what is no state by itself."""
-    if isinstance(value, enum.Enum):
+    if value is None or isinstance(value, enum.Enum):
         return repr(value)
     if isinstance(value, (int, float, str)):
         return None if _is_a_time(value) else hash(value)
@@ -223,6 +232,9 @@ def _inside(value: Any) -> list[tuple[str, Any]]:  # noqa: PLR0911 - one for eac
         parts = {"dataset": value.dataset, "sampler": value.sampler, "batch_sampler": value.batch_sampler,
                  "collate_fn": value.collate_fn}  # fmt: skip
         return [(f".{name}", part) for name, part in parts.items() if part is not None]
+    if isinstance(value, torch.optim.lr_scheduler.LRScheduler):
+        return [(f".lr_lambdas[{number}]", rate) for number, rate in enumerate(getattr(value, "lr_lambdas", ()))
+                if _user_function(rate)]  # fmt: skip
     if isinstance(value, torch.optim.Optimizer):
         return [(f".{name}", attribute) for name, attribute in vars(value).items()
                 if name not in OF_OPTIMIZERS and not is_plain(attribute)]  # fmt: skip
@@ -253,14 +265,17 @@ def _inside_function(function: Any) -> list[tuple[str, Any]]:
         with contextlib.suppress(ValueError):  # not assigned yet
             inside.append((f"({name})", cell.cell_contents))
     defaults = function.__defaults__ or ()
-    inside += zip((f"({name})" for name in function.__code__.co_varnames[function.__code__.co_argcount - len(defaults):]),
+    code = function.__code__
+    inside += zip((f"({name})" for name in code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]),
                   defaults, strict=False)  # fmt: skip
-    inside += [(f"({name})", attribute) for name, attribute in {**(function.__kwdefaults__ or {}), **vars(function)}.items()]
+    inside += [
+        (f"({name})", attribute) for name, attribute in {**(function.__kwdefaults__ or {}), **vars(function)}.items()
+    ]
     return inside
 
 
 def _inside_module(module: torch.nn.Module, modules_held: Collection[int]) -> list[tuple[str, Any]]:
-    """What a module and its parts keep beside tensors: objects and functions of the user's, also those that hooks call."""
+    """What a module and its parts keep beside tensors: the user's objects and functions, also those of hooks."""
     inside: list[tuple[str, Any]] = []
     for name, part in module.named_modules():
         place = "".join(f"[{word}]" if word.isdigit() else f".{word}" for word in name.split(".") if word)
@@ -268,9 +283,10 @@ def _inside_module(module: torch.nn.Module, modules_held: Collection[int]) -> li
         for attribute_name, attribute in list(vars(part).items()):
             if "_hooks" in attribute_name and isinstance(attribute, dict):
                 inside += [(f"{place}(hook)", hook) for hook in attribute.values() if _hook_of_user(hook)]
-            elif attribute_name not in OF_MODULES and not (held and is_plain(attribute)):
-                if _of_user(attribute) or _user_function(attribute) or (not held and is_plain(attribute)):
-                    inside.append((f"{place}.{attribute_name}", attribute))
+            elif attribute_name not in OF_MODULES and (
+                not held if is_plain(attribute) else _of_user(attribute) or _user_function(attribute)
+            ):
+                inside.append((f"{place}.{attribute_name}", attribute))
     return inside
 
 
@@ -303,7 +319,7 @@ def _of_user(value: Any) -> bool:
         return True
     if isinstance(value, (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)):
         return True
-    return _of_user_class(type(value))
+    return isinstance(value, _NAMESPACES) or _of_user_class(type(value))
 
 
 def _of_user_class(sort: type) -> bool:
@@ -325,7 +341,7 @@ def _installed(file: str) -> bool:
     return "site-packages" in file or file.startswith((sys.base_prefix, "<frozen"))
 
 
-def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> str:
+def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> str:  # noqa: PLR0911 - one for each sort
     """The argument that makes an object of the loop a part of every copy.
 
     Args:
@@ -347,14 +363,23 @@ def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> st
         while "." in owner or "[" in owner:
             owner = owner[: max(owner.rfind("."), owner.rfind("["))]
             holder = reached.get(owner, (None, 0))[0]
-            if is_object(holder) and hasattr(holder, "state_key"):  # a callback of Lightning's, which is asked for its own
+            if is_object(holder) and hasattr(
+                holder, "state_key"
+            ):  # a callback of Lightning's, which is asked for its own
                 return f"give {type(holder).__name__} the methods state_dict and load_state_dict"
+            if is_object(holder) and path[len(owner) + 1 :].split(".", maxsplit=1)[0].split("[", maxsplit=1)[
+                0
+            ] not in vars(holder):
+                given = f"per_rank={{{name_of(owner)!r}: {owner}}}"
+                return f"keep it on the object, self.{name_of(path)} in __init__, and {given}"
+            if is_object(holder) and hasattr(holder, "state_dict"):
+                return f"add {name_of(path)} to {type(holder).__name__}.state_dict, and give it in extra or per_rank"
             if is_object(holder):
                 return f"per_rank={{{name_of(owner)!r}: {owner}}}"
-        root = path.split("[")[0]
+        root = path.split("[", maxsplit=1)[0]
         if "." not in root and isinstance(reached.get(root, (None, 0))[0], _REFILLED):
             return f"per_rank={{{root!r}: {root}}}"
-        if "." not in path and not isinstance(value, (int, float, str, tuple)):
+        if "." not in path and not isinstance(value, (int, float, str, tuple, enum.Enum, type(None))):
             return f"per_rank={{{name_of(path)!r}: {path}}}"
     name = path.replace(")", "").split("(")[-1].split("[")[0].split(".")[-1]
     return f"keep it in Values: kept = Values({name}=…), per_rank={{'kept': kept}}, and kept.{name} in its place"
@@ -368,9 +393,11 @@ def name_of(path: str) -> str:
 
 def is_object(value: Any) -> bool:
     """Whether a value is of a class of the user's, whose attributes `per_rank` can hold."""
-    if isinstance(value, (*_WHOLE, *_SKIPPED, types.FunctionType, types.MethodType, enum.Enum, torch.utils.data.DataLoader)):
+    if isinstance(
+        value, (*_WHOLE, *_SKIPPED, types.FunctionType, types.MethodType, enum.Enum, torch.utils.data.DataLoader)
+    ):
         return False
-    return _of_user_class(type(value)) and hasattr(value, "__dict__")
+    return isinstance(value, _NAMESPACES) or (_of_user_class(type(value)) and hasattr(value, "__dict__"))
 
 
 # ---- which variables a loop reads before it writes them ----

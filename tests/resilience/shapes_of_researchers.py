@@ -1,4 +1,4 @@
-"""Shapes whose state is in plain Python: counters, schedules and statistics by hand, on objects, modules and functions."""
+"""Shapes whose state is in plain Python: counters, schedules and statistics by hand."""
 
 # mypy: allow-untyped-decorators
 from __future__ import annotations
@@ -134,7 +134,7 @@ def buffers_made_late(run: Run) -> None:
 @shape
 def quantization_aware(run: Run) -> None:
     """Observers of torch.ao, whose buffers are resized by the first batch."""
-    import torch.ao.quantization as quantization
+    from torch.ao import quantization
 
     torch.manual_seed(0)
     net = nn.Sequential(
@@ -679,4 +679,35 @@ def only_shown(run: Run) -> None:
             if number % 5 == 4:
                 print(f"{epoch} {number} {running / 5:.3f} {sum(history['loss'][-7:]) / 7:.3f} {best:.3f} {count}")
                 running = 0.0
+            training.note(loss=total(loss))
+
+
+class OwnSampler(torch.utils.data.Sampler[int]):  # type: ignore[misc]
+    """Counts its epochs, and draws as it goes."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.epoch, self.chance = count, 0, random.Random(dist.get_rank())
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[int]:
+        self.epoch += 1
+        for _ in range(self.count):
+            yield self.chance.randrange(min(self.count, 8 * self.epoch))
+
+
+@shape
+def sampler_of_ones_own(run: Run) -> None:
+    torch.manual_seed(0)
+    net, data = ddp(nn.Linear(8, 1)), torch.randn(32, 8)
+    loader = torch.utils.data.DataLoader(data, batch_size=8, sampler=OwnSampler(len(data)))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+    training = Resumable(run, model=net, optimizer=optimizer)
+    for _ in training.epochs(4):
+        for x in training.batches(loader):
+            loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
             training.note(loss=total(loss))
