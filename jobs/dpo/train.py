@@ -1,7 +1,7 @@
 """Preference tuning with LoRA: TRL's `DPOTrainer`, in a run that survives.
 
-`--data` is a `.jsonl` file, or a folder of them, with `prompt`, `chosen` and `rejected`. The reference model is the model
-without its adapter, so that no second one is in memory. The same line again resumes the run.
+`--data` is a `.jsonl` file, or a folder of them, with `prompt`, `chosen` and `rejected`. The reference model is the
+model without its adapter, so that no second one is in memory. The same line again resumes the run.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def train(config: dict[str, Any]) -> None:
             output_dir=str(Path(config["scratch"])), save_strategy="no", report_to="none", logging_steps=1,
             disable_tqdm=True, num_train_epochs=config["epochs"], max_length=config["sequence"],
             per_device_train_batch_size=config["batch"], gradient_accumulation_steps=config["accumulate"],
-            beta=config["beta"], learning_rate=config["learning_rate"], lr_scheduler_type="cosine", warmup_steps=config["warm_up"],
-            bf16=on_gpu, use_cpu=not on_gpu, seed=config["seed"], gradient_checkpointing=on_gpu,
+            beta=config["beta"], learning_rate=config["learning_rate"], lr_scheduler_type="cosine",
+            warmup_steps=config["warm_up"], bf16=on_gpu, use_cpu=not on_gpu, seed=config["seed"], gradient_checkpointing=on_gpu,
         ),
     )  # fmt: skip
     survive(trainer, config["run"]).train()

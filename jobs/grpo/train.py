@@ -1,7 +1,7 @@
 """Reinforcement learning with verifiable rewards: TRL's `GRPOTrainer` with LoRA, in a run that survives.
 
-`--data` is a `.jsonl` file, or a folder of them, with `prompt` and the columns that `reward.py` takes. Each worker writes
-its own completions with the model as it is. The same line again resumes the run.
+`--data` is a `.jsonl` file, or a folder of them, with `prompt` and the columns that `reward.py` takes. Each worker
+writes its own completions with the model as it is. The same line again resumes the run.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from datasets import load_dataset
 from peft import LoraConfig
+from reward import reward
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
-
-from reward import reward
 
 from hyperpod_ray_training import InputError, add_arguments, main_of, run_from
 from hyperpod_ray_training.huggingface import survive
@@ -48,7 +47,8 @@ def train(config: dict[str, Any]) -> None:
         ),
         args=GRPOConfig(
             output_dir=str(Path(config["scratch"])), save_strategy="no", report_to="none", logging_steps=1,
-            disable_tqdm=True, num_train_epochs=config["epochs"], max_completion_length=config["completion"], num_iterations=config["iterations"], num_generations=config["generations"], beta=config["beta"], temperature=1.0,
+            disable_tqdm=True, num_train_epochs=config["epochs"], max_completion_length=config["completion"],
+            num_generations=config["generations"], beta=config["beta"], temperature=1.0,
             per_device_train_batch_size=config["batch"], gradient_accumulation_steps=config["accumulate"],
             learning_rate=config["learning_rate"], lr_scheduler_type="cosine", warmup_steps=config["warm_up"],
             bf16=on_gpu, use_cpu=not on_gpu, seed=config["seed"], gradient_checkpointing=on_gpu,
@@ -67,7 +67,6 @@ def main() -> None:
     group.add_argument("--rank", type=int, default=16, help="of LoRA's matrices (16)")
     group.add_argument("--completion", type=int, default=256, help="tokens of a completion at most (256)")
     group.add_argument("--generations", type=int, default=8, help="completions of a prompt (8)")
-    group.add_argument("--iterations", type=int, default=1, help="updates by the same completions (1)")
     group.add_argument("--beta", type=float, default=0.0, help="how far the model stays near the reference (0: free)")
     group.add_argument("--batch", type=int, default=4, help="completions of a worker at a time (4)")
     group.add_argument("--accumulate", type=int, default=4, help="such batches in a step (4)")

@@ -1,7 +1,7 @@
 """Supervised fine-tuning with LoRA: TRL's `SFTTrainer`, in a run that survives.
 
-`--data` is a `.jsonl` file, or a folder of them, with conversations (`messages`), pairs (`prompt`, `completion`) or texts
-(`text`), as TRL takes them. The same line again resumes the run.
+`--data` is a `.jsonl` file, or a folder of them, with conversations (`messages`), pairs (`prompt`, `completion`) or
+texts (`text`), as TRL takes them. The same line again resumes the run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The recipes of jobs/ train a tiny model for real: killed and started again, each loss is that of the run that was not."""
+"""The recipes of jobs/ train a tiny model for real: killed and started again, each loss is that of the whole run."""
 
 from __future__ import annotations
 
