@@ -48,7 +48,8 @@ def train(config: dict[str, Any]) -> None:
             disable_tqdm=True, num_train_epochs=config["epochs"], max_length=config["sequence"],
             per_device_train_batch_size=config["batch"], gradient_accumulation_steps=config["accumulate"],
             beta=config["beta"], learning_rate=config["learning_rate"], lr_scheduler_type="cosine",
-            warmup_steps=config["warm_up"], bf16=on_gpu, use_cpu=not on_gpu, seed=config["seed"], gradient_checkpointing=on_gpu,
+            warmup_steps=config["warm_up"], bf16=on_gpu, use_cpu=not on_gpu, seed=config["seed"],
+            gradient_checkpointing=on_gpu,
         ),
     )  # fmt: skip
     survive(trainer, config["run"]).train()

@@ -144,3 +144,12 @@ def test_tuning_by_trl(tmp_path: Path, tiny: str, recipe: str) -> None:
     words += ["--epochs", "2", "--sequence", "96", "--rank", "4", "--learning-rate", "0.01", "--warm-up", "2"]
     whole = equal_after_a_kill(tmp_path, recipe, [*words, "--scratch", str(tmp_path / "scratch")], kill_at=7)
     assert min(whole[max(whole)]) < min(whole[1]), "it learns"
+
+
+def test_reinforcement_by_a_reward_of_ones_own(tmp_path: Path, tiny: str) -> None:
+    """Completions are drawn by the model as it is: after the kill the same ones are drawn again."""
+    rows: list[dict[str, object]] = [{"prompt": f"What is {n} + {n}? ", "answer": str(2 * n)} for n in range(24)]
+    words = ["--model", tiny, "--data", lines(tmp_path / "rows.jsonl", rows), "--batch", "4", "--accumulate", "2"]
+    words += ["--generations", "4", "--completion", "12", "--rank", "4", "--learning-rate", "0.01"]
+    whole = equal_after_a_kill(tmp_path, "grpo", [*words, "--scratch", str(tmp_path / "scratch")], kill_at=5)
+    assert len({loss for values in whole.values() for loss in values}) > 3, "rewards differ"
