@@ -272,3 +272,12 @@ def test_the_schema_for_editors_is_that_of_the_model() -> None:
         assert list(validator.iter_errors(good)) == []
     for bad in ({}, {"command": "a", "workers": 0}, {"command": "a", "x": 1}, {"command": "a", "secrets": {"T": "v"}}):
         assert list(validator.iter_errors(bad))
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "jobs").glob("*/job.yaml")), ids=lambda path: path.parent.name
+)
+def test_the_job_file_of_a_recipe_is_whole(path: Path) -> None:
+    found = job_file.load(path, {})
+    plan = plan_of({"ray/access": {"s3": [{"bucket": "research-datasets"}]}})
+    assert [*job_checks.run(plan, found.job), *job_checks.folders(found)] == []
