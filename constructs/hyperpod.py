@@ -133,6 +133,8 @@ class InstanceGroup:
         training_plan_arn: Plan whose capacity the group takes.
         spot: Whether the group takes spot capacity.
         image_release_version: HyperPod AMI release. None: the newest.
+        image_id: AMI of your own. None: the HyperPod AMI.
+        network_interface: `efa` or `efa-only`, for types with EFA. None: the service's choice.
         update_schedule: Scheduled AMI updates. None: none.
         auto_patch: `WhenIdle` or `WhenAllIdle`: when idle nodes get security patches of the AMI. None: never.
         slurm_role: `Controller`, `Login` or `Compute`, where Slurm is the orchestrator.
@@ -153,6 +155,8 @@ class InstanceGroup:
     training_plan_arn: str | None = None
     spot: bool = False
     image_release_version: str | None = None
+    image_id: str | None = None
+    network_interface: str | None = None
     update_schedule: UpdateSchedule | None = None
     auto_patch: str | None = None
     slurm_role: str | None = None
@@ -281,6 +285,10 @@ class HyperPodCluster(Construct):
             if group.slurm_role
             else None,
             image_release_version=group.image_release_version,
+            image_id=group.image_id,
+            network_interface=Cluster.ClusterNetworkInterfaceProperty(interface_type=group.network_interface)
+            if group.network_interface
+            else None,
             scheduled_update_config=_schedule(group.update_schedule) if group.update_schedule else None,
             auto_patch_config=Cluster.AutoPatchConfigProperty(patching_strategy=group.auto_patch)
             if group.auto_patch

@@ -99,6 +99,8 @@ def instance_group(plan: CommonPlan, group: model.NodeGroup, **options: Any) -> 
         training_plan_arn=group.training_plan_arn,
         spot=group.capacity == "spot",
         image_release_version=group.image_release_version,
+        image_id=group.image_id,
+        network_interface=group.network_interface,
         update_schedule=_schedule(group.update_schedule) if group.update_schedule else None,
         auto_patch=group.auto_patch,
         **options,

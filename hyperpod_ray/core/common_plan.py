@@ -323,8 +323,14 @@ class CommonPlan:
         return zone or self.zone(self.training_groups[0])
 
     def addresses(self, group: NodeGroup) -> int:
-        """IP addresses that one node of a group takes from its subnet."""
-        return self.type_spec(group.type).ips
+        """IP addresses that one node of a group takes from its subnet.
+
+        The first interface carries pods and is filled. Each further network card has an address too, unless it is an
+        EFA-only interface, which has none.
+        https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html
+        """
+        spec = self.type_spec(group.type)
+        return spec.pods + 1 if group.network_interface == "efa-only" else spec.ips
 
     def node_addresses(self, zone: str) -> int:
         """IP addresses the nodes of a zone take from its subnet at full count, those that Karpenter adds included."""

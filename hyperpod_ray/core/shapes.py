@@ -80,6 +80,7 @@ KEY_ARN = _shape(
     "the key's ID, not an alias",
     most=_ARN,
 )
+AMI_ID = _shape(r"^ami-([0-9a-f]{8}|[0-9a-f]{17})$", "the ID of an AMI", "ami-0123456789abcdef0")
 TRAINING_PLAN_ARN = _shape(
     r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}$",
     "the ARN of a training plan",

@@ -107,9 +107,10 @@ class SlurmPlan(CommonPlan):
     def addresses(self, group: NodeGroup) -> int:
         """IP addresses that one node takes: one for each of its network cards, since there are no pods.
 
+        EFA-only interfaces have none, beside the first.
         https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html
         """
-        return max(1, self.type_spec(group.type).efa)
+        return 1 if group.network_interface == "efa-only" else max(1, self.type_spec(group.type).efa)
 
     @property
     def uploads_scripts(self) -> bool:

@@ -92,6 +92,7 @@ TEAMS = {
     "team_id": "1a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",
     "channel_id": "19%3Aabc123%40thread.tacv2",
 }
+AMI = "ami-0123456789abcdef0"
 SCHEDULE = {"cron": "cron(0 6 ? * SUN *)"}
 
 
@@ -164,6 +165,11 @@ CASES = [
     Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 24 ? * SUN *)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "invalid hours field '24'. Expected 0-23", {f"{WORKERS}/update_schedule": {"cron": "cron(0 23 ? * SUN *)"}}),
     Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 ? * SUN)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "5 fields. Expected six", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 1 */3 ? 2027)"}}),
     Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 1 * SUN *)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "'1' with day of week 'SUN'. Expected ? in exactly one", {f"{WORKERS}/update_schedule": SCHEDULE}),
+    Case("interfaces_are_efa", {f"{HEAD}/network_interface": "efa-only"}, "hyperpod.instance_groups[0].network_interface", "'efa-only' on ml.m5.2xlarge, which has no EFA", {f"{WORKERS}/network_interface": "efa-only"}),
+    Case("images_have_one_source", {f"{WORKERS}/image_id": AMI, f"{WORKERS}/image_release_version": "1.2.3"}, "hyperpod.instance_groups[1].image_release_version", "1.2.3 is of HyperPod's AMI", {f"{WORKERS}/image_id": AMI}),
+    Case("images_have_one_source", {f"{GROUPS}/2": {**CPU_GROUP, "image_id": AMI, "auto_patch": "WhenIdle"}}, "hyperpod.instance_groups[2].auto_patch", "auto_patch takes AMIs of HyperPod", {f"{GROUPS}/2": {**CPU_GROUP, "image_id": AMI}}),
+    Case("images_have_one_source", {f"{WORKERS}/image_id": AMI, f"{WORKERS}/update_schedule": SCHEDULE}, "hyperpod.instance_groups[1].update_schedule", "update_schedule takes AMIs of HyperPod", {f"{WORKERS}/image_id": AMI}),
+    Case("addresses_fit", {"network/node_subnet_prefix": 24, f"{HEAD}/count": 3, f"{WORKERS}/network_interface": "efa"}, "hyperpod.instance_groups[1].count", "4 × 81 of ml.p5.48xlarge", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/network_interface": "efa-only"}),
     Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 101, "batch_unit": "CAPACITY_PERCENTAGE"}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "101 percent. Expected 1 to 100", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 100, "batch_unit": "CAPACITY_PERCENTAGE"}}}),
     Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 5}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "5 nodes at once, but the group has 4", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 4}}}),
     Case("patches_find_idle_nodes", {f"{WORKERS}/auto_patch": "WhenIdle"}, "hyperpod.instance_groups[1].auto_patch", "its nodes are never idle", {f"{GROUPS}/2": {**CPU_GROUP, "auto_patch": "WhenIdle"}}, "warning"),

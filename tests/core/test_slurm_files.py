@@ -56,6 +56,8 @@ CASES = [
          "hyperpod.instance_groups", "no group runs jobs"),
     Case("partitions_have_names_of_their_own", {f"{WORKERS}/slurm/partitions": ["default"]}, "hyperpod.instance_groups[2].slurm.partitions[0]", "reserved word", {f"{WORKERS}/slurm/partitions": ["train"]}),
     Case("something_runs_jobs", {f"{WORKERS}/count": 0, f"{WORKERS}/min_count": GONE}, "hyperpod.instance_groups[2].count", "no job ever starts", {f"{WORKERS}/count": 1, f"{WORKERS}/min_count": GONE}, "warning"),
+    Case("releases_are_of_eks", {f"{LOGIN}/image_release_version": "1.2.3"}, "hyperpod.instance_groups[1].image_release_version",
+         "a release with EKS only", {f"{LOGIN}/image_id": "ami-0123456789abcdef0"}),
     Case("partitions_are_of_compute", {f"{WORKERS}/slurm/partitions": []}, "hyperpod.instance_groups[2].slurm", "without a partition"),
     Case("partitions_are_of_compute", {f"{LOGIN}/slurm/partitions": ["x"]}, "hyperpod.instance_groups[1].slurm.partitions",
          "role login is in no partition", {f"{LOGIN}/slurm/partitions": []}),

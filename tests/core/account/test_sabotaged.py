@@ -54,6 +54,12 @@ LOGIN = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:index-AbCdEf"
 COPY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/ray@sha256:{'b' * 64}"
 BY_ARTIFACT = {**NEW, "image": {"index": {"codeartifact_arn": PACKAGES}}}
 BY_ADDRESS = {**NEW, "image": {"index": {"url": "https://pypi.example.com/simple", "secret_arn": LOGIN}}}
+AMI = "ami-0123456789abcdef0"
+OWN_AMI = {**NEW, "hyperpod/instance_groups/1/image_id": AMI}
+AMI_THERE = {
+    "Name": "ours", "State": "available", "OwnerId": ACCOUNT, "Architecture": "x86_64",
+    "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": False}}],
+}  # fmt: skip
 TIERED = {"hyperpod/tiered_storage": {"memory_percent": 20}}
 METRICS: Json = {"observability": {}}
 GRAFANA = {
@@ -173,6 +179,12 @@ CASES = [
     Sabotage("Grafana workspace is not there", {}, (("Grafana workspace", "error", "g-0123456789: no such Grafana workspace"),), file=GRAFANA),
     Sabotage("Grafana workspace is being made", {"grafana": {"g-0123456789": "CREATING"}}, (("Grafana workspace", "error", "is CREATING"),), file=GRAFANA),
     Sabotage("Grafana may not be asked", {"grafana": {"g-0123456789": "forbidden"}}, (("Grafana workspace", "unknown", "may not describe it"),), file=GRAFANA),
+    Sabotage("own AMI is not there", {}, (("AMIs", "error", f"{AMI}: no such AMI in us-west-2"),), file=OWN_AMI),
+    Sabotage("own AMI is of others", {"amis": {AMI: {**AMI_THERE, "OwnerId": "999999999999"}}}, (("AMIs", "error", "is of account 999999999999"),), file=OWN_AMI),
+    Sabotage("own AMI is encrypted", {"amis": {AMI: {**AMI_THERE, "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True}}]}}}, (("AMIs", "error", "is encrypted"),), file=OWN_AMI),
+    Sabotage("own AMI has a second volume", {"amis": {AMI: {**AMI_THERE, "BlockDeviceMappings": [{"Ebs": {}}, {"Ebs": {}}, {"VirtualName": "ephemeral0"}]}}}, (("AMIs", "error", "has 2 volumes"),), file=OWN_AMI),
+    Sabotage("own AMI is of Graviton", {"amis": {AMI: {**AMI_THERE, "Architecture": "arm64"}}}, (("AMIs", "error", "is for arm64"),), file=OWN_AMI),
+    Sabotage("own AMI is being created", {"amis": {AMI: {**AMI_THERE, "State": "pending"}}}, (("AMIs", "error", "is pending"),), file=OWN_AMI),
     Sabotage("AMI release that nobody knows", {}, (("AMI releases", "unknown", "99.99.99"),), file={**NEW, "hyperpod/instance_groups/1/image_release_version": "99.99.99"}),
     Sabotage("tier bucket left behind", {"buckets": {TIER: REGION}}, (("bucket names", "error", f"set hyperpod.tiered_storage.bucket: {TIER}"),), file=TIERED),
     Sabotage("MLflow bucket left behind", {"buckets": {RUNS: REGION}}, (("bucket names", "error", "name the app that uses it in ray.access.mlflow_arn"),), file=RECORDED),
@@ -382,6 +394,11 @@ def test_notifications_of_a_bucket_without_automatic_import_are_fine() -> None:
 def test_an_existing_tier_bucket(edits: Json, severity: str, words: str) -> None:
     (found,) = judged({"hyperpod/tiered_storage": {"memory_percent": 20, "bucket": "runs"}}, edits)["tier bucket"]
     assert (found.severity, words in found.message) == (severity, True)
+
+
+def test_an_ami_of_ones_own_that_fits() -> None:
+    (fit,) = judged(OWN_AMI, {"amis": {AMI: AMI_THERE}})["AMIs"]
+    assert (fit.severity, fit.message) == ("fine", f"{AMI} (ours) fits ml.p5.48xlarge")
 
 
 def test_a_mirror_repository_that_is_taken() -> None:
