@@ -96,7 +96,7 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     ),
     "more borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 200, "sharing-changed", "safe"),
     "no preemption": (QUOTA, f"{CONFIG}/PreemptTeamTasks", "Never", "team-preemption", "safe"),
-    "weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 100, "fair-share", "safe"),
+    "weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 100, "fair-share-raised", "weakens"),
     "less weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 0, "fair-share-lowered", "weakens"),
     "nothing for others": (
         LENDS, f"{CONFIG}/ResourceSharingConfig/Strategy", "DontLend", "sharing-narrowed", "weakens"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from hyperpod_ray.core.names import TEAM_NAMESPACE_PREFIX
 from hyperpod_ray.review.assembly import Key, Stack
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.findings import Remark
@@ -98,10 +99,13 @@ def _comes_with_it(grant: Grant, changes: Changes) -> bool:
 def _of_running_pods(change: ResourceChange, changes: Changes) -> bool:
     """Whether it is of a role that pods get which run already: Ray's, in a namespace that is there."""
     spaces = changes.base_cluster.namespaces_of_ray
+    there = {name.name for name in changes.base_cluster.objects if name.kind == "Namespace"}
+    there |= {name.namespace for name in changes.base_cluster.objects}
     roles = {
         role_of(key, changes.head)
         for key, resource in changes.head.of_type("AWS::EKS::PodIdentityAssociation")
-        if str(resource.get("Properties", {}).get("Namespace")) in spaces
+        if (space := str(resource.get("Properties", {}).get("Namespace"))) in spaces
+        or (space.startswith(TEAM_NAMESPACE_PREFIX) and space in there)
     }
     return change.key in roles or any(key in roles for key in _owners(change, changes))
 

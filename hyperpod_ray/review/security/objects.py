@@ -31,7 +31,7 @@ def remarks(base: Cluster, head: Cluster) -> Iterator[Remark]:
         elif kind in {"RoleBinding", "ClusterRoleBinding"}:
             yield from _bindings(str(k8s_object.id), _subjects(before), _subjects(after))
         elif kind == "NetworkPolicy":
-            for remark in _network_policy(before, after):
+            for remark in _network_policy(before, after, closed=_closed(base, k8s_object)):
                 yield replace(remark, subject=f"namespace {k8s_object.id.namespace}" if fresh else "")
         elif kind == "Namespace":
             yield from _namespace(before, after)
@@ -92,7 +92,22 @@ def _subjects(binding: KubernetesObject | None) -> dict[str, str]:
     }
 
 
-def _network_policy(before: KubernetesObject | None, after: KubernetesObject | None) -> Iterator[Remark]:
+def _closed(base: Cluster, policy: KubernetesObject) -> set[str]:
+    """Directions in which every pod of a policy's namespace was closed before: policies add up."""
+    return {
+        str(direction)
+        for other in base.objects.values()
+        if other.id.kind == "NetworkPolicy" and other.id.namespace == policy.id.namespace
+        for spec in [other.data.get("spec", {})]
+        if not spec.get("podSelector")
+        for direction in spec.get("policyTypes") or []
+        if not spec.get(str(direction).lower())
+    }
+
+
+def _network_policy(
+    before: KubernetesObject | None, after: KubernetesObject | None, *, closed: set[str]
+) -> Iterator[Remark]:
     policy = after or before
     assert policy is not None  # noqa: S101  (one of the two has it)
     if after is None:
@@ -107,6 +122,8 @@ def _network_policy(before: KubernetesObject | None, after: KubernetesObject | N
             what=str(policy.id),
             detail=f"new, for pods {selects}: allows {len(allowed_after)} kinds of traffic",
         )
+        opened = {rule for rule in allowed_after if rule.partition(":")[0].capitalize() in closed}
+        yield from _sets(str(policy.id), set(), opened)
         return
     yield from _sets(str(policy.id), allowed_before, allowed_after)
     types_gone = set(before.data["spec"].get("policyTypes") or []) - set(after.data["spec"].get("policyTypes") or [])
