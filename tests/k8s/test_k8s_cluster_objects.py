@@ -140,6 +140,8 @@ class TestStorage:
         claim, owners = variant.kind("PersistentVolumeClaim")
         assert made["provisioner"] == "fsx.csi.aws.com"
         assert made["reclaimPolicy"] == "Delete"
+        # https://kubernetes.io/docs/concepts/storage/storage-classes/#allow-volume-expansion
+        assert made["allowVolumeExpansion"] is True
         parameters = made["parameters"]
         assert all(isinstance(value, str) for value in parameters.values())
         assert parameters["subnetId"] == bindings.node_subnet_id
