@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -206,8 +207,8 @@ CASES = [
     Sabotage("a quota of another name", {"quotas > eks": GONE, "quotas": {"eks": {"Something": 1}}}, (("EKS quotas", "unknown", "no quota is called 'Clusters'"),), file=NEW),
     Sabotage("no topic of alarms", {}, (("topic of alarms", "error", "on-call: no such topic"),), file={**NEW, "hyperpod/alarm_topic_arn": f"arn:aws:sns:{REGION}:{ACCOUNT}:on-call"}),
     # --- teams
-    Sabotage("task governance on an existing cluster", {"addons > amazon-sagemaker-hyperpod-taskgovernance": "v1.6.0-eksbuild.1"}, (("add-ons that are created", "error", "delete-addon --cluster-name shared --addon-name amazon-sagemaker-hyperpod-taskgovernance, which ends its Kueue"),), file={**EXISTING, **TEAMS}),
-    Sabotage("a policy made by hand", {"policies": {POLICY: "by-hand"}, **THERE}, (("task governance", "warning", "delete-cluster-scheduler-config --cluster-scheduler-config-id abcdefabcdef"),), file={**NEW, **TEAMS}),
+    Sabotage("task governance on an existing cluster", {"addons > amazon-sagemaker-hyperpod-taskgovernance": "v1.6.0-eksbuild.1"}, (("add-ons that are created", "error", "kubectl get workloads -A); then aws eks delete-addon --cluster-name shared --addon-name amazon-sagemaker-hyperpod-taskgovernance, which ends its Kueue"),), file={**EXISTING, **TEAMS}),
+    Sabotage("a policy made by hand", {"policies": {POLICY: "by-hand"}, **THERE}, (("task governance", "warning", "describe-cluster-scheduler-config --cluster-scheduler-config-id abcdefabcdef"),), file={**NEW, **TEAMS}),
     Sabotage("a team's quota of another stack", {"team_quotas": {QUOTA: "vision"}, **THERE, "stacks > theirs": {"status": "CREATE_COMPLETE", "resources": [QUOTA]}}, (("task governance", "error", "team 'vision' has the quota some-vision already"),), file={**NEW, **TEAMS}),
     # --- the caller
     Sabotage("not bootstrapped", {"parameters": {"/cdk-bootstrap/hnb659fds/version": None}}, (("bootstrap", "error", "is not bootstrapped"),), file=NEW),
@@ -247,6 +248,16 @@ def test_sabotage(case: Sabotage) -> None:
         assert any(a == title and b == severity and words in text for a, b, text in shown), shown
     for _, one in found:
         assert_form(one)
+        assert not destroys_blindly(one.fix), one.fix
+
+
+DESTROYS = re.compile(r"\b(delete-[a-z-]+|rb s3|kubectl delete|s3 rm|batch-delete|deregister|terminate)\b")
+LOOKED = re.compile(r"which is empty|see that nobody|describe-|look at|--preserve")
+
+
+def destroys_blindly(fix: str) -> bool:
+    """Whether a fix deletes something that nobody has looked at, or forces it."""
+    return "--force" in fix or bool(DESTROYS.search(fix) and not LOOKED.search(fix))
 
 
 def test_there_are_enough() -> None:
