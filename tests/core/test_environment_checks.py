@@ -356,6 +356,7 @@ CASES = [
     Case("observability_says_something", {"ray/observability": {"grafana_iframe_host": "http://g:80", "scrape_namespaces": ["x"]}}, "ray.observability", "Expected both, or neither", {"ray/observability": {"grafana_iframe_host": "http://g:80", "grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
     # --- teams; tests/core/test_team_quotas.py has more
     Case("team_names_differ", teams(team(), team()), "teams[1].name", "already the name of teams[0]", teams(team(), team("speech"))),
+    Case("quotas_are_of_the_clusters_types", {**teams(team("a")), "teams/0/quota/0": {"type": "ml.m5.2xlarge", "vcpus": 4, "accelerators": 1}}, "teams[0].quota[0].accelerators", "1, and ml.m5.2xlarge has none", teams(team("a"))),
     Case("quotas_are_of_the_clusters_types", teams(team("a", {"type": "ml.p5e.48xlarge", "instances": 1})), "teams[0].quota[1].type", "no instance group is of type", teams(team("a", {"type": "ml.p5.48xlarge", "instances": 1}))),
     Case("quotas_are_there", teams(team("a", {"type": "ml.p5.48xlarge", "instances": 5})), "teams[0].quota[1].instances", "and there are 4", teams(team("a", {"type": "ml.p5.48xlarge", "instances": 4}))),
     Case("a_job_of_the_team_fits", teams({"name": "a", "quota": [{"type": "ml.p5.48xlarge", "instances": 1}]}), "teams[0].quota", "the head of one job", teams(team())),

@@ -137,9 +137,11 @@ def _owners(change: ResourceChange, changes: Changes) -> Iterator[Key]:
         yield reference.key
 
 
-def _pulls(grant: Grant) -> bool:
-    """Whether it only pulls the images of one repository."""
-    return grant.action in _PULL and not grant.resource.endswith("*")
+def _harmless(grant: Grant) -> bool:
+    """Whether it only pulls the images of one repository, or lets AWS Budgets mail of this account's own budgets."""
+    if grant.action in _PULL:
+        return not grant.resource.endswith("*")
+    return grant.principal == "budgets.amazonaws.com" and '"aws:SourceAccount"' in grant.condition
 
 
 def _sweeping(grant: Grant) -> bool:
@@ -162,8 +164,8 @@ def _differences(title: str, before: set[Grant], after: set[Grant], *, fresh: bo
     gained = [grant for grant in after - before if not covered(grant, before)]
     less = [grant for grant in before - after if not covered(grant, after)]
     allowed = [grant for grant in gained if grant.effect == "Allow"]
-    yield from _remarks(title, "broadened", [grant for grant in allowed if not _pulls(grant)], "allows")
-    yield from _remarks(title, "changed", [grant for grant in allowed if _pulls(grant)], "allows")
+    yield from _remarks(title, "broadened", [grant for grant in allowed if not _harmless(grant)], "allows")
+    yield from _remarks(title, "changed", [grant for grant in allowed if _harmless(grant)], "allows")
     yield from _remarks(title, "broadened", [grant for grant in less if grant.effect == "Deny"], "no longer denies")
     yield from _remarks(title, "narrowed", [grant for grant in less if grant.effect == "Allow"], "no longer allows")
     yield from _remarks(title, "narrowed", [grant for grant in gained if grant.effect == "Deny"], "denies")

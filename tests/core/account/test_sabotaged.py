@@ -138,6 +138,8 @@ CASES = [
     Sabotage("no Lustre", {f"file_systems > {FILE_SYSTEM} > FileSystemType": "OPENZFS"}, (("file system", "error", "is OPENZFS"),)),
     Sabotage("file system with a new VPC", {}, (("file system", "error", "the Network stack creates another VPC"),), file={"storage": EXISTING["storage"]}),
     Sabotage("no key", {f"keys > {KEY}": GONE}, (("KMS keys", "error", "no such key"),)),
+    # https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-cmk.html: the nodes' role creates grants
+    Sabotage("key lets the account's roles decrypt alone", {"key_policies": {KEY: {"Statement": [{"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": ["kms:Decrypt", "kms:DescribeKey"], "Resource": "*"}]}}}, (("KMS keys", "warning", "create grants by IAM"),)),
     Sabotage("key is to be deleted", {f"keys > {KEY} > KeyState": "PendingDeletion"}, (("KMS keys", "error", "cancel-key-deletion"),)),
     Sabotage("key is off", {f"keys > {KEY} > KeyState": "Disabled"}, (("KMS keys", "error", "enable-key"),)),
     Sabotage("key signs", {f"keys > {KEY}": {"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}}, (("KMS keys", "error", "RSA_2048 for SIGN_VERIFY"),)),
