@@ -250,9 +250,7 @@ def test_a_budget_that_falls_below_the_costs_is_said(tmp_path: Path) -> None:
         write(tmp_path / str(usd), {"A": resources(Cluster=nodes, Budget=budget(usd))}) for usd in (450_000, 300_000)
     ]
     assert "above the budget of 300,000" in verdict(review(*sides, day=DAY))
-    assert "budget" not in verdict(review(*reversed(sides), day=DAY)), (
-        "the new one holds"
-    )
+    assert "budget" not in verdict(review(*reversed(sides), day=DAY)), "the new one holds"
 
 
 def test_a_budget_of_a_year_is_none_of_a_month(tmp_path: Path) -> None:
