@@ -310,6 +310,29 @@ start()
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
+def test_ctrl_c_says_a_word_while_the_command_line_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tree("env"), "make_context", interrupted)
+    assert main(["env", "check"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_ctrl_c_after_the_end_changes_nothing() -> None:
+    code = """
+import atexit, os, signal, sys
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+sys.argv = ["hyperpod-ray", "--version"]
+from hyperpod_ray.cli.__main__ import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_usage_error_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "x", "\x1b]0;owned\x07", "\u202e"]) == 2
     said = capsys.readouterr().err

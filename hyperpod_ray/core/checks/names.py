@@ -190,7 +190,15 @@ def ray_cluster_name_fits(plan: Plan) -> Iterator[Finding]:
 def namespace_is_ours(plan: Plan) -> Iterator[Finding]:
     """Ray has a namespace of its own: network policies, pod security and the users' rights hang on it."""
     namespace = plan.settings.ray.namespace
-    if namespace in SYSTEM_NAMESPACES or namespace.startswith("kube-"):
+    if namespace.startswith(names.TEAM_NAMESPACE_PREFIX):
+        yield error(
+            "ray",
+            "namespace",
+            what=f"'{namespace}' is the name of a team's namespace: HyperPod task governance makes it",
+            expected=f"a namespace that does not begin with {names.TEAM_NAMESPACE_PREFIX}",
+            fix="set ray.namespace: ray",
+        )
+    elif namespace in SYSTEM_NAMESPACES or namespace.startswith("kube-"):
         yield error(
             "ray",
             "namespace",

@@ -95,7 +95,8 @@ def roles_are_fewenough(plan: CommonPlan, account: Account) -> Iterator[Finding]
         yield warning(
             what=f"{providers} OpenID Connect providers are there, and {PROVIDERS} is what IAM allows by default",
             expected="room for the cluster's",
-            fix="aws iam delete-open-id-connect-provider for clusters that are gone, or see that the quota was raised",
+            fix="aws iam list-open-id-connect-providers lists them: remove those whose clusters are gone, or see that "
+            "the quota was raised",
         )
 
 
