@@ -30,8 +30,15 @@ A member of a team has the rights of an IAM role in `teams[].role_arns`. The Kub
 member writes into a RayJob. Rights decide what a member may ask for. Admission policies decide what may be there. The
 file system and IAM decide what a pod reaches.
 
-Three things are no barriers between teams. Ray users of `eks.ray_users` read the whole file system. Administrators of
-the cluster may change everything here. Nodes are shared: pods of two teams can run on one node, with one kernel.
+Five things are no barriers between teams:
+
+- Ray users of `eks.ray_users` read the whole file system.
+- Administrators of the cluster may change everything here.
+- Nodes are shared: pods of two teams can run on one node, with one kernel and one disk.
+- A node whose GPUs two teams share shows all of them to the init container `wait-gcs-ready`. KubeRay runs it with the
+  worker's image, and NVIDIA's runtime reads variables of an image. Give workers all GPUs of a node.
+- An image can put its user into any group (`/etc/group`). So `/fsx/shared` keeps nothing from another team that its
+  group may read.
 """
 
 
@@ -216,6 +223,12 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "a Slurm job",
+        "every action of another group's role",
+        "IAM, where groups have `access`; Slurm decides who may use a partition",
+        "stacks/test_slurm_access.py::test_what_one_role_may_and_another_may_not",
+    ),
+    (
+        "a Slurm job",
         "every action that the controller's role has alone",
         "IAM, as the embedded AWS has it after a deploy",
         "sandbox/test_slurm_roles.py::test_only_the_controllers_role_reads_the_password",
@@ -241,6 +254,9 @@ def _attempts() -> Iterator[tuple[str, ...]]:
         yield "a RayJob", name, f"policy `{QUEUED}`"
     for name in ("more workers in an admitted RayCluster", "more workers in an admitted RayJob", "a forged RayCluster"):
         yield "a change", name, f"rights (403), policy `{QUEUED}`"
+    for name in played.LATER:
+        yield "a change", name, f"policy `{QUEUED}`"
+    yield "a change", "more CPU for a pod that runs", f"rights (403), policy `{PODS}`"
     for name, (_, reason) in played.QUEUED_JOBS.items():
         yield "a job in the queue", name, f"Kueue ({reason})"
     yield "a job in the queue", "nodes that it borrowed, with the highest priority", "Kueue (InCohortReclamation)"
