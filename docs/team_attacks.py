@@ -257,8 +257,8 @@ def _attempts() -> Iterator[tuple[str, ...]]:
     for name in played.LATER:
         yield "a change", name, f"policy `{QUEUED}`"
     yield "a change", "more CPU for a pod that runs", f"rights (403), policy `{PODS}`"
-    for name, (_, reason) in played.QUEUED_JOBS.items():
-        yield "a job in the queue", name, f"Kueue ({reason})"
+    for name, (_, words) in played.QUEUED_JOBS.items():
+        yield "a job in the queue", name, f"Kueue ({words})"
     yield "a job in the queue", "nodes that it borrowed, with the highest priority", "Kueue (InCohortReclamation)"
     for name, (_, said) in played.PODS.items():
         by = "pod security `restricted`" if said.startswith("PodSecurity") else f"policy `{PODS}`"

@@ -90,9 +90,9 @@ def _queued(spaces: list[str]) -> dict[str, Any]:
     change.
 
     Kueue counts `replicas`, and KubeRay makes `minReplicas` pods where that is more. Kueue frees the quota when a job
-    ends, and KubeRay keeps its cluster for a time to live. Kueue preempts no RayJob that is being deleted, and a
-    finalizer of a member's keeps such a RayJob, with its pods. What KubeRay makes of `headService` and the like reaches
-    beyond the team: a Service with external IPs takes other teams' connections.
+    ends, and KubeRay keeps its cluster for a time to live. Kueue frees it too when a RayJob is deleted, and a finalizer
+    of a member's keeps the RayJob then, with its pods. What KubeRay makes of `headService` and the like reaches beyond
+    the team: a Service with external IPs takes other teams' connections.
     https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/raycronjob_controller.go
     https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobframework/reconciler.go
     https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobs/raycluster/common.go
@@ -186,8 +186,8 @@ def _job_rules() -> Iterator[tuple[str, str]]:
     )
     yield (
         f"object.metadata.?finalizers.orValue([]).all(name, name in {_literal(FINALIZERS)})",
-        "a RayJob of a team has no finalizers but KubeRay's: the queue takes back no nodes of a RayJob that is being "
-        "deleted. Remove them",
+        "a RayJob of a team has no finalizers but KubeRay's: the quota of a deleted RayJob is free, and its pods would "
+        "stay. Remove them",
     )
 
 

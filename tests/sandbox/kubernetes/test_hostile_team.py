@@ -482,7 +482,7 @@ def test_only_the_queue_starts_a_job(world: World) -> None:
     code, answer = world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "waits"), {"spec": {"suspend": False}})
     assert (code, "only the queue starts" in answer["message"]) == (422, True), answer
     world.cluster.until(lambda: "QuotaReserved" in conditions(world, HOSTILE, "waits"), "Kueue has looked at it")
-    assert conditions(world, HOSTILE, "waits")["QuotaReserved"]["reason"] == "ExceedsMaxQuota"
+    assert "maximum capacity" in conditions(world, HOSTILE, "waits")["QuotaReserved"]["message"]
     # what waits may change, and go: the queue counts it again
     code, _ = world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "waits"), {"spec": {"backoffLimit": 1}})
     assert code == 200
@@ -690,12 +690,12 @@ def test_a_hostile_job_gets_no_pods_and_says_why(world: World) -> None:
 # --- what a member may ask the queue for -----------------------------------------------------------------------------
 
 QUEUED_JOBS: dict[str, tuple[Json, str]] = {
-    "a job beyond its quota and what it may borrow": ({"workers": 4}, "ExceedsMaxQuota"),
+    "a job beyond its quota and what it may borrow": ({"workers": 4}, "insufficient quota"),
     "the highest priority, for nodes that the other team has of its own": (
-        {"workers": 3, "priority": "deadline"}, "WaitingForQuota",
+        {"workers": 3, "priority": "deadline"}, "insufficient unused quota",
     ),
 }  # fmt: skip
-"""Jobs of the hostile team, and the reason for which Kueue lets them wait, while the other team has all its nodes."""
+"""Jobs of the hostile team, and Kueue's words for why they wait, while the other team has all its nodes."""
 
 
 @pytest.fixture
@@ -710,11 +710,12 @@ def both_at_work(world: World) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", QUEUED_JOBS)
 def test_a_job_that_the_queue_does_not_admit(world: World, both_at_work: None, name: str) -> None:
-    fields, reason = QUEUED_JOBS[name]
+    fields, words = QUEUED_JOBS[name]
     assert world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), world.job("speech", "greedy", **fields))[0] == 201
     world.cluster.until(lambda: "QuotaReserved" in conditions(world, HOSTILE, "greedy"), "Kueue has looked at it")
     said = conditions(world, HOSTILE, "greedy")["QuotaReserved"]
-    assert (said["status"], said["reason"]) == ("False", reason), said
+    assert (said["status"], said["reason"]) == ("False", "Pending"), said
+    assert f"{words} for nvidia.com/gpu in flavor ml.g5.8xlarge" in said["message"], said
     assert admitted(world, FRIENDLY, "train")
     assert admitted(world, FRIENDLY, "more")
     assert world.ask(MEMBERS[HOSTILE], "DELETE", jobs(HOSTILE, "greedy"))[0] == 200
