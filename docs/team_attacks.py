@@ -145,6 +145,18 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "a file",
+        "a checkpoint that another user wrote, or may write, for a run to start from",
+        "owners and modes are looked at before state is unpickled",
+        "resilience/test_foreign_checkpoints.py::test_a_place_of_somebody_else_is_not",
+    ),
+    (
+        "a file",
+        "a pipe, a device or a file of a terabyte in place of a run's record",
+        "a regular file of bounded size is read, and nothing else",
+        "ops/test_hostile_runs.py::test_a_file_without_an_end_stops_no_reader",
+    ),
+    (
+        "a file",
         "a secret in the run's folder in place of the mounted one",
         "only the mounted folder is read",
         "ops/test_hostile_runs.py::test_a_file_in_the_runs_folder_is_no_secret",
