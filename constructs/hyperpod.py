@@ -180,8 +180,7 @@ class HyperPodCluster(Construct):
         tiered_memory_percent: Share of the nodes' memory for tiered checkpoints. None: off.
         orchestrator: `EksOrchestrator` or `SlurmOrchestrator`.
         execution_role: Role of the nodes.
-        jobs_role: Role of the nodes on which Slurm's jobs and people are: all but the controller. Default:
-            `execution_role`.
+        group_roles: Role of a group's nodes, by the group's name. Default: `execution_role`.
         lifecycle_uri: `s3://sagemaker-…/prefix` that holds the script. None: no script.
         lifecycle_script: Its name: with EKS `OnCreate`, with Slurm `OnInitComplete`.
         file_system: Mounted on each node by HyperPod, where Slurm is the orchestrator. None: none.
@@ -205,7 +204,7 @@ class HyperPodCluster(Construct):
         tiered_memory_percent: int | None = None,
         orchestrator: Orchestrator,
         execution_role: iam.IRole,
-        jobs_role: iam.IRole | None = None,
+        group_roles: Mapping[str, iam.IRole] | None = None,
         lifecycle_uri: str | None,
         lifecycle_script: str = "on_create.sh",
         file_system: LustreMount | None = None,
@@ -214,7 +213,7 @@ class HyperPodCluster(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._role, self._file_system = execution_role, file_system
-        self._jobs_role = jobs_role or execution_role
+        self._group_roles = group_roles or {}
         script = {orchestrator.script_setting: lifecycle_script}
         self._scripts = (
             Cluster.ClusterLifeCycleConfigProperty(source_s3_uri=lifecycle_uri, **script) if lifecycle_uri else None
@@ -270,7 +269,7 @@ class HyperPodCluster(Construct):
             instance_type=group.type,
             instance_count=group.count,
             min_instance_count=group.min_count if self._continuous else None,
-            execution_role=(self._role if group.slurm_role in (None, "Controller") else self._jobs_role).role_arn,
+            execution_role=self._group_roles.get(group.name, self._role).role_arn,
             life_cycle_config=self._scripts,
             threads_per_core=group.threads_per_core,
             on_start_deep_health_checks=list(group.deep_health_checks) or None,

@@ -243,6 +243,11 @@ class CommonPlan:
         return None
 
     @property
+    def own_roles(self) -> Sequence[str]:
+        """Teams and groups of nodes whose work has a role of its own in AWS."""
+        return []
+
+    @property
     def teams(self) -> Sequence[Team]:
         """Teams that share the cluster."""
         return []

@@ -105,6 +105,11 @@ class Plan(CommonPlan):
         return self.settings.observability
 
     @property
+    def own_roles(self) -> list[str]:
+        """Teams: each has a role where it has anything in AWS."""
+        return [team.name for team in self.settings.teams]
+
+    @property
     def teams(self) -> list[Team]:
         """Teams that share the cluster."""
         return self.settings.teams

@@ -207,6 +207,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing note": (lambda path: (path / "checksums-0.json").unlink(), "has no CRC-32 noted"),
     "emptied note": (lambda path: (path / "checksums-0.json").write_text(""), "JSONDecodeError"),
     "missing shard": (lambda path: shard(path).unlink(), "is missing"),
+    "somebody else's": (lambda path: path.chmod(0o777), "foreign: everybody may write"),
     "damaged metadata": (
         lambda path: (path / ".metadata").write_bytes(b"\x80\x04nonsense"),
         ".metadata cannot be read",

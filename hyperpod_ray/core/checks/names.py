@@ -250,7 +250,7 @@ BUCKET_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 _ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 
 
-@rule("storage", eks=("hyperpod", "ray"))
+@rule("storage", "hyperpod", eks=("ray",))
 def bucket_names_are_valid(plan: CommonPlan) -> Iterator[Finding]:
     """S3's rules for bucket names beside length and characters.
 

@@ -452,8 +452,9 @@ def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> 
     keep = ""
     if key == "ExecutionRole" and "SlurmConfig" in after:
         keep = (
-            " To change no role now, set accounting_database.separate_role: false. To change it for certain, give the "
-            "group another name: new nodes come with the new role, and the old ones go."
+            " To change no role now, set accounting_database.separate_role: false, or leave the group's access as it "
+            "was. To change it for certain, give the group another name: new nodes come with the new role, and the old "
+            "ones go."
         )
     return Row(
         effect=Effect.INTERRUPTS,

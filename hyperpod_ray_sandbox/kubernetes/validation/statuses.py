@@ -59,7 +59,9 @@ def status(new: Json, old: Json) -> Causes:
         if (said.get(field) or 0) > (said.get("replicas") or 0):
             causes.invalid(f"status.{field}", said.get(field) or 0, "cannot be greater than status.replicas")
     if "availableReplicas" in bounded and (said.get("availableReplicas") or 0) > (said.get("readyReplicas") or 0):
-        causes.invalid("status.availableReplicas", said.get("availableReplicas"), "cannot be greater than readyReplicas")
+        causes.invalid(
+            "status.availableReplicas", said.get("availableReplicas"), "cannot be greater than readyReplicas"
+        )
     if judge := _BY_KIND.get(kind):
         judge(causes, new, old)
     return causes
