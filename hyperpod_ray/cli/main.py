@@ -141,6 +141,7 @@ def tree(first: str = "") -> Any:
     inner = group.invoke
 
     def invoke(context: Any) -> Any:
+        group.invoked = True
         try:
             return inner(context)
         except KeyboardInterrupt:  # typer's own answer is the exit code without a word
@@ -173,7 +174,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         # completion lists the whole tree
         root = tree() if completion.VARIABLE in os.environ or not words else tree(words[0])
-        return int(root.main(args=words, prog_name=PROGRAM, standalone_mode=False) or OK)
+        root.invoked = False
+        code = int(root.main(args=words, prog_name=PROGRAM, standalone_mode=False) or OK)
+        if code == INTERRUPTED and not root.invoked:  # typer's answer, while it reads the command line
+            output.log("interrupted")
+        return code
     except (KeyboardInterrupt, typer.Abort):
         output.log("interrupted")
         return INTERRUPTED
@@ -263,6 +268,7 @@ def script() -> None:
     code = main()
     # what is alive stays until the process is gone: Python's last searches for garbage cost a sixth of a short command
     gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said: what ends now has nothing to interrupt
     raise SystemExit(code)
 
 

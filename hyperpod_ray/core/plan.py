@@ -105,6 +105,11 @@ class Plan(CommonPlan):
         return self.settings.observability
 
     @property
+    def own_roles(self) -> list[str]:
+        """Teams: each has a role where it has anything in AWS."""
+        return [team.name for team in self.settings.teams]
+
+    @property
     def teams(self) -> list[Team]:
         """Teams that share the cluster."""
         return self.settings.teams
@@ -126,6 +131,35 @@ class Plan(CommonPlan):
         access = self.settings.ray.access
         named = enumerate(access.kms_key_arns if access else [])
         return [*super().kms_keys, *((("ray", "access", "kms_key_arns", index), arn) for index, arn in named)]
+
+    @property
+    def buckets(self) -> list[tuple[SettingPath, str]]:
+        """S3 buckets that the file names, by their settings."""
+        access, tiered = self.settings.ray.access, self.settings.hyperpod.tiered_storage
+        grants = enumerate(access.s3 if access else [])
+        named: list[tuple[SettingPath, str]] = [
+            (("ray", "access", "s3", index, "bucket"), grant.bucket) for index, grant in grants
+        ]
+        if tiered is not None and tiered.bucket is not None:
+            named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
+        return [*super().buckets, *named]
+
+    @property
+    def images(self) -> list[tuple[SettingPath, str | None]]:
+        """Images that the file may name, by their settings; None where it does not."""
+        tolerance = self.settings.ray.gcs_fault_tolerance
+        redis = tolerance.redis_image if tolerance else None
+        return [*super().images, (("ray", "gcs_fault_tolerance", "redis_image"), redis)]
+
+    @property
+    def trainers(self) -> list[tuple[str, NodeGroup]]:
+        """Workers, and the group that each is in; none while the first one's group is not in the file."""
+        groups = {group.name: group for group in self.groups}
+        workers = self.settings.ray.workers
+        if workers[0].instance_group not in groups:
+            return []
+        known = [worker for worker in workers if worker.instance_group in groups]
+        return [(f"workers '{worker.name}'", groups[worker.instance_group]) for worker in known]
 
     @property
     def alarm_publishers(self) -> list[str]:
@@ -239,6 +273,12 @@ class Plan(CommonPlan):
         return tiered.bucket or default_name
 
     @property
+    def new_tier_bucket(self) -> str | None:
+        """That bucket where the Ray stack creates it; None where it exists, and without tiered storage."""
+        tiered = self.settings.hyperpod.tiered_storage
+        return self.tier_bucket_name if tiered is not None and tiered.bucket is None else None
+
+    @property
     def pods_have_roles(self) -> bool:
         """Whether Ray's pods have a role in AWS."""
         ray = self.settings.ray
@@ -250,12 +290,6 @@ class Plan(CommonPlan):
         """The MLflow app that the Ray stack creates; None without one."""
         tracking = self.settings.ray.tracking
         return tracking.mlflow_app if tracking else None
-
-    @property
-    def mlflow_bucket_name(self) -> str:
-        """Bucket of the new app's artifacts. Its name is shorter than that of the lifecycle scripts."""
-        settings = self.settings
-        return f"mlflow-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
 
     @property
     def bucket_access(self) -> list[S3Access]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,8 @@ from hyperpod_ray.core.model.words import AccountId, InstanceTypeName, Region, S
 class CommonEnvironment(Settings):
     """What an environment has under every orchestrator."""
 
+    installs_charts: ClassVar[bool] = False
+    """Whether a deployment installs Helm charts."""
     orchestrator: str
     """What runs the nodes' work."""
     written_for: SemanticVersion | None = None
@@ -57,6 +59,7 @@ class CommonEnvironment(Settings):
 class Environment(CommonEnvironment):
     """One environment: one file, one CDK Stage named like the file."""
 
+    installs_charts: ClassVar[bool] = True
     orchestrator: Literal["eks"] = "eks"
     """What runs the nodes' work: `eks` for Ray by KubeRay, `slurm` for jobs by `sbatch`. An environment is either of
     the two, and cannot become the other."""
