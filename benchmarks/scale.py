@@ -65,7 +65,8 @@ class _Line(asyncio.Protocol):
     """A connection that answers the challenge, and hands on each further line."""
 
     def __init__(self, hello: dict[str, Any], hear: Any = None) -> None:
-        self.hello, self.hear, self.rest, self.transport = hello, hear, b"", None
+        self.hello, self.hear, self.rest = hello, hear, b""
+        self.transport: Any = None
         self.greeted = False
 
     def connection_made(self, transport: Any) -> None:
@@ -108,7 +109,7 @@ async def _play(ranks: Sequence[int], world: int, pipe: Any) -> None:
         command = pipe.recv()
         if command == "lose":
             pipe.send(time.monotonic())
-            members[0].transport.abort()  # type: ignore[union-attr]
+            members[0].transport.abort()
         elif command == "assigned":
             pipe.send(max(assigned_t.values(), default=0.0))
         else:
@@ -124,10 +125,10 @@ async def _play(ranks: Sequence[int], world: int, pipe: Any) -> None:
     while not over.is_set():
         step, until = step + 1, time.monotonic() + beat_s
         for line in members:
-            if line.greeted and not line.transport.is_closing():  # type: ignore[union-attr]
+            if line.greeted and not line.transport.is_closing():
                 line.say(type="beat", step=step, busy=False, saving=False, seq=step, place="moves", still=0.0, at="a:1")
         for line in pulses if step % 2 else ():
-            if line.greeted and not line.transport.is_closing():  # type: ignore[union-attr]
+            if line.greeted and not line.transport.is_closing():
                 line.say(state="S", ticks=step)
         await asyncio.sleep(max(0.01, until - time.monotonic()))
 

@@ -656,8 +656,8 @@ def _copies(outlook: Outlook) -> list[Row]:
     longer = Range(
         *(max(0.0, handover - step) for handover, step in zip(exchange, reversed(outlook.step_seconds), strict=True))
     )
-    of_each_rank = zip(flow["group_per_rank"].range, flow["nccl_per_rank"].range, strict=True)
-    ranks = [cluster.world * sum(each) for each in of_each_rank]
+    per_rank = zip(flow["group_per_rank"].range, flow["nccl_per_rank"].range, strict=True)
+    ranks = [cluster.world * sum(seconds) for seconds in per_rank]
     back = Range(*(sum(parts) for parts in zip(exchange, flow["rebuild"].range, ranks, strict=True)))
     return [
         Row(what="copies of a step take", value=exchange, unit="s", source=flow["copy_gbps"].source),

@@ -177,8 +177,8 @@ class Scene:
         """Whether each node with workers has a standby that has imported; a run without a coordinator has none."""
         if not self.options.standbys or tail.last("generation") is None:
             return True
-        said = next((event for event in reversed(tail.events) if "standbys" in event.values), None)
-        return said is not None and int(said.values["standbys"]) >= self.nodes + self.options.spares
+        announcement = next((event for event in reversed(tail.events) if "standbys" in event.values), None)
+        return announcement is not None and int(announcement.values["standbys"]) >= self.nodes + self.options.spares
 
     def give_up(self) -> None:
         """End a run that does not come back, and make the cluster whole for the next one."""

@@ -162,12 +162,12 @@ def measure(
 
 def _successor(window: Sequence[Event], recovered_step: Event | None) -> str | None:
     """Who has the rank that was lost, as the coordinator says."""
-    said = [event for event in window if recovered_step is not None and event.t <= recovered_step.t]
-    lost = [event for event in said if event.kind == "lost" and event.values.get("rank") is not None]
-    generations = [event for event in said if event.kind == "generation"]
-    if not lost or not generations or any(event.kind == "fallback" for event in said):
+    until_then = [event for event in window if recovered_step is not None and event.t <= recovered_step.t]
+    lost = [event for event in until_then if event.kind == "lost" and event.values.get("rank") is not None]
+    generations = [event for event in until_then if event.kind == "generation"]
+    if not lost or not generations or any(event.kind == "fallback" for event in until_then):
         return None
-    if any(event.kind == "spare" and "instead_of" in event.values for event in said):
+    if any(event.kind == "spare" and "instead_of" in event.values for event in until_then):
         return "a standby"
     if int(lost[-1].values.get("warm_spares", 0)) > 0:
         return "a spare"

@@ -137,7 +137,7 @@ class Coordinator:
             self._record(int(message["rank"]), dict(message["newest"]))
             return []
         out: dict[str, Callable[[], Out]] = {
-            "modules": lambda: table.has_imported(now, uid, [str(name) for name in message["modules"]]),
+            "modules": lambda: table.has_imported(uid, [str(name) for name in message["modules"]]),
             "imported": lambda: table.imported(
                 now, uid, **{name: int(message[name]) for name in MEMORY if name in message}
             ),

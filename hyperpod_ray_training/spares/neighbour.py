@@ -39,9 +39,9 @@ def neighbour_distance(nodes: Sequence[str]) -> int:
     staying = [0] * world
     """By distance, how many copies would stay: counted by pairs of one node, which are few where nodes are many."""
     for ranks in on_node.values():
-        for first, second in itertools.combinations(ranks, 2):
-            staying[second - first] += 1
-            staying[world - second + first] += 1
+        for lower, higher in itertools.combinations(ranks, 2):
+            staying[higher - lower] += 1
+            staying[world - higher + lower] += 1
     return min(range(1, world), key=lambda distance: (staying[distance], distance))
 
 

@@ -198,8 +198,8 @@ class SurvivingWorkerGroup(WorkerGroup):
 
     active: ClassVar[int] = 1
     look_s: ClassVar[float | None] = None
-    coordinator: ClassVar[Any] = None
-    standby_workers: ClassVar[int] = 0
+    coordinator: Any = None
+    standby_workers: int = 0
 
     def __init__(self, train_run_context: Any, worker_group_context: Any, callbacks: Any = None) -> None:
         self.wanted, self.looked = worker_group_context.num_workers, time.monotonic()

@@ -94,15 +94,15 @@ def take(seat: str, *, pid: int) -> None:
     _set_torch_distributed_env_vars()
 
 
-def _own(gpus: list[Any], shown: str | None) -> None:
+def _own(gpus: list[Any], visible_devices: str | None) -> None:
     """What Ray says in this process about its devices."""
     import torch
     from ray._private.worker import global_worker
 
-    see(shown)
-    listed = [name for name in (shown or "").split(",") if name]
+    see(visible_devices)
+    listed = [name for name in (visible_devices or "").split(",") if name]
     if torch.cuda.is_available() and torch.cuda.device_count() < len(listed):
-        raise SeatTakenError(f"{VISIBLE}={shown}, and CUDA was asked before with fewer devices")
+        raise SeatTakenError(f"{VISIBLE}={visible_devices}, and CUDA was asked before with fewer devices")
     theirs = global_worker.get_accelerator_ids_for_accelerator_resource
 
     def ids(resource_name: str, resource_regex: str) -> Any:

@@ -164,7 +164,7 @@ class Table:
             self.note("spare", uid=uid, node=self.members[uid].node, message="warm", warm_spares=self.warm_spares)
         return self._form(now)
 
-    def has_imported(self, now: float, uid: str, modules: list[str]) -> Out:
+    def has_imported(self, uid: str, modules: list[str]) -> Out:
         """A rank says what its first steps have imported; standbys import it too."""
         if self.modules or uid not in self.rank_of:
             return []
@@ -199,14 +199,14 @@ class Table:
         self._vacant.pop((node, pid), None)
         return NOBODY
 
-    def _fill(self, now: float) -> Out:
+    def _fill(self, clock_s: float) -> Out:
         """Give seats that are free to standbys of the same node that were heard lately: a node may stand still."""
         out: Out = []
         for key, lost in list(self._vacant.items()):
             beside = [
                 member for member in self.members.values()
                 if member.standby and member.node == lost.node and not self._leaves(member)
-                and now - member.beat <= self.silence_limit_s(now) / 2
+                and clock_s - member.beat <= self.silence_limit_s(clock_s) / 2
             ]  # fmt: skip
             if not beside:
                 continue
@@ -377,13 +377,13 @@ class Table:
     def _free(self, rank: int) -> None:
         del self.rank_of[self.ranks.pop(rank)]
 
-    def _say_who_is_missing(self, now: float) -> None:
+    def _say_who_is_missing(self, clock_s: float) -> None:
         """Once, where a rank waits for long: nobody should have to guess why training stands still."""
         if len(self.ranks) == self.size or not self.ranks:
             self._lacking_since = None
             return
-        self._lacking_since = now if self._lacking_since is None else self._lacking_since
-        if now - self._lacking_since >= _WAITS_S:
+        self._lacking_since = clock_s if self._lacking_since is None else self._lacking_since
+        if clock_s - self._lacking_since >= _WAITS_S:
             self._lacking_since = float("inf")
             free = [rank for rank in range(self.size) if rank not in self.ranks]
             self.note(
@@ -418,13 +418,13 @@ class Table:
         self._broken_since = self._forming_since = None
         self._moving = False
         out: Out = []
-        told = packed(nodes)
+        node_list = packed(nodes)
         for rank, uid in self.ranks.items():
             member = self.members[uid]
             member.gen, member.seq, member.warm, member.busy = self.gen, 0, True, False
             member.still, member.place, member.at = 0.0, "", ""
             out.append(
-                (uid, {"type": "assign", "gen": self.gen, "rank": rank, "nodes": told, "host": host.node,
+                (uid, {"type": "assign", "gen": self.gen, "rank": rank, "nodes": node_list, "host": host.node,
                        "port": host.port})
             )  # fmt: skip
         holders = {

@@ -25,6 +25,7 @@ from ray.train.v2._internal.execution.worker_group.worker import ActorMetadata, 
 from hyperpod_ray_training import InputError, Run, Settings
 from hyperpod_ray_training import capacity as places
 from hyperpod_ray_training.spares import ray_group
+from hyperpod_ray_training.spares import seat as seats
 from hyperpod_ray_training.spares.member import Ended
 from hyperpod_ray_training.spares.ray_group import SparesConfig, SurvivingWorkerGroup, is_death, judge, supported
 
@@ -70,7 +71,8 @@ class Made(ray_group._Replacement):
 
     def __init__(self, poll: Poll, lost: int) -> None:
         self.poll = poll
-        self.actor = self.metadata = self.worker = self.error = self.resources = None
+        self.actor = self.metadata = self.worker = self.error = None
+        self.resources = {}
         self.ended = threading.Event()
         self.model = SimpleNamespace(placement_group_bundle_index=lost, distributed_context=lost)
 
@@ -242,7 +244,7 @@ def test_a_replacement_leaves_ray_s_reports_alone(monkeypatch: pytest.MonkeyPatc
     for standby in (False, True):
         group._starter(standby=standby)(SimpleNamespace(actor=actor, execute_async=execute, metadata=None))
     assert len(told) == 2
-    assert prepared == [(ray_group.seats.see, None), (ray_group.seats.stand_by, None)]
+    assert prepared == [(seats.see, None), (seats.stand_by, None)]
 
 
 def test_the_end_waits_for_every_rank_and_for_no_spare(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -925,11 +925,11 @@ def test_the_loss_of_a_standby_is_nobody_s_business() -> None:
 
 def test_what_rank_0_has_imported_reaches_standbys_old_and_new() -> None:
     world, uid = with_standby(imported=False)
-    world.take(world.table.has_imported(world.t, world.holder(0), ["a.module"]))
+    world.take(world.table.has_imported(world.holder(0), ["a.module"]))
     later = world.join(10, node="node-0", standby=True, pid=98)
     asked = [member for member, message in world.sent if message == {"type": "import", "modules": ["a.module"]}]
     assert asked == [uid, later]
-    assert world.table.has_imported(world.t, later, ["another"]) == [], "no rank"
+    assert world.table.has_imported(later, ["another"]) == [], "no rank"
     assert world.table.modules == ["a.module"]
 
 
