@@ -112,8 +112,8 @@ def _of_others(attribute: Any) -> bool:
         return any(_of_others(element) for element in attribute[:100])
     if isinstance(attribute, dict):
         return any(_of_others(element) for element in list(attribute.values())[:100])
-    own = type(attribute).__module__.startswith(_PACKAGE) and type(attribute).__name__ != "Values"
-    return own or isinstance(attribute, _OTHERS)
+    of_package = type(attribute).__module__.startswith(_PACKAGE) and type(attribute).__name__ != "Values"
+    return of_package or isinstance(attribute, _OTHERS)
 
 
 def small_of(value: Any) -> dict[str, Any]:
@@ -185,10 +185,10 @@ def write_in_place(before: Any, saved: Any) -> Any:  # noqa: PLR0911 - one for e
         _copy(before, saved)
         return before
     if isinstance(saved, list) and isinstance(before, list):
-        before[:] = [write_in_place(old, new) for old, new in itertools.zip_longest(before[: len(saved)], saved)]
+        before[:] = [write_in_place(*pair) for pair in itertools.zip_longest(before[: len(saved)], saved)]
         return before
     if isinstance(saved, Mapping) and isinstance(before, MutableMapping):
-        after = {key: write_in_place(before.get(key), new) for key, new in saved.items()}
+        after = {key: write_in_place(before.get(key), element) for key, element in saved.items()}
         before.clear()
         before.update(after)
         return before

@@ -239,10 +239,10 @@ def _inside(value: Any) -> list[tuple[str, Any]]:  # noqa: PLR0911 - one for eac
         return [(f".{name}", attribute) for name, attribute in vars(value).items()
                 if name not in OF_OPTIMIZERS and not is_plain(attribute)]  # fmt: skip
     if _of_user(value) and not isinstance(value, (*_WHOLE, enum.Enum)):
-        own = getattr(value, "__dict__", {})
+        attributes = getattr(value, "__dict__", {})
         slots = {name: getattr(value, name) for base in type(value).__mro__ for name in _listed(base, "__slots__")
                  if hasattr(value, name)}  # fmt: skip
-        return [(f".{name}", attribute) for name, attribute in {**_of_class(value), **slots, **own}.items()]
+        return [(f".{name}", attribute) for name, attribute in {**_of_class(value), **slots, **attributes}.items()]
     return []
 
 
@@ -370,8 +370,8 @@ def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> st
             if is_object(holder) and path[len(owner) + 1 :].split(".", maxsplit=1)[0].split("[", maxsplit=1)[
                 0
             ] not in vars(holder):
-                given = f"per_rank={{{name_of(owner)!r}: {owner}}}"
-                return f"keep it on the object, self.{name_of(path)} in __init__, and {given}"
+                argument = f"per_rank={{{name_of(owner)!r}: {owner}}}"
+                return f"keep it on the object, self.{name_of(path)} in __init__, and {argument}"
             if is_object(holder) and hasattr(holder, "state_dict"):
                 return f"add {name_of(path)} to {type(holder).__name__}.state_dict, and give it in extra or per_rank"
             if is_object(holder):
