@@ -78,6 +78,8 @@ def _apply(  # noqa: PLR0917
         raise not_found(resource.plural, resource.group, name)
     if config["metadata"].get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
+    if subresource == "status":  # the rest is ignored there, whatever its form: Kueue sends `spec: {podSets: null}`
+        config = {field: config[field] for field in ("apiVersion", "kind", "metadata", "status") if field in config}
     shape = schema.SHAPES.of(resource)
     # unknown fields are judged on what was sent, before it is merged
     where = f"{namespace}/{name}; {resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"

@@ -135,13 +135,15 @@ def hooked(  # noqa: PLR0917
     return obj if changed is None else judge(api, resource, changed, options, old)
 
 
-def check_policies(api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
+def check_policies(  # noqa: PLR0917
+    api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options, subresource: str = ""
+) -> None:
     """What well-formed objects are refused for: rights that their author lacks, and the cluster's policies."""
     if options.user is not None and resource.group == roles.GROUP and not resource.crd:
         api.rbac.check_grant(options.user, resource.plural, obj, obj["metadata"].get("namespace", ""))
     warnings: list[str] = []
     admission.review(api, resource, obj, old, warnings)
-    admission.validate(api, resource, obj, old, options)
+    admission.validate(api, resource, obj, old, options, subresource)
     options.warnings += warnings
 
 
