@@ -39,10 +39,10 @@ def _index(elements: list[Any], step: str, room: int) -> int:
     """The place in a list that a step names, counted from the end where it is negative; raises 422."""
     if not re.fullmatch(r"[+-]?[0-9]+", step):
         raise _rejected(f"value was not a proper array index: {step!r}")
-    place = int(step)
-    if not -room <= place < room:
-        raise _rejected(f"Unable to access invalid index: {place}")
-    return place + room if place < 0 else place
+    index = int(step)
+    if not -room <= index < room:
+        raise _rejected(f"Unable to access invalid index: {index}")
+    return index + room if index < 0 else index
 
 
 def _get(parent: Any, step: str) -> Any:

@@ -148,8 +148,8 @@ def _check_order(sent: list[Any], order: list[Any], key: str | None) -> None:
     rest = [element for element in sent if not (isinstance(element, dict) and _DIRECTIVE in element)]
     if not order or not sent:
         return
-    for place in order:
-        if rest and _mark(rest[0], key) == _mark(place, key):
+    for position in order:
+        if rest and _mark(rest[0], key) == _mark(position, key):
             rest.pop(0)
     if rest:
         raise _failed(f"The order in patch list:\n{sent}\n doesn't match {_ORDER} list:\n{order}\n")
@@ -181,12 +181,12 @@ def _list(current: list[Any], sent: list[Any], field: _Field) -> list[Any]:
     merged = list(current)
     for element in sent:
         mark = _mark(element, field.key)
-        place = next((i for i, other in enumerate(merged) if _mark(other, field.key) == mark), None)
-        if place is None:
+        position = next((i for i, candidate in enumerate(merged) if _mark(candidate, field.key) == mark), None)
+        if position is None:
             merged.append(element)
         else:
             items = SHAPES.items(field.schema) if field.schema else None
-            merged[place] = _merged(merged[place], element, items)
+            merged[position] = _merged(merged[position], element, items)
     return _ordered(merged, sent, current, field.key)
 
 
@@ -199,7 +199,7 @@ def _directed(current: list[Any], sent: list[Any], key: str) -> tuple[list[Any],
             rest.append(element)
         elif directive == "delete":
             mark = _mark(element, key)
-            current = [other for other in current if _mark(other, key) != mark]
+            current = [candidate for candidate in current if _mark(candidate, key) != mark]
         elif directive == "replace":
             replaces = True
         elif directive == "merge":

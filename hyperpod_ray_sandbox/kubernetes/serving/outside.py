@@ -17,8 +17,8 @@ _PATHS = (
 def _plurals() -> frozenset[tuple[str, str, str]]:
     """Group, version and plural of every kind of Kubernetes that has an API of its own."""
     plurals = set()
-    for group, version, kind in SHAPES.names:
-        word = kind.lower()
+    for group, version, kind_name in SHAPES.names:
+        word = kind_name.lower()
         if word.endswith("s"):
             plurals.add((group, version, word if word in ("endpoints", "componentstatus") else word + "es"))
         plurals.add((group, version, word[:-1] + "ies" if word.endswith("y") else word + "s"))
@@ -38,5 +38,7 @@ def refuse_path(path: str) -> None:
     if any(path == prefix or path.startswith(f"{prefix}/") for prefix in _PATHS):
         raise ApiError(501, "NotImplemented", f"this recording API does not serve {path}")
     group, _, version = path.removeprefix("/apis/").partition("/")
-    if path.startswith("/apis/") and any(place[:2] == (group, version or place[1]) for place in SHAPES.names):
+    if path.startswith("/apis/") and any(
+        known_kind[:2] == (group, version or known_kind[1]) for known_kind in SHAPES.names
+    ):
         raise ApiError(501, "NotImplemented", f"this recording API does not serve {path.removeprefix('/apis/')}")

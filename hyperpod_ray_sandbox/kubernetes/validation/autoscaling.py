@@ -65,15 +65,15 @@ def _reference(causes: Causes, path: str, reference: Json) -> None:
 
 
 def _metric(causes: Causes, path: str, metric: Json) -> None:
-    kind = metric.get("type") or ""
-    if not kind:
+    type_name = metric.get("type") or ""
+    if not type_name:
         causes.required(f"{path}.type", "must specify a metric source type")
-    causes.one_of(f"{path}.type", kind or " ", _METRICS)
+    causes.one_of(f"{path}.type", type_name or " ", _METRICS)
     present = [source for source in ("object", "external", "pods", "resource", "containerResource")
                if metric.get(source) is not None]  # fmt: skip
     if present:
         _source(causes, f"{path}.{present[0]}", present[0], metric[present[0]])
-    expected = _METRICS.get(kind)
+    expected = _METRICS.get(type_name)
     if expected and expected not in present:
         causes.required(f"{path}.{expected}", "must populate information for the given metric source")
     for source in present if len(present) != 1 else ():
@@ -81,20 +81,20 @@ def _metric(causes: Causes, path: str, metric: Json) -> None:
             causes.forbidden(f"{path}.{source}", "must populate the given metric source only")
 
 
-def _source(causes: Causes, path: str, kind: str, source: Json) -> None:  # noqa: PLR0912  (a list of rules)
-    if kind == "object":
+def _source(causes: Causes, path: str, type_name: str, source: Json) -> None:  # noqa: PLR0912  (a list of rules)
+    if type_name == "object":
         _reference(causes, f"{path}.describedObject", source.get("describedObject") or {})
-    if kind in ("object", "external", "pods"):
+    if type_name in ("object", "external", "pods"):
         name = (source.get("metric") or {}).get("name") or ""
         if not name:
             causes.required(f"{path}.metric.name", "must specify a metric name")
         else:
             names.path_segment(causes, f"{path}.metric.name", name)
     else:
-        for field in ("name", "container") if kind == "containerResource" else ("name",):
+        for field in ("name", "container") if type_name == "containerResource" else ("name",):
             if not source.get(field):
                 causes.required(f"{path}.{field}", f"must specify a {field}")
-    target, (needed, alone) = source.get("target") or {}, _TARGETS[kind]
+    target, (needed, alone) = source.get("target") or {}, _TARGETS[type_name]
     if target.get("type") not in ("AverageValue", "Utilization", "Value"):
         causes.invalid(
             f"{path}.target.type", target.get("type") or "", "must be either Utilization, Value, or AverageValue"

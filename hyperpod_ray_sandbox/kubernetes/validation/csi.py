@@ -66,8 +66,8 @@ def node(obj: Json) -> Causes:
             causes.invalid(f"{at}.nodeID", node_id, f"must be {_NODE_ID} characters or less")
         causes.natural(f"{at}.allocatable.count", (declared.get("allocatable") or {}).get("count"))
         keys = declared.get("topologyKeys") or []
-        for place, key in enumerate(keys):
-            if key in keys[:place]:
+        for position, key in enumerate(keys):
+            if key in keys[:position]:
                 causes.duplicate(at, key)
             names.key(causes, at, key)
     return causes

@@ -20,7 +20,7 @@ _NODE_PORTS = (30000, 32767)
 _BLOCK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
-def service(obj: Json) -> Causes:  # noqa: PLR0912, PLR0915  (a list of fields)
+def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     """Judge a Service."""
     causes, spec = Causes(), obj["spec"]
     service_type, headless = spec.get("type"), spec.get("clusterIP") == "None"
@@ -61,6 +61,20 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912, PLR0915  (a list of fields)
     causes.one_of(
         "spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), ("PreferDualStack", "RequireDualStack", "SingleStack")
     )
+    _reach(causes, spec)
+    if service_type != "LoadBalancer":
+        for field in ("loadBalancerSourceRanges", "loadBalancerClass", "allocateLoadBalancerNodePorts"):
+            if spec.get(field) not in (None, "", []):
+                causes.forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'")
+    for index, block in enumerate(spec.get("loadBalancerSourceRanges") or []):
+        if not _network(block):
+            causes.invalid(f"spec.loadBalancerSourceRanges[{index}]", block, _BLOCK)
+    return causes
+
+
+def _reach(causes: Causes, spec: Json) -> None:
+    """Judge by which addresses and from where a Service is reached."""
+    service_type, policy = spec.get("type"), spec.get("externalTrafficPolicy")
     if any(family == "IPv6" for family in spec.get("ipFamilies") or []):
         causes.invalid("spec.ipFamilies[0]", "IPv6", "not configured on this cluster")
     if spec.get("ipFamilyPolicy") == "RequireDualStack" and service_type != "ExternalName":
@@ -73,14 +87,6 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912, PLR0915  (a list of fields)
     if spec.get("healthCheckNodePort") and not (service_type == "LoadBalancer" and policy == "Local"):
         why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         causes.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], why)
-    if service_type != "LoadBalancer":
-        for field in ("loadBalancerSourceRanges", "loadBalancerClass", "allocateLoadBalancerNodePorts"):
-            if spec.get(field) not in (None, "", []):
-                causes.forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'")
-    for index, block in enumerate(spec.get("loadBalancerSourceRanges") or []):
-        if not _network(block):
-            causes.invalid(f"spec.loadBalancerSourceRanges[{index}]", block, _BLOCK)
-    return causes
 
 
 def _affinity(causes: Causes, spec: Json) -> None:

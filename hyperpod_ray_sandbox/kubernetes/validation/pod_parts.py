@@ -122,7 +122,7 @@ def resizing(causes: Causes, path: str, policies: list[Json] | None, restart: st
     """Judge what happens to a container whose resources change."""
     for index, policy in enumerate(policies or []):
         resource, action = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
-        if resource in [other.get("resourceName") for other in (policies or [])[:index]]:
+        if resource in [earlier.get("resourceName") for earlier in (policies or [])[:index]]:
             causes.duplicate(f"{path}[{index}]", resource)
         if not resource or not action:
             causes.required(path)
@@ -179,13 +179,13 @@ def host_process(causes: Causes, path: str, spec: Json) -> None:
     def asks(part: Json) -> Any:
         return ((part.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
 
-    whole = asks(spec)
+    of_pod = asks(spec)
     parts = [c for f in ("initContainers", "containers") for c in spec.get(f) or []]
     for container in parts:
-        if whole is not None and asks(container) is not None and asks(container) != whole:
+        if of_pod is not None and asks(container) is not None and asks(container) != of_pod:
             why = "pod hostProcess value must be identical if both are specified"
             causes.invalid(f"{path}.containers", asks(container), why)
-    effective = [whole if asks(container) is None else asks(container) for container in parts]
+    effective = [of_pod if asks(container) is None else asks(container) for container in parts]
     if any(effective) and not all(effective):
         causes.invalid(
             path, None, "If pod contains any hostProcess containers then all containers must be HostProcess containers"
@@ -202,7 +202,7 @@ def devices(causes: Causes, path: str, container: Json, volumes: list[Json] | No
     mounted = [mount.get("name") for mount in container.get("volumeMounts") or []]
     declared = container.get("volumeDevices") or []
     for index, device in enumerate(declared):
-        at, name, place = f"{path}[{index}]", device.get("name") or "", device.get("devicePath") or ""
+        at, name, device_path = f"{path}[{index}]", device.get("name") or "", device.get("devicePath") or ""
         if not name:
             causes.required(f"{at}.name")
         elif name not in sources:
@@ -211,10 +211,10 @@ def devices(causes: Causes, path: str, container: Json, volumes: list[Json] | No
             causes.invalid(f"{at}.name", name, "can only use volume source type of PersistentVolumeClaim or Ephemeral")
         if name in mounted:
             causes.invalid(f"{at}.name", name, "must not already exist in volumeMounts")
-        if not place:
+        if not device_path:
             causes.required(f"{at}.devicePath")
-        elif ".." in place.split("/"):
-            causes.invalid(f"{at}.devicePath", place, "can not contain backsteps ('..')")
-        for field, value in (("name", name), ("devicePath", place)):
-            if value and value in [other.get(field) for other in declared[:index]]:
+        elif ".." in device_path.split("/"):
+            causes.invalid(f"{at}.devicePath", device_path, "can not contain backsteps ('..')")
+        for field, value in (("name", name), ("devicePath", device_path)):
+            if value and value in [earlier.get(field) for earlier in declared[:index]]:
                 causes.invalid(f"{at}.{field}", value, "must be unique")
