@@ -40,16 +40,16 @@ def an_alert_sees_two_samples(plan: Plan) -> Iterator[Finding]:
     https://prometheus.io/docs/prometheus/latest/querying/basics/#staleness
     """
     section = plan.settings.observability
-    for name in _ALERTS if section else ():
-        minutes = getattr(section, name)
-        least = -(-2 * section.scrape_seconds // 60) if section else 0
-        if minutes is not None and section is not None and minutes < least:
+    for alert in _ALERTS if section else ():
+        minutes = getattr(section, alert)
+        shortest = -(-2 * section.scrape_seconds // 60) if section else 0
+        if minutes is not None and section is not None and minutes < shortest:
             yield warning(
                 "observability",
-                name,
+                alert,
                 what=f"{minutes} minutes have fewer than two samples, with one each {section.scrape_seconds} s",
-                expected=f"{least} or more",
-                fix=f"set {name}: {least}, or lower scrape_seconds",
+                expected=f"{shortest} or more",
+                fix=f"set {alert}: {shortest}, or lower scrape_seconds",
             )
 
 

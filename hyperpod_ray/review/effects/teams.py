@@ -179,19 +179,7 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
             )
         )
         fair = []
-    overtaken = [name for name in before if any(_overtakes(other, name, before, after) for other in after)]
-    if overtaken:
-        findings.add(
-            Row(
-                effect=Effect.INTERRUPTS,
-                code="priority-overtaken",
-                change=", ".join(moved(before, after, after)),
-                consequence="A job that comes from now on may take the place of one of "
-                f"{', '.join(overtaken)}, which had at least its priority, also of one that runs. {_TAKEN_BACK}",
-                unavailable=f"jobs of {', '.join(overtaken)}, while others need their place",
-                **common,
-            )
-        )
+    overtaken = _overtaken(before, after, findings, common)
     changed = [*([] if overtaken else moved(before, after, after)), *fair, *idle]
     if changed:
         findings.add(
@@ -205,11 +193,29 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
         )
 
 
-def _overtakes(other: str, name: str, before: dict[str, int], after: dict[str, int]) -> bool:
+def _overtaken(before: dict[str, int], after: dict[str, int], findings: Findings, common: dict[str, Any]) -> list[str]:
+    """Priority classes that another one stands above from now on, with their row."""
+    overtaken = [priority for priority in before if any(_overtakes(rival, priority, before, after) for rival in after)]
+    if overtaken:
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="priority-overtaken",
+                change=", ".join(moved(before, after, after)),
+                consequence="A job that comes from now on may take the place of one of "
+                f"{', '.join(overtaken)}, which had at least its priority, also of one that runs. {_TAKEN_BACK}",
+                unavailable=f"jobs of {', '.join(overtaken)}, while others need their place",
+                **common,
+            )
+        )
+    return overtaken
+
+
+def _overtakes(rival: str, priority: str, before: dict[str, int], after: dict[str, int]) -> bool:
     """Whether one priority class stands above another from now on, and did not before."""
-    if other not in before or name not in after:
+    if rival not in before or priority not in after:
         return False
-    return before[other] <= before[name] and after[other] > after[name]
+    return before[rival] <= before[priority] and after[rival] > after[priority]
 
 
 def _amounts(config: dict[str, Any]) -> dict[tuple[str, str], float]:

@@ -41,7 +41,7 @@ def _endpoint(change: ResourceChange) -> Iterator[Remark]:
     cidrs_before, cidrs_after = _public(change.before("ResourcesVpcConfig")), _public(change.now("ResourcesVpcConfig"))
     if cidrs_before == cidrs_after or change.kind is Kind.ASSET_ONLY:
         return
-    opened = [cidr for cidr in cidrs_after if not any(within(cidr, other) for other in cidrs_before)]
+    opened = [cidr for cidr in cidrs_after if not any(within(cidr, open_range) for open_range in cidrs_before)]
     direction = "broadened" if opened else "narrowed"
     words = [", ".join(cidrs) or "nobody outside the VPC" for cidrs in (cidrs_before, cidrs_after)]
     yield Remark(direction=direction, what="API server endpoint", detail=f"public to {words[0]} → {words[1]}")

@@ -99,13 +99,13 @@ def _comes_with_it(grant: Grant, changes: Changes) -> bool:
 def _of_running_pods(change: ResourceChange, changes: Changes) -> bool:
     """Whether it is of a role that pods get which run already: Ray's, in a namespace that is there."""
     spaces = changes.base_cluster.namespaces_of_ray
-    there = {name.name for name in changes.base_cluster.objects if name.kind == "Namespace"}
-    there |= {name.namespace for name in changes.base_cluster.objects}
+    namespaces = {name.name for name in changes.base_cluster.objects if name.kind == "Namespace"}
+    namespaces |= {name.namespace for name in changes.base_cluster.objects}
     roles = {
         role_of(key, changes.head)
         for key, resource in changes.head.of_type("AWS::EKS::PodIdentityAssociation")
         if (space := str(resource.get("Properties", {}).get("Namespace"))) in spaces
-        or (space.startswith(TEAM_NAMESPACE_PREFIX) and space in there)
+        or (space.startswith(TEAM_NAMESPACE_PREFIX) and space in namespaces)
     }
     return change.key in roles or any(key in roles for key in _owners(change, changes))
 

@@ -107,25 +107,27 @@ class _Room:
     def of(cls, base: Cluster, policy: KubernetesObject) -> _Room:
         """Of the namespace of a policy."""
         selector = policy.data.get("spec", {}).get("podSelector")
-        others = [
-            other
-            for other in base.objects.values()
-            if other.id.kind == "NetworkPolicy" and other.id.namespace == policy.id.namespace and other.id != policy.id
+        policies = [
+            neighbour
+            for neighbour in base.objects.values()
+            if neighbour.id.kind == "NetworkPolicy"
+            and neighbour.id.namespace == policy.id.namespace
+            and neighbour.id != policy.id
         ]
         return cls(
             closed=frozenset(
                 str(direction).lower()
-                for other in others
-                for spec in [other.data.get("spec", {})]
+                for neighbour in policies
+                for spec in [neighbour.data.get("spec", {})]
                 if not spec.get("podSelector")
                 for direction in spec.get("policyTypes") or []
                 if not spec.get(str(direction).lower())
             ),
             allowed=frozenset(
                 traffic
-                for other in others
-                if other.data.get("spec", {}).get("podSelector") in ({}, selector)
-                for traffic in _allowed(other)
+                for neighbour in policies
+                if neighbour.data.get("spec", {}).get("podSelector") in ({}, selector)
+                for traffic in _allowed(neighbour)
             ),
         )
 
