@@ -205,6 +205,11 @@ class CommonPlan:
         return None
 
     @property
+    def group_buckets(self) -> list[tuple[SettingPath, str]]:
+        """Buckets that groups of nodes name, by their settings."""
+        return []
+
+    @property
     def own_roles(self) -> Sequence[str]:
         """Teams and groups of nodes whose work has a role of its own in AWS."""
         return []

@@ -35,6 +35,15 @@ class SlurmPlan(CommonPlan):
         return next((group.slurm.role.capitalize() for group in self.groups if group.name == name), "")
 
     @property
+    def group_buckets(self) -> list[tuple[SettingPath, str]]:
+        """Buckets of `access`."""
+        return [
+            (("hyperpod", "instance_groups", index, "access", "s3", position, "bucket"), grant.bucket)
+            for index, group in enumerate(self.groups)
+            for position, grant in enumerate(group.access.s3 if group.access else [])
+        ]
+
+    @property
     def own_roles(self) -> list[str]:
         """Groups with `access`."""
         return [group.name for group in self.groups if group.access is not None]

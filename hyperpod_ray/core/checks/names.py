@@ -12,7 +12,6 @@ from hyperpod_ray.core.errors import Message
 from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.names import SYSTEM_NAMESPACES
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.core.yaml_source import Path
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -259,12 +258,7 @@ def bucket_names_are_valid(plan: CommonPlan) -> Iterator[Finding]:
         named += [(("ray", "access", "s3", index, "bucket"), grant.bucket) for index, grant in grants]
         if tiered is not None and tiered.bucket is not None:
             named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
-    elif isinstance(plan, SlurmPlan):
-        named += [
-            ((*GROUPS, index, "access", "s3", position, "bucket"), grant.bucket)
-            for index, group in enumerate(plan.groups)
-            for position, grant in enumerate(group.access.s3 if group.access else [])
-        ]
+    named += plan.group_buckets
     for path, bucket in named:
         if ".." in bucket or ".-" in bucket or "-." in bucket:
             fault = "single dots, between letters and digits"
