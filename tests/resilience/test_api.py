@@ -32,6 +32,7 @@ def test_every_method_of_the_loop_is_on_the_page() -> None:
         "finish",
         "handed",
         "leave",
+        "looks_at",
         "restore",
         "told",
     }

@@ -472,3 +472,20 @@ def test_tensors_of_mixed_widths_come_back_from_where_no_tensor_can_begin() -> N
     assert model.mask.tolist() == [True, False, True]
     assert model.counts.tolist() == [1, 2, 1 << 40]
     assert model.weight.tolist() == [0.5, -0.25]
+
+
+@pytest.mark.parametrize(
+    ("completed", "fault", "kept"),
+    [(True, None, True), (False, None, False), (True, RuntimeError("connection reset"), False)],
+    ids=["arrived", "under way", "broken"],
+)
+def test_only_what_has_arrived_whole_is_salvaged(completed: bool, fault: Exception | None, kept: bool) -> None:
+    """A receive that goes on has no exception, and its buffer has part of the copy."""
+    received: list[int] = []
+    holder: Any = object.__new__(Neighbour)
+    work = SimpleNamespace(is_completed=lambda: completed, exception=lambda: fault)
+    holder._under_way = ([SimpleNamespace(), work], 7, torch.zeros(1))
+    holder._keep = lambda step, _: received.append(step)
+    holder.salvage()
+    assert received == ([7] if kept else [])
+    assert holder._under_way is None

@@ -450,6 +450,13 @@ def test_one_that_is_announced_keeps_all_from_starting_again() -> None:
     assert world.table.gen == 0
 
 
+def test_a_process_that_is_no_member_any_more_is_fenced() -> None:
+    """It may train on: two processes of one rank would write one run."""
+    world = World(spares=1)
+    world.run(2)
+    assert world.table.beat(world.t, "nobody") == [("nobody", {"type": "fence"})]
+
+
 def test_a_word_of_an_older_generation_changes_nothing() -> None:
     world = World(spares=2)
     world.run(2)
