@@ -1,14 +1,14 @@
 """Measure and judge on one NVIDIA GPU of a machine that needs no network.
 
-    python -m benchmarks.gpu [--only copies,faults] [--json FILE] [--device cpu --small]
+    python -m benchmarks.gpu [--only copies,faults] [--gb 1,10] [--json FILE] [--device cpu --small]
 
 | part | what it does |
 |---|---|
 | copies | copies of 1, 10 and 20 GB of state beside a pinned memcpy; what a step waits for them; two ranks that exchange |
-| losses | a run with dropout is killed and resumed from disk: its losses must be those of a run that nothing disturbed |
+| losses | a run with dropout is killed and resumed from disk: its losses beside those of an undisturbed run |
 | faults | two ranks and spares on one card over gloo: a kill, a freeze, a kernel that never ends |
-| groups | a world of one over NCCL: a collective that waits for a stuck kernel is aborted, the group opens again |
-| readers | `nvidia-smi`, the texts of CUDA's and NVML's errors, the check of a device, a minute's node test in short |
+| groups | a world of one over NCCL: what waits for a stuck kernel is aborted, the group opens again |
+| readers | `nvidia-smi`, the texts of CUDA's and NVML's errors, the check of a device, a short node test |
 | planner | memory and tokens per second of a 1B and a 3B model at four lengths beside what the planner says |
 
 Each part is a process of its own with a limit. `--device cpu --small` runs the same lines without a GPU, to see that
@@ -45,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--small", action="store_true", help="sizes of a test")
+    parser.add_argument("--gb", default="1,10,20", help="sizes of copies; the first is also exchanged (1,10,20)")
     parser.add_argument("--only", default=",".join(LIMITS_S), help="parts, separated by commas")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--part", help=argparse.SUPPRESS)
@@ -55,7 +56,8 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--only: {unknown[0]}. Expected some of {', '.join(LIMITS_S)}. Fix: --only {','.join(LIMITS_S)}")
     if options.part:
         measure = importlib.import_module(f"benchmarks.gpu.{options.part}").measure
-        options.out.write_text(json.dumps(measure(options.device, small=options.small)))
+        more = {"sizes": [float(size) for size in options.gb.split(",")]} if options.part == "copies" else {}
+        options.out.write_text(json.dumps(measure(options.device, small=options.small, **more)))
         return 0
     card = name_of(options.device)
     if card is None:
@@ -90,9 +92,9 @@ def run(part: str, options: argparse.Namespace) -> dict[str, Any]:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "figures")
-        words = [sys.executable, "-m", "benchmarks.gpu", "--part", part, "--out", str(out), "--device", options.device]
+        words = ["--part", part, "--out", str(out), "--device", options.device, "--gb", options.gb]
         process = subprocess.Popen(
-            words + ["--small"] * options.small, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            [sys.executable, "-m", "benchmarks.gpu", *words, *["--small"] * options.small], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
         )  # fmt: skip
         limit = LIMITS_S[part] * (SLOWER if options.device == "cpu" else 1)

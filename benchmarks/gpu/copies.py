@@ -7,22 +7,22 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.__main__ import PROJECT, check_of
 
-STEPS, WARM_UP = 8, 4
+STEPS, WARM_UP = 8, 6
 STEP_S = 1.0
-PAIR_GB = 4.0
 
 
-def measure(device: str, *, small: bool) -> dict[str, Any]:
+def measure(device: str, *, small: bool, sizes: Sequence[float]) -> dict[str, Any]:
     """One rank at each size, then two ranks that exchange their copies over loopback."""
-    sizes = [0.01, 0.02] if small else [1.0, 10.0, 20.0]
-    rows = [alone(device, size, step_s=0.05 if small else STEP_S) for size in sizes]
-    rows.append(pair(device, 0.01 if small else PAIR_GB, step_s=0.05 if small else STEP_S))
+    step_s = 0.05 if small else STEP_S
+    sizes = [size / 1000 for size in sizes[:2]] if small else sizes
+    rows = [alone(device, size, step_s=step_s) for size in sizes]
+    rows.append(pair(device, sizes[0], step_s=step_s))
     checks = []
     for row in rows:
         name = f"{row['state']}, {row['ranks']} rank{'s' * (row['ranks'] > 1)}"
@@ -88,6 +88,7 @@ def _measured(device: str, size: float, world: int, rank: int, port: int, step_s
     import torch
     import torch.distributed as dist
 
+    from hyperpod_ray_training.spares.host_memory import memory_free
     from hyperpod_ray_training.spares.memory import Memory
     from hyperpod_ray_training.spares.neighbour import Neighbour
     from hyperpod_ray_training.spares.snapshot import Snapshot
@@ -99,6 +100,7 @@ def _measured(device: str, size: float, world: int, rank: int, port: int, step_s
     settle = torch.cuda.synchronize if device == "cuda" else (lambda: None)
     rendezvous = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=rendezvous, rank=rank, world_size=world, timeout=timedelta(minutes=3))
+    begun = time.monotonic()
     parts = trained(size, place)
     state = TrainingState(**parts, extra={}, per_rank={}, rank=rank, world=world)
     state.gradients = False
@@ -119,7 +121,7 @@ def _measured(device: str, size: float, world: int, rank: int, port: int, step_s
         memory.finished(number)
         waits.append(time.perf_counter() - begin)
 
-    for number in range(1, STEPS + WARM_UP + 1):
+    for number in range(1, 2 * STEPS + WARM_UP + 1):
         copied.append(step.timed(lambda number=number: keep(number)))  # type: ignore[misc]
         most = max(most, _resident(), store.bytes)
     neighbour.settle()
@@ -133,6 +135,8 @@ def _measured(device: str, size: float, world: int, rank: int, port: int, step_s
         "step s": round(step_plain, 3),
         "stall s": round(step_copied - step_plain, 3),
         "overhead %": round(overhead, 1),
+        "host memory that is free GB": round(memory_free()[1] / 1e9),
+        "in all s": round(time.monotonic() - begun),
         "one copy in": memory.every * neighbour.stretch,
         "load s": round(load, 3),
         "load : memcpy": round(memcpy["up"] / load, 2),

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.gpu.__main__ import PROJECT, check_of
 
 STEPS, KILL_AT, EVERY = 60, 37, 10
+"""Steps; the kill comes soon after one of them; steps between two checkpoints."""
 
 
 def measure(device: str, *, small: bool) -> dict[str, Any]:

@@ -5,8 +5,12 @@ sends the copy to its neighbour while the next step computes. When a rank is los
 is whole: at most the step under way is done again. When a rank and the node with its copy are lost together, the run
 continues from the newest checkpoint.
 
-Three steps of each are kept. Ranks can be a step apart when one is lost, and a copy may be under way: with two, a
-survivor could have dropped the one step that all others still hold.
+Two steps of each are kept, four states in all: one that every rank's exchange is known to be over for, and one under
+way. The older one is written over when all ranks have said that the newer one has arrived, so that whichever rank is
+lost at whatever moment, one of the two is whole.
+
+How often depends on what a copy costs: `memory_every_steps` at least, and as seldom as keeps the time that steps wait
+below `memory_overhead` of them (`Neighbour.stretch`, the same on every rank).
 
 Where another rank on another node holds the same shard anyway (a replica of HSDP's, or of DDP's), only what is this
 rank's own is sent: random numbers, the place in the data, buffers, the state by name. The rest comes from the replica.
@@ -48,11 +52,13 @@ class Memory:
 
     def finished(self, step: int, *, settle: bool = False) -> None:
         """Keep the state after `step` steps. `settle` waits until the neighbour has it too."""
+        self.neighbour.stepped()
         if step % (self.every * self.neighbour.stretch) == 0 or settle:
+            self.neighbour.settle()  # its buffers are free then
             buffer = self.snapshot.take(step, self.store)
             if counts(buffer):
                 self.store.put(self.neighbour.rank, step, buffer)
-            self.neighbour.send(step, buffer)
+            self.neighbour.send(step, buffer, pending=self.snapshot.pending)
         if settle:
             self.neighbour.settle()
 
@@ -130,6 +136,8 @@ def memory_of(
         held=generation.store.bytes, tell=generation.number == 0 and state.rank == 0,
     )  # fmt: skip
     neighbour = Neighbour(
-        store=generation.store.of(state.world), group=group, nodes=generation.nodes, rank=state.rank, replicas=replicas
-    )
+        store=generation.store.of(state.world), group=group, nodes=generation.nodes, rank=state.rank,
+        replicas=replicas, share=settings.memory_overhead, steps=settings.memory_every_steps,
+        pinned=state.device.type == "cuda", limit=timedelta(seconds=settings.checkpoint_group_timeout_s),
+    )  # fmt: skip
     return Memory(snapshot=snapshot, neighbour=neighbour, every=settings.memory_every_steps)

@@ -46,6 +46,7 @@ _MARKS = (
 )  # fmt: skip
 _OWN = {
     "ranks.py": COLLECTIVE, "spares/neighbour.py": COPY, "spares/memory.py": COPY,
+    "spares/snapshot.py": COPY, "spares/side_stream.py": COPY,
     "rows.py": "data", "batches.py": "data", "saving.py": "storage", "restoring.py": "storage", "folder.py": "storage",
     "writers.py": "storage", "tiered.py": "storage", "merging.py": "storage", "journal.py": "storage",
 }  # fmt: skip

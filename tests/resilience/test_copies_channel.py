@@ -108,7 +108,7 @@ def test_a_generation_proves_its_group_and_seals_its_copies_with_the_runs_secret
     generation = SimpleNamespace(
         member=SimpleNamespace(token="the run's"), number=7, nodes=["a", "b"], store=Store(), quiet_groups=set(),
     )  # fmt: skip
-    settings = SimpleNamespace(checkpoint_group_timeout_s=60, memory_every_steps=1)
+    settings = SimpleNamespace(checkpoint_group_timeout_s=60, memory_every_steps=1, memory_overhead=0.03)
     made = memory.memory_of(generation, state, settings, quiet=None)  # type: ignore[arg-type]
     assert made is not None
     assert asked == [("the run's", "copies of generation 7")]
