@@ -32,6 +32,8 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
         begin = time.monotonic()
         code = _start(folder, "killed", device).wait()
         calm, killed = losses(folder, "calm"), losses(folder, "killed")
+        errors = [event.get("message") for name in ("calm", "killed") for event in events(folder, name)
+                  if event["kind"] == "error"]  # fmt: skip
         restored = [event for event in events(folder, "killed") if event["kind"] == "restore"]
     again = sum(len(values) - 1 for values in killed.values())
     differ = [step for step in calm if set(killed.get(step, [])) != set(calm[step])]
@@ -41,8 +43,9 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
         "calm run s": round(calm_s, 1), "resumed run s": round(time.monotonic() - begin, 1),
     }  # fmt: skip
     met = code == 0 and len(calm) == STEPS and set(killed) == set(calm) and not differ and again > 0
-    return {"rows": [row], "checks": [check_of("losses after a kill, from disk", f"{len(differ)} of {len(calm)} differ",
-                                               "0 differ, some steps done again", met=met)]}  # fmt: skip
+    return {"rows": [row], "errors": errors, "checks": [check_of("losses after a kill, from disk", f"{len(differ)} of {len(calm)} differ",
+                                               "0 differ, some steps done again", met=met),
+                                      check_of("saves that failed", f"{len(errors)} {errors[:1]}", "0", met=not errors)]}  # fmt: skip
 
 
 def events(folder: str, name: str) -> list[dict[str, Any]]:

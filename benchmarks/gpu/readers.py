@@ -115,13 +115,18 @@ def _errors(device: str) -> Iterator[dict[str, Any]]:
 def _device_check(device: str) -> Iterator[dict[str, Any]]:
     import torch
 
-    from hyperpod_ray_training.hardware import check_device
+    from hyperpod_ray_training.hardware import _uuid, check_device, training_begins, uncorrected_errors
 
     torch.ones(1, device=device)
     check_device()  # the first product of a process loads its library
     begin = time.perf_counter()
     check_device()
     seconds = time.perf_counter() - begin
+    if device == "cuda":
+        training_begins()
+        check_device()
+        errors = uncorrected_errors(_uuid())
+        yield check_of("uncorrected errors by NVML", str(errors), "a number", met=errors is not None)
     yield check_of("check of a device before a return", f"{1000 * seconds:.1f} ms", "passes, <= 50 ms", met=seconds <= 0.05)
 
 

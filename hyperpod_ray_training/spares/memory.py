@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from hyperpod_ray_training.hardware import training_begins
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.spares import host_memory as room
@@ -125,6 +126,7 @@ def memory_of(
     group = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
     # a save and a copy run beside the loop and may be slow: no sign of a hang
     generation.quiet_groups = {quiet, group}
+    training_begins()
     if not settings.memory_every_steps:
         return None
     replicas = replicas_among(state, generation.nodes) or ()

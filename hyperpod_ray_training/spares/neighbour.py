@@ -29,6 +29,8 @@ MOST_STRETCH = 64
 """At least one copy in so many is made."""
 UNNOTICED_S = 0.02
 """Copies that hold a step up for less than this are never skipped."""
+SETTLED = 8
+"""Copies of a generation before their cost is judged: they take memory, and steps are watched beside them."""
 JUDGED = 3
 """How often to copy follows from the median of so many copies: one that met a busy moment says little."""
 STEPS = 8
@@ -265,8 +267,8 @@ class Neighbour:
         """Seconds of steps without a copy under way, and with one."""
         self._begun = time.monotonic()
         self._stepped_t: float | None = None
-        self._accepted = 0
-        """The size of the last frame that had room."""
+        self._copies = self._accepted = 0
+        """Copies of this generation, and the size of the last frame that had room."""
 
     def send(self, step: int, buffer: torch.Tensor, *, pending: Pending | None = None) -> None:
         """Begin to exchange copies of `step`; the exchange before is over already (`settle`).
@@ -320,9 +322,10 @@ class Neighbour:
         """
         now = time.monotonic()
         self._costs.append(now - self._begun)
+        self._copies += 1
         self._stepped_t = now  # what a copy takes is no part of a step
         steps = [*self._free_s, *self._busy_s]
-        if not self.share or len(self._costs) < JUDGED or len(steps) < JUDGED:
+        if not self.share or self._copies < SETTLED or len(steps) < JUDGED:
             return self.stretch if self.share else 1
         step_s = max(1e-6, statistics.median(self._free_s or self._busy_s))
         exchange = statistics.median(self._exchanges) if self._exchanges else 0.0

@@ -22,6 +22,7 @@ from hyperpod_ray_training import InputError, Resumable, Run, Settings, Unrecove
 from hyperpod_ray_training.folder import ABOUT
 from hyperpod_ray_training.optimizers import optimizers_of
 from hyperpod_ray_training.ranks import Ranks
+from hyperpod_ray_training import saving
 from hyperpod_ray_training.state import TrainingState
 
 STEPS = 8
@@ -158,6 +159,23 @@ def test_keep_holds_in_a_process_of_its_own_and_makes_room_before_a_save(
     fit(keep=2)
     assert [path.name[:13] for path in sorted(tmp_path.glob("run/step-*"))] == ["step-00000007", "step-00000008"]
     assert max(most) == 1, "one has gone before the next is written"
+
+
+def test_each_save_works_where_torch_closes_the_stager_after_one(
+    fit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch before 2.13 does."""
+    save = saving.dcp.async_save
+
+    def closing(*arguments: Any, async_stager: Any, **options: Any) -> Any:
+        future = save(*arguments, async_stager=async_stager, **options)
+        future.add_done_callback(lambda _: async_stager.close())
+        return future
+
+    monkeypatch.setattr(saving.dcp, "async_save", closing)
+    fit()
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert not [event for event in events if event["kind"] == "error"]
 
 
 def test_a_checkpoint_says_its_format(fit: Callable[..., Any], tmp_path: Path) -> None:
