@@ -109,7 +109,7 @@ def _uuid() -> str:
 
 def training_begins() -> None:
     """Note this thread's GPU, and the errors that it has had before: later questions are about them."""
-    global _trains_on  # noqa: PLW0603 - a process trains on one device
+    global _trains_on
     import torch
 
     if torch.cuda.is_available() and torch.cuda.is_initialized():

@@ -66,8 +66,8 @@ class Settings:
         hang_steps: The same limit as a multiple of the median step.
         memory_every_steps: A copy of each rank's state goes to a neighbour on another node after so many steps;
             0 = never.
-        memory_overhead: Copies are made less often where steps would wait for them longer than this share of their time;
-            0 = never less often than `memory_every_steps`.
+        memory_overhead: Copies are made less often where steps would wait for them longer than this share of their
+            time; 0 = never less often than `memory_every_steps`.
         save_every_s: Seconds between two checkpoints, which the ranks turn into steps by the time that a step takes;
             0 = the run's `save_every_steps` holds.
         verify_checksums: Check the CRC-32 of every shard before a restore (each rank reads its share of the files);

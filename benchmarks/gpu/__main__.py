@@ -4,7 +4,7 @@
 
 | part | what it does |
 |---|---|
-| copies | copies of 1, 10 and 20 GB of state beside a pinned memcpy; what a step waits for them; two ranks that exchange |
+| copies | 1, 10 and 20 GB of state beside a pinned memcpy; what a step waits for them; two ranks that exchange |
 | losses | a run with dropout is killed and resumed from disk: its losses beside those of an undisturbed run |
 | faults | two ranks and spares on one card over gloo: a kill, a freeze, a kernel that never ends |
 | groups | a world of one over NCCL: what waits for a stuck kernel is aborted, the group opens again |
@@ -56,8 +56,8 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--only: {unknown[0]}. Expected some of {', '.join(LIMITS_S)}. Fix: --only {','.join(LIMITS_S)}")
     if options.part:
         measure = importlib.import_module(f"benchmarks.gpu.{options.part}").measure
-        more = {"sizes": [float(size) for size in options.gb.split(",")]} if options.part == "copies" else {}
-        options.out.write_text(json.dumps(measure(options.device, small=options.small, **more)))
+        sizes = {"sizes": [float(size) for size in options.gb.split(",")]} if options.part == "copies" else {}
+        options.out.write_text(json.dumps(measure(options.device, small=options.small, **sizes)))
         return 0
     card = name_of(options.device)
     if card is None:
@@ -94,9 +94,13 @@ def run(part: str, options: argparse.Namespace) -> dict[str, Any]:
         out = Path(folder, "figures")
         words = ["--part", part, "--out", str(out), "--device", options.device, "--gb", options.gb]
         process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.gpu", *words, *["--small"] * options.small], cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            [sys.executable, "-m", "benchmarks.gpu", *words, *["--small"] * options.small],
+            cwd=PROJECT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
         limit = LIMITS_S[part] * (SLOWER if options.device == "cpu" else 1)
         try:
             output, _ = process.communicate(timeout=limit)

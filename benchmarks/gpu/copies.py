@@ -31,8 +31,12 @@ def measure(device: str, *, small: bool, sizes: Sequence[float]) -> dict[str, An
             continue
         checks += [
             check_of(f"{name}: overhead of a step", f"{row['overhead %']} %", "<= 3 %", met=row["overhead %"] <= 3),
-            check_of(f"{name}: load : pinned memcpy", f"{row['load : memcpy']}", ">= 0.5", met=row["load : memcpy"] >= 0.5),
-            check_of(f"{name}: host memory : state", f"{row['memory : state']}", "<= 4", met=row["memory : state"] <= 4.05),
+            check_of(
+                f"{name}: load : pinned memcpy", f"{row['load : memcpy']}", ">= 0.5", met=row["load : memcpy"] >= 0.5
+            ),
+            check_of(
+                f"{name}: host memory : state", f"{row['memory : state']}", "<= 4", met=row["memory : state"] <= 4.05
+            ),
         ]
     return {"rows": rows, "checks": checks}
 
@@ -61,12 +65,27 @@ def _ranks(device: str, size: float, world: int, step_s: float) -> list[dict[str
     code = "import json, sys; from benchmarks.gpu import copies; copies.rank_main(**json.loads(sys.argv[1]))"
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps({"device": device, "size": size, "world": world, "rank": rank,
-                                                     "port": server.port, "step_s": step_s})],
-            cwd=PROJECT, stdout=subprocess.PIPE, text=True,
+            [
+                sys.executable,
+                "-c",
+                code,
+                json.dumps(
+                    {
+                        "device": device,
+                        "size": size,
+                        "world": world,
+                        "rank": rank,
+                        "port": server.port,
+                        "step_s": step_s,
+                    }
+                ),
+            ],
+            cwd=PROJECT,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for rank in range(world)
-    ]  # fmt: skip
+    ]
     outputs = [process.communicate()[0] for process in ranks]
     rows = []
     for process, output in zip(ranks, outputs, strict=True):
@@ -78,10 +97,12 @@ def _ranks(device: str, size: float, world: int, step_s: float) -> list[dict[str
 
 def rank_main(*, device: str, size: float, world: int, rank: int, port: int, step_s: float) -> None:
     """Measure as one rank; prints one line of JSON."""
-    sys.stdout.write(json.dumps(_measured(device, size, world, rank, port, step_s)) + "\n")
+    sys.stdout.write(
+        json.dumps(_measured(device=device, size=size, world=world, rank=rank, port=port, step_s=step_s)) + "\n"
+    )
 
 
-def _measured(device: str, size: float, world: int, rank: int, port: int, step_s: float) -> dict[str, Any]:
+def _measured(*, device: str, size: float, world: int, rank: int, port: int, step_s: float) -> dict[str, Any]:
     import os
     from datetime import timedelta
 
@@ -168,7 +189,9 @@ class Step:
         import torch
 
         self.optimizer, self.settle = optimizer, settle
-        self.left = torch.randn(4096 if place.type == "cuda" else 256, 4096 if place.type == "cuda" else 256, device=place)
+        self.left = torch.randn(
+            4096 if place.type == "cuda" else 256, 4096 if place.type == "cuda" else 256, device=place
+        )
         self.count = 1
         self._work()
         self.count = 20

@@ -45,14 +45,30 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
         log = Path(folder, "struck.log").read_text()[-3000:]
     differ = [step for step in true if set(struck.get(step, [])) != set(true[step])]
     checks = [
-        check_of(f"{row['fault']}: no new step for", f"{row['no new step for s']} s", f"<= {BARS_S[row['fault']]:g} s",
-                 met=row["no new step for s"] <= BARS_S[row["fault"]] or small)
+        check_of(
+            f"{row['fault']}: no new step for",
+            f"{row['no new step for s']} s",
+            f"<= {BARS_S[row['fault']]:g} s",
+            met=row["no new step for s"] <= BARS_S[row["fault"]] or small,
+        )
         for row in rows
-    ]  # fmt: skip
-    checks.append(check_of("losses after the faults, from memory", f"{len(differ)} of {len(true)} differ", "0 differ",
-                           met=len(true) == STEPS and set(struck) == set(true) and not differ))  # fmt: skip
-    checks.append(check_of("each return is from memory", ", ".join(paths[-len(FAULTS):]), "memory each time",
-                           met=paths.count("memory") >= len(FAULTS) and paths[-len(FAULTS):] == ["memory"] * len(FAULTS)))  # fmt: skip
+    ]
+    checks.append(
+        check_of(
+            "losses after the faults, from memory",
+            f"{len(differ)} of {len(true)} differ",
+            "0 differ",
+            met=len(true) == STEPS and set(struck) == set(true) and not differ,
+        )
+    )
+    checks.append(
+        check_of(
+            "each return is from memory",
+            ", ".join(paths[-len(FAULTS) :]),
+            "memory each time",
+            met=paths.count("memory") >= len(FAULTS) and paths[-len(FAULTS) :] == ["memory"] * len(FAULTS),
+        )
+    )
     return {"rows": rows, "checks": checks, "log": log}
 
 
@@ -79,12 +95,16 @@ def strike(party: Party, fault: str, step: int, rank: int) -> dict[str, Any]:
     restores = [event for event in party.kinds("restore") if event["t"] > begin]
     say(f"{fault}: back")
     return {
-        "fault": fault, "rank": rank, "seen after s": round(formed - begin, 2),
-        "no new step for s": round(resumed - min(newest["t"], resumed), 2), "done again": again,
-        "from": restores[-1]["path"] if restores else "-", "build s": restores[-1].get("build_s") if restores else "-",
+        "fault": fault,
+        "rank": rank,
+        "seen after s": round(formed - begin, 2),
+        "no new step for s": round(resumed - min(newest["t"], resumed), 2),
+        "done again": again,
+        "from": restores[-1]["path"] if restores else "-",
+        "build s": restores[-1].get("build_s") if restores else "-",
         "group s": restores[-1].get("group_s") if restores else "-",
         "load s": restores[-1]["seconds"] if restores else "-",
-    }  # fmt: skip
+    }
 
 
 def say(text: str) -> None:
@@ -110,17 +130,31 @@ class Party:
         listening = self.coordinator.listen("127.0.0.1", nodes=False)
         address = asyncio.run_coroutine_threadsafe(listening, self.loop).result(60)
         code = "import json, sys; from benchmarks.gpu import faults; faults.work(**json.loads(sys.argv[1]))"
-        self.log = Path(folder, f"{name}.log").open("w")
+        self.log = Path(folder, f"{name}.log").open("w")  # noqa: SIM115 - closed by `close`
         self.workers = [
             subprocess.Popen(
-                [sys.executable, "-c", code, json.dumps({
-                    "folder": folder, "name": name, "device": device, "address": address, "order": order, "step_s": step_s,
-                })],
-                cwd=PROJECT, env=os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "GLOO_SOCKET_IFNAME": "lo"},
-                stdout=self.log, stderr=self.log,
+                [
+                    sys.executable,
+                    "-c",
+                    code,
+                    json.dumps(
+                        {
+                            "folder": folder,
+                            "name": name,
+                            "device": device,
+                            "address": address,
+                            "order": order,
+                            "step_s": step_s,
+                        }
+                    ),
+                ],
+                cwd=PROJECT,
+                env=os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "GLOO_SOCKET_IFNAME": "lo"},
+                stdout=self.log,
+                stderr=self.log,
             )
             for order in range(2 + spares)
-        ]  # fmt: skip
+        ]
 
     def kinds(self, name: str) -> list[dict[str, Any]]:
         """Events of a kind."""

@@ -24,7 +24,8 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     on_gpu = device == "cuda"
     groups = Groups(node="127.0.0.1", timeout_s=60, backend="cpu:gloo,cuda:nccl" if on_gpu else "gloo")
-    rows, right = [], 0
+    rows: list[dict[str, Any]] = []
+    right = 0
     for number in range(ROUNDS):
         begin = time.monotonic()
         groups.open(gen=number, rank=0, world=1, host="127.0.0.1", port=groups.store.port)
@@ -52,10 +53,30 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
         except GenerationOverError:  # it came while the generation was being left already, as in the product's loop
             groups.let_go()
         let_go = time.monotonic() - begin
-        rows.append({"round": number, "open s": round(opened, 3), "first collective s": round(used, 3),
-                     "waited s": round(waited, 2), "raised": raised or "-", "let go s": round(let_go, 3)})  # fmt: skip
-    return {"rows": rows, "checks": [
-        check_of("a group opens again after an abort", f"{right} of {ROUNDS} sums right", f"{ROUNDS}", met=right == ROUNDS),
-        check_of("open again", f"{max(row['open s'] for row in rows[1:])} s", "<= 1 s",
-                 met=max(row["open s"] for row in rows[1:]) <= 1),
-    ]}  # fmt: skip
+        rows.append(
+            {
+                "round": number,
+                "open s": round(opened, 3),
+                "first collective s": round(used, 3),
+                "waited s": round(waited, 2),
+                "raised": raised or "-",
+                "let go s": round(let_go, 3),
+            }
+        )
+    return {
+        "rows": rows,
+        "checks": [
+            check_of(
+                "a group opens again after an abort",
+                f"{right} of {ROUNDS} sums right",
+                f"{ROUNDS}",
+                met=right == ROUNDS,
+            ),
+            check_of(
+                "open again",
+                f"{max(row['open s'] for row in rows[1:])} s",
+                "<= 1 s",
+                met=max(row["open s"] for row in rows[1:]) <= 1,
+            ),
+        ],
+    }

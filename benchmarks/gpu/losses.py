@@ -32,20 +32,39 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
         begin = time.monotonic()
         code = _start(folder, "killed", device).wait()
         calm, killed = losses(folder, "calm"), losses(folder, "killed")
-        errors = [event.get("message") for name in ("calm", "killed") for event in events(folder, name)
-                  if event["kind"] == "error"]  # fmt: skip
+        errors = [
+            event.get("message")
+            for name in ("calm", "killed")
+            for event in events(folder, name)
+            if event["kind"] == "error"
+        ]
         restored = [event for event in events(folder, "killed") if event["kind"] == "restore"]
     again = sum(len(values) - 1 for values in killed.values())
     differ = [step for step in calm if set(killed.get(step, [])) != set(calm[step])]
     row = {
-        "run": "dropout, FSDP2 in bf16, world of one", "steps": len(calm), "killed at": KILL_AT,
-        "resumed from": restored[-1]["step"] if restored else "-", "done again": again, "losses that differ": len(differ),
-        "calm run s": round(calm_s, 1), "resumed run s": round(time.monotonic() - begin, 1),
-    }  # fmt: skip
+        "run": "dropout, FSDP2 in bf16, world of one",
+        "steps": len(calm),
+        "killed at": KILL_AT,
+        "resumed from": restored[-1]["step"] if restored else "-",
+        "done again": again,
+        "losses that differ": len(differ),
+        "calm run s": round(calm_s, 1),
+        "resumed run s": round(time.monotonic() - begin, 1),
+    }
     met = code == 0 and len(calm) == STEPS and set(killed) == set(calm) and not differ and again > 0
-    return {"rows": [row], "errors": errors, "checks": [check_of("losses after a kill, from disk", f"{len(differ)} of {len(calm)} differ",
-                                               "0 differ, some steps done again", met=met),
-                                      check_of("saves that failed", f"{len(errors)} {errors[:1]}", "0", met=not errors)]}  # fmt: skip
+    return {
+        "rows": [row],
+        "errors": errors,
+        "checks": [
+            check_of(
+                "losses after a kill, from disk",
+                f"{len(differ)} of {len(calm)} differ",
+                "0 differ, some steps done again",
+                met=met,
+            ),
+            check_of("saves that failed", f"{len(errors)} {errors[:1]}", "0", met=not errors),
+        ],
+    }
 
 
 def events(folder: str, name: str) -> list[dict[str, Any]]:

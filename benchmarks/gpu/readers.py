@@ -38,8 +38,12 @@ def _health(device: str, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]
         return
     fields = {*node_probe.ECC, *node_probe.REMAPPED}
     unread = sorted(name for name in fields if not health or health[0].get(name) is None)
-    yield check_of("fields of nvidia-smi that were read", f"{len(fields) - len(unread)} of {len(fields)}; not: {unread}",
-                   "all", met=not unread)  # fmt: skip
+    yield check_of(
+        "fields of nvidia-smi that were read",
+        f"{len(fields) - len(unread)} of {len(fields)}; not: {unread}",
+        "all",
+        met=not unread,
+    )
 
 
 def _texts(device: str, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -55,8 +59,11 @@ def _texts(device: str, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for sign, source in SIGNS.items():
         number = re.search(r"^cudaError\w+ \((\d+)\)", source)
         if number:
-            text = str(runtime.cudaGetErrorString(runtime.cudaError(int(number[1])))) if hasattr(
-                runtime, "cudaGetErrorString") else _runtime_text(int(number[1]))  # fmt: skip
+            text = (
+                str(runtime.cudaGetErrorString(runtime.cudaError(int(number[1]))))
+                if hasattr(runtime, "cudaGetErrorString")
+                else _runtime_text(int(number[1]))
+            )
             texts.append(text)
             if sign.removeprefix("CUDA error: ") not in text:
                 unlike.append(f"{number[1]}: {text!r}")
@@ -68,8 +75,12 @@ def _texts(device: str, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if not any(sign in text for sign in SIGNS):
             unlike.append(f"NVML 15: {text!r}")
     rows.append({"reader": "texts of errors", "says": "; ".join(texts)})
-    yield check_of("texts of hardware errors", f"{len(texts) - len(unlike)} of {len(texts)}; unlike: {unlike}", "all alike",
-                   met=bool(texts) and not unlike)  # fmt: skip
+    yield check_of(
+        "texts of hardware errors",
+        f"{len(texts) - len(unlike)} of {len(texts)}; unlike: {unlike}",
+        "all alike",
+        met=bool(texts) and not unlike,
+    )
 
 
 def _runtime_text(number: int) -> str:
@@ -84,7 +95,9 @@ def _runtime_text(number: int) -> str:
 
 
 USERS = {
-    "an assertion of a kernel": "import torch; x = torch.ones(4, device='cuda'); x[torch.tensor([9], device='cuda')].sum().item()",
+    "an assertion of a kernel": (
+        "import torch; x = torch.ones(4, device='cuda'); x[torch.tensor([9], device='cuda')].sum().item()"
+    ),
     "out of memory": "import torch; torch.empty(1 << 50, dtype=torch.uint8, device='cuda')",
 }
 HARDWARE = {"no device": "import torch; torch.ones(1, device='cuda')"}
@@ -98,18 +111,24 @@ def _errors(device: str) -> Iterator[dict[str, Any]]:
 
     code = (
         "import sys\ntry:\n exec(sys.argv[1])\nexcept BaseException as error:\n"
-        " from hyperpod_ray_training.hardware import sign_of\n print('SIGN', sign_of(error), '|', str(error)[:120].replace(chr(10), ' '))"
+        " from hyperpod_ray_training.hardware import sign_of\n"
+        " print('SIGN', sign_of(error), '|', str(error)[:120].replace(chr(10), ' '))"
     )
     for name, words in USERS.items():
-        done = subprocess.run([sys.executable, "-c", code, words], cwd=PROJECT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code, words], cwd=PROJECT, capture_output=True, text=True, check=False
+        )
         line = next((line for line in done.stdout.splitlines() if line.startswith("SIGN")), done.stderr[-200:])
         yield check_of(f"{name} is the user's", line[:160], "no sign", met=line.startswith("SIGN None"))
     hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     for name, words in HARDWARE.items():
-        done = subprocess.run([sys.executable, "-c", code, words], cwd=PROJECT, capture_output=True, text=True, check=False,
-                              env=hidden)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", code, words], cwd=PROJECT, capture_output=True, text=True, check=False, env=hidden
+        )
         line = next((line for line in done.stdout.splitlines() if line.startswith("SIGN")), done.stderr[-200:])
-        yield check_of(f"{name} (hidden from the process)", line[:160], "said as torch says it", met=line.startswith("SIGN"))
+        yield check_of(
+            f"{name} (hidden from the process)", line[:160], "said as torch says it", met=line.startswith("SIGN")
+        )
 
 
 def _device_check(device: str) -> Iterator[dict[str, Any]]:
@@ -127,7 +146,9 @@ def _device_check(device: str) -> Iterator[dict[str, Any]]:
         check_device()
         errors = uncorrected_errors(_uuid())
         yield check_of("uncorrected errors by NVML", str(errors), "a number", met=errors is not None)
-    yield check_of("check of a device before a return", f"{1000 * seconds:.1f} ms", "passes, <= 50 ms", met=seconds <= 0.05)
+    yield check_of(
+        "check of a device before a return", f"{1000 * seconds:.1f} ms", "passes, <= 50 ms", met=seconds <= 0.05
+    )
 
 
 def _node_test(device: str, rows: list[dict[str, Any]], *, seconds: float) -> Iterator[dict[str, Any]]:
@@ -142,5 +163,9 @@ def _node_test(device: str, rows: list[dict[str, Any]], *, seconds: float) -> It
     yield check_of("the node test ends", ", ".join(lines), "done", met="done" in lines)
     if device == "cuda" and "compute" in lines:
         tflops = lines["compute"]["tflops"]
-        yield check_of("products of bf16 matrices", f"{tflops:.0f} TFLOP/s, {lines['compute']['wrong']} wrong",
-                       ">= 495, 0 wrong", met=tflops >= 495 and not lines["compute"]["wrong"])  # fmt: skip
+        yield check_of(
+            "products of bf16 matrices",
+            f"{tflops:.0f} TFLOP/s, {lines['compute']['wrong']} wrong",
+            ">= 495, 0 wrong",
+            met=tflops >= 495 and not lines["compute"]["wrong"],
+        )

@@ -51,10 +51,15 @@ class Memory:
         self.snapshot, self.neighbour, self.every = snapshot, neighbour, every
         self.store = neighbour.store
 
+    @property
+    def interval(self) -> int:
+        """Steps from one copy to the next, as paced now."""
+        return self.every * self.neighbour.stretch
+
     def finished(self, step: int, *, settle: bool = False) -> None:
         """Keep the state after `step` steps. `settle` waits until the neighbour has it too."""
         self.neighbour.stepped()
-        if step % (self.every * self.neighbour.stretch) == 0 or settle:
+        if step % self.interval == 0 or settle:
             self.neighbour.settle()  # its buffers are free then
             buffer = self.snapshot.take(step, self.store)
             if counts(buffer):

@@ -140,7 +140,7 @@ class Pending(Protocol):
     def stall_s(self) -> float:
         """So long the GPU has waited for it."""
 
-    def wait(self, end: int) -> None:
+    def wait(self, length: int) -> None:
         """Until so many bytes are there."""
 
     def finish(self) -> None:
@@ -293,9 +293,7 @@ class Neighbour:
             dist.all_gather(sizes, own_size, group=self.group)
             self._sizes = [int(size) for size in sizes]
         received = self._frame(self._sizes[self.source], self.source)
-        self._under_way = Exchange(
-            step=step, complete=complete, pending=pending, received=received, limit=self.limit
-        )
+        self._under_way = Exchange(step=step, complete=complete, pending=pending, received=received, limit=self.limit)
         self._under_way.vote[0] = self._ask()
         self._under_way.begin(buffer, to=self.to, source=self.source, group=self.group)
 
@@ -308,11 +306,11 @@ class Neighbour:
 
     def stepped(self) -> None:
         """A step is over: with a copy under way it may have taken longer than without."""
-        now = time.monotonic()
+        moment = time.monotonic()
         if self._stepped_t is not None:
             free = self._under_way is None or self._under_way.over
-            (self._free_s if free else self._busy_s).append(now - self._stepped_t)
-        self._stepped_t = now
+            (self._free_s if free else self._busy_s).append(moment - self._stepped_t)
+        self._stepped_t = moment
 
     def _ask(self) -> int:
         """How often this rank would have copies, after what this one and those before have cost.
@@ -320,10 +318,10 @@ class Neighbour:
         So seldom that an exchange is over before the next one, and that what a step waits for its copy, and what it
         loses beside it, is the given share of the steps at most.
         """
-        now = time.monotonic()
-        self._costs.append(now - self._begun)
+        moment = time.monotonic()
+        self._costs.append(moment - self._begun)
         self._copies += 1
-        self._stepped_t = now  # what a copy takes is no part of a step
+        self._stepped_t = moment  # what a copy takes is no part of a step
         steps = [*self._free_s, *self._busy_s]
         if not self.share or self._copies < SETTLED or len(steps) < JUDGED:
             return self.stretch if self.share else 1

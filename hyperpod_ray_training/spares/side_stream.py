@@ -44,10 +44,10 @@ class Taken:
     _there: int = 0
     """Marks that have been waited for."""
 
-    def wait(self, end: int) -> None:
+    def wait(self, length: int) -> None:
         """Until so many bytes are there, the head with the sum among them; any thread may wait."""
         while self._there < len(self.marks):
-            if self._there and self.marks[self._there - 1][0] >= end:
+            if self._there and self.marks[self._there - 1][0] >= length:
                 return
             self.marks[self._there][1].synchronize()
             if not self._there:
@@ -95,11 +95,11 @@ class SideStream:
         if taken.marks[-1][1].query():
             return
         stream = torch.cuda.current_stream(self.device)
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record(stream)
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before.record(stream)
         stream.wait_event(taken.marks[-1][1])
-        end.record(stream)
-        taken.stalled = (begin, end)
+        after.record(stream)
+        taken.stalled = (before, after)
 
     def judge(self) -> None:
         """Whether the copy before was of tensors that only the optimizer wrote: before the next one is taken."""
@@ -127,8 +127,8 @@ class SideStream:
         total = sum_of(alone).to(self.device)
         number = torch.empty_like(total, device="cpu", pin_memory=True)
         taken = self.newest = Taken(tensors=alone, total=total, number=number, write=write)
-        others = sum(_bytes(tensor) for _, tensor, swift in pieces if not swift)
-        background = self.proved and others <= CLONED_BYTES
+        shared_bytes = sum(_bytes(tensor) for _, tensor, swift in pieces if not swift)
+        background = self.proved and shared_bytes <= CLONED_BYTES
         sources = [
             (start, tensor if swift or not background or not tensor.is_cuda else tensor.clone())
             for start, tensor, swift in pieces

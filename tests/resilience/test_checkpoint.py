@@ -22,7 +22,6 @@ from hyperpod_ray_training import InputError, Resumable, Run, Settings, Unrecove
 from hyperpod_ray_training.folder import ABOUT
 from hyperpod_ray_training.optimizers import optimizers_of
 from hyperpod_ray_training.ranks import Ranks
-from hyperpod_ray_training import saving
 from hyperpod_ray_training.state import TrainingState
 
 STEPS = 8
@@ -165,14 +164,14 @@ def test_each_save_works_where_torch_closes_the_stager_after_one(
     fit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As torch before 2.13 does."""
-    save = saving.dcp.async_save
+    save = dcp.async_save
 
     def closing(*arguments: Any, async_stager: Any, **options: Any) -> Any:
         future = save(*arguments, async_stager=async_stager, **options)
         future.add_done_callback(lambda _: async_stager.close())
         return future
 
-    monkeypatch.setattr(saving.dcp, "async_save", closing)
+    monkeypatch.setattr(dcp, "async_save", closing)
     fit()
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     assert not [event for event in events if event["kind"] == "error"]
