@@ -34,9 +34,9 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
         calm.until(lambda: calm.kinds("done"))
         calm.close()
         party = Party(folder, "struck", device, spares=len(FAULTS), step_s=0.1)
-        say("the undisturbed run is over")
+        progress("the undisturbed run is over")
         party.until(lambda: any(e.get("warm_spares", 0) >= len(FAULTS) for e in party.kinds("spare")))
-        say("the spares are warm")
+        progress("the spares are warm")
         rows = [strike(party, fault, *where) for fault, where in FAULTS.items()]
         party.until(lambda: party.kinds("done"))
         party.close()
@@ -93,7 +93,7 @@ def strike(party: Party, fault: str, step: int, rank: int) -> dict[str, Any]:
     again = sum(len(values) - 1 for values in losses(party.folder, party.name).values()) - party.again
     party.again += again
     restores = [event for event in party.kinds("restore") if event["t"] > begin]
-    say(f"{fault}: back")
+    progress(f"{fault}: back")
     return {
         "fault": fault,
         "rank": rank,
@@ -107,7 +107,7 @@ def strike(party: Party, fault: str, step: int, rank: int) -> dict[str, Any]:
     }
 
 
-def say(text: str) -> None:
+def progress(text: str) -> None:
     """For whoever looks at a part that does not end."""
     sys.stderr.write(f"{time.monotonic() - BEGUN:.1f} s: {text}\n")
 
