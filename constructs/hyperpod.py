@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from aws_cdk import Acknowledgment, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 
@@ -44,6 +44,31 @@ class UpdateSchedule:
     rollback_alarm_names: Sequence[str] = ()
 
 
+class Orchestrator(Protocol):
+    """What gives the nodes their work."""
+
+    @property
+    def script_setting(self) -> str:
+        """The argument of `ClusterLifeCycleConfigProperty` that names the lifecycle script."""
+
+    def config(self) -> sagemaker.CfnCluster.OrchestratorProperty:
+        """Member `Orchestrator` of the cluster."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksOrchestrator:
+    """EKS as the orchestrator, by the ARN of the EKS cluster."""
+
+    cluster_arn: str
+    script_setting = "on_create"
+
+    def config(self) -> sagemaker.CfnCluster.OrchestratorProperty:
+        """The EKS cluster."""
+        return Cluster.OrchestratorProperty(
+            eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=self.cluster_arn)
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class SlurmOrchestrator:
     """Slurm as the orchestrator (`ClusterOrchestratorSlurmConfig`).
@@ -61,6 +86,23 @@ class SlurmOrchestrator:
     database_secret_arn: str | None = None
     database_port: int | None = None
     database_name: str | None = None
+    script_setting = "on_init_complete"
+
+    def config(self) -> sagemaker.CfnCluster.OrchestratorProperty:
+        """Slurm's configuration, and its accounting database."""
+        database = None
+        if self.database_endpoint is not None and self.database_secret_arn is not None:
+            database = Cluster.ClusterAccountingDatabaseProperty(
+                endpoint=self.database_endpoint,
+                secret_arn=self.database_secret_arn,
+                port=self.database_port,
+                name=self.database_name,
+            )
+        return Cluster.OrchestratorProperty(
+            slurm=Cluster.ClusterOrchestratorSlurmConfigProperty(
+                slurm_config_strategy=self.config_strategy, accounting_database=database
+            )
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +133,8 @@ class InstanceGroup:
         training_plan_arn: Plan whose capacity the group takes.
         spot: Whether the group takes spot capacity.
         image_release_version: HyperPod AMI release. None: the newest.
+        image_id: AMI of your own. None: the HyperPod AMI.
+        network_interface: `efa` or `efa-only`, for types with EFA. None: the service's choice.
         update_schedule: Scheduled AMI updates. None: none.
         auto_patch: `WhenIdle` or `WhenAllIdle`: when idle nodes get security patches of the AMI. None: never.
         slurm_role: `Controller`, `Login` or `Compute`, where Slurm is the orchestrator.
@@ -111,6 +155,8 @@ class InstanceGroup:
     training_plan_arn: str | None = None
     spot: bool = False
     image_release_version: str | None = None
+    image_id: str | None = None
+    network_interface: str | None = None
     update_schedule: UpdateSchedule | None = None
     auto_patch: str | None = None
     slurm_role: str | None = None
@@ -132,10 +178,9 @@ class HyperPodCluster(Construct):
         node_provisioning_mode: `Continuous`: in service with the capacity there is. None: all or nothing.
         managed_autoscaling: Whether HyperPod's managed Karpenter scales groups.
         tiered_memory_percent: Share of the nodes' memory for tiered checkpoints. None: off.
-        orchestrator: The EKS cluster, or Slurm.
+        orchestrator: `EksOrchestrator` or `SlurmOrchestrator`.
         execution_role: Role of the nodes.
-        jobs_role: Role of the nodes on which Slurm's jobs and people are: all but the controller. Default:
-            `execution_role`.
+        group_roles: Role of a group's nodes, by the group's name. Default: `execution_role`.
         lifecycle_uri: `s3://sagemaker-…/prefix` that holds the script. None: no script.
         lifecycle_script: Its name: with EKS `OnCreate`, with Slurm `OnInitComplete`.
         file_system: Mounted on each node by HyperPod, where Slurm is the orchestrator. None: none.
@@ -157,9 +202,9 @@ class HyperPodCluster(Construct):
         node_provisioning_mode: str | None = "Continuous",
         managed_autoscaling: bool = False,
         tiered_memory_percent: int | None = None,
-        orchestrator: eks.ICluster | SlurmOrchestrator,
+        orchestrator: Orchestrator,
         execution_role: iam.IRole,
-        jobs_role: iam.IRole | None = None,
+        group_roles: Mapping[str, iam.IRole] | None = None,
         lifecycle_uri: str | None,
         lifecycle_script: str = "on_create.sh",
         file_system: LustreMount | None = None,
@@ -168,9 +213,8 @@ class HyperPodCluster(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._role, self._file_system = execution_role, file_system
-        self._jobs_role = jobs_role or execution_role
-        by_slurm = isinstance(orchestrator, SlurmOrchestrator)
-        script = {"on_init_complete" if by_slurm else "on_create": lifecycle_script}
+        self._group_roles = group_roles or {}
+        script = {orchestrator.script_setting: lifecycle_script}
         self._scripts = (
             Cluster.ClusterLifeCycleConfigProperty(source_s3_uri=lifecycle_uri, **script) if lifecycle_uri else None
         )
@@ -182,7 +226,7 @@ class HyperPodCluster(Construct):
             cluster_name=cluster_name,
             node_recovery=node_recovery,
             node_provisioning_mode=node_provisioning_mode,
-            orchestrator=_orchestrator(orchestrator),
+            orchestrator=orchestrator.config(),
             vpc_config=self._vpc_config(self._home_zone),
             instance_groups=[self._group(group) for group in instance_groups],
             auto_scaling=Cluster.ClusterAutoScalingConfigProperty(mode="Enable", auto_scaler_type="Karpenter")
@@ -225,7 +269,7 @@ class HyperPodCluster(Construct):
             instance_type=group.type,
             instance_count=group.count,
             min_instance_count=group.min_count if self._continuous else None,
-            execution_role=(self._role if group.slurm_role in (None, "Controller") else self._jobs_role).role_arn,
+            execution_role=self._group_roles.get(group.name, self._role).role_arn,
             life_cycle_config=self._scripts,
             threads_per_core=group.threads_per_core,
             on_start_deep_health_checks=list(group.deep_health_checks) or None,
@@ -240,6 +284,10 @@ class HyperPodCluster(Construct):
             if group.slurm_role
             else None,
             image_release_version=group.image_release_version,
+            image_id=group.image_id,
+            network_interface=Cluster.ClusterNetworkInterfaceProperty(interface_type=group.network_interface)
+            if group.network_interface
+            else None,
             scheduled_update_config=_schedule(group.update_schedule) if group.update_schedule else None,
             auto_patch_config=Cluster.AutoPatchConfigProperty(patching_strategy=group.auto_patch)
             if group.auto_patch
@@ -269,26 +317,6 @@ class HyperPodCluster(Construct):
             )
         )
         return role
-
-
-def _orchestrator(chosen: eks.ICluster | SlurmOrchestrator) -> sagemaker.CfnCluster.OrchestratorProperty:
-    if not isinstance(chosen, SlurmOrchestrator):
-        return Cluster.OrchestratorProperty(
-            eks=Cluster.ClusterOrchestratorEksConfigProperty(cluster_arn=chosen.cluster_arn)
-        )
-    database = None
-    if chosen.database_endpoint is not None and chosen.database_secret_arn is not None:
-        database = Cluster.ClusterAccountingDatabaseProperty(
-            endpoint=chosen.database_endpoint,
-            secret_arn=chosen.database_secret_arn,
-            port=chosen.database_port,
-            name=chosen.database_name,
-        )
-    return Cluster.OrchestratorProperty(
-        slurm=Cluster.ClusterOrchestratorSlurmConfigProperty(
-            slurm_config_strategy=chosen.config_strategy, accounting_database=database
-        )
-    )
 
 
 def _kubernetes_config(group: InstanceGroup) -> sagemaker.CfnCluster.ClusterKubernetesConfigProperty | None:

@@ -10,7 +10,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 
 from constructs import Construct
-from hyperpod_ray.constructs.access import BucketAccess
+from hyperpod_ray.constructs.access import BucketAccess, s3_statements, statements
 
 MLFLOW_ACTIONS = [
     f"sagemaker-mlflow:{action}"
@@ -72,7 +72,7 @@ class PodIdentity(Construct):
         self._service_account = service_account
         self.role = self._role("Role", namespaces, purpose=purpose)
         for statement in [
-            *self._statements(buckets, kms_key_arns, secret_arns),
+            *statements(Stack.of(self), buckets=buckets, kms_key_arns=kms_key_arns, secret_arns=secret_arns),
             *(_mlflow(mlflow_arn, app=artifacts is not None or ":mlflow-app/" in mlflow_arn) if mlflow_arn else []),
             *(_artifacts(Stack.of(self).partition, artifacts) if artifacts else []),
             *(_tier(Stack.of(self).partition, tier_bucket) if tier_bucket else []),
@@ -107,9 +107,11 @@ class PodIdentity(Construct):
         partition = Stack.of(self).partition
         role = self._role(f"Role-{namespace}", [namespace], purpose=purpose)
         for statement in [
-            *self._statements(buckets, kms_key_arns, secret_arns, uploads=False),
+            *statements(
+                Stack.of(self), buckets=buckets, kms_key_arns=kms_key_arns, secret_arns=secret_arns, uploads=False
+            ),
             *(_mlflow(mlflow_arn, app=":mlflow-app/" in mlflow_arn) if mlflow_arn else []),
-            *([*_s3(partition, tier, uploads=False), _metrics()] if tier else []),
+            *([*s3_statements(partition, tier, uploads=False), _metrics()] if tier else []),
         ]:
             role.add_to_policy(statement)
         # the ID that the namespace's association has had since it shared the other role: EKS has one per namespace and
@@ -146,39 +148,6 @@ class PodIdentity(Construct):
         )
         association.node.add_dependency(role)
 
-    def _statements(
-        self,
-        buckets: Sequence[BucketAccess],
-        kms_key_arns: Sequence[str],
-        secret_arns: Sequence[str],
-        *,
-        uploads: bool = True,
-    ) -> list[iam.PolicyStatement]:
-        stack = Stack.of(self)
-        statements = [statement for grant in buckets for statement in _s3(stack.partition, grant, uploads=uploads)]
-        if kms_key_arns:
-            writes = any(grant.mode == "write" for grant in buckets)
-            statements.append(
-                iam.PolicyStatement(
-                    actions=["kms:Decrypt", *(["kms:GenerateDataKey"] if writes else [])],
-                    resources=list(kms_key_arns),
-                    conditions={"StringEquals": {"kms:ViaService": f"s3.{stack.region}.amazonaws.com"}},
-                )
-            )
-            if secret_arns:
-                through = {"kms:ViaService": f"secretsmanager.{stack.region}.amazonaws.com"}
-                statements.append(
-                    iam.PolicyStatement(
-                        actions=["kms:Decrypt"], resources=list(kms_key_arns), conditions={"StringEquals": through}
-                    )
-                )
-        if secret_arns:
-            # https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_iam-policies.html
-            statements.append(
-                iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=list(secret_arns))
-            )
-        return statements
-
 
 def _mlflow(arn: str, *, app: bool) -> list[iam.PolicyStatement]:
     """Rights to one tracking server, or to one app: every call to an app needs the right to call it besides."""
@@ -188,36 +157,7 @@ def _mlflow(arn: str, *, app: bool) -> list[iam.PolicyStatement]:
 
 def _artifacts(partition: str, bucket: str) -> list[iam.PolicyStatement]:
     """A run adds artifacts, and deletes none."""
-    return _s3(partition, BucketAccess(bucket=bucket, mode="write"), deletes=False)
-
-
-def _s3(
-    partition: str, grant: BucketAccess, *, deletes: bool = True, uploads: bool = True
-) -> list[iam.PolicyStatement]:
-    """Rights to a bucket or a prefix; with `uploads`, to list unfinished uploads, for which S3 knows no prefix."""
-    bucket = f"arn:{partition}:s3:::{grant.bucket}"
-    writes = grant.mode == "write"
-    # a prefix is listed as a folder is: with and without its slash, and below it
-    prefixes = [grant.prefix.rstrip("/"), f"{grant.prefix}*"]
-    return [
-        iam.PolicyStatement(
-            actions=["s3:ListBucket"],
-            resources=[bucket],
-            conditions={"StringLike": {"s3:prefix": prefixes}} if grant.prefix else {},
-        ),
-        iam.PolicyStatement(
-            actions=["s3:GetBucketLocation", *(["s3:ListBucketMultipartUploads"] if writes and uploads else [])],
-            resources=[bucket],
-        ),
-        iam.PolicyStatement(
-            actions=[
-                "s3:GetObject",
-                *(["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts", "s3:PutObject"] if writes else []),
-                *(["s3:DeleteObject"] if writes and deletes else []),
-            ],
-            resources=[f"{bucket}/{grant.prefix}*"],
-        ),
-    ]
+    return s3_statements(partition, BucketAccess(bucket=bucket, mode="write"), deletes=False)
 
 
 METRICS_NAMESPACE = "/aws/sagemaker/Clusters"
@@ -229,7 +169,7 @@ def _tier(partition: str, bucket: str) -> list[iam.PolicyStatement]:
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing-setup.html
     """
-    return [*_s3(partition, BucketAccess(bucket=bucket, mode="write")), _metrics()]
+    return [*s3_statements(partition, BucketAccess(bucket=bucket, mode="write")), _metrics()]
 
 
 def _metrics() -> iam.PolicyStatement:

@@ -10,6 +10,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
 from constructs import Construct
+from hyperpod_ray.constructs.access import BucketAccess
+from hyperpod_ray.constructs.access import statements as access
 
 _DESCRIPTIONS = [
     "ec2:DescribeDhcpOptions",
@@ -25,8 +27,8 @@ class SlurmExecutionRole(Construct):
 
     Managed policy `AmazonSageMakerClusterInstanceRolePolicy`, and the network interfaces that a cluster in a VPC needs.
     Jobs take the role of their node through instance metadata, as Slurm has no identities of its own: it may read the
-    image's repositories and the script's bucket where the environment has them, and no other data. The accounting
-    database's secret is for the controller's role, on whose node no job runs.
+    image's repositories and the script's bucket where the environment has them, and of other data what its group's
+    `access` names. The accounting database's secret is for the controller's role, on whose node no job runs.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html#sagemaker-hyperpod-prerequisites-iam-role-for-hyperpod
 
     Args:
@@ -36,6 +38,9 @@ class SlurmExecutionRole(Construct):
         pull_from: ARNs of other repositories that jobs pull from.
         secret_arn: Secret of the accounting database. None: the database is on the controller.
         secret_key_arn: Customer managed key of that secret. None: the service's own.
+        buckets: Buckets and prefixes that the group's jobs may use. Default: none.
+        kms_key_arns: Keys of these buckets and secrets. Default: none.
+        secret_arns: Secrets in AWS Secrets Manager that the group's jobs may read. Default: none.
     """
 
     def __init__(
@@ -49,6 +54,9 @@ class SlurmExecutionRole(Construct):
         pull_from: Sequence[str],
         secret_arn: str | None,
         secret_key_arn: str | None = None,
+        buckets: Sequence[BucketAccess] = (),
+        kms_key_arns: Sequence[str] = (),
+        secret_arns: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         stack = Stack.of(self)
@@ -82,6 +90,10 @@ class SlurmExecutionRole(Construct):
             roles=[self.role],
             statements=statements,
         )
+        for statement in access(
+            stack, buckets=buckets, kms_key_arns=kms_key_arns, secret_arns=secret_arns, uploads=False
+        ):
+            self.role.add_to_policy(statement)
         if scripts is not None:
             scripts.grant_read(self.role)
 

@@ -30,8 +30,15 @@ A member of a team has the rights of an IAM role in `teams[].role_arns`. The Kub
 member writes into a RayJob. Rights decide what a member may ask for. Admission policies decide what may be there. The
 file system and IAM decide what a pod reaches.
 
-Three things are no barriers between teams. Ray users of `eks.ray_users` read the whole file system. Administrators of
-the cluster may change everything here. Nodes are shared: pods of two teams can run on one node, with one kernel.
+Five things are no barriers between teams:
+
+- Ray users of `eks.ray_users` read the whole file system.
+- Administrators of the cluster may change everything here.
+- Nodes are shared: pods of two teams can run on one node, with one kernel and one disk.
+- A node whose GPUs two teams share shows all of them to the init container `wait-gcs-ready`. KubeRay runs it with the
+  worker's image, and NVIDIA's runtime reads variables of an image. Give workers all GPUs of a node.
+- An image can put its user into any group (`/etc/group`). So `/fsx/shared` keeps nothing from another team that its
+  group may read.
 """
 
 
@@ -138,6 +145,18 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "a file",
+        "a checkpoint that another user wrote, or may write, for a run to start from",
+        "owners and modes are looked at before state is unpickled",
+        "resilience/test_foreign_checkpoints.py::test_a_place_of_somebody_else_is_not",
+    ),
+    (
+        "a file",
+        "a pipe, a device or a file of a terabyte in place of a run's record",
+        "a regular file of bounded size is read, and nothing else",
+        "ops/test_hostile_runs.py::test_a_file_without_an_end_stops_no_reader",
+    ),
+    (
+        "a file",
         "a secret in the run's folder in place of the mounted one",
         "only the mounted folder is read",
         "ops/test_hostile_runs.py::test_a_file_in_the_runs_folder_is_no_secret",
@@ -216,6 +235,12 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "a Slurm job",
+        "every action of another group's role",
+        "IAM, where groups have `access`; Slurm decides who may use a partition",
+        "stacks/test_slurm_access.py::test_what_one_role_may_and_another_may_not",
+    ),
+    (
+        "a Slurm job",
         "every action that the controller's role has alone",
         "IAM, as the embedded AWS has it after a deploy",
         "sandbox/test_slurm_roles.py::test_only_the_controllers_role_reads_the_password",
@@ -241,8 +266,11 @@ def _attempts() -> Iterator[tuple[str, ...]]:
         yield "a RayJob", name, f"policy `{QUEUED}`"
     for name in ("more workers in an admitted RayCluster", "more workers in an admitted RayJob", "a forged RayCluster"):
         yield "a change", name, f"rights (403), policy `{QUEUED}`"
-    for name, (_, reason) in played.QUEUED_JOBS.items():
-        yield "a job in the queue", name, f"Kueue ({reason})"
+    for name in played.LATER:
+        yield "a change", name, f"policy `{QUEUED}`"
+    yield "a change", "more CPU for a pod that runs", f"rights (403), policy `{PODS}`"
+    for name, (_, words) in played.QUEUED_JOBS.items():
+        yield "a job in the queue", name, f"Kueue ({words})"
     yield "a job in the queue", "nodes that it borrowed, with the highest priority", "Kueue (InCohortReclamation)"
     for name, (_, said) in played.PODS.items():
         by = "pod security `restricted`" if said.startswith("PodSecurity") else f"policy `{PODS}`"

@@ -305,6 +305,26 @@ def never_fires(expression: str, this_year: int) -> str:
     return ""
 
 
+def release_with_eks(request: Json, _where: Where) -> Iterator[Refusal]:
+    """`ImageReleaseVersion` is "supported only for EKS-orchestrated clusters" (schema of `AWS::SageMaker::Cluster`)."""
+    for index, group in groups_of(request) if _slurm(request) else []:
+        if "ImageReleaseVersion" in group:
+            message = f"ImageReleaseVersion of {_of(group)} is not supported for a cluster orchestrated by Slurm"
+            yield Refusal(rule="release_with_eks", message=message, index=index, member="ImageReleaseVersion")
+
+
+def interfaces_are_efa(request: Json, where: Where) -> Iterator[Refusal]:
+    """`NetworkInterface` chooses between two kinds of EFA, which a type without EFA has not.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterNetworkInterface.html
+    """
+    for index, group in groups_of(request):
+        spec = where.type_spec(instance_type(group))
+        if "NetworkInterface" in group and spec and not spec.get("efa"):
+            message = f"NetworkInterface of {_of(group)} is for types with EFA, and {instance_type(group)} has none"
+            yield Refusal(rule="interfaces_are_efa", message=message, index=index, member="NetworkInterface")
+
+
 def batches_fit(request: Json, _where: Where) -> Iterator[Refusal]:
     """A rolling update in percent takes 1 to 100; in instances no more than the group has."""
     for index, group in groups_of(request):
@@ -424,6 +444,8 @@ RULES: dict[str, Rule] = named(
         deep_checks_once,
         threads_exist,
         schedule_is_cron,
+        release_with_eks,
+        interfaces_are_efa,
         batches_fit,
         slurm_members,
         slurm_roles,

@@ -28,8 +28,9 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--account", help=f"twelve digits (default: {process.ACCOUNT})")
     up.add_argument("--region", help=f"default: {process.REGION}")
     up.add_argument("--kubeconfig", type=Path, help="your own cluster in place of the local Kubernetes API")
-    up.add_argument("--kubernetes", choices=("local", "envtest"), default="local",
-                    help="envtest: the kube-apiserver and etcd of KUBEBUILDER_ASSETS")  # fmt: skip
+    up.add_argument("--api-server", choices=("embedded", "real"), default="embedded",
+                    help="real: a kube-apiserver and an etcd of yours (%(default)s)")  # fmt: skip
+    up.add_argument("--api-server-folder", type=Path, help="where they are (default: KUBEBUILDER_ASSETS)")
     up.add_argument("--seconds-per-state", type=float, default=1.0, help="length of each state (%(default)s)")
     add("status", "show where it runs; exit code 3 when it does not")
     env = add("env", 'print the exports for a shell: eval "$(hyperpod-sandbox env)"')
@@ -61,7 +62,8 @@ def _run(options: argparse.Namespace) -> int:
                 seconds_per_state=options.seconds_per_state,
                 account=options.account,
                 region=options.region,
-                kubernetes=options.kubernetes,
+                api_server=options.api_server,
+                api_server_folder=options.api_server_folder,
             )
         case "status":
             return 0 if commands.status(state=options.state) else 3

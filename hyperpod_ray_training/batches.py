@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from hyperpod_ray_training import rng
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.exact import Exact
+from hyperpod_ray_training.stateful import put_back, state_of_object
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.stateful import Stateful
@@ -54,6 +55,12 @@ class Position:
     """Of each loader of an epoch, by its place among them: the generators that the user gave it."""
     saved_generators: dict[int, list[torch.Tensor]] = field(default_factory=dict)
     """Their restored states, until the loader is met."""
+    samplers: dict[int, list[Any]] = field(default_factory=dict)
+    """Of each loader of an epoch: the samplers of classes of the user's, which may have a state of their own."""
+    saved_samplers: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    """Their restored states, until the loader is met."""
+    samplers_started: list[dict[str, Any]] = field(default_factory=list)
+    """Their states as the loader under way was started."""
 
     def shared(self) -> dict[str, int]:
         """What is the same on every rank."""
@@ -63,7 +70,13 @@ class Position:
         """What is this rank's own."""
         state = self.loader.state_dict() if self.loader is not None else self.saved_loader
         generators = {part: [generator.get_state() for generator in held] for part, held in self.generators.items()}
-        return {"started": self.started, "loader": state, "generators": self.saved_generators | generators}
+        samplers = {
+            part: [state_of_object(sampler) for sampler in held] for part, held in self.samplers.items() if held
+        }
+        return {
+            "started": self.started, "loader": state, "generators": self.saved_generators | generators,
+            "samplers": self.saved_samplers | samplers, "samplers_started": self.samplers_started,
+        }  # fmt: skip
 
     def restore(
         self, shared: Mapping[str, int], rank_state: Mapping[str, Any] | None, *, before: int, size: int
@@ -80,12 +93,17 @@ class Position:
         if rank_state is not None:
             self.started, self.saved_loader = rank_state["started"], rank_state["loader"]
             self.saved_generators = dict(rank_state["generators"])
+            self.saved_samplers = dict(rank_state.get("samplers", {}))
+            self.samplers_started = rank_state.get("samplers_started", [])
 
     def meet(self, part: int, loader: Iterable[Any]) -> list[torch.Generator]:
         """The loop has come to a loader: its generators, in the restored state where there is one."""
         generators = self.generators[part] = _generators(loader)
         for generator, state in zip(generators, self.saved_generators.pop(part, []), strict=False):
             generator.set_state(state)
+        self.samplers[part] = _samplers(loader)
+        for sampler, saved in zip(self.samplers[part], self.saved_samplers.pop(part, []), strict=False):
+            put_back(sampler, saved)
         return generators
 
     def next_epoch(self) -> None:
@@ -169,7 +187,7 @@ class Batches:
 
     def _started(self, position: Position, generators: list[torch.Generator]) -> Iterator[Any]:
         """The loader's iterator, at this place in it; the random numbers of the process continue as they were."""
-        loader, device = self.loader, self.training.device
+        loader, device, samplers = self.loader, self.training.device, position.samplers[self.part]
         if hasattr(loader, "set_epoch") and hasattr(loader, "iteration"):  # Accelerate's counts its epochs itself
             cast("Any", loader).set_epoch(position.epoch)
         resumes = position.batch > 0
@@ -179,8 +197,11 @@ class Batches:
             rng.restore(numbers, device)
             for generator, state in zip(generators, states, strict=False):  # one may be made late (Accelerate)
                 generator.set_state(state)
+            for sampler, saved in zip(samplers, position.samplers_started, strict=False):
+                put_back(sampler, saved)
         else:
             position.started = (rng_state, [generator.get_state() for generator in generators])
+            position.samplers_started = [state_of_object(sampler) for sampler in samplers]
         exact = exact_of(loader)
         _require_the_same(position, exact)
         if exact is not None:
@@ -253,6 +274,24 @@ def _generators(loader: Iterable[Any]) -> list[torch.Generator]:
             getattr(owner, name, None) for name in ("_dataloader", "base_dataloader", "sampler", "batch_sampler")
         ]
     return list(generators.values())
+
+
+def _samplers(loader: Iterable[Any]) -> list[Any]:
+    """The samplers of a loader that are of classes of the user's, and a dataset that is drawn from in its own order."""
+    from hyperpod_ray_training.variables import is_object
+
+    samplers: dict[int, Any] = {}
+    owners: list[Any] = [_inner(loader)]
+    while owners:
+        owner = owners.pop(0)
+        inner = [getattr(owner, name, None) for name in ("sampler", "batch_sampler")]
+        dataset = getattr(owner, "dataset", None)
+        if isinstance(dataset, IterableDataset) and not getattr(owner, "num_workers", 0):
+            inner.append(dataset)
+        fresh = [part for part in inner if part is not None and id(part) not in samplers]
+        samplers |= {id(part): part for part in fresh}
+        owners += fresh
+    return [part for part in samplers.values() if is_object(part) and exact_of(part) is None]
 
 
 def _passed_over(loader: Iterable[Any], count: int) -> Iterator[Any]:

@@ -153,6 +153,7 @@ def load(
         trees, apart_trees = _trees_in(head, state.rank if same else 0)
         rank_state = pickle.loads(head[_OWN][_key(state.rank)]) if same else None  # noqa: S301 - the run's own checkpoint
         sizes = {_name(key): tuple(_tensor(metadata, key).size) for key in rest}
+        state.make_buffers(trees)
         reason = "" if same else _not_of_this_size(state, rest, apart_trees, say)
         reason = reason or "; ".join(filter(None, (state.unlike(sizes, trees, sizes), state.unlike_own(rank_state))))
     except Exception as error:  # what one rank cannot read, no rank takes

@@ -17,12 +17,13 @@ the step then, and a run that is hit does the same as one that is not.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import gc
 import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,9 +33,11 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves
 
 from hyperpod_ray_training import iterators, variables
+from hyperpod_ray_training.attributes import Attributes
 from hyperpod_ray_training.state import GRADIENTS, TrainingState
-from hyperpod_ray_training.stateful import InPlace, View, held_by
+from hyperpod_ray_training.stateful import InPlace, View, held_by, kept_of, small_of
 from hyperpod_ray_training.trees import checksum, local
+from hyperpod_ray_training.usage import Usage
 
 WATCHED = (2, 3, 5)
 """Steps that are watched, from where a process begins; two in a row, and one apart for what is not each step."""
@@ -158,21 +161,36 @@ class Completeness:
     recomputed: Sequence[Any] = ()
     first: int = 0
     steps: list[Step] = field(default_factory=list)
-    looked: list[dict[str, tuple[Any, int]]] = field(default_factory=list)
+    looked: list[dict[str, tuple[Any, Any]]] = field(default_factory=list)
+    marks: dict[str, tuple[_Same | None, Any]] = field(default_factory=dict)
+    """By path: what was there when it was looked at before, and its fingerprint."""
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """Objects by path that the loop's variables do not reach, such as the callbacks of a trainer."""
+    usage: Usage | None = None
     names: frozenset[str] = frozenset()
     """The tensors at the newest save."""
     named: set[str] = field(default_factory=set)
     """What has been named already."""
     through: str = ""
     """The call of an adapter that takes `extra=` in the place of `Resumable`."""
-    fresh_is_data: bool = False
-    """Whether what is new in each step is a batch whose place the run keeps: another trainer fetches it."""
+    fetches_by_itself: bool = False
+    """Whether another trainer has the iterators of the data, whose place the run keeps."""
     drawn_by_run: list[Any] = field(default_factory=list)
     """Iterators whose place the run keeps."""
     places: list[dict[int, tuple[Any, Any]]] = field(default_factory=list)
     """Of each watched step, where iterators stood when it began."""
     constants: dict[int, _Constant] = field(default_factory=dict)
     """By the tensor's identity."""
+    _saved_since: bool = False
+    """Whether a save was made since objects were looked at."""
+    _pending: list[Missing] = field(default_factory=list)
+    """What the beginning of a step has shown."""
+    _strangers: set[int] = field(default_factory=set)
+    """Optimizers with a state, which nobody has given."""
+    _stranger_since: bool = False
+    """Whether one was met for the first time: the next two steps say whether it is state."""
+    _handed: set[int] = field(default_factory=set)
+    """Memory of the batches that came since the step before ended."""
     _late: bool = False
     """Whether the pair under way is a later one."""
     _at_once: int = -1
@@ -191,6 +209,7 @@ class Completeness:
             self.state.proved, self.first = False, step - WATCHED[0]
         if self.over:
             self.names = names
+        self._saved_since = True
 
     @property
     def over(self) -> bool:
@@ -204,12 +223,17 @@ class Completeness:
         compiled = _compiled()
         number = step if compiled else step - self.first
         if not self._is_watched(number, step, compiled=compiled):
+            if self._saved_since:
+                self._saved_since = False
+                self._pending = self._objects(self._reached(frames))
             return
         self.state.named()  # frees what FSDP2 has gathered
-        self.looked.append(variables.reached(frames))
-        self.places.append({} if self.fresh_is_data else iterators.at_work(self.drawn_by_run, variables.foreign))
+        self._saved_since = False
+        self.looked.append(self._reached(frames))
+        self.places.append({} if self.fetches_by_itself else iterators.at_work(self.drawn_by_run, variables.foreign))
         self._stance = torch.compiler.set_stance("force_eager") if compiled else None
         self._under_way = Step()
+        self._under_way.written |= self._handed
         self._under_way.held = self._held_memories()  # a step may put another tensor in the place of one
         self._under_way.__enter__()
 
@@ -237,10 +261,16 @@ class Completeness:
 
     def handed(self, batch: Any) -> None:
         """The run hands this batch to the loop, and would again."""
+        tensors = [*tree_leaves(batch), *held_by(batch)]
+        memories = {_memory(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor) and _has_memory(tensor)}
         if self._under_way is not None:
-            tensors = [*tree_leaves(batch), *held_by(batch)]
-            self._under_way.written |= {_memory(tensor) for tensor in tensors
-                                        if isinstance(tensor, torch.Tensor) and _has_memory(tensor)}  # fmt: skip
+            self._under_way.written |= memories
+            if self.fetches_by_itself:  # it has looked at its labels already
+                for memory in memories:
+                    self._under_way.read.pop(memory, None)
+                    self._under_way.sums.pop(memory, None)
+        if self.fetches_by_itself:
+            self._handed = memories  # of the step to come
 
     def abandon(self) -> None:
         """The loop is left within a step."""
@@ -264,6 +294,8 @@ class Completeness:
         watched.ended()
         self.steps.append(watched)
         if len(self.steps) < 2:
+            if not self.marks:
+                self._objects(self.looked[-1])
             return []
         if not self._late:
             self.state.proved = len(self.steps) == len(WATCHED)
@@ -274,21 +306,23 @@ class Completeness:
 
     def _rewritten(self, step: int) -> list[Missing]:
         """A constant that somebody has written since: the next two steps say whether it is state."""
+        pending, self._pending = self._first_named(self._pending), []
         if self._at_once > step or self.steps:
-            return []
+            return pending
         written = [key for key, constant in self.constants.items() if constant.written()]
-        if not written:
-            return []
+        stranger, self._stranger_since = self._stranger_since, False
+        if not written and not stranger:
+            return pending
         if not _compiled():
             self._at_once = step + 1
-            return []
-        missing = []
+            return pending
+        missing: list[Missing] = []
         for key in written:
             tensor = self.constants.pop(key).tensor()
             if tensor is not None:
                 path, sort = _owned_elsewhere(tensor)
                 missing.append(Missing(path, sort, _named(tensor, (path, sort)).fix, noted=True))
-        return self._first_named(missing)
+        return pending + self._first_named(missing)
 
     # ---- what is missing ----
 
@@ -305,10 +339,7 @@ class Completeness:
         read = {memory: step.read[memory] for step in self.steps[:-1] for memory in step.rewritten - newest.read.keys()}
         rewritten = {memory for step in self.steps for memory in step.rewritten}
         for memory, reference in (newest.read | read).items():
-            was = oldest.before.get(memory)
-            # a batch may have the memory of an earlier one, which is gone
-            fresh = was is None or (was is not newest.before.get(memory) and was() is None)
-            if memory in newest.held or memory in newest.gradients or (self.fresh_is_data and fresh):
+            if memory in newest.held or memory in newest.gradients:
                 continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
@@ -331,7 +362,12 @@ class Completeness:
                 named = _named(tensor, owner)
             missing[named.path, named.sort] = named
         self.state.gradients = live or (self.state.gradients and not self.over)
-        for named in [*self._generators(held, excused), *self._objects(), *self._iterators()]:
+        for named in [
+            *self._generators(held, excused),
+            *self._objects(self.looked[-1]),
+            *self._iterators(),
+            *self._counted_again(),
+        ]:
             missing[named.path, named.sort] = named
         return self._first_named(missing.values())
 
@@ -369,9 +405,9 @@ class Completeness:
         """The fix where an adapter has called `Resumable`."""
         if not missing.fix.startswith(("model=", "optimizer=", "extra=", "per_rank=")):
             return missing
-        argument = "per_rank" if missing.fix.startswith("per_rank=") else "extra"
-        fix = f"{self.through}(…, {argument}={{{_words(missing.path)[-1]!r}: {missing.path}}})"
-        return dataclasses.replace(missing, fix=fix)
+        stays = missing.fix.startswith(("per_rank=", "extra="))
+        argument = missing.fix if stays else f"extra={{{_words(missing.path)[-1]!r}: {missing.path}}}"
+        return dataclasses.replace(missing, fix=f"{self.through}(…, {argument})")
 
     def _as_ever(self, tensor: torch.Tensor, total: int | None) -> bool:
         """Whether a tensor that stayed the same in these steps is what it was in those before; it is remembered."""
@@ -402,24 +438,61 @@ class Completeness:
                     name = _words(path)[-1]
                     yield Missing(path, "a torch.Generator", f"per_rank={{{name!r}: {path}}}")
 
-    def _objects(self) -> Iterator[Missing]:
-        before, after = self.looked[-2], self.looked[-1]
+    def _reached(self, frames: list[types.FrameType]) -> dict[str, tuple[Any, Any]]:
+        self.usage = Usage(frames, variables.of_user)
+        modules = {id(module) for module in self.state.model.modules()}
+        return variables.reached(frames, modules_held=modules, beside=self.beside)
+
+    def _objects(self, after: Mapping[str, tuple[Any, Any]]) -> list[Missing]:
+        """What is there in the place of what was looked at before, with another content, and in nobody's care."""
+        before, self.marks = self.marks, {}
         accounted = _ids(self.state, self.recomputed)
+        samplers = {id(sampler) for sampler in _samplers_of(self.state)}
+        carers = [path for path, (holder, _) in after.items()
+                  if (id(holder) in accounted or id(holder) in samplers) and not _is_scalar(holder)]  # fmt: skip
+        missing = self._strangers_in(after, accounted)
         for path, (value, mark) in after.items():
+            unseen = iterators.shows_nothing(value) and not variables.is_object(value)
+            reference, was = before.get(path, (None, mark))
+            self.marks[path] = (_Same(value), was if path in before else mark)
             words = _words(path)
-            if id(value) in accounted or any(word in self.recomputed for word in words) or path not in before:
+            if (id(value) in accounted and not _is_scalar(value)) or any(word in self.recomputed for word in words):
                 continue
-            previous, was = before[path]
-            noted = variables.only_noted(value) or iterators.shows_nothing(value)
-            if (was == mark and not iterators.shows_nothing(value)) or (previous is not value and not noted):
+            if path not in before or path in self.recomputed or (self.usage is not None and self.usage.from_run(path)):
                 continue
-            if any(
-                path.startswith((f"{holder_path}.", f"{holder_path}["))
-                for holder_path, (holder, _) in after.items()
-                if id(holder) in accounted
-            ):
+            replaced = not _is_scalar(value) and reference is not None and reference.is_not(value)
+            noted = variables.only_noted(value) or unseen or _is_scalar(value)
+            if (was == mark and not unseen) or (replaced and not noted):
+                self.marks[path] = (_Same(value), mark)
                 continue
-            yield Missing(path, f"a {type(value).__name__}", variables.fix_for(path, value), noted)
+            if any(_cares(after[carer][0], carer, path, samplers) for carer in carers):
+                continue
+            if missing and any(path.startswith((f"{gap.path}[", f"{gap.path}.", f"{gap.path}(")) for gap in missing):
+                continue
+            shown = self.usage is not None and self.usage.only_shown(path)
+            fix = variables.fix_for(path, value, after)
+            noted = shown and (noted or isinstance(value, (list, dict, deque, set)))
+            missing.append(Missing(path, f"a {type(value).__name__}", fix, noted))
+        return missing
+
+    def _strangers_in(self, after: Mapping[str, tuple[Any, Any]], accounted: Collection[int]) -> list[Missing]:
+        """Optimizers of the loop that have got a state since the steps before were watched, and that nobody gave."""
+        strangers = [(path, value) for path, (value, _) in after.items() if isinstance(value, torch.optim.Optimizer)
+                     and value.state and id(value) not in accounted and id(value) not in self._strangers
+                     and not any(word in self.recomputed for word in _words(path))]  # fmt: skip
+        self._strangers |= {id(value) for _, value in strangers}
+        self._stranger_since = self._stranger_since or bool(strangers)
+        if not _compiled():
+            return []
+        return [
+            Missing(path, f"the state of {type(value).__name__}", f"optimizer=[…, {path}]") for path, value in strangers
+        ]
+
+    def _counted_again(self) -> Iterator[Missing]:
+        """What `enumerate` counts around the run's batches: from its start again, in an epoch that is restored."""
+        for name in self.usage.counted_again() if self.usage is not None else ():
+            if name not in self.recomputed:
+                yield Missing(name, "the number of enumerate", f"use training.position.batch for {name}: it counts on")
 
     def _iterators(self) -> Iterator[Missing]:
         """Iterators that moved on from one step to the next, and whose place nobody keeps; not those behind others."""
@@ -456,19 +529,74 @@ def _ids(state: TrainingState, recomputed: Iterable[Any]) -> set[int]:
     pending: list[tuple[Any, int]] = [(member.held if isinstance(member, InPlace) else member, 3)
                                    for member in [*state.extra.values(), *state.per_rank.values()]]  # fmt: skip
     pending += [(member, 3) for member in recomputed]
+    pending += [(value, 2) for sampler in _samplers_of(state) for value in small_of(sampler).values()]
     groups = [named_optimizer.optimizer.param_groups for named_optimizer in state.optimizers.values()]
     pending += [(group, 0) for group in [*groups, *(group for listed in groups for group in listed)]]
     pending += [(named_optimizer.optimizer, 0) for named_optimizer in state.optimizers.values()]
     while pending:
         value, depth = pending.pop()
-        if id(value) in accounted:
+        if id(value) in accounted or _is_scalar(value):
             continue
         accounted.add(id(value))
-        if depth and not isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, View)):
-            inner = list(vars(value).values()) if hasattr(value, "__dict__") else []
+        if depth and not isinstance(value, (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, View, Attributes)):
+            inner = list(_attributes_of(value).values())
             inner += list(value) if isinstance(value, (list, tuple, deque)) else []
             pending += [(member, depth - 1) for member in inner]
     return accounted
+
+
+def _attributes_of(value: Any) -> dict[str, Any]:
+    """What an object that is saved answers for."""
+    if not hasattr(value, "__dict__"):
+        return {}
+    return dict(vars(value)) if hasattr(type(value), "state_dict") else kept_of(value)
+
+
+def _samplers_of(state: TrainingState) -> list[Any]:
+    return [sampler for samplers in state.position.samplers.values() for sampler in samplers]
+
+
+def _cares(carer: Any, carer_path: str, path: str, samplers: Collection[int]) -> bool:
+    """Whether an object that is saved has with it what is at a path below it."""
+    if not path.startswith((f"{carer_path}.", f"{carer_path}[")) or isinstance(
+        carer, (torch.nn.Module, torch.optim.Optimizer)
+    ):
+        return False
+    if isinstance(carer, (list, tuple, dict, deque)):
+        return True
+    name = path[len(carer_path) + 1 :].split(".", maxsplit=1)[0].split("[", maxsplit=1)[0]
+    if id(carer) in samplers and name in small_of(carer):
+        return True
+    if not hasattr(type(carer), "state_dict"):
+        return name in kept_of(carer)
+    return not variables.is_object(carer) or _in_state(carer, name)
+
+
+def _in_state(carer: Any, name: str) -> bool:
+    """Whether what an object of the user's says of its state may have an attribute in it: by its name, or its value."""
+    saved, value = carer.state_dict(), getattr(carer, name, None)
+    if not isinstance(saved, Mapping) or not _is_scalar(value) or isinstance(value, enum.Enum):
+        return True
+    leaves = [leaf for leaf in tree_leaves(dict(saved)) if not isinstance(leaf, bool)]
+    if any(not isinstance(leaf, (int, float, type(None))) for leaf in leaves):
+        return True  # in words or in bytes, it may have anything
+    return any(str(key).strip("_") == name.strip("_") for key in saved) or any(leaf == value for leaf in leaves)
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether a value is the same object wherever Python needs an equal one."""
+    return value is None or isinstance(value, (int, float, str, bytes, enum.Enum))
+
+
+class _Same:
+    """Tells an object from another without keeping it; one that has come to its place may pass for it."""
+
+    def __init__(self, value: Any) -> None:
+        self.id = id(value)
+
+    def is_not(self, value: Any) -> bool:
+        """Whether it is another."""
+        return self.id != id(value)
 
 
 def _owners(reached: Mapping[str, tuple[Any, int]]) -> dict[int, tuple[str, str]]:
@@ -508,15 +636,18 @@ def _named(tensor: torch.Tensor, owner: tuple[str, str] | None) -> Missing:
     if sort.startswith("a tensor of"):
         module = path.partition(".")[0]
         return Missing(module, sort, f"model=[…, {module}]")
-    if sort.startswith("a tensor in"):
+    if sort.startswith("a tensor in") and not sort.endswith("tuple"):
         return Missing(path, sort, f"per_rank={{{_words(path)[-1]!r}: {path}}}")
     return _loose(path, tuple(tensor.shape))
 
 
-def _loose(path: str, shape: tuple[int, ...]) -> Missing:
+def _loose(path: str, shape: tuple[int, ...], sort: str = "a tensor") -> Missing:
+    name = path if path.isidentifier() else "x"
     return Missing(
-        path, f"a tensor {list(shape)}",
-        "make it in the step that uses it, or keep it in Values: batch = Values(x=…), per_rank={'batch': batch}",
+        path, f"{sort} {list(shape)}",
+        "make it in the step that uses it, or keep it in Values: "
+        f"kept = Values({name}=…), per_rank={{'kept': kept}}, and "
+        f"kept.{name} in its place",
     )  # fmt: skip
 
 

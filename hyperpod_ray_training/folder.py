@@ -11,10 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
+import tempfile
 import time
 import zlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -137,6 +140,25 @@ class RunFolder:
                 return f"{file} has {size} bytes, {min_bytes} expected"
         return None
 
+    def why_foreign(self, name: str) -> str | None:
+        """None where nobody but this process' user or root can have written a checkpoint, else who could.
+
+        State is unpickled, and a pickle runs what its writer put into it. The run's folder counts too: who may rename
+        in it may put another checkpoint into the place of one. Groups are trusted as the file system has them. Object
+        storage tells no owners, nor does a file system that gives all files to one user.
+        """
+        if not self.local or not _tells_owners(self.path):
+            return None
+        run, this_user = Path(self.path), os.geteuid()
+        for place in (run, run / name, *(run / name).iterdir()):
+            for about in (place.lstat(), place.stat()):
+                if about.st_uid not in {0, this_user}:
+                    return f"foreign: {place} is of user {about.st_uid}, and this process of user {this_user}"
+                shared = about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX
+                if shared and not stat.S_ISLNK(about.st_mode):
+                    return f"foreign: everybody may write {place}"
+        return None
+
     def spoilt_files(self, name: str, *, rank: int, world: int) -> list[str]:
         """Files of this rank's share that are not what was written: another CRC-32 than noted, or no note.
 
@@ -217,6 +239,15 @@ class RunFolder:
         """Delete this attempt's folder of a save that failed, to give a full disk its room back."""
         if self.why_unusable(name) is not None and self.fs.exists(self.at(name)):
             self.fs.rm(self.at(name), recursive=True)
+
+
+def _tells_owners(folder: str) -> bool:
+    """Whether what this process writes into a folder is its own; a folder that it only reads is taken at its word."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            return os.fstat(probe.fileno()).st_uid == os.geteuid()
+    except OSError:
+        return True
 
 
 def check_writable(folder: RunFolder) -> None:

@@ -12,13 +12,16 @@ to clusters: the standard library alone, and nothing newer than Python 3.8.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+import stat
 import time
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,6 +82,19 @@ def whole(value: Any) -> int | None:
     """A whole number."""
     exact = number(value)
     return None if exact is None or exact != int(exact) else int(exact)
+
+
+def opened(path: str | Path) -> BinaryIO:
+    """A regular file to read. Of a pipe or a device, which somebody may have put in its place, reading has no end.
+
+    Raises:
+        OSError: It is not there, or no regular file.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(handle, "rb")
 
 
 def mapping(text: str | bytes | None) -> dict[str, Any]:
@@ -159,7 +175,7 @@ class Tail:
             most_bytes: Stop after so many; None: at the end of the file.
         """
         try:
-            stream = self.path.open("rb")
+            stream = opened(self.path)
         except OSError:
             return
         with stream:
@@ -180,7 +196,7 @@ class Tail:
     def rest(self) -> bytes:
         """A line that is being written."""
         try:
-            with self.path.open("rb") as stream:
+            with opened(self.path) as stream:
                 stream.seek(self.offset)
                 return stream.readline(MOST_LINE_BYTES)
         except OSError:
@@ -288,7 +304,7 @@ class History:
     def _continues(self, path: str | Path) -> bool:
         """Whether the last line that is known stands where it stood."""
         try:
-            with Path(path).open("rb") as stream:
+            with opened(path) as stream:
                 stream.seek(max(0, self.line[2] - self.line[0]))
                 line = stream.read(self.line[0])
                 return stream.seek(0, 2) >= self.offset and [len(line), zlib.crc32(line)] == self.line[:2]

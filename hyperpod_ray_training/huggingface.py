@@ -27,7 +27,7 @@ from hyperpod_ray_training.resumable import Resumable
 from hyperpod_ray_training.run import Run
 from hyperpod_ray_training.stateful import View
 
-_HOOKS = ("_run_epoch", "_load_rng_state", "_maybe_log_save_evaluate")
+_HOOKS = ("_run_epoch", "get_batch_samples", "_load_rng_state", "_maybe_log_save_evaluate")
 
 
 def survive(
@@ -58,6 +58,7 @@ def survive(
     keeper = Survive(trainer, run, more)
     trainer.add_callback(keeper)
     trainer._run_epoch = keeper.around_epoch(trainer._run_epoch)
+    trainer.get_batch_samples = keeper.around_batches(trainer.get_batch_samples)
     trainer._load_rng_state = keeper.load_rng_state
     trainer._maybe_log_save_evaluate = keeper.around_pause(trainer._maybe_log_save_evaluate)
     return trainer
@@ -137,6 +138,11 @@ class Survive(TrainerCallback):
             per_rank={**self.more["per_rank"], "sums": _Sums(trainer)},
         )  # fmt: skip
         self.training.fetched_ahead("survive")
+        self.training.looks_at(
+            {f"trainer.callback_handler.callbacks[{number}]": callback
+             for number, callback in enumerate(trainer.callback_handler.callbacks)
+             if not isinstance(callback, ExportableState)}
+        )  # fmt: skip
         self.training.total_steps = state.max_steps
         self.training.begin()
         self.numbers = rng.capture(self.training.device)
@@ -164,6 +170,17 @@ class Survive(TrainerCallback):
             original(**options)
 
         return run_epoch
+
+    def around_batches(self, original: Any) -> Any:
+        """Batches of a step come from a place that the run keeps."""
+
+        def get_batch_samples(*args: Any, **kwargs: Any) -> Any:
+            batches = original(*args, **kwargs)
+            if self.training is not None:
+                self.training.handed(batches)
+            return batches
+
+        return get_batch_samples
 
     def load_rng_state(self, _: Any) -> None:
         """The trainer asks for this once it has passed over the batches that are done."""

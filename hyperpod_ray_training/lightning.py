@@ -302,6 +302,10 @@ class Survive(pl.Callback):
             self.run, model=trainer.strategy.model, optimizer=optimizers, extra=extra,
             per_rank={"logged": self.sums}, recomputed=[_Logged(trainer)],
         )  # fmt: skip
+        self.training.looks_at(
+            {f"trainer.callbacks[{number}]": callback for number, callback in enumerate(trainer.callbacks)
+             if type(callback).state_dict is pl.Callback.state_dict}
+        )  # fmt: skip
         self.trainer, loop = trainer, trainer.fit_loop
         if trainer.max_steps > 0 and pl_module.automatic_optimization:
             self.training.total_steps = trainer.max_steps

@@ -102,7 +102,7 @@ class Restorer:
         troubles = []
         unfinished = 0
         for candidate in candidates:
-            trouble = self.ranks.from_rank_zero(folder.why_unusable(candidate.name) if self.ranks.rank == 0 else None)
+            trouble = self.ranks.from_rank_zero(_why_not(folder, candidate.name) if self.ranks.rank == 0 else None)
             if trouble is None:
                 trouble, step = self._load(folder, candidate.name)
                 if trouble is None:
@@ -117,8 +117,9 @@ class Restorer:
         if troubles:
             raise Unrecoverable(
                 f"run: {folder.url} has no usable checkpoint: {'; '.join(troubles)}; nothing was overwritten",
-                expected="a complete one",
-                fix="bring one back from a backup, or start under a new name",
+                expected="a complete one" + (" that you wrote" if "foreign: " in str(troubles) else ""),
+                fix="bring one back from a backup, or start under a new name"
+                + ("; to trust who wrote it, copy it and start_from the copy" if "foreign: " in str(troubles) else ""),
             )
         if unfinished and ray.train.get_checkpoint() is not None:
             raise Unrecoverable(
@@ -190,3 +191,11 @@ class Restorer:
         except ValueError:
             return False
         return snapshot is not None and name in snapshot.names
+
+
+def _why_not(folder: RunFolder, name: str) -> str | None:
+    """Why a checkpoint is not taken: it is not whole, or somebody else can have written it."""
+    try:
+        return folder.why_unusable(name) or folder.why_foreign(name)
+    except OSError as error:
+        return f"it cannot be looked at ({error.strerror or error})"

@@ -113,7 +113,7 @@ class Resumable(Looping):
             world=self.world,
         )  # fmt: skip
         self.complete = Completeness(self.state, recomputed)
-        self._groups = self.state.group_sizes()
+        self._groups, self._shapes = self.state.group_sizes(), self.state.parameter_shapes()
         self.position, self.device = self.state.position, self.state.device
         self.journal = Journal(self.folder, name=run.name, enabled=self.rank == 0)
         self.pace, self.parts = Pace(self.journal.progress, world=self.world), Parts()
@@ -269,6 +269,19 @@ class Resumable(Looping):
             fix = "add every group before Resumable is created, with lr=0 until it is trained"
             self._groups = sizes
             self._refuse(text, expected="groups that stay", fix=fix)
+        shapes, before = self.state.parameter_shapes(), self._shapes
+        if shapes != before:
+            self._shapes = shapes
+            changed = sorted(name for name in shapes.keys() | before.keys()
+                             if shapes.get(name) != before.get(name, ()) or name not in shapes)  # fmt: skip
+            changed = [name for name in changed if before.get(name, ()) is not None]
+            if changed:
+                self._refuse(
+                    f"model: {', '.join(changed[:4])} changed since Resumable was created: a restart builds it as "
+                    "it was",
+                    expected="parameters that stay, by name and shape",
+                    fix="make, prune or resize parameters before Resumable is created",
+                )
         if missing:
             names = "; ".join(f"{gap.path} ({gap.sort})" for gap in missing[:6])
             suffix = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
@@ -302,7 +315,11 @@ class Resumable(Looping):
         Args:
             through: The call that brings further state to the run.
         """
-        self.complete.fresh_is_data, self.complete.through = True, through
+        self.complete.fetches_by_itself, self.complete.through = True, through
+
+    def looks_at(self, objects: Mapping[str, Any]) -> None:
+        """Objects by path that take part in each step, and that no variable of the user's reaches."""
+        self.complete.beside = objects
 
     def _note_transport(self) -> None:
         """Write down how ranks talk, as soon as NCCL has said it."""
@@ -595,6 +612,9 @@ class Rehearsed(Resumable):
         """Nothing."""
 
     def fetched_ahead(self, through: str) -> None:
+        """Nothing."""
+
+    def looks_at(self, objects: Mapping[str, Any]) -> None:
         """Nothing."""
 
     def part_done(self) -> None:

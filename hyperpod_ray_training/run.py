@@ -178,7 +178,8 @@ class Run:
         if journal.enabled:
             publish(folder)
         try:
-            result = self._fit(loop, dict(config or {}), sizes, spares=spares, request=request)
+            run = replace(self, settings=replace(self.settings, spares=spares))
+            result = run._fit(loop, dict(config or {}), sizes, spares=spares, request=request)
         except Exception as error:
             text = cause_of(error)
             journal.progress |= journal._read()
@@ -225,7 +226,7 @@ class Run:
         if max_workers == 0 and torchrun.started():
             prepared = torchrun.prepared(prepared, limit_s=limit)
         parts = Parts(loop=prepared, torch_config=torch_config, dataset_config=request.dataset_config)
-        if max_workers > 0 and (spares or (min_workers < max_workers and _may_survive(request))):
+        if max_workers > 0 and (spares or self._survives(request, elastic=min_workers < max_workers)):
             from hyperpod_ray_training.spares.driver import surviving
 
             parts = surviving(
@@ -264,6 +265,15 @@ class Run:
 
         with Metrics(self.name).beating():
             return Submissions(self).until_done(lambda: trainer().fit())
+
+    def _survives(self, request: Asked, *, elastic: bool) -> bool:
+        """Whether a run without spares keeps the workers that live when others are lost."""
+        if not elastic and not self.settings.standby_workers:
+            return False
+        obstacle = _obstacle(request, elastic=elastic)
+        if obstacle:
+            log(f"standby: none, {obstacle}; a lost worker costs a restart of all from the checkpoint")
+        return not obstacle
 
     def preflight(self) -> RunFolder:
         """Everything that can be refused before a worker starts; returns the run's folder. Overwrites nothing."""
@@ -315,10 +325,15 @@ class Run:
         return None
 
 
-def _may_survive(request: Asked) -> bool:
-    """Whether an elastic run can keep its survivors: Ray splits no dataset for it, and all workers are alike."""
-    listed = isinstance(getattr(request.scaling, "label_selector", None), list)
-    return request.dataset_config is None and not listed
+def _obstacle(request: Asked, *, elastic: bool) -> str:
+    """Why a run cannot keep its survivors: Ray must split its data, or its workers differ. Empty: it can."""
+    if isinstance(getattr(request.scaling, "label_selector", None), list):
+        return "ScalingConfig(label_selector) is a list"
+    if request.dataset_config is not None:
+        return "dataset_config asks Ray to split data"
+    if request.datasets and not elastic:  # each rank would read the whole of them
+        return "Ray splits the datasets, and fit(spares=) is not set"
+    return ""
 
 
 def parse_workers(text: str | int) -> tuple[int, int]:

@@ -57,6 +57,8 @@ class Settings:
             imported (about 0.5 GB).
         placement_wait_s: How long a submitted run waits for the cluster to be able to form its smallest world size.
         spares: Workers that stand by when `fit` gets no number; each needs a place of its own.
+        standby_workers: Processes on each node that have imported and wait, without a device, for the seat of a lost
+            one. 0 = none; with no spares and a fixed size, any lost worker then restarts all.
         spare_wait_s: How long a submitted run waits for the places of its spares; then it starts with fewer.
         beat_s: How often a worker of a run with spares tells the coordinator that it lives.
         silence_s: A worker that was not heard for so long is lost: its process or its node stands still.
@@ -98,6 +100,7 @@ class Settings:
     standby_driver: bool = True
     placement_wait_s: float = 600.0
     spares: int = 0
+    standby_workers: int = 1
     save_every_s: float = 0.0
     spare_wait_s: float = 15.0
     beat_s: float = 0.2
@@ -219,7 +222,7 @@ class Settings:
 MAY_BE_ZERO = frozenset(
     {
         "crash_loop_limit", "termination_grace_margin_s", "placement_wait_s", "deadline_margin_s", "spares",
-        "save_every_s", "spare_wait_s", "memory_every_steps", "memory_overhead",
+        "save_every_s", "spare_wait_s", "memory_every_steps", "memory_overhead", "standby_workers",
     }
 )  # fmt: skip
 # a rehearsal's switch and the path of a file: they share the prefix but are no settings

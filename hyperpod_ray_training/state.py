@@ -19,7 +19,9 @@ from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
+from hyperpod_ray_training.attributes import Attributes
 from hyperpod_ray_training.batches import Position
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.optimizers import OptimizerState, optimizers_of
@@ -29,6 +31,8 @@ from hyperpod_ray_training.trees import Mark, join, sharded, split
 MODEL, BUFFERS, OPTIMIZER, GRADIENTS, EXTRA = "model", "buffers", "optimizer", "gradients", "extra"
 _MODULES = "(modules)"
 """Name of the tree of what modules save beside parameters and buffers (`get_extra_state`, packed weights)."""
+ATTRIBUTES = "(attributes)"
+"""Name of the tree of what has changed in the attributes of modules and optimizers; older checkpoints have none."""
 _WRAPPED = {"_orig_mod", "_checkpoint_wrapped_module"}
 
 
@@ -96,6 +100,10 @@ class TrainingState:
         modules = _BesideTensors(self.model)
         if modules.names:
             self.extra[_MODULES] = modules
+        self.attributes = Attributes(
+            lambda: _clean(self.model), {name: held.optimizer for name, held in self.optimizers.items()}
+        )
+        self.extra[ATTRIBUTES] = self.attributes
 
     # ---- what there is ----
 
@@ -131,6 +139,12 @@ class TrainingState:
             [len(group["params"]) for group in optimizer.optimizer.param_groups]
             for optimizer in self.optimizers.values()
         ]
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...] | None]:
+        """Every parameter's shape by name; None of a lazy one that has none yet."""
+        return {f"{MODEL}.{prefix}{name}": None if is_lazy(parameter) else tuple(parameter.shape)
+                for prefix, module in _clean(self.model) for name, parameter in module._parameters.items()
+                if parameter is not None}  # fmt: skip
 
     def content(self) -> Content:
         """This moment. Names come in the same order in every process that runs the same script."""
@@ -197,12 +211,18 @@ class TrainingState:
                   if name in live and tuple(live[name].shape) != tuple(shapes[name])]  # fmt: skip
         current = {f"{OPTIMIZER}.{name}" for name in self.optimizers} | {f"{EXTRA}.{name}" for name in self.extra}
         problems += [f"{name} is saved, and nothing takes it" for name in trees if name not in current]
-        problems += [f"{name} is not saved" for name in sorted(current) if name not in trees]
+        attributes = f"{EXTRA}.{ATTRIBUTES}"
+        problems += [f"{name} is not saved" for name in sorted(current) if name not in trees and name != attributes]
+        problems += self.attributes.unlike(trees.get(attributes, {}))
         for name, optimizer in self.optimizers.items():
             tree = trees.get(f"{OPTIMIZER}.{name}")
             reason = "" if tree is None else optimizer.unlike(optimizer.by_name(parameter_names), tree)
             problems += [reason] if reason else []
         return "; ".join(problems[:8]) + (f"; and {len(problems) - 8} more" if len(problems) > 8 else "")
+
+    def make_buffers(self, trees: Mapping[str, Any]) -> None:
+        """Make the buffers that steps had made when these trees were saved."""
+        self.attributes.make_buffers(trees.get(f"{EXTRA}.{ATTRIBUTES}", {}))
 
     def _nobody_takes(self, name: str, live: Mapping[str, torch.Tensor], trees: Mapping[str, Any]) -> bool:
         section = name.partition(".")[0]

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
+import io
+import itertools
 import random
-from collections.abc import Callable, MutableMapping, MutableSequence, MutableSet
+import types
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, MutableSet
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +22,14 @@ import torch
 from torch.distributed.checkpoint.stateful import Stateful
 
 from hyperpod_ray_training.errors import InputError
+
+_OTHERS = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
+           torch.utils.data.DataLoader, torch.utils.data.Dataset, torch.distributed.ProcessGroup, io.IOBase,
+           types.ModuleType, types.FunctionType, types.MethodType, types.GeneratorType)  # fmt: skip
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+_SMALL_BYTES, _MOST_ELEMENTS = 1 << 20, 100_000
+_PACKAGE = f"{__name__.partition('.')[0]}."
+_FILLED = (random.Random, np.random.Generator, np.random.RandomState, np.ndarray, collections.deque, set)
 
 
 class InPlace:
@@ -83,10 +96,112 @@ def _accessors(  # noqa: PLR0911 - one for each type
         return lambda: dict(value), lambda state: _refill(value, state, value.update)
     if isinstance(value, MutableSet):
         return lambda: set(value), lambda state: _refill(value, state, value.update)  # type: ignore[attr-defined]
-    if hasattr(value, "__dict__") and not callable(value) and not isinstance(value, type):
-        attributes = vars(value)
-        return lambda: dict(attributes), lambda state: _refill(attributes, state, attributes.update)
+    if hasattr(value, "__dict__") and not isinstance(value, (type, *_FUNCTIONS)):
+        return lambda: kept_of(value), lambda state: _refilled(value, state)
     return None, None
+
+
+def kept_of(value: Any) -> dict[str, Any]:
+    """The attributes of an object of a class of one's own, without what belongs to others or is built again."""
+    return {name: attribute for name, attribute in vars(value).items() if not _of_others(attribute)}
+
+
+def _of_others(attribute: Any) -> bool:
+    """Whether an attribute is no state of its object: a model, an optimizer, a run, a loader, a file, a function."""
+    if isinstance(attribute, (list, tuple)):
+        return any(_of_others(element) for element in attribute[:100])
+    if isinstance(attribute, dict):
+        return any(_of_others(element) for element in list(attribute.values())[:100])
+    own = type(attribute).__module__.startswith(_PACKAGE) and type(attribute).__name__ != "Values"
+    return own or isinstance(attribute, _OTHERS)
+
+
+def small_of(value: Any) -> dict[str, Any]:
+    """The attributes that are small enough to be saved with each step: no data."""
+    return {name: attribute for name, attribute in kept_of(value).items() if not _is_large(attribute)}
+
+
+def _is_large(value: Any) -> bool:
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        return int(value.nbytes) > _SMALL_BYTES
+    if isinstance(value, (str, bytes)):
+        return len(value) > _SMALL_BYTES
+    if isinstance(value, (list, tuple, set, dict, collections.deque)):
+        elements = list(value.values()) if isinstance(value, dict) else list(itertools.islice(value, 100))
+        return len(value) > _MOST_ELEMENTS or any(_is_large(element) for element in elements[:100])
+    return False
+
+
+def state_of_object(value: Any) -> dict[str, Any]:
+    """What is small in an object's attributes, as it is at this moment."""
+    return {name: _apart(attribute) for name, attribute in small_of(value).items()}
+
+
+def _apart(value: Any) -> Any:
+    if isinstance(value, torch.Generator):
+        return GeneratorState(value.get_state())
+    return value.detach().clone() if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+
+
+def _refilled(value: Any, saved: Mapping[str, Any]) -> None:
+    for name in kept_of(value).keys() - saved.keys():
+        del vars(value)[name]
+    put_back(value, saved)
+
+
+def put_back(value: Any, saved: Mapping[str, Any]) -> None:
+    """Put what an object had into its attributes; what it has from others stays."""
+    attributes = vars(value)
+    for name, content in saved.items():
+        attributes[name] = write_in_place(attributes.get(name), content)
+
+
+@dataclass(frozen=True)
+class GeneratorState:
+    """What a `torch.Generator` that nobody has made yet continues from."""
+
+    state: torch.Tensor
+
+    def generator(self) -> torch.Generator:
+        """One in this state."""
+        generator = torch.Generator()
+        generator.set_state(self.state)
+        return generator
+
+
+def write_in_place(before: Any, saved: Any) -> Any:  # noqa: PLR0911 - one for each type
+    """Saved content as a live value: that of before, filled, where it can be; others may hold it too."""
+    if isinstance(saved, GeneratorState):
+        if not isinstance(before, torch.Generator):
+            return saved.generator()
+        before.set_state(saved.state)
+        return before
+    if isinstance(before, torch.Generator) and isinstance(saved, torch.Generator):
+        before.set_state(saved.get_state())
+        return before
+    if isinstance(before, torch.Tensor) and isinstance(saved, torch.Tensor):
+        if (before.shape, before.dtype) != (saved.shape, saved.dtype) or before.requires_grad:
+            return saved
+        _copy(before, saved)
+        return before
+    if isinstance(saved, list) and isinstance(before, list):
+        before[:] = [write_in_place(old, new) for old, new in itertools.zip_longest(before[: len(saved)], saved)]
+        return before
+    if isinstance(saved, Mapping) and isinstance(before, MutableMapping):
+        after = {key: write_in_place(before.get(key), new) for key, new in saved.items()}
+        before.clear()
+        before.update(after)
+        return before
+    if type(before) is not type(saved):
+        return saved
+    read, write = _accessors(saved) if isinstance(saved, _FILLED) else (None, None)
+    _, write = _accessors(before) if read is not None else (None, None)
+    if read is None or write is None:
+        return saved
+    if isinstance(saved, np.ndarray) and (before.shape, before.dtype) != (saved.shape, saved.dtype):
+        return saved
+    write(read())
+    return before
 
 
 def _copy(tensor: torch.Tensor, saved: torch.Tensor) -> None:
@@ -131,8 +246,8 @@ def held_by(value: Any, depth: int = 4) -> list[Any]:  # noqa: PLR0911 - one for
         inner = list(value.values())
     elif isinstance(value, (list, tuple, set, collections.deque)):
         inner = list(value)
-    elif hasattr(value, "__dict__") and not callable(value):
-        inner = list(vars(value).values())
+    elif hasattr(value, "__dict__") and not isinstance(value, _FUNCTIONS):
+        inner = list(kept_of(value).values())
     else:
         return []
     return [member for element in inner for member in held_by(element, depth - 1)]

@@ -7,7 +7,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-pol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import cdk8s
@@ -18,6 +18,7 @@ from hyperpod_ray.core.plan_names import team_namespaces
 from hyperpod_ray.core.team_files import mounts, uid
 from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build
 from hyperpod_ray.k8s.pods import group_tolerations
+from hyperpod_ray.k8s.ray_settings import recovery
 
 QUEUED = "team-queues"
 """What takes nodes in a team's namespace does so by the team's queue, and as the queue admitted it."""
@@ -27,11 +28,19 @@ CRON_JOBS = "raycronjobs"
 ADMISSION = "admissionregistration.k8s.io/v1"
 OPERATOR = f"system:serviceaccount:{names.OPERATOR_NAMESPACE}:{names.OPERATOR_CHART}"
 """The KubeRay operator's user. Its chart calls the service account as itself."""
+AUTOSCALING, FINALIZER = "kueue.x-k8s.io/elastic-job", "ray.io/rayjob-finalizer"
+"""Annotation by which Kueue lets Ray's autoscaler change a job's size, and the finalizer that KubeRay removes."""
+FINALIZERS = [FINALIZER, "foregroundDeletion", "orphan"]
+"""Finalizers of a RayJob that somebody removes when it is deleted: the operator, and Kubernetes."""
 KUEUE_GROUP = f"system:serviceaccounts:{names.KUEUE_NAMESPACE}"
 """Kueue's controllers: the group of the service accounts of its namespace."""
 DEVICES = "NVIDIA_VISIBLE_DEVICES"
 """Variable by which NVIDIA's container runtime gives a container GPUs that its pod did not ask for.
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
+WAITS_FOR_HEAD = "wait-gcs-ready"
+"""Init container that KubeRay adds to each worker, with the worker's image."""
+DEFAULT_GRACE_SECONDS = 30
+"""Kubernetes' terminationGracePeriodSeconds."""
 
 
 def policies(plan: Plan) -> Manifest:
@@ -79,8 +88,14 @@ def _queued(spaces: list[str]) -> dict[str, Any]:
     created with such an owner, or to which they added workers, would run beyond every quota. So only the operator
     creates and changes those. What a member writes into a RayJob that runs would be in its next cluster. So it does not
     change.
+
+    Kueue counts `replicas`, and KubeRay makes `minReplicas` pods where that is more. Kueue frees the quota when a job
+    ends, and KubeRay keeps its cluster for a time to live. Kueue frees it too when a RayJob is deleted, and a finalizer
+    of a member's keeps the RayJob then, with its pods. What KubeRay makes of `headService` and the like reaches beyond
+    the team: a Service with external IPs takes other teams' connections.
     https://github.com/ray-project/kuberay/blob/master/ray-operator/controllers/ray/raycronjob_controller.go
     https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobframework/reconciler.go
+    https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobs/raycluster/common.go
     """
     label = f"object.metadata.?labels[?'{names.QUEUE_LABEL}'].orValue('')"
     expression = "request.resource.resource"
@@ -92,6 +107,10 @@ def _queued(spaces: list[str]) -> dict[str, Any]:
     same = " && ".join(
         f"object.spec.?{field}.orValue({{}}) == oldObject.spec.?{field}.orValue({{}})"
         for field in ("rayClusterSpec", "submitterPodTemplate", "clusterSelector")
+    )
+    unchanged = " && ".join(
+        f"object.{field}.orValue({empty}) == oldObject.{field}.orValue({empty})"
+        for field, empty in (("?spec", "{}"), ("metadata.?annotations", "{}"), ("metadata.?finalizers", "[]"))
     )
     was, stays = (f"{state}.spec.?suspend.orValue(false)" for state in ("oldObject", "object"))
     checks = [
@@ -127,6 +146,10 @@ def _queued(spaces: list[str]) -> dict[str, Any]:
             "what the queue admitted does not change while it runs: rayClusterSpec, submitterPodTemplate, "
             "clusterSelector. Submit another job",
         ),
+        *(
+            (f"!({job}) || ({update} && ({unchanged} || ({kueue} && {stays}))) || ({expression})", message)
+            for expression, message in _job_rules()
+        ),
     ]
     rule = {"apiGroups": [names.RAY_API_GROUP], "apiVersions": ["v1"]}
     rules = [
@@ -134,6 +157,38 @@ def _queued(spaces: list[str]) -> dict[str, Any]:
         {**rule, "operations": ["CREATE"], "resources": [CRON_JOBS]},
     ]
     return _policy(spaces, rules, checks)
+
+
+def _job_rules() -> Iterator[tuple[str, str]]:
+    """What the RayJob of a team may not be, by its own content. Kueue may still suspend one from before these rules."""
+    cluster = "object.spec.?rayClusterSpec"
+    head = f"{cluster}.?headGroupSpec"
+    yield (
+        f"{cluster}.?workerGroupSpecs.orValue([]).all(group, "
+        "group.?minReplicas.orValue(0) <= group.?replicas.orValue(0)) && "
+        f"!{cluster}.?enableInTreeAutoscaling.orValue(false) && "
+        f"object.metadata.?annotations[?'{AUTOSCALING}'].orValue('') == ''",
+        "the queue counts the replicas of a team's RayJob, and no more may run: no minReplicas above replicas, no "
+        f"enableInTreeAutoscaling, no annotation {AUTOSCALING}",
+    )
+    yield (
+        "object.spec.?shutdownAfterJobFinishes.orValue(false) && "
+        "object.spec.?ttlSecondsAfterFinished.orValue(0) == 0 && !has(object.spec.deletionStrategy)",
+        "the cluster of a team's RayJob goes when the job ends, as its quota does: set shutdownAfterJobFinishes: true, "
+        "and remove ttlSecondsAfterFinished and deletionStrategy",
+    )
+    absent = [f"!{head}.?headService.hasValue()", f"!{head}.?enableIngress.orValue(false)"]
+    absent += [f"!{cluster}.?{field}.hasValue()" for field in ("networkPolicy", "tlsOptions", "historyServerOptions")]
+    yield (
+        f"{head}.?serviceType.orValue('ClusterIP') in ['', 'ClusterIP'] && " + " && ".join(absent),
+        "a team's RayJob opens no network and adds no container that the queue does not count: remove headService, "
+        "enableIngress, networkPolicy, tlsOptions, historyServerOptions, and a serviceType other than ClusterIP",
+    )
+    yield (
+        f"object.metadata.?finalizers.orValue([]).all(name, name in {_literal(FINALIZERS)})",
+        "a RayJob of a team has no finalizers but KubeRay's: the quota of a deleted RayJob is free, and its pods would "
+        "stay. Remove them",
+    )
 
 
 def _literal(value: Any) -> str:
@@ -151,7 +206,9 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
     The pod security level `restricted` is enforced there too: no host paths, no host network, no privilege, no root.
     This adds what that level leaves open, and what Kueue does not count: a scheduler that is passed by, a priority that
     preempts other teams' pods, nodes that taints keep free, more CPU and memory than was requested, GPUs that were not
-    requested, claims of other storage.
+    requested, claims of other storage, an end that takes as long as the pod wants it to.
+
+    A pod that runs gets nothing besides: no ephemeral container, and no other size.
     """
     users = {names.team_namespace(team.name): uid(team) for team in plan.settings.teams}
     claims = {
@@ -178,9 +235,12 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
         }
     )
     parts = "".join(f" || container.?resources.?limits[?'{name}'].orValue('0') != '0'" for name in partitions)
+    grace = max(recovery(plan).termination_grace_period_s, DEFAULT_GRACE_SECONDS)
+    of_pod = "request.subResource != '' || "
     own_user = f"{_literal(users)}[request.namespace]"
     every = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
     selected = f"object.spec.?nodeSelector[?'{names.INSTANCE_TYPE_LABEL}'].orValue('')"
+    requests = f"container.?resources.?limits[?{_literal(devices)}[?{selected}].orValue('')].orValue('0') != '0'{parts}"
     kinds = ("configMap", "downwardAPI", "emptyDir", "persistentVolumeClaim", "projected", "secret")
     volume = " || ".join(f"has(volume.{candidate})" for candidate in kinds)
     checks = [
@@ -228,15 +288,21 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
             "queue counts",
         ),
         (
-            f"!({selected} in {_literal(devices)}) || object.spec.containers.exists(container, "
-            f"container.?resources.?limits[?{_literal(devices)}[?{selected}].orValue('')].orValue('0') != '0'{parts})",
+            f"!({selected} in {_literal(devices)}) || object.spec.containers.exists(container, {requests})",
             "a pod on nodes with accelerators requests some: without a request it would see those of other pods",
         ),
         (
-            f"{every}.all(container, container.?env.orValue([]).all(variable, variable.name != '{DEVICES}') && "
-            "!has(container.envFrom))",
-            f"a container of a team sets neither {DEVICES}, which shows GPUs that the pod did not request, nor "
-            "envFrom, which can have it",
+            f"!({selected} in {_literal(devices)}) || {every}.all(container, ({requests}) || "
+            f"container.name == '{WAITS_FOR_HEAD}' || "
+            f"container.?env.orValue([]).exists(variable, variable.name == '{DEVICES}'))",
+            f"a container without accelerators beside one that has some sets {DEVICES} to void: its image may ask for "
+            "all of the node",
+        ),
+        (
+            f"{every}.all(container, container.?env.orValue([]).all(variable, variable.name != '{DEVICES}' || "
+            "variable.?value.orValue('') == 'void') && !has(container.envFrom))",
+            f"a container of a team sets {DEVICES} to nothing but void, since it shows GPUs that the pod did not "
+            "request, and no envFrom, which can have it",
         ),
         (
             f"object.spec.?volumes.orValue([]).all(volume, ({volume}) && (!has(volume.persistentVolumeClaim) || "
@@ -244,9 +310,26 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
             "a pod of a team mounts ConfigMaps, Secrets, empty folders and the team's claims, and nothing else",
         ),
         (
-            "!has(object.spec.resourceClaims) && !has(object.spec.ephemeralContainers)",
-            "a pod of a team has no resource claims and no ephemeral containers: the queue does not count them",
+            "!has(object.spec.resourceClaims)",
+            "a pod of a team has no resource claims: the queue does not count them",
+        ),
+        (
+            f"object.spec.?terminationGracePeriodSeconds.orValue({DEFAULT_GRACE_SECONDS}) <= {grace}",
+            f"a pod of a team ends within {grace} seconds, so that another team gets its nodes: "
+            "terminationGracePeriodSeconds",
+        ),
+        (
+            f"object.spec.?serviceAccountName.orValue('') in ['', 'default', '{names.SERVICE_ACCOUNT}']",
+            f"a pod of a team has the service account {names.SERVICE_ACCOUNT}, and no other of its namespace",
         ),
     ]
-    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
-    return _policy(spaces, rules, checks)
+    rule = {"apiGroups": [""], "apiVersions": ["v1"]}
+    rules = [
+        {**rule, "operations": ["CREATE"], "resources": ["pods"]},
+        {**rule, "operations": ["UPDATE"], "resources": ["pods/ephemeralcontainers", "pods/resize"]},
+    ]
+    changed = (
+        "request.subResource == ''",
+        "a pod of a team runs as the queue counted it: no ephemeral containers, and no other resources",
+    )
+    return _policy(spaces, rules, [changed, *((f"{of_pod}({check})", message) for check, message in checks)])

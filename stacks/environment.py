@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,29 +23,18 @@ from hyperpod_ray.constructs.functions import use_proxy
 from hyperpod_ray.constructs.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.constructs.logs import own_function_logs
 from hyperpod_ray.constructs.roles import harden_roles
-from hyperpod_ray.constructs.storage import LustreFileSystem
-from hyperpod_ray.core import names, needs, outbound
+from hyperpod_ray.core import names, outbound
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.model import StaticStorage
-from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.orchestrators import ORCHESTRATORS
 from hyperpod_ray.core.plan_names import ray_namespaces
-from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.k8s.helm import HelmRelease as Release
 from hyperpod_ray.k8s.manifest import Manifest
 from hyperpod_ray.stacks.base import EnvironmentStack
 from hyperpod_ray.stacks.bindings import chart_folder
-from hyperpod_ray.stacks.eks import EksStack
-from hyperpod_ray.stacks.hyperpod import HyperPodStack
-from hyperpod_ray.stacks.image import ImageStack
-from hyperpod_ray.stacks.mirror import MirrorStack
-from hyperpod_ray.stacks.network import NetworkStack
-from hyperpod_ray.stacks.platform import PlatformStack
-from hyperpod_ray.stacks.ray import RayStack
-from hyperpod_ray.stacks.slurm import SlurmStack
-from hyperpod_ray.stacks.storage import StorageStack
+from hyperpod_ray.stacks.parts import Parts
 
 
-class EnvironmentStage(cdk.Stage):
+class EnvironmentStage(Parts):
     """`cdk deploy "NAME/*"`: the stacks of `hyperpod_ray.core.plan_names.stacks`, in the order of their creation.
 
     Your own stacks go into it too: `MyStack(stage, "Company", vpc=stage.vpc)`. Deploy, status, review and teardown
@@ -55,33 +45,10 @@ class EnvironmentStage(cdk.Stage):
         project: Folder of the project.
     """
 
-    network: NetworkStack
-    """VPC, subnets, security groups."""
-    storage: StorageStack | None = None
-    """The file system; None where a claim makes it, or where it exists."""
-    image: ImageStack | None = None
-    """The image's repository and build; None where the file names an image."""
-    mirror: MirrorStack | None = None
-    """Copies of other registries' images; None without `registries.mirror`."""
-    control: EksStack | None = None
-    """The control plane; None on Slurm."""
-    hyperpod: HyperPodStack | SlurmStack
-    """The HyperPod cluster."""
-    platform: PlatformStack | None = None
-    """What runs on nodes for everyone; None on Slurm."""
-    ray: RayStack | None = None
-    """The RayCluster; None on Slurm."""
-
     def __init__(self, scope: Construct, *, plan: CommonPlan, project: Path) -> None:
+        super().__init__(scope, plan=plan, project=project)
         settings = plan.settings
-        super().__init__(scope, plan.name, env=cdk.Environment(account=settings.account, region=settings.region))
-        self.plan = plan
-        self.project = project
-        base = self.network = NetworkStack(self, names.NETWORK_STACK, plan=plan)
-        if isinstance(plan, SlurmPlan):
-            self._on_slurm(plan, base, project)
-        elif isinstance(plan, Plan):
-            self._on_eks(plan, base, project)
+        importlib.import_module(ORCHESTRATORS[settings.orchestrator].stacks).build(self, plan)
         proxy = outbound.variables(plan)
         for stack in self.node.children:
             if isinstance(stack, EnvironmentStack):
@@ -111,15 +78,12 @@ class EnvironmentStage(cdk.Stage):
     @property
     def node_role(self) -> iam.IRole:
         """The role of the nodes."""
-        stack = self.control or self.hyperpod
-        assert isinstance(stack, EksStack | SlurmStack)  # noqa: S101  (on EKS there is a control plane)
-        return stack.execution.role
+        return self.nodes.execution.role
 
     @property
     def lifecycle_bucket(self) -> s3.IBucket | None:
         """Bucket of the nodes' lifecycle scripts; None on Slurm without a script."""
-        scripts = self.control.scripts if self.control else getattr(self.hyperpod, "scripts", None)
-        return scripts.bucket if scripts else None
+        return self.nodes.scripts.bucket if self.nodes.scripts else None
 
     @property
     def repository(self) -> ecr.IRepository | None:
@@ -139,12 +103,12 @@ class EnvironmentStage(cdk.Stage):
     @property
     def namespaces(self) -> list[str]:
         """Kubernetes namespaces of Ray, the environment's own first; none on Slurm."""
-        return ray_namespaces(self.plan) if isinstance(self.plan, Plan) else []
+        return ray_namespaces(self.plan)
 
     @property
     def alarm_topic(self) -> sns.ITopic:
         """The topic that mails health events and alarms: your own alarms may publish to it."""
-        return self._watching.health.topic
+        return self.watching.health.topic
 
     def add_manifests(self, scope: Construct, construct_id: str, objects: Sequence[Mapping[str, Any]]) -> Manifests:
         """Apply Kubernetes objects of your own, in the order given, from a stack of yours.
@@ -155,10 +119,10 @@ class EnvironmentStage(cdk.Stage):
             objects: Kubernetes objects as cdk8s or YAML give them, each with `kind` and `metadata.name`.
 
         Raises:
-            ValueError: on Slurm, or for an object without a name.
+            ValueError: without a control plane, or for an object without a name.
         """
         if self.control is None or self.platform is None:
-            raise ValueError(f"add_manifests: '{self.plan.name}' is on Slurm. Expected an environment on EKS")
+            raise ValueError(f"add_manifests: '{self.plan.name}' has no control plane. Expected an environment on EKS")
         manifests: list[Manifest] = []
         for manifest in objects:
             name = (manifest.get("metadata") or {}).get("name")
@@ -192,11 +156,11 @@ class EnvironmentStage(cdk.Stage):
             values: Values of the chart. Default: those of the chart itself.
 
         Raises:
-            ValueError: on Slurm.
+            ValueError: without a control plane.
             ChartError: the lock file is wrong, or a chart differs from its digest.
         """
         if self.control is None or self.platform is None:
-            raise ValueError(f"add_chart: '{self.plan.name}' is on Slurm. Expected an environment on EKS")
+            raise ValueError(f"add_chart: '{self.plan.name}' has no control plane. Expected an environment on EKS")
         locks = Lock.read(self.project / lock, project=self.project)
         if key not in locks.charts:
             raise ChartError(
@@ -222,7 +186,7 @@ class EnvironmentStage(cdk.Stage):
         Raises:
             ValueError: a widget refers to a resource of your own stack, on which the dashboard's must not depend.
         """
-        stack = self._watching
+        stack = self.watching
         written = stack.resolve([widget.to_json() for widget in widgets])
         own = self._own_resources()
         for logical_id in _referred(written):
@@ -233,13 +197,6 @@ class EnvironmentStage(cdk.Stage):
                 )
         stack.dashboard.add_row(widgets)
 
-    @property
-    def _watching(self) -> PlatformStack | SlurmStack:
-        """The stack with alarms and dashboard."""
-        stack = self.platform or self.hyperpod
-        assert isinstance(stack, PlatformStack | SlurmStack)  # noqa: S101  (on EKS there is a platform)
-        return stack
-
     def _own_resources(self) -> dict[str, str]:
         """Paths of the resources of the user's own stacks, by their logical ids."""
         stacks = [child for child in self.node.children if isinstance(child, cdk.Stack)]
@@ -248,78 +205,6 @@ class EnvironmentStage(cdk.Stage):
             for stack in stacks if not isinstance(stack, EnvironmentStack)
             for element in stack.node.find_all() if isinstance(element, cdk.CfnElement)
         }  # fmt: skip
-
-    # --- the environment's own stacks --------------------------------------------------------------------------------
-
-    def _file_system(self, plan: CommonPlan, base: NetworkStack) -> LustreFileSystem | None:
-        if not isinstance(plan.settings.storage, StaticStorage):
-            return None
-        self.storage = StorageStack(self, names.STORAGE_STACK, plan=plan, network=base.network)
-        return self.storage.file_system
-
-    def _image(
-        self, plan: CommonPlan, base: NetworkStack, project: Path, *, way_out: EnvironmentStack
-    ) -> ImageStack | None:
-        if plan.built_image is None:
-            return None
-        image = self.image = ImageStack(self, names.IMAGE_STACK, plan=plan, project=project, network=base.network)
-        if plan.built_image.in_vpc:
-            image.add_stack_dependency(way_out, reason="its build runs inside the network")
-        return image
-
-    def _on_slurm(self, plan: SlurmPlan, base: NetworkStack, project: Path) -> None:
-        """Network with its way out, storage and image, HyperPod: Slurm needs nothing more."""
-        base.open(plan)
-        file_system = self._file_system(plan, base)
-        image = self._image(plan, base, project, way_out=base)
-        hyperpod = self.hyperpod = SlurmStack(
-            self, names.HYPERPOD_STACK, plan=plan, network=base.network, file_system=file_system, project=project
-        )
-        hyperpod.add_stack_dependency(base, reason="nodes need the way out")
-        if image is not None:
-            hyperpod.add_stack_dependency(image, reason="the nodes' role names its repository")
-
-    def _on_eks(self, plan: Plan, base: NetworkStack, project: Path) -> None:
-        """Network, EKS, storage and image, HyperPod with its nodes, what runs on nodes, Ray."""
-        network = base.network
-        control = self.control = EksStack(
-            self, names.EKS_STACK, plan=plan, network=network, prerequisites=base.prerequisites, project=project
-        )
-        control.add_stack_dependency(base, reason="EKS writes into a log group of ours, whose name alone it knows")
-        file_system = self._file_system(plan, base)
-        built = self._image(plan, base, project, way_out=control)
-        image = built.image if built else None
-        hyperpod = self.hyperpod = HyperPodStack(
-            self, names.HYPERPOD_STACK, plan=plan, network=network, control=control
-        )
-        hyperpod.add_stack_dependency(control, reason="add-ons, chart, scripts and access entry come first")
-        platform = self.platform = PlatformStack(
-            self,
-            names.PLATFORM_STACK,
-            plan=plan,
-            network=network,
-            control=control,
-            cluster_arn=hyperpod.hyperpod.cluster.attr_cluster_arn,
-            file_system=file_system,
-        )
-        platform.add_stack_dependency(hyperpod, reason="its pods need nodes")
-        if needs.copies(plan):
-            mirror = self.mirror = MirrorStack(self, names.MIRROR_STACK, plan=plan)
-            hyperpod.add_stack_dependency(mirror, reason="device plugins pull from it as soon as there are nodes")
-        ray = self.ray = RayStack(
-            self,
-            names.RAY_STACK,
-            plan=plan,
-            network=network,
-            eks=control.eks,
-            image=image,
-            file_system=file_system,
-            claim_waiter=hyperpod.claim_waiter,
-            cluster_arn=hyperpod.hyperpod.cluster.attr_cluster_arn,
-        )
-        ray.add_stack_dependency(
-            platform, reason="the operator makes the cluster, the driver its volume; on destroy they go last"
-        )
 
 
 def _referred(written: Any) -> Iterator[str]:

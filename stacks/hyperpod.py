@@ -7,12 +7,11 @@ from typing import Any
 from constructs import Construct
 from hyperpod_ray.constructs.claims import ClaimWaiter
 from hyperpod_ray.constructs.first_nodes import FirstNodes
-from hyperpod_ray.constructs.hyperpod import HyperPodCluster, InstanceGroup, Taint, UpdateSchedule
+from hyperpod_ray.constructs.hyperpod import EksOrchestrator, HyperPodCluster, InstanceGroup, Taint, UpdateSchedule
 from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.core import model
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.slurm_model import SlurmGroup
 from hyperpod_ray.stacks.base import EnvironmentStack
 from hyperpod_ray.stacks.eks import EksStack
 
@@ -27,7 +26,16 @@ class HyperPodStack(EnvironmentStack):
             self,
             plan,
             network=network,
-            orchestrator=control.eks.cluster,
+            orchestrator=EksOrchestrator(cluster_arn=control.eks.cluster.cluster_arn),
+            instance_groups=[
+                instance_group(
+                    plan,
+                    group,
+                    labels=group.labels,
+                    taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in group.taints],
+                )
+                for group in plan.settings.hyperpod.instance_groups
+            ],
             execution_role=control.execution.role,
             lifecycle_uri=control.scripts.source_s3_uri,
             lifecycle_script=control.scripts.script,
@@ -64,7 +72,6 @@ def cluster(stack: EnvironmentStack, plan: CommonPlan, *, network: Network, **op
         stack,
         "HyperPod",
         cluster_name=settings.cluster_name,
-        instance_groups=[instance_group(plan, group) for group in plan.groups],
         home_zone=plan.settings.network.availability_zone_ids[0],
         node_recovery=settings.node_recovery,
         node_provisioning_mode=settings.node_provisioning_mode,
@@ -77,10 +84,8 @@ def cluster(stack: EnvironmentStack, plan: CommonPlan, *, network: Network, **op
     return construct
 
 
-def instance_group(plan: CommonPlan, group: model.NodeGroup) -> InstanceGroup:
-    """A group of the file as the construct takes it."""
-    kubernetes = group if isinstance(group, model.InstanceGroup) else None
-    slurm = group.slurm if isinstance(group, SlurmGroup) else None
+def instance_group(plan: CommonPlan, group: model.NodeGroup, **options: Any) -> InstanceGroup:
+    """A group of the file as the construct takes it; `options` depend on the orchestrator."""
     return InstanceGroup(
         name=group.name,
         type=group.type,
@@ -89,19 +94,16 @@ def instance_group(plan: CommonPlan, group: model.NodeGroup) -> InstanceGroup:
         zone=plan.zone(group),
         deep_health_checks=plan.deep_health_checks(group),
         threads_per_core=group.threads_per_core,
-        labels=kubernetes.labels if kubernetes else {},
-        taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in kubernetes.taints]
-        if kubernetes
-        else [],
-        slurm_role=slurm.role.capitalize() if slurm else None,
-        partitions=slurm.partitions if slurm else [],
         data_volume_gib=group.data_volume_gib,
         volume_kms_key_arn=group.volume_kms_key_arn,
         training_plan_arn=group.training_plan_arn,
         spot=group.capacity == "spot",
         image_release_version=group.image_release_version,
+        image_id=group.image_id,
+        network_interface=group.network_interface,
         update_schedule=_schedule(group.update_schedule) if group.update_schedule else None,
         auto_patch=group.auto_patch,
+        **options,
     )
 
 

@@ -9,9 +9,7 @@ from hyperpod_ray.constructs.endpoints import EndpointCall
 from hyperpod_ray.constructs.network import ClusterNetwork, Network
 from hyperpod_ray.core import names, needs, outbound
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.model import ExistingNodeNetwork, ExistingVpc, NewEks, NewNetwork
-from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray.core.model import ExistingNodeNetwork, ExistingVpc, NewNetwork
 from hyperpod_ray.stacks.base import EnvironmentStack
 from hyperpod_ray.stacks.bindings import bucket_access
 
@@ -23,15 +21,15 @@ class NetworkStack(EnvironmentStack):
         super().__init__(scope, construct_id, plan=plan, description="network of Ray on HyperPod")
         self.network = _network(self, plan)
         self.prerequisites = None
-        if isinstance(plan, Plan) and isinstance(plan.settings.eks, NewEks):
+        if (created := plan.new_eks) is not None:
             self.prerequisites = ControlPlanePrerequisites(
                 self,
                 "ControlPlane",
                 cluster_name=plan.eks_cluster_name,
                 vpc=self.network.vpc,
-                log_retention_days=plan.settings.eks.log_retention_days,
+                log_retention_days=created.log_retention_days,
                 protected=plan.settings.protected,
-                log_group_exists=plan.settings.eks.log_group_exists,
+                log_group_exists=created.log_group_exists,
             )
 
     def open(self, plan: CommonPlan) -> ClusterEgress | None:
@@ -82,9 +80,6 @@ def _network(scope: Construct, plan: CommonPlan) -> Network:
             efa_file_system=plan.efa_storage,
         )
     assert isinstance(settings, NewNetwork)  # noqa: S101  (narrowing only)
-    small: str | None = "ControlPlane"
-    if isinstance(plan, SlurmPlan):  # without a control plane: interface endpoints alone, and NAT gateways need none
-        small = "Endpoints" if settings.closed else None
     return ClusterNetwork(
         scope,
         "Network",
@@ -98,7 +93,7 @@ def _network(scope: Construct, plan: CommonPlan) -> Network:
         protected=plan.settings.protected,
         outside_ports=ports,
         efa_file_system=plan.efa_storage,
-        small_subnets=small,
+        small_subnets=plan.small_subnets,
         keep_zone=plan.storage_zone if plan.network_outlives_destroy else None,
     )
 

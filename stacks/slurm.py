@@ -14,10 +14,12 @@ from hyperpod_ray.constructs.slurm_role import SlurmExecutionRole
 from hyperpod_ray.constructs.storage import LustreFileSystem
 from hyperpod_ray.core import names, needs, outbound
 from hyperpod_ray.core import project as places
+from hyperpod_ray.core.slurm_model import SlurmAccess
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.stacks import watch
 from hyperpod_ray.stacks.base import EnvironmentStack
-from hyperpod_ray.stacks.hyperpod import cluster
+from hyperpod_ray.stacks.bindings import bucket_access
+from hyperpod_ray.stacks.hyperpod import cluster, instance_group
 
 
 class SlurmStack(EnvironmentStack):
@@ -53,7 +55,8 @@ class SlurmStack(EnvironmentStack):
         if plan.built_image is not None:
             repository = ecr.Repository.from_repository_name(self, "Repository", plan.image_repository)
 
-        def role(construct_id: str, *, secret: bool) -> SlurmExecutionRole:
+        def role(construct_id: str, *, secret: bool = False, access: SlurmAccess | None = None) -> SlurmExecutionRole:
+            granted = access or SlurmAccess()
             return SlurmExecutionRole(
                 self,
                 construct_id,
@@ -63,15 +66,24 @@ class SlurmStack(EnvironmentStack):
                 pull_from=needs.slurm_repositories(plan),
                 secret_arn=database.secret_arn if database and secret else None,
                 secret_key_arn=database.kms_key_arn if database and secret else None,
+                buckets=[bucket_access(grant) for grant in granted.s3],
+                kms_key_arns=granted.kms_key_arns,
+                secret_arns=granted.secret_arns,
             )
 
         execution = self.execution = role("Execution", secret=True)
         # a job takes its node's role: the accounting database's password is the controller's alone
-        jobs = role("Jobs", secret=False) if database and database.separate_role else execution
+        jobs = role("Jobs") if database and database.separate_role else execution
+        roles = {group.name: jobs for group in plan.groups if group.slurm.role != "controller"}
+        roles |= {group.name: role(f"Jobs-{group.name}", access=group.access) for group in plan.groups if group.access}
         self.hyperpod = cluster(
             self,
             plan,
             network=network,
+            instance_groups=[
+                instance_group(plan, group, slurm_role=group.slurm.role.capitalize(), partitions=group.slurm.partitions)
+                for group in plan.groups
+            ],
             orchestrator=SlurmOrchestrator(
                 config_strategy=settings.config_strategy,
                 database_endpoint=database.endpoint if database else None,
@@ -80,13 +92,13 @@ class SlurmStack(EnvironmentStack):
                 database_name=database.name if database else None,
             ),
             execution_role=execution.role,
-            jobs_role=jobs.role,
+            group_roles={name: of_group.role for name, of_group in roles.items()},
             lifecycle_uri=scripts.source_s3_uri if scripts else None,
             lifecycle_script=script,
             file_system=_mount(plan, file_system),
         )
         nodes = self.hyperpod.cluster
-        nodes.node.add_dependency(execution, jobs)
+        nodes.node.add_dependency(execution, *roles.values())
         if scripts is not None:
             nodes.node.add_dependency(scripts.upload)
         self.health = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system)

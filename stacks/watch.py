@@ -11,7 +11,6 @@ from hyperpod_ray.constructs.health import HealthNotifications
 from hyperpod_ray.constructs.storage import LustreFileSystem
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import ray_namespaces
 from hyperpod_ray.stacks.base import EnvironmentStack
 
@@ -22,10 +21,10 @@ def health(
     """Mails and alarms about the cluster, its Kubernetes where it has one, and the new file system."""
     hyperpod = plan.settings.hyperpod
     kubernetes: dict[str, Any] = {}
-    if isinstance(plan, Plan):
+    if plan.eks_cluster_name:
         kubernetes = {
             "eks_cluster_name": plan.eks_cluster_name,
-            "control_plane_logs": None if plan.existing_eks else plan.control_plane_log_group,
+            "control_plane_logs": None if plan.existing_eks else names.control_plane_log_group(plan.eks_cluster_name),
             "namespaces": ray_namespaces(plan),
         }
     notices = HealthNotifications(

@@ -17,14 +17,17 @@ what the pages print. `--stories` plays minutes of real Ray (`make stories`).
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -38,6 +41,8 @@ REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
 AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
 TESTS_FAILED, NOTHING_COLLECTED = 1, 5
 UNSTEADY = 5
+ENDS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
+"""How tests end, in the last line of pytest."""
 LISTED = PROJECT / "tests" / "unsteady.txt"
 WHAT = {
     "": "the suite",
@@ -74,6 +79,7 @@ class Part:
     process: subprocess.Popen[bytes] | None = None
     began: float = 0.0
     computed: float = 0.0
+    ran: Counter[str] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:
@@ -119,6 +125,11 @@ class Part:
         return self.process is None or self.process.returncode not in (0, NOTHING_COLLECTED)
 
     @property
+    def slow(self) -> bool:
+        """Whether all of it is marked slow, so that it need not start for the other tests."""
+        return all(map(_is_slow, self.paths))
+
+    @property
     def failures(self) -> list[str]:
         """The tests that failed; none where pytest itself did not come to its end."""
         kept = self.cache / "v" / "cache" / "lastfailed"
@@ -137,8 +148,10 @@ class Part:
     def report(self) -> str:
         """Show its output, and return one line."""
         self.output.seek(0)
-        sys.stdout.write(self.output.read().decode(errors="replace"))
+        printed = self.output.read().decode(errors="replace")
+        sys.stdout.write(printed)
         sys.stdout.flush()
+        self.ran = Counter({word: int(number) for number, word in ENDS.findall(printed.rstrip().rpartition("\n")[2])})
         end = f"{'failed' if self.failed else 'passed'} in {time.monotonic() - self.began:.0f} s"
         return f"{self.name}: {end}, {self.computed:.0f} s of processor time"
 
@@ -204,6 +217,8 @@ def main(arguments: list[str]) -> int:
     waiting = [part for part in parts() if _belongs(part, chosen, only)]
     if chosen == "--changed":
         waiting = narrowed(waiting, changed.test_files(os.environ.get("BASE") or "origin/main"))
+    if chosen == "":
+        waiting = [part for part in waiting if not part.slow]
     if chosen in ("", "--slow", "--deploys", "--changed"):
         arguments += ["-m", "slow" if chosen in ("--slow", "--deploys") else "not slow"]
     running, ended, lines = list[Part](), list[Part](), list[str]()
@@ -235,7 +250,11 @@ def main(arguments: list[str]) -> int:
     unsteady = [] if failed else failures
     for test in unsteady:
         print(f"UNSTEADY: {test} failed beside other parts and passed alone; {known.get(test, 'nobody has listed it')}")
-    print(f"{WHAT[chosen]}: {time.monotonic() - start:.0f} s (load {os.getloadavg()[0]:.1f})")
+    ran = sum((part.ran for part in ended), Counter[str]())
+    tests = ", ".join(f"{number} {word}" for word, number in ran.most_common()) or "no test ran"
+    computed = sum(part.computed for part in ended)
+    took = f"{time.monotonic() - start:.0f} s (load {os.getloadavg()[0]:.1f}), {computed:.0f} s of processor time"
+    print(f"{WHAT[chosen]}: {tests}; {took}")
     return int(failed or any(test not in known for test in unsteady))
 
 
@@ -254,6 +273,16 @@ def listed() -> dict[str, str]:
             raise ValueError(f"{LISTED}:{number}: {line!r}. Expected TEST | OWNER | REASON. Fix: name all three.")
         known[columns[0]] = f"{columns[1]}: {columns[2]}"
     return known
+
+
+def _is_slow(path: str) -> bool:
+    """Whether a path below `tests/` is a file whose `pytestmark` has the mark `slow`."""
+    file = PROJECT / "tests" / path
+    if not file.is_file():
+        return False
+    statements = ast.parse(file.read_text(encoding="utf-8")).body
+    marks = (ast.unparse(statement) for statement in statements if isinstance(statement, ast.Assign))
+    return any(mark.startswith("pytestmark = ") and "mark.slow" in mark for mark in marks)
 
 
 def _belongs(part: Part, chosen: str, only: str) -> bool:

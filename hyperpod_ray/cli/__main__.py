@@ -9,7 +9,7 @@ import sys
 def start() -> None:
     """Entry point of the installed command."""
     # most of a short command's objects are classes that stay: looking for garbage among them takes a tenth of its time
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(100_000, 20, 100)
     try:
         from hyperpod_ray.cli.main import script
     except KeyboardInterrupt:

@@ -60,6 +60,9 @@ def _each(action: Literal["fetch", "verify"], lock_file: Path | None, form: str,
     recorded: list[str] = []
     try:
         top = project.root(current.folder or project.environments())
+        if top is None and lock_file is None:
+            # the product's own lock file is the default of a project, and charts are kept in the project
+            project.to_write(top, DEFAULT)
         path = lock_file if lock_file and lock_file.exists() else project.file(top, str(lock_file or DEFAULT))
         lock = Lock.read(path, project=top)
         if (

@@ -69,10 +69,14 @@ def up(  # noqa: PLR0917
     region: Annotated[
         str | None, typer.Option(metavar="REGION", help="Region of clients and nodes. Default: us-west-2.")
     ] = None,
-    kubernetes: Annotated[
-        Literal["local", "envtest"],
-        typer.Option(metavar="KIND", help="local, or envtest: the binaries of KUBEBUILDER_ASSETS."),
-    ] = "local",
+    api_server: Annotated[
+        Literal["embedded", "real"],
+        typer.Option(metavar="KIND", help="embedded, or real: a kube-apiserver and an etcd of yours."),
+    ] = "embedded",
+    api_server_folder: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where the real server's binaries are. Default: KUBEBUILDER_ASSETS."),
+    ] = None,
     state: State = None,
 ) -> int:
     """Start the embedded AWS and Kubernetes APIs."""
@@ -86,7 +90,8 @@ def up(  # noqa: PLR0917
             seconds_per_state=seconds_per_state,
             account=account,
             region=region,
-            kubernetes=kubernetes,
+            api_server=api_server,
+            api_server_folder=api_server_folder,
         )
     return OK
 

@@ -36,7 +36,7 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
     leash.hold()  # not before: what `up` starts stays
     top = project_folder()
     lock = project.file(top, stand_ins.LOCK_FILE)
-    charts = Lock.read(lock, project=top).charts if settings.orchestrator == "eks" else {}
+    charts = Lock.read(lock, project=top).charts if settings.installs_charts else {}
     for locked in charts.values():
         store.fetch(locked)
     cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)

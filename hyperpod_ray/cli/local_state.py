@@ -8,15 +8,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperpod_ray.cli.options import current, folder
-from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.errors import BAD_USE, OpsError
 
 
 @contextlib.contextmanager
 def rehearsal_errors() -> Iterator[None]:
-    """Turn a failure of a rehearsal into one line, and let its processes read the environments of this command."""
+    """Turn a failure of a rehearsal into one line, and let its processes read the environments of this command.
+
+    Raises:
+        OpsError: The product is installed from wheels. A rehearsal runs the product's own jobs, in the environments
+            that the Makefile of its checkout makes.
+    """
     from hyperpod_ray.core.names import ENVIRONMENTS_VARIABLE
+    from hyperpod_ray_sandbox.aws import paths
     from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 
+    if paths.INSTALLED:
+        raise OpsError(
+            "no rehearsal of training here: the product is installed from wheels",
+            expected="a checkout of the product, whose Makefile installs Ray and torch",
+            fix="run it there; `hyperpod-ray local deploy ENV` rehearses a deployment in any project",
+            code=BAD_USE,
+        )
     before = os.environ.get(ENVIRONMENTS_VARIABLE)
     with contextlib.suppress(OpsError):
         os.environ[ENVIRONMENTS_VARIABLE] = str(folder())

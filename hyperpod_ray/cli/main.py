@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import io
 import itertools
 import os
@@ -140,6 +141,7 @@ def tree(first: str = "") -> Any:
     inner = group.invoke
 
     def invoke(context: Any) -> Any:
+        group.invoked = True
         try:
             return inner(context)
         except KeyboardInterrupt:  # typer's own answer is the exit code without a word
@@ -172,7 +174,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         # completion lists the whole tree
         root = tree() if completion.VARIABLE in os.environ or not words else tree(words[0])
-        return int(root.main(args=words, prog_name=PROGRAM, standalone_mode=False) or OK)
+        root.invoked = False
+        code = int(root.main(args=words, prog_name=PROGRAM, standalone_mode=False) or OK)
+        if code == INTERRUPTED and not root.invoked:  # typer's answer, while it reads the command line
+            output.log("interrupted")
+        return code
     except (KeyboardInterrupt, typer.Abort):
         output.log("interrupted")
         return INTERRUPTED
@@ -216,7 +222,7 @@ def _explained(error: Exception) -> OpsError:
 
 
 EXTRAS = {
-    "deploy": {"aws_cdk", "cdk8s", "cdk8s_plus_28", "constructs", "jsii", "hyperpod_ray_training"},
+    "deploy": {"aws_cdk", "cdk8s", "cdk8s_plus_28", "cfnlint", "constructs", "jsii", "hyperpod_ray_training"},
     "local": {"hyperpod_ray_sandbox"},
     "plan": {"numpy", "matplotlib"},
 }
@@ -259,7 +265,11 @@ def script() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # what a command opened is closed also when it is asked to end
     signal.signal(signal.SIGTERM, _terminated)
-    raise SystemExit(main())
+    code = main()
+    # what is alive stays until the process is gone: Python's last searches for garbage cost a sixth of a short command
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said: what ends now has nothing to interrupt
+    raise SystemExit(code)
 
 
 def _terminated(number: int, _frame: object) -> None:

@@ -127,10 +127,15 @@ def _plain(error: ProjectError) -> OpsError:
     listed = failure.messages(error)
     if str(error) == "\n".join(listed):
         return OpsError.of(error, code=BAD_USE)
+    summary = failure.summary(error)
+    # a revision of the past stays as it is: a new rule, of the product or of one's own, may refuse it
+    in_past = summary.startswith("(base)")
     return OpsError(
-        f"{failure.summary(error)}; nothing was compared:\n" + "\n".join(listed),
+        f"{summary}; nothing was compared:\n" + "\n".join(listed),
         expected="files that can be used",
-        fix="correct each of them",
+        fix="commit the correction and compare with that commit, or with what is deployed: review ENV --deployed"
+        if in_past
+        else "correct each of them",
         code=BAD_USE,
     )
 

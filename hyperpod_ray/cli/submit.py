@@ -42,6 +42,15 @@ def register(app: typer.Typer) -> None:
         workers: Annotated[str | None, typer.Option(metavar="N", help="Training workers: a number or MIN:MAX.")] = None,
         gpus_per_worker: Annotated[int | None, typer.Option(metavar="N", help="GPUs of one worker.")] = None,
         spares: Annotated[int | None, typer.Option(metavar="N", help="Workers that stand by.")] = None,
+        image: Annotated[
+            str | None, typer.Option(metavar="IMAGE@DIGEST", help="Image of the pods of its own cluster.")
+        ] = None,
+        group: Annotated[
+            str | None, typer.Option(metavar="GROUP", help="Worker group that carries the workers.")
+        ] = None,
+        pod_gpus: Annotated[int | None, typer.Option(metavar="N", help="GPUs of one worker pod.")] = None,
+        pod_cpu: Annotated[int | None, typer.Option(metavar="N", help="Processors of one worker pod.")] = None,
+        pod_memory_gib: Annotated[int | None, typer.Option(metavar="GIB", help="Memory of one worker pod.")] = None,
         working_dir: Annotated[
             str | None, typer.Option(metavar="FOLDER", help="Folder that the job runs in; uploaded.")
         ] = None,
@@ -60,6 +69,9 @@ def register(app: typer.Typer) -> None:
         secret: Annotated[
             list[str] | None,
             typer.Option("--secret", metavar="NAME=SECRET/KEY", help="Variable from a secret; repeatable."),
+        ] = None,
+        notify: Annotated[
+            str | None, typer.Option(metavar="SECRET/KEY", help="Webhook that hears of the job's end.")
         ] = None,
         storage: Annotated[str | None, typer.Option(metavar="PLACE", help="Folder of all runs.")] = None,
         data: Annotated[
@@ -98,10 +110,12 @@ def register(app: typer.Typer) -> None:
         fields: dict[str, Any] = {
             "command": shlex.join(entrypoint) if entrypoint else None,
             "name": name, "cluster": cluster, "workers": workers, "gpus_per_worker": gpus_per_worker, "spares": spares,
+            "image": image, "group": group, "pod_gpus": pod_gpus, "pod_cpu": pod_cpu, "pod_memory_gib": pod_memory_gib,
             "working_dir": working_dir, "py_modules": py_module, "packages": package,
             "env": pairs("--env", env_var, value="VALUE"), "secrets": pairs("--secret", secret, value="SECRET/KEY"),
-            "storage": storage, "data": data, "retries": retries, "most_hours": most_hours, "team": team,
-            "queue": queue, "priority": priority, "topology": topology, "topology_required": topology_required,
+            "notify": notify, "storage": storage, "data": data, "retries": retries, "most_hours": most_hours,
+            "team": team, "queue": queue, "priority": priority,
+            "topology": topology, "topology_required": topology_required,
         }  # fmt: skip
         environment = any_target(env)
         if file is None and not entrypoint:

@@ -15,6 +15,7 @@ from hyperpod_ray.core.model import (
     CommonEnvironment,
     DataRepository,
     DeepHealthCheck,
+    ExistingEksCluster,
     ExistingFileSystem,
     ExistingImage,
     ExistingNodeNetwork,
@@ -157,6 +158,16 @@ class CommonPlan:
         return None
 
     @property
+    def existing_eks(self) -> ExistingEksCluster | None:
+        """The EKS cluster that the file names; None where the stack creates one, and without one."""
+        return None
+
+    @property
+    def small_subnets(self) -> str | None:
+        """What the small subnets of a new VPC are for, as their names say it; None: there are none."""
+        return "ControlPlane"
+
+    @property
     def absent_stacks(self) -> frozenset[str]:
         """Stacks that its orchestrator has no use for, as `names` has them."""
         return frozenset()
@@ -173,6 +184,22 @@ class CommonPlan:
             (("hyperpod", "instance_groups", index, "volume_kms_key_arn"), group.volume_kms_key_arn)
             for index, group in enumerate(self.groups)
             if group.volume_kms_key_arn
+        ]
+
+    @property
+    def buckets(self) -> list[tuple[SettingPath, str]]:
+        """S3 buckets that the file names, by their settings."""
+        return [
+            (("storage", "data_repositories", index, "bucket"), link.bucket)
+            for index, link in enumerate(self.data_repositories)
+        ]
+
+    @property
+    def images(self) -> list[tuple[SettingPath, str | None]]:
+        """Images that the file may name, by their settings; None where it does not."""
+        return [
+            (("image", "uri"), self.existing_image),
+            (("image", "base"), self.built_image.base if self.built_image else None),
         ]
 
     @property
@@ -205,6 +232,22 @@ class CommonPlan:
         return None
 
     @property
+    def mlflow_bucket_name(self) -> str:
+        """Bucket of that app's artifacts. Its name is shorter than that of the lifecycle scripts."""
+        settings = self.settings
+        return f"mlflow-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
+
+    @property
+    def new_tier_bucket(self) -> str | None:
+        """Bucket of the second tier of checkpoints that the stacks create; None without one."""
+        return None
+
+    @property
+    def own_roles(self) -> Sequence[str]:
+        """Teams and groups of nodes whose work has a role of its own in AWS."""
+        return []
+
+    @property
     def teams(self) -> Sequence[Team]:
         """Teams that share the cluster."""
         return []
@@ -227,6 +270,11 @@ class CommonPlan:
     def training_groups(self) -> Sequence[NodeGroup]:
         """Groups that train, the first of them first; the file system is beside it."""
         raise NotImplementedError
+
+    @property
+    def trainers(self) -> Sequence[tuple[str, NodeGroup]]:
+        """What trains, as messages call it, and the group that it is in."""
+        return [(f"nodes '{group.name}'", group) for group in self.training_groups]
 
     def deep_health_checks(self, group: NodeGroup) -> list[DeepHealthCheck]:
         """Checks a group's nodes pass before they take work; see `NodeGroup.deep_health_checks` for the default."""
@@ -280,8 +328,14 @@ class CommonPlan:
         return zone or self.zone(self.training_groups[0])
 
     def addresses(self, group: NodeGroup) -> int:
-        """IP addresses that one node of a group takes from its subnet."""
-        return self.type_spec(group.type).ips
+        """IP addresses that one node of a group takes from its subnet.
+
+        The first interface carries pods and is filled. Each further network card has an address too, unless it is an
+        EFA-only interface, which has none.
+        https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html
+        """
+        spec = self.type_spec(group.type)
+        return spec.pods + 1 if group.network_interface == "efa-only" else spec.ips
 
     def node_addresses(self, zone: str) -> int:
         """IP addresses the nodes of a zone take from its subnet at full count, those that Karpenter adds included."""

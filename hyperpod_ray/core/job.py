@@ -53,6 +53,19 @@ class Job(Settings):
     """GPUs of one worker (`RUN_GPUS_PER_WORKER`). Default: the command's own."""
     spares: Annotated[int, Field(ge=0, le=1000)] | None = None
     """Workers that stand by for a lost one (`RUN_SPARES`). Default: `ray.training_spares` of the environment."""
+    image: Annotated[str, shapes.IMAGE_DIGEST.field()] | None = None
+    """Container image of the job's pods, for `cluster: own`, by digest, with Ray in the environment's version. Default:
+    the environment's image."""
+    group: KubernetesName | None = None
+    """Worker group of `ray.workers` that carries the workers, for `cluster: own`. Default: the first whose pods have
+    the GPUs."""
+    pod_gpus: Annotated[int, Field(ge=0, le=64)] | None = None
+    """GPUs of one worker pod, for `cluster: own`: a part of a node, with the same part of its processors, memory and
+    EFA interfaces. Default: those of the worker group."""
+    pod_cpu: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Processors of one worker pod, for `cluster: own`. Default: the part of the node that its GPUs are."""
+    pod_memory_gib: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """Memory of one worker pod in GiB, for `cluster: own`. Default: the part of the node that its GPUs are."""
     working_dir: str | None = None
     """Folder that is uploaded and becomes the job's current folder, relative to the job file. Files that git ignores
     are not uploaded. Default: none."""
@@ -65,6 +78,10 @@ class Job(Settings):
     secrets: dict[Annotated[str, shapes.VARIABLE.field()], Annotated[str, shapes.SECRET_KEY.field()]] = {}
     """Environment variable to the secret that it gets: `NAME/KEY` of a Kubernetes Secret, or the ARN of a secret in AWS
     Secrets Manager. Only the reference leaves your machine; the value is read inside the pods."""
+    notify: Annotated[str, shapes.SECRET_KEY.field()] | None = None
+    """Reference to a secret, as in `secrets`, that holds an https address. At its end the job posts `{"text": …}`, as
+    incoming webhooks of Slack, Mattermost and Google Chat take it. A job that is killed with its node posts nothing.
+    Default: none."""
     storage: Place = STORAGE
     """Folder of all runs (`RUN_STORAGE`): of the shared file system, or `s3://BUCKET/PREFIX` that `ray.access.s3` lets
     pods write."""
@@ -108,6 +125,11 @@ class Job(Settings):
     def priority_class(self) -> str | None:
         """The WorkloadPriorityClass: of a team, the one that HyperPod task governance creates of the class."""
         return names.workload_priority(self.priority) if self.priority and self.team else self.priority
+
+    @property
+    def references(self) -> dict[str, str]:
+        """References to secrets by the variables that get them: `secrets`, and the address of `notify`."""
+        return {**self.secrets, **({names.NOTIFY_VARIABLE: self.notify} if self.notify else {})}
 
     @property
     def words(self) -> list[str]:

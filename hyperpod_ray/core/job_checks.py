@@ -5,15 +5,18 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
-from hyperpod_ray.core import access, names, secret_words
+from hyperpod_ray.core import access, names, needs, secret_words
 from hyperpod_ray.core.checks import teams
 from hyperpod_ray.core.checks.names import RESERVED_VARIABLES
 from hyperpod_ray.core.findings import Finding, error, meant, warning
+from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.job import Job, option
 from hyperpod_ray.core.job_file import JobFile
 from hyperpod_ray.core.model import RayWorkerGroup, Team
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.service_limits import partition_of
 from hyperpod_ray.core.team_access import as_team
 from hyperpod_ray.core.team_files import team_of
 from hyperpod_ray.core.yaml_source import Path
@@ -23,7 +26,21 @@ _GIVEN_BY_COMMAND = (("workers", "--workers"), ("gpus_per_worker", "--gpus-per-w
 
 def run(plan: Plan, job: Job) -> list[Finding]:
     """All that is wrong or doubtful with a job in an environment; paths are those of the job file."""
-    checks = (_said_once, _gpus, _size, _own_cluster, _team, _storage, _data, _reach, _packages, _variables, _secrets)
+    checks = (
+        _said_once,
+        _pod,
+        _image,
+        _gpus,
+        _size,
+        _own_cluster,
+        _team,
+        _storage,
+        _data,
+        _reach,
+        _packages,
+        _variables,
+        _secrets,
+    )
     team = team_of(plan, job.team) if job.team else None
     if team is None:
         return [finding for check in checks for finding in check(plan, job)]
@@ -66,7 +83,7 @@ def pods_for(plan: Plan, job: Job) -> dict[str, tuple[int, int]]:
     """
     if job.sizes is None:
         return {worker.name: (worker.replicas, worker.replicas) for worker in plan.settings.ray.workers}
-    chosen = next((worker for worker in plan.settings.ray.workers if _each(plan, worker, job)), None)
+    chosen = next((worker for worker in groups_for(plan, job) if _each(plan, worker, job)), None)
     minimum, maximum = (size + (job.spares or 0) for size in job.sizes)
     counts = {worker.name: (0, 0) for worker in plan.settings.ray.workers}
     if chosen is not None:
@@ -75,15 +92,35 @@ def pods_for(plan: Plan, job: Job) -> dict[str, tuple[int, int]]:
     return counts
 
 
+def groups_for(plan: Plan, job: Job) -> list[RayWorkerGroup]:
+    """Worker groups that may carry a job's workers, with pods of the size that the job asks for."""
+    groups = plan.settings.ray.workers
+    if job.cluster == "standing":
+        return list(groups)
+    return [_sized(worker, job) for worker in groups if job.group in (None, worker.name)]
+
+
+def _sized(worker: RayWorkerGroup, job: Job) -> RayWorkerGroup:
+    sizes: dict[str, int | None] = {}
+    if job.pod_gpus is not None:
+        # what the group says of its own pods does not fit pods of another size
+        sizes = {"gpus": job.pod_gpus, "cpu": None, "memory_gib": None, "efa": None, "shared_memory_gib": None}
+    if job.pod_cpu is not None:
+        sizes["cpu"] = job.pod_cpu
+    if job.pod_memory_gib is not None:
+        sizes |= {"memory_gib": job.pod_memory_gib, "shared_memory_gib": None}
+    return worker.model_copy(update=sizes)
+
+
 def _each(plan: Plan, worker: RayWorkerGroup, job: Job) -> int:
     """Training workers for which one pod of a group has the GPUs, or the processors."""
     pod = plan.worker_resources(worker)
-    gpus = job.gpus_per_worker if job.gpus_per_worker is not None else 1 if _any_gpus(plan) else 0
+    gpus = job.gpus_per_worker if job.gpus_per_worker is not None else 1 if _any_gpus(plan, job) else 0
     return pod.gpus // gpus if gpus else pod.cpu
 
 
-def _any_gpus(plan: Plan) -> bool:
-    return any(plan.worker_resources(worker).gpus for worker in plan.settings.ray.workers)
+def _any_gpus(plan: Plan, job: Job) -> bool:
+    return any(plan.worker_resources(worker).gpus for worker in groups_for(plan, job))
 
 
 def _replicas(plan: Plan, worker: RayWorkerGroup) -> int:
@@ -94,17 +131,22 @@ def _replicas(plan: Plan, worker: RayWorkerGroup) -> int:
 
 def _places(plan: Plan, job: Job) -> int:
     """Training workers that find room at the same time."""
+    groups = groups_for(plan, job)
     if job.cluster == "standing":
-        return sum(_replicas(plan, worker) * _each(plan, worker, job) for worker in plan.settings.ray.workers)
-    return max((_pods(plan, worker) * _each(plan, worker, job) for worker in plan.settings.ray.workers), default=0)
+        return sum(_replicas(plan, worker) * _each(plan, worker, job) for worker in groups)
+    return max((_pods(plan, worker) * _each(plan, worker, job) for worker in groups), default=0)
 
 
 def _pods(plan: Plan, worker: RayWorkerGroup) -> int:
     """Pods of a group for which its nodes have room."""
-    pod, group = plan.worker_resources(worker), plan.group(worker.instance_group)
-    room = plan.allocatable(group)
-    amounts = ((pod.gpus, room.gpus), (pod.cpu, room.cpu), (pod.memory_gib, room.memory_gib))
-    return plan.most_nodes(group) * max(0, min(has // wants for wants, has in amounts if wants))
+    return plan.most_nodes(plan.group(worker.instance_group)) * pods_per_node(plan, worker)
+
+
+def pods_per_node(plan: Plan, worker: RayWorkerGroup) -> int:
+    """Pods of a group for which one of its nodes has room; 0 where it has none."""
+    pod, room = plan.worker_resources(worker), plan.allocatable(plan.group(worker.instance_group))
+    amounts = ((pod.gpus, room.gpus), (pod.cpu, room.cpu), (pod.memory_gib, room.memory_gib), (pod.efa, room.efa))
+    return max(0, min(has // wants for wants, has in amounts if wants))
 
 
 def _said_once(_: Plan, job: Job) -> Iterator[Finding]:
@@ -121,12 +163,83 @@ def _said_once(_: Plan, job: Job) -> Iterator[Finding]:
             )
 
 
-def _gpus(plan: Plan, job: Job) -> Iterator[Finding]:
-    requested = job.gpus_per_worker
-    if not requested or any(_each(plan, worker, job) for worker in plan.settings.ray.workers):
+def _pod(plan: Plan, job: Job) -> Iterator[Finding]:
+    """Group and size of the pods: of a cluster of the job's own, a group that there is, and no more than a node has."""
+    fields = [(name, getattr(job, name)) for name in ("image", "group", "pod_gpus", "pod_cpu", "pod_memory_gib")]
+    asked_for = [(name, value) for name, value in fields if value is not None]
+    if job.cluster == "standing":
+        for name, value in asked_for:
+            yield error(
+                name,
+                what=f"{value} on the standing RayCluster, whose pods are there",
+                expected="a cluster of its own",
+                fix=f"set cluster: own, or remove {name}",
+            )
         return
-    available = max(plan.worker_resources(worker).gpus for worker in plan.settings.ray.workers)
-    groups = ", ".join(worker.name for worker in plan.settings.ray.workers)
+    groups = [worker.name for worker in plan.settings.ray.workers]
+    if job.group is not None and job.group not in groups:
+        yield error(
+            "group",
+            what=f"'{job.group}' is no worker group of '{plan.name}'",
+            expected=f"one of {', '.join(groups)}",
+            fix=meant(job.group, groups) or "choose one",
+        )
+        return
+    if job.sizes is None and (shaped := [name for name, _ in asked_for if name != "image"]):
+        yield error(
+            "workers",
+            what=f"not set, and {shaped[0]} chooses pods for workers",
+            expected="how many workers the job has",
+            fix="set workers",
+        )
+    for name, unit in (("pod_gpus", "gpus"), ("pod_cpu", "cpu"), ("pod_memory_gib", "memory_gib")):
+        value, rooms = getattr(job, name), [
+            getattr(plan.allocatable(plan.group(worker.instance_group)), unit) for worker in groups_for(plan, job)
+        ]  # fmt: skip
+        if value is not None and value > max(rooms):
+            yield error(
+                name,
+                what=f"{value}, and a node of {'its group' if job.group else 'no group'} has "
+                f"{'room for ' if job.group else 'more than '}{max(rooms)}",
+                expected=f"at most {max(rooms)}",
+                fix=f"set {name}: {max(rooms)} or less",
+            )
+
+
+def _image(plan: Plan, job: Job) -> Iterator[Finding]:
+    """An image of the job's own is one that nodes may pull, by the rights that the environment gives them."""
+    if job.image is None or job.cluster == "standing":
+        return
+    image = Reference.parse(job.image)
+    if image.ecr is None:
+        if plan.settings.network.closed:
+            yield error(
+                "image",
+                what=f"{image.registry} is out of reach of a closed network",
+                expected="an image in Amazon ECR",
+                fix=f"copy it into a repository of {plan.settings.account}, and name that in registries.pull_from",
+            )
+        return
+    account, region = image.ecr
+    arn = f"arn:{partition_of(region)}:ecr:{region}:{account}:repository/{image.repository}"
+    of_environment = (account, region, image.repository) == (
+        plan.settings.account, plan.settings.region, plan.image_repository,
+    )  # fmt: skip
+    if not of_environment and not any(fnmatchcase(arn, pattern) for pattern in needs.repositories(plan)):
+        yield error(
+            "image",
+            what=f"the nodes of '{plan.name}' may not pull from {image.name}",
+            expected="a repository of registries.pull_from",
+            fix=f"add {image.name} to registries.pull_from and deploy",
+        )
+
+
+def _gpus(plan: Plan, job: Job) -> Iterator[Finding]:
+    requested, candidates = job.gpus_per_worker, groups_for(plan, job)
+    if not requested or not candidates or any(_each(plan, worker, job) for worker in candidates):
+        return
+    available = max(plan.worker_resources(worker).gpus for worker in candidates)
+    groups = ", ".join(worker.name for worker in candidates)
     if not available:
         yield error(
             "gpus_per_worker",
@@ -145,13 +258,16 @@ def _gpus(plan: Plan, job: Job) -> Iterator[Finding]:
 
 def _size(plan: Plan, job: Job) -> Iterator[Finding]:
     """Ray Train waits for places that never come: a job that cannot fit is refused here."""
-    if job.sizes is None or (job.gpus_per_worker and not any(_each(plan, w, job) for w in plan.settings.ray.workers)):
+    candidates = groups_for(plan, job)
+    if job.sizes is None or not candidates:
+        return
+    if job.gpus_per_worker and not any(_each(plan, worker, job) for worker in candidates):
         return
     (minimum, maximum), spares, places = job.sizes, job.spares or 0, _places(plan, job)
     where = "the standing RayCluster" if job.cluster == "standing" else "the nodes"
     verb = "has" if job.cluster == "standing" else "have"
     hardware = (
-        f"{job.gpus_per_worker} GPU each" if job.gpus_per_worker else "one GPU each" if _any_gpus(plan) else "CPU"
+        f"{job.gpus_per_worker} GPU each" if job.gpus_per_worker else "one GPU each" if _any_gpus(plan, job) else "CPU"
     )
     if minimum > maximum:
         yield error("workers", what=f"'{job.workers}'", expected="MIN:MAX with MIN at most MAX", fix="swap the two")
@@ -220,7 +336,7 @@ def _own_cluster(plan: Plan, job: Job) -> Iterator[Finding]:
         yield error(
             "topology_required", what="true without topology", expected="a level to require", fix="set topology"
         )
-    for worker in plan.settings.ray.workers:
+    for worker in groups_for(plan, job):
         needed, room = pods_for(plan, job)[worker.name][0], _pods(plan, worker)
         if needed + worker.replicas > room >= needed > 0:
             yield warning(
@@ -281,17 +397,15 @@ def _team(plan: Plan, job: Job) -> Iterator[Finding]:
             expected="how many workers the job has",
             fix="set workers",
         )
-    yield from _quota(plan, team, pods)
+    yield from _quota(plan, team, job, pods)
 
 
-def _quota(plan: Plan, team: Team, pods: dict[str, tuple[int, int]]) -> Iterator[Finding]:
+def _quota(plan: Plan, team: Team, job: Job, pods: dict[str, tuple[int, int]]) -> Iterator[Finding]:
     demand: dict[str, float] = {}
-    for worker in plan.settings.ray.workers:
-        group, pod = plan.group(worker.instance_group), plan.worker_resources(worker)
-        room = plan.allocatable(group)
-        amounts = ((pod.gpus, room.gpus), (pod.cpu, room.cpu), (pod.memory_gib, room.memory_gib))
-        per_instance = max(1, min(has // wants for wants, has in amounts if wants))
-        demand[group.type] = demand.get(group.type, 0.0) + pods[worker.name][1] / per_instance
+    for worker in groups_for(plan, job):
+        ec2_type = plan.group(worker.instance_group).type
+        per_instance = max(1, pods_per_node(plan, worker))
+        demand[ec2_type] = demand.get(ec2_type, 0.0) + pods[worker.name][1] / per_instance
     has = {quota.type: teams.share(plan, quota).instances for quota in team.quota}
     more = {quota.type: teams.borrowable(plan, team, quota) for quota in team.quota}
     for ec2_type, instances in demand.items():
@@ -391,6 +505,8 @@ def _packages(plan: Plan, job: Job) -> Iterator[Finding]:
 def _variables(_: Plan, job: Job) -> Iterator[Finding]:
     for section in ("env", "secrets"):
         for name in getattr(job, section):
+            if name == names.NOTIFY_VARIABLE:
+                yield error(section, name, what="is not yours to set", expected="the field", fix="set notify")
             if name in RESERVED_VARIABLES:
                 fix = "set spares" if name == names.SPARES_VARIABLE else RESERVED_VARIABLES[name]
                 yield error(
@@ -416,29 +532,38 @@ def _variables(_: Plan, job: Job) -> Iterator[Finding]:
 
 def _secrets(plan: Plan, job: Job) -> Iterator[Finding]:
     ray = plan.settings.ray
-    for name, reference in job.secrets.items():
+    paths: dict[str, Path] = {name: ("secrets", name) for name in job.secrets}
+    if job.notify is not None:
+        paths[names.NOTIFY_VARIABLE] = ("notify",)
+        if plan.settings.network.closed and plan.settings.network.proxy is None:
+            yield error(
+                "notify",
+                what=f"{job.notify}, and network.egress of '{plan.name}' is closed: the job reaches no webhook",
+                expected="a network with a way out",
+                fix="remove notify, or set network.proxy",
+            )
+    for name, path in paths.items():
+        reference = job.references[name]
         if name in job.env:
-            yield error("secrets", name, what="is in env too", expected="one of the two", fix="remove it from env")
+            yield error(*path, what="is in env too", expected="one of the two", fix="remove it from env")
         if reference.startswith("arn:"):
-            yield from _secrets_manager(plan, name, reference)
+            yield from _secrets_manager(plan, path, reference)
         elif job.cluster == "standing" and (secret := reference.partition("/")[0]) not in ray.secrets:
             close = meant(secret, ray.secrets)
             yield error(
-                "secrets",
-                name,
+                *path,
                 what=f"{reference}: the pods of the standing RayCluster do not mount Secret '{secret}'",
                 expected=f"one of ray.secrets ({', '.join(ray.secrets)})" if ray.secrets else "it in ray.secrets",
                 fix=close or f"add {secret} to ray.secrets and deploy, or set cluster: own",
             )
 
 
-def _secrets_manager(plan: Plan, name: str, reference: str) -> Iterator[Finding]:
+def _secrets_manager(plan: Plan, path: Path, reference: str) -> Iterator[Finding]:
     allowed = plan.settings.ray.access.secret_arns if plan.settings.ray.access else []
     arn = reference.partition("#")[0]
     if arn not in allowed:
         yield error(
-            "secrets",
-            name,
+            *path,
             what=f"Ray's pods may not read {arn}",
             expected="ray.access.secret_arns to name it",
             fix="add the whole ARN to ray.access.secret_arns and deploy",

@@ -145,6 +145,8 @@ RUN_STORAGE_VARIABLE = "RUN_STORAGE"
 RUN_WORKERS_VARIABLE = "RUN_WORKERS"
 RUN_GPUS_VARIABLE = "RUN_GPUS_PER_WORKER"
 RUN_SPARES_VARIABLE = "RUN_SPARES"
+NOTIFY_VARIABLE = "HYPERPOD_RAY_NOTIFY_URL"
+"""Where a job's first process posts that the job has ended."""
 SPARES_VARIABLE = "RESILIENCE_SPARES"
 """Setting `spares` of the training library, of every job of an environment."""
 

@@ -132,13 +132,14 @@ def pulled(plan: Plan, reference: str) -> str:
     return reference if target == parsed else str(target)
 
 
+@functools.singledispatch
 def copies(plan: CommonPlan) -> list[Copy]:
-    """What the mirror holds: each image of another registry that its workload can be pointed away from.
+    """What the mirror holds: each image of another registry that its workload can be pointed away from."""
+    return []
 
-    None on Slurm, which comes with AWS's image.
-    """
-    if not isinstance(plan, Plan):
-        return []
+
+@copies.register
+def _kubernetes_copies(plan: Plan) -> list[Copy]:
     by_source: dict[str, Copy] = {}
     for need in images(plan):
         if _copied(plan, need.source) and need.movable:

@@ -34,7 +34,7 @@ hyperpod:
       threads_per_core: 2
     - name: workers
       type: {instance_type}
-      count: {count}              # a node more than `replicas` below is a spare
+      count: {count}              # a node more than `replicas` is a spare: `hyperpod-ray plan` says if it pays
       # training_plan_arn: arn:aws:sagemaker:{region}:{account}:training-plan/NAME   # reserved capacity
   # alarm_emails: [you@example.com]
 

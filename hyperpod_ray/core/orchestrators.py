@@ -24,13 +24,25 @@ class Orchestrator:
     """The model of its files."""
     plan: Callable[..., CommonPlan]
     """What follows from them: called with `name` and `settings`."""
+    stacks: str
+    """The module of its stacks: `build(stage, plan)` adds to a Stage what stands on the network."""
     operations: str
     """The package that operates such an environment: `hyperpod_ray.ops.orchestrators.interface` says what it has."""
 
 
 ORCHESTRATORS: dict[str, Orchestrator] = {
-    "eks": Orchestrator(settings=Environment, plan=Plan, operations="hyperpod_ray.ops.orchestrators.eks"),
-    "slurm": Orchestrator(settings=SlurmEnvironment, plan=SlurmPlan, operations="hyperpod_ray.ops.orchestrators.slurm"),
+    "eks": Orchestrator(
+        settings=Environment,
+        plan=Plan,
+        stacks="hyperpod_ray.stacks.on_eks",
+        operations="hyperpod_ray.ops.orchestrators.eks",
+    ),
+    "slurm": Orchestrator(
+        settings=SlurmEnvironment,
+        plan=SlurmPlan,
+        stacks="hyperpod_ray.stacks.on_slurm",
+        operations="hyperpod_ray.ops.orchestrators.slurm",
+    ),
 }
 """Every value of the setting `orchestrator`."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import METRICS, CommonPlan, SettingPath
 from hyperpod_ray.core.model import (
@@ -27,6 +25,7 @@ from hyperpod_ray.core.model import (
     Team,
     Training,
 )
+from hyperpod_ray_rules import data_file
 
 MEMORY_OVERHEAD_SHARE = 0.075
 """Share of an instance's memory that the hypervisor, firmware and kernel keep, so that the kubelet never sees it:
@@ -42,9 +41,8 @@ DAEMON_SET_MEMORY_MIB = 1024
 
 
 def read_data(name: str) -> Any:
-    """Parse a data file of this package (libyaml where it is built in, for a fast start)."""
-    text = (Path(__file__).parent / "catalogue" / name).read_text(encoding="utf-8")
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+    """Parse a data file of this package."""
+    return data_file.read(Path(__file__).parent / "catalogue" / name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +105,11 @@ class Plan(CommonPlan):
         return self.settings.observability
 
     @property
+    def own_roles(self) -> list[str]:
+        """Teams: each has a role where it has anything in AWS."""
+        return [team.name for team in self.settings.teams]
+
+    @property
     def teams(self) -> list[Team]:
         """Teams that share the cluster."""
         return self.settings.teams
@@ -128,6 +131,35 @@ class Plan(CommonPlan):
         access = self.settings.ray.access
         named = enumerate(access.kms_key_arns if access else [])
         return [*super().kms_keys, *((("ray", "access", "kms_key_arns", index), arn) for index, arn in named)]
+
+    @property
+    def buckets(self) -> list[tuple[SettingPath, str]]:
+        """S3 buckets that the file names, by their settings."""
+        access, tiered = self.settings.ray.access, self.settings.hyperpod.tiered_storage
+        grants = enumerate(access.s3 if access else [])
+        named: list[tuple[SettingPath, str]] = [
+            (("ray", "access", "s3", index, "bucket"), grant.bucket) for index, grant in grants
+        ]
+        if tiered is not None and tiered.bucket is not None:
+            named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
+        return [*super().buckets, *named]
+
+    @property
+    def images(self) -> list[tuple[SettingPath, str | None]]:
+        """Images that the file may name, by their settings; None where it does not."""
+        tolerance = self.settings.ray.gcs_fault_tolerance
+        redis = tolerance.redis_image if tolerance else None
+        return [*super().images, (("ray", "gcs_fault_tolerance", "redis_image"), redis)]
+
+    @property
+    def trainers(self) -> list[tuple[str, NodeGroup]]:
+        """Workers, and the group that each is in; none while the first one's group is not in the file."""
+        groups = {group.name: group for group in self.groups}
+        workers = self.settings.ray.workers
+        if workers[0].instance_group not in groups:
+            return []
+        known = [worker for worker in workers if worker.instance_group in groups]
+        return [(f"workers '{worker.name}'", groups[worker.instance_group]) for worker in known]
 
     @property
     def alarm_publishers(self) -> list[str]:
@@ -241,6 +273,12 @@ class Plan(CommonPlan):
         return tiered.bucket or default_name
 
     @property
+    def new_tier_bucket(self) -> str | None:
+        """That bucket where the Ray stack creates it; None where it exists, and without tiered storage."""
+        tiered = self.settings.hyperpod.tiered_storage
+        return self.tier_bucket_name if tiered is not None and tiered.bucket is None else None
+
+    @property
     def pods_have_roles(self) -> bool:
         """Whether Ray's pods have a role in AWS."""
         ray = self.settings.ray
@@ -252,12 +290,6 @@ class Plan(CommonPlan):
         """The MLflow app that the Ray stack creates; None without one."""
         tracking = self.settings.ray.tracking
         return tracking.mlflow_app if tracking else None
-
-    @property
-    def mlflow_bucket_name(self) -> str:
-        """Bucket of the new app's artifacts. Its name is shorter than that of the lifecycle scripts."""
-        settings = self.settings
-        return f"mlflow-{settings.hyperpod.cluster_name.lower()}-{settings.account}-{settings.region}"
 
     @property
     def bucket_access(self) -> list[S3Access]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -107,8 +108,14 @@ def team_namespaces(plan: Plan) -> list[str]:
     return [names.team_namespace(team.name) for team in plan.settings.teams]
 
 
-def ray_namespaces(plan: Plan) -> list[str]:
+@functools.singledispatch
+def ray_namespaces(plan: CommonPlan) -> list[str]:
     """Namespaces that may hold RayClusters: the environment's own first, those of its Ray users, those of teams."""
+    return []
+
+
+@ray_namespaces.register
+def _on_kubernetes(plan: Plan) -> list[str]:
     return [*own_namespaces(plan), *team_namespaces(plan)]
 
 

@@ -77,6 +77,9 @@ def _group(plan: CommonPlan, group: NodeGroup) -> Json:
         "CapacityRequirements": {"Spot": {}} if group.capacity == "spot" else None,
         "TrainingPlanArn": group.training_plan_arn,
         "OnStartDeepHealthChecks": (plan.deep_health_checks(group) if has_spec else group.deep_health_checks) or None,
+        "ImageId": group.image_id,
+        "ImageReleaseVersion": group.image_release_version,
+        "NetworkInterface": {"InterfaceType": group.network_interface} if group.network_interface else None,
         "ScheduledUpdateConfig": _schedule(group.update_schedule) if group.update_schedule else None,
         "AutoPatchConfig": {"PatchingStrategy": group.auto_patch} if group.auto_patch else None,
     }

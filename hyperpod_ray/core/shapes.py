@@ -58,9 +58,9 @@ AVAILABILITY_ZONE_ID = _shape(
     "usw2-az1",
     "not a name such as us-west-2a; aws ec2 describe-availability-zones lists the IDs",
 )
-VPC_ID = _shape(r"^vpc-[0-9a-f]{8,17}$", "a VPC ID", "vpc-0123456789abcdef0")
-SUBNET_ID = _shape(r"^subnet-[0-9a-f]{8,17}$", "a subnet ID", "subnet-0123456789abcdef0")
-SECURITY_GROUP_ID = _shape(r"^sg-[0-9a-f]{8,17}$", "a security group ID", "sg-0123456789abcdef0")
+VPC_ID = _shape(r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$", "a VPC ID", "vpc-0123456789abcdef0")
+SUBNET_ID = _shape(r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$", "a subnet ID", "subnet-0123456789abcdef0")
+SECURITY_GROUP_ID = _shape(r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$", "a security group ID", "sg-0123456789abcdef0")
 FILE_SYSTEM_ID = _shape(r"^fs-[0-9a-f]{8,18}$", "an FSx file system ID", "fs-0123456789abcdef0")
 MOUNT_NAME = _shape(
     r"^[A-Za-z0-9_-]{1,8}$", "a Lustre mount name", "fsx1abcd", "at most 8 letters, digits, hyphens or underscores"
@@ -80,6 +80,7 @@ KEY_ARN = _shape(
     "the key's ID, not an alias",
     most=_ARN,
 )
+AMI_ID = _shape(r"^ami-([0-9a-f]{8}|[0-9a-f]{17})$", "the ID of an AMI", "ami-0123456789abcdef0")
 TRAINING_PLAN_ARN = _shape(
     r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}$",
     "the ARN of a training plan",
@@ -122,6 +123,7 @@ TOPIC_ARN = _shape(
     r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}$",
     "the ARN of an SNS topic that is not FIFO",
     "arn:aws:sns:us-west-2:111122223333:on-call",
+    most=1024,
 )
 SLACK_WORKSPACE = _shape(r"^[0-9A-Z]{1,255}$", "the ID of a Slack workspace", "T0123ABCDEF")
 SLACK_CHANNEL = _shape(r"^[A-Za-z0-9]{1,255}$", "the ID of a Slack channel, not its name", "C0123ABCDEF")
@@ -142,9 +144,10 @@ WEEKLY_START = _shape(
     "the first three letters of the day, then hours and minutes; in quotes",
 )
 MLFLOW_ARN = _shape(
-    r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:mlflow-(tracking-server|app)/[A-Za-z0-9-]+$",
+    r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:mlflow-(tracking-server|app)/[A-Za-z0-9](-*[A-Za-z0-9]){0,255}$",
     "the ARN of a SageMaker MLflow tracking server or app",
     "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/NAME",
+    most=_ARN,
 )
 BUCKET = _shape(
     r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
@@ -198,9 +201,10 @@ KUBERNETES_NAME = _shape(
 )
 KUBERNETES_VERSION = _shape(r"^1\.[0-9]{2}$", "a Kubernetes version", "1.35", "in quotes")
 OIDC_ISSUER = _shape(
-    r"^https://oidc\.eks\..+$",
+    r"^https://oidc\.eks\.\S+$",
     "the OIDC issuer URL of an EKS cluster",
     "https://oidc.eks.us-west-2.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE",
+    most=255,
 )
 SEMANTIC_VERSION = _shape(r"^[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.-]+)?$", "a version", "2.60.0", "three numbers")
 AMI_VERSION = _shape(r"^[0-9]+\.[0-9]+\.[0-9]+$", "a HyperPod AMI release", "1.2.3", "three numbers", most=64)

@@ -19,6 +19,7 @@ from hyperpod_ray.core.model import (
     ExistingStorage,
     NewNetwork,
     NodeGroup,
+    S3Access,
     Settings,
     StaticStorage,
     kind_of,
@@ -37,11 +38,29 @@ class SlurmRole(Settings):
     have none."""
 
 
+class SlurmAccess(Settings):
+    """What jobs and people on a group's nodes may do in AWS, by a role of the group's own.
+
+    A job has the role of its node: whoever may use the group's partition has these rights. Slurm decides who that is,
+    by `AllowAccounts` or `AllowGroups` of the partition.
+    """
+
+    s3: Annotated[list[S3Access], Field(max_length=20)] = []
+    """Buckets and prefixes."""
+    kms_key_arns: Annotated[list[Annotated[str, shapes.KEY_ARN.field()]], Field(max_length=20)] = []
+    """Keys that encrypt those buckets (SSE-KMS) and secrets, for use through S3 and Secrets Manager. Default: none."""
+    secret_arns: Annotated[list[Annotated[str, shapes.SECRET_ARN.field()]], Field(max_length=20)] = []
+    """Secrets in AWS Secrets Manager to read. Default: none."""
+
+
 class SlurmGroup(NodeGroup):
     """One HyperPod instance group of a Slurm cluster."""
 
     slurm: SlurmRole
     """Its part in Slurm."""
+    access: SlurmAccess | None = None
+    """What its nodes may do in AWS, with a role of the group's own. HyperPod keeps the role of a group that exists:
+    give the group another name with it. Default: nothing of yours; groups without it share a role."""
 
 
 class AccountingDatabase(Settings):
@@ -101,7 +120,7 @@ class SlurmEnvironment(CommonEnvironment):
     storage: Annotated[
         Annotated[StaticStorage, Tag("static")] | Annotated[ExistingStorage, Tag("existing")],
         kind_of("static", modes=("static",)),
-    ] = StaticStorage()
+    ] = StaticStorage.defaults()
     """The shared file system, mounted at /fsx on every node by HyperPod."""
     image: (
         Annotated[

@@ -35,9 +35,19 @@ class SlurmPlan(CommonPlan):
         return next((group.slurm.role.capitalize() for group in self.groups if group.name == name), "")
 
     @property
+    def own_roles(self) -> list[str]:
+        """Groups with `access`."""
+        return [group.name for group in self.groups if group.access is not None]
+
+    @property
     def absent_stacks(self) -> frozenset[str]:
         """Stacks of Kubernetes and Ray."""
         return frozenset({names.EKS_STACK, names.MIRROR_STACK, names.PLATFORM_STACK, names.RAY_STACK})
+
+    @property
+    def small_subnets(self) -> str | None:
+        """Those of interface endpoints: there is no control plane, and NAT gateways need none."""
+        return "Endpoints" if self.settings.network.closed else None
 
     @property
     def event_stack(self) -> str:
@@ -48,9 +58,24 @@ class SlurmPlan(CommonPlan):
     def kms_keys(self) -> list[tuple[SettingPath, str]]:
         """KMS keys that the file names, by their settings."""
         database = self.settings.hyperpod.accounting_database
-        if database is None or database.kms_key_arn is None:
-            return super().kms_keys
-        return [*super().kms_keys, (("hyperpod", "accounting_database", "kms_key_arn"), database.kms_key_arn)]
+        listed: list[tuple[SettingPath, str]] = [
+            (("hyperpod", "instance_groups", index, "access", "kms_key_arns", position), arn)
+            for index, group in enumerate(self.groups)
+            for position, arn in enumerate(group.access.kms_key_arns if group.access else [])
+        ]
+        if database is not None and database.kms_key_arn is not None:
+            listed.append((("hyperpod", "accounting_database", "kms_key_arn"), database.kms_key_arn))
+        return [*super().kms_keys, *listed]
+
+    @property
+    def buckets(self) -> list[tuple[SettingPath, str]]:
+        """S3 buckets that the file names, by their settings."""
+        granted: list[tuple[SettingPath, str]] = [
+            (("hyperpod", "instance_groups", index, "access", "s3", position, "bucket"), grant.bucket)
+            for index, group in enumerate(self.groups)
+            for position, grant in enumerate(group.access.s3 if group.access else [])
+        ]
+        return [*super().buckets, *granted]
 
     @property
     def orchestrator_request(self) -> dict[str, Any]:
@@ -102,9 +127,10 @@ class SlurmPlan(CommonPlan):
     def addresses(self, group: NodeGroup) -> int:
         """IP addresses that one node takes: one for each of its network cards, since there are no pods.
 
+        EFA-only interfaces have none, beside the first.
         https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites.html
         """
-        return max(1, self.type_spec(group.type).efa)
+        return 1 if group.network_interface == "efa-only" else max(1, self.type_spec(group.type).efa)
 
     @property
     def uploads_scripts(self) -> bool:

@@ -177,13 +177,18 @@ def _fit(report: Plan) -> Answer:
             source="the sum above",
         )
     )
-    if cluster.standing_by:
-        of_pod = f"{cluster.pod_memory_gib:,} GiB a worker pod; copies for {cluster.standing_by} warm spares"
+    if outlook.copies:
+        whom = f"{cluster.standing_by} warm spares" if cluster.standing_by else "the standby of each node"
+        of_pod = f"{cluster.pod_memory_gib:,} GiB a worker pod; copies for {whom}"
         answer.rows.append(
             Row(what="copies in host memory", value=Range.exact(outlook.copies), unit="GiB", source=of_pod)
         )
-        if outlook.copies > cluster.pod_memory_gib:
-            answer.notes.append("The copies for warm spares do not fit a worker pod: the run would be refused.")
+        if not outlook.keeps_copies:
+            answer.notes.append(
+                "The copies for warm spares do not fit a worker pod: the run would be refused."
+                if cluster.standing_by
+                else "The copies do not fit a worker pod: the run keeps none. A lost rank goes back to the checkpoint."
+            )
     if job.model.assumed:
         answer.notes.append(f"{job.model.assumed[:1].upper()}{job.model.assumed[1:]}.")
     if job.model.name not in data.models():
@@ -641,9 +646,9 @@ def _goodput(report: Plan) -> Answer:
 
 
 def _copies(outlook: Outlook) -> list[Row]:
-    """What warm spares cost each step, and how long a lost rank then takes; nothing without them."""
+    """What copies in memory cost each step, and how long a lost rank then takes; nothing where none are kept."""
     cluster = outlook.cluster
-    if not cluster.standing_by or outlook.step_seconds is None:
+    if not outlook.keeps_copies or outlook.step_seconds is None:
         return []
     share = outlook.checkpoint / max(1, cluster.world - cluster.standing_by)
     flow = data.times()
@@ -655,14 +660,13 @@ def _copies(outlook: Outlook) -> list[Row]:
             for handover, step in zip(exchange, (slowest, usual, fastest), strict=True)
         )
     )
-    ranks = cluster.world * flow["group_per_rank"].range.central
-    back = Range(
-        *(handover + rebuild + ranks for handover, rebuild in zip(exchange, flow["rebuild"].range, strict=True))
-    )
+    of_each_rank = zip(flow["group_per_rank"].range, flow["nccl_per_rank"].range, strict=True)
+    ranks = [cluster.world * sum(each) for each in of_each_rank]
+    back = Range(*(sum(parts) for parts in zip(exchange, flow["rebuild"].range, ranks, strict=True)))
     return [
         Row(what="copies of a step take", value=exchange, unit="s", source=flow["copy_gbps"].source),
         Row(
-            what="so a copy is made after",
+            what="so a copy is sent after",
             value=often,
             unit="steps",
             source="one is over before the next begins; copies hold steps up for 3 % of their time at most",
@@ -785,6 +789,9 @@ def _spares(report: Plan) -> Answer:
         )
     else:
         answer.head = f"{'Yes' if pays else 'No'}: one pays from {limit.central:.0f} nodes on ({_plain(limit)})."
+    answer.notes.append(
+        "A spare node pays for lost nodes alone: a lost process has a standby on its node, which takes no GPU."
+    )
     if cluster.promised:
         answer.notes.append(f"Quotas of teams take {cluster.promised:.3g} nodes of this type: none of them is a spare.")
     if cluster.spares and not pays:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.planner import PlanError, checks
 from hyperpod_ray.planner.ranges import DAY
 from hyperpod_ray.planner.storage import FileSystem
 
 
-def storage_sentence(plan: Plan, before: FileSystem, after: FileSystem) -> str:
+def storage_sentence(plan: CommonPlan, before: FileSystem, after: FileSystem) -> str:
     """One sentence with central figures, each side at its best interval; empty where nothing is planned or changes."""
     try:
         outlook = checks.outlook(plan)

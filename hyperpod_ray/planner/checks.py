@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, warning
 from hyperpod_ray.core.model import Training
 from hyperpod_ray.core.plan import Plan
@@ -21,15 +22,15 @@ from hyperpod_ray.planner.ranges import GIB
 from hyperpod_ray.pricing.prices import Prices
 
 
-def outlook(plan: Plan) -> Outlook | None:
+def outlook(plan: CommonPlan) -> Outlook | None:
     """The outlook of an environment's own run; None without a section `training`.
 
     Raises:
         PlanError: the section and the cluster cannot be planned.
     """
-    if plan.settings.training is None:
+    if plan.training is None:
         return None
-    return Outlook(cluster=cluster(plan), job=job(Wish(), plan.settings.training), rates=published())
+    return Outlook(cluster=cluster(plan), job=job(Wish(), plan.training), rates=published())
 
 
 def findings(plan: Plan, prices: Prices, *, day: date) -> list[Finding]:
@@ -68,7 +69,7 @@ def _fit(run: Outlook) -> Iterator[Finding]:
 
 def _copies(run: Outlook) -> Iterator[Finding]:
     part = run.cluster
-    if run.copies > part.pod_memory_gib:
+    if part.standing_by and run.copies > part.pod_memory_gib:
         yield error(
             "ray",
             "training_spares",

@@ -175,7 +175,7 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
             fix=f"give --team {names[0]}" if names else "set replicas to the size of the training run",
         )
     nodes = math.ceil(part.world / per_node)
-    promised = _promised(plan, instance_type, beside=team) if isinstance(plan, Plan) else 0.0
+    promised = _promised(plan, instance_type, beside=team)
     counted = [group for group in groups if group not in plan.scaled_groups]
     system = plan.new_file_system
     checks = all(plan.deep_health_checks(group) for group in groups)
@@ -211,11 +211,17 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
     )
 
 
-def _promised(plan: Plan, instance_type: str, *, beside: str) -> float:
+@functools.singledispatch
+def _promised(plan: CommonPlan, instance_type: str, *, beside: str) -> float:
     """Instances of a type that quotas take beside one run: each team is sure of its own, and they are no spares.
 
     Beside a team's run that is what the other teams and the standing RayCluster's workers have.
     """
+    return 0.0
+
+
+@_promised.register
+def _promised_on_eks(plan: Plan, instance_type: str, *, beside: str) -> float:
     if not plan.settings.teams:
         return 0.0
     from hyperpod_ray.core.checks.teams import quotas, share

@@ -11,7 +11,7 @@ from typing import Literal
 
 from hyperpod_ray.core.amounts import amount
 from hyperpod_ray.core.model import Training
-from hyperpod_ray.planner import PlanError, architecture, hugging_face, parallel, reading
+from hyperpod_ray.planner import PlanError, architecture, parallel, reading
 from hyperpod_ray.planner.architecture import Architecture
 from hyperpod_ray.planner.memory import Recompute
 from hyperpod_ray.planner.parallel import Parallel
@@ -207,6 +207,8 @@ def _measured(wish: Wish, section: Training | None) -> float | None:
 
 def _model(wish: Wish, section: Training | None) -> Architecture:
     if wish.config:
+        from hyperpod_ray.planner import hugging_face
+
         return hugging_face.architecture(wish.config)
     if wish.model:
         return architecture.named(wish.model)

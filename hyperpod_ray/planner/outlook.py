@@ -186,15 +186,20 @@ class Outlook:
 
     @property
     def copies(self) -> float:
-        """GiB of host memory that one worker pod keeps for warm spares; 0 without spares."""
+        """GiB of host memory that one worker pod takes for copies of its ranks and of their neighbours."""
         ranks = self.cluster.world - self.cluster.standing_by
-        if not self.cluster.standing_by or ranks < 1:
+        if ranks < 2:
             return 0.0
         needed = spares.memory_needed(
             parameters=self.job.model.parameters, shards=ranks, ranks_per_node=self.cluster.per_pod,
             bytes_per_parameter=round(data.memory()["checkpoint"].value),
         )  # fmt: skip
         return needed / GIB
+
+    @property
+    def keeps_copies(self) -> bool:
+        """Whether the run keeps them: for standbys alone it trains without copies that do not fit."""
+        return 0.0 < self.copies <= self.cluster.pod_memory_gib
 
     # --- an interruption --------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import yaml
+from hyperpod_ray_rules import data_file
 
 FILE = Path(__file__).resolve().parent / "ec2_by_region.yaml"
 HOME = "us-east-1"
@@ -15,8 +15,7 @@ HOME = "us-east-1"
 
 @functools.cache
 def _data() -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is built in, for a fast start
-    data: dict[str, Any] = yaml.load(FILE.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  # safe loaders, both
+    data: dict[str, Any] = data_file.read(FILE)
     return data
 
 

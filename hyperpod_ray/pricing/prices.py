@@ -61,7 +61,7 @@ BY_USE: tuple[tuple[str, Usage | None, str], ...] = (
 class Price(BaseModel):
     """One price, with its origin."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     usd: Annotated[float, Field(gt=0)]
     """US dollars per unit."""
     as_of: date
@@ -75,7 +75,7 @@ class Price(BaseModel):
 class RegionFallback(BaseModel):
     """Another region whose prices stand in, as estimates, for those that are not known."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     region: str
     """The other region."""
     why: Annotated[str, Field(min_length=1)]
@@ -85,7 +85,7 @@ class RegionFallback(BaseModel):
 class Prices(BaseModel):
     """Known prices by region."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     instances: dict[str, dict[str, Price]] = {}
     """Region, then instance type: per instance-hour of HyperPod ("cluster usage"), on-demand."""
     storage: dict[str, dict[int, Price]] = {}

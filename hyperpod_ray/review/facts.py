@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import yaml
+from hyperpod_ray_rules import data_file
 
 
 def facts() -> dict[str, Any]:
@@ -17,8 +17,7 @@ def facts() -> dict[str, Any]:
 @functools.cache
 def load_yaml(name: str) -> dict[str, Any]:
     """A data file of this package, read once; nobody changes what is returned."""
-    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
-    data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
+    data = data_file.read(Path(__file__).parent / name)
     assert isinstance(data, dict)  # noqa: S101  (narrowing only)
     return data
 

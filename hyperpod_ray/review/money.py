@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -62,6 +62,8 @@ class Money:
     not_counted: list[str]
     budget: float | None = None
     """Dollars per month that the environment's budget has afterwards; None without one."""
+    budget_before: float | None = None
+    """The same before."""
 
     @property
     def per_month(self) -> float:
@@ -85,6 +87,16 @@ class Money:
     def above_budget(self) -> bool:
         """Whether it costs more than its budget afterwards."""
         return self.budget is not None and self.month_after > self.budget
+
+    @property
+    def newly_above_budget(self) -> bool:
+        """Whether another budget is what it costs more than."""
+        return self.above_budget and self.budget != self.budget_before
+
+    @property
+    def changed_unknown(self) -> list[str]:
+        """Names of the lines that change and have no price on one side."""
+        return [line.name for line in self.lines if line.before != line.after and line.name in self.unknown]
 
     @property
     def changed(self) -> bool:
@@ -135,7 +147,7 @@ def of_new(head: EnvironmentAssembly, *, day: date) -> Money:
 def money(changes: Changes, *, day: date) -> Money:
     """Cost before and after, both at the prices of one day: what EKS asks depends on it."""
     before = _items(changes.base, changes.base_cluster, _known(), day)
-    return _money(before, changes.head, changes.head_cluster, day)
+    return replace(_money(before, changes.head, changes.head_cluster, day), budget_before=_budget(changes.base))
 
 
 def _known() -> Prices:

@@ -16,6 +16,8 @@ from hyperpod_ray.review.findings import Effect
 from hyperpod_ray.review.references import references
 
 _POLICIES = {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}
+_NAMING = _POLICIES | {"AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy", "AWS::KMS::Key"}
+"""Types that name a role and do not act as it."""
 _KEEPS = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 
 
@@ -108,7 +110,7 @@ def _used(change: ResourceChange, changes: Changes) -> bool:
     return any(
         changes.head.resource(key) is not None
         for key in near
-        if change.type in _POLICIES or _type(changes.base, key) not in _POLICIES
+        if change.type in _POLICIES or _type(changes.base, key) not in _NAMING
     )
 
 

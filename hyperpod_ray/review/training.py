@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.planner.change import storage_sentence
 from hyperpod_ray.planner.storage import FileSystem
 from hyperpod_ray.review.assembly import EnvironmentAssembly
@@ -14,7 +13,7 @@ from hyperpod_ray.review.review import Review
 
 def add_outlook(review: Review, plans: Iterable[CommonPlan]) -> Review:
     """Add the goodput before and after to the notes of each environment whose file system changes."""
-    plans_by_name = {plan.name: plan for plan in plans if isinstance(plan, Plan)}
+    plans_by_name = {plan.name: plan for plan in plans if plan.training is not None}
     for environment in review.environments:
         plan = plans_by_name.get(environment.name)
         if plan is None or environment.changes is None:

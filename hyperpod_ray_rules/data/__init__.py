@@ -6,17 +6,15 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import yaml
+from hyperpod_ray_rules import data_file
 
 FOLDER = Path(__file__).parent
 
 
 @functools.cache
 def read(name: str) -> Any:
-    """Parse one of this folder's files, less its `about` (libyaml where it is built in, for a fast start)."""
-    text = (FOLDER / name).read_text(encoding="utf-8")
-    content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  # safe loaders, both
-    return {key: value for key, value in content.items() if key != "about"}
+    """Parse one of this folder's files, less its `about`."""
+    return {key: value for key, value in data_file.read(FOLDER / name).items() if key != "about"}
 
 
 def instance_types() -> dict[str, dict[str, Any]]:

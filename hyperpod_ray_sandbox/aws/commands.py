@@ -27,7 +27,8 @@ def up(
     seconds_per_state: float = 1.0,
     account: str | None = None,
     region: str | None = None,
-    kubernetes: str = "local",
+    api_server: str = "embedded",
+    api_server_folder: Path | None = None,
 ) -> process.Running:
     """Start the embedded AWS, and the local Kubernetes API beside it; returns the running one where there is one.
 
@@ -38,7 +39,8 @@ def up(
         seconds_per_state: Length of each state of a resource.
         account: Twelve digits, used as access key. Default: 000000000001.
         region: Region of its clients and of the Kubernetes nodes. Default: us-west-2.
-        kubernetes: `envtest` starts the kube-apiserver of KUBEBUILDER_ASSETS. Default: the local Kubernetes API.
+        api_server: `real` starts a kube-apiserver and an etcd. Default: `embedded`, the local Kubernetes API.
+        api_server_folder: Where their binaries are. Default: KUBEBUILDER_ASSETS.
 
     Raises:
         StartError: one runs with another port, account or region, or another `up` starts one in this folder.
@@ -64,11 +66,11 @@ def up(
         return running
     if not install.installed():
         install.install(_log)
-    if kubernetes == "local":
+    if api_server == "embedded":
         kubeconfig = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
     elif kubeconfig:
         raise process.StartError(
-            f"--kubernetes {kubernetes} with --kubeconfig: both given", expected="one", fix="remove one of the two"
+            "--api-server real with --kubeconfig: both given", expected="one", fix="remove one of the two"
         )
     running = process.start(
         state=state.resolve(),
@@ -77,11 +79,12 @@ def up(
         kubeconfig=kubeconfig,
         account=account or process.ACCOUNT,
         region=region or process.REGION,
-        kubernetes=kubernetes,
+        api_server=api_server,
+        api_server_folder=api_server_folder,
         entrypoints=paths.entrypoint_program(),
     )
     _log(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
-    backend = "given" if kubeconfig else kubernetes
+    backend = "given" if kubeconfig else api_server
     _log(f"Kubernetes API {running.kubernetes} ({backend}), kubeconfig {running.kubeconfig}")
     _log(f'for this shell: eval "$({paths.COMMAND} env)"')
     return running

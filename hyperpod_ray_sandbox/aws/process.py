@@ -196,20 +196,21 @@ def start(
     kubeconfig: Path | None = None,
     account: str = ACCOUNT,
     region: str = REGION,
-    kubernetes: str = "local",
+    api_server: str = "embedded",
+    api_server_folder: Path | None = None,
     entrypoints: Sequence[str] = (),
 ) -> Running:
     """Start the emulator, and a Kubernetes API unless a kubeconfig is given; return when both are ready.
 
-    `kubernetes` is `local` for the embedded API, or `envtest` for the binaries of KUBEBUILDER_ASSETS. `entrypoints` is
-    the command with which the embedded API runs entrypoints of RayJobs.
+    `api_server` is `embedded`, or `real` for the binaries of `api_server_folder` (or KUBEBUILDER_ASSETS). `entrypoints`
+    is the command with which the embedded API runs entrypoints of RayJobs.
 
     What an emulator that was killed left in the folder is ended and removed first. `StartError` where one runs there,
     or where another `up` is about to start one.
     """
     state = state.resolve()
     _private(state)
-    assets = _assets() if kubernetes == "envtest" and kubeconfig is None else None
+    assets = _assets(api_server_folder) if api_server == "real" and kubeconfig is None else None
     with _alone(state):
         if running := find(state):
             raise StartError(
@@ -499,15 +500,16 @@ def _spawn(
         )
 
 
-def _assets() -> Path:
-    """The folder of KUBEBUILDER_ASSETS with both binaries in it."""
-    folder = os.environ.get("KUBEBUILDER_ASSETS", "")
+def _assets(chosen: Path | None) -> Path:
+    """The folder with both binaries of a real API server in it."""
+    folder = str(chosen or os.environ.get("KUBEBUILDER_ASSETS", ""))
+    source = "--api-server-folder" if chosen else "KUBEBUILDER_ASSETS"
     for name in ("etcd", "kube-apiserver"):
         if not folder or not os.access(Path(folder) / name, os.X_OK):
             raise StartError(
-                f"KUBEBUILDER_ASSETS: '{folder}' has no executable {name}",
-                expected="the binaries of envtest",
-                fix="export KUBEBUILDER_ASSETS=$(setup-envtest use -p path)",
+                f"{source}: '{folder}' has no executable {name}",
+                expected="a folder with etcd and kube-apiserver",
+                fix="--api-server-folder $(setup-envtest use -p path)",
             )
     return Path(folder).resolve()
 

@@ -78,13 +78,13 @@ def check_doubles(value: Any, schema: Json | None, path: str = "") -> None:
             marks = json.loads(step[2:])
             shown = ",".join(f"{k}={json.dumps(v)}" for k, v in marks.items()) if keys else f"={json.dumps(marks)}"
             if step in steps:
-                raise DoubledError(f"{path}: duplicate entries for key [{shown}]")
+                raise UntypedError(f"{path}: duplicate entries for key [{shown}]")
             steps.add(step)
             check_doubles(element, items, f"{path}[{shown}]")
 
 
-class DoubledError(Exception):
-    """A list has two items of one key."""
+class UntypedError(Exception):
+    """What was sent cannot be owned by its fields: a field is unknown, or a list has two items of one key."""
 
 
 def _declared(schema: Json | None, key: str) -> Json | None:

@@ -36,6 +36,10 @@ Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
+_HEALTH = tuple(
+    f"/{probe}{check}" for probe in ("healthz", "livez", "readyz") for check in ("", "/etcd", "/log", "/ping")
+)
+
 
 class App:
     """The ASGI application."""
@@ -91,7 +95,7 @@ class App:
 
     async def _serve(self, request: Request, options: Options, receive: Receive, send: Send) -> None:
         path = request.path.rstrip("/") or "/"
-        if path in ("/healthz", "/livez", "/readyz"):
+        if path in _HEALTH:
             await send_bytes(send, 200, b"ok", "text/plain")
             return
         user = await self._user(request)

@@ -117,6 +117,8 @@ def _service(obj: Json) -> None:
     if spec["type"] != "ExternalName":
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if not spec.get("clusterIP") and spec.get("clusterIPs"):
+            spec["clusterIP"] = spec["clusterIPs"][0]
         if not spec.get("clusterIP"):
             spec["clusterIP"] = f"172.20.{secrets.randbelow(255)}.{1 + secrets.randbelow(253)}"
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
@@ -143,7 +145,8 @@ def _job(obj: Json) -> None:
     spec.setdefault("manualSelector", False)
     if not spec.get("manualSelector"):
         uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
-        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+        selector = spec.setdefault("selector", {})
+        selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         labels.update(
             {
@@ -235,6 +238,35 @@ def _changed_service(obj: Json, old: Json | None) -> None:
         if field in ((old or {}).get("spec") or {}):
             obj["spec"].setdefault(field, (old or {})["spec"][field])
     _service(obj)
+
+
+def _ingress_class(obj: Json, _old: Json | None) -> None:
+    """Parameters of an IngressClass are of the cluster."""
+    parameters = (obj.get("spec") or {}).get("parameters")
+    if parameters is not None:
+        parameters.setdefault("scope", "Cluster")
+
+
+def _endpoints(obj: Json, _old: Json | None) -> None:
+    for subset in obj.get("subsets") or []:
+        for port in subset.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+
+
+def _controller(obj: Json, _old: Json | None) -> None:
+    """A ReplicationController and its template: one replica, and the labels of its template."""
+    spec = obj["spec"]
+    spec.setdefault("replicas", 1)
+    template = spec.get("template")
+    if template is not None:
+        labels = (template.get("metadata") or {}).get("labels")
+        if labels and not spec.get("selector"):
+            spec["selector"] = dict(labels)
+        _pod_spec(template.setdefault("spec", {}))
+
+
+def _pod_template(obj: Json, _old: Json | None) -> None:
+    _pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
 
 
 def _network_policy(obj: Json, _old: Json | None) -> None:
@@ -385,6 +417,10 @@ _BY_KIND: dict[str, Callable[[Json, Json | None], None]] = {
     "PersistentVolume": _volume_of_cluster,
     "PersistentVolumeClaim": _claim,
     "Namespace": _namespace,
+    "IngressClass": _ingress_class,
+    "Endpoints": _endpoints,
+    "ReplicationController": _controller,
+    "PodTemplate": _pod_template,
     "NetworkPolicy": _network_policy,
     "LimitRange": _limit_range,
     "EndpointSlice": _slice,

@@ -34,6 +34,27 @@ def core_versions() -> Json:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
+def paths(registry: Registry) -> list[str]:
+    """Where clients can look further: the body of /."""
+    versions_of_groups = {
+        f"/apis/{name}/{version}" for name, versions in registry.groups().items() for version in versions if name
+    }
+    parents = {path.rpartition("/")[0] for path in versions_of_groups}
+    fixed = (
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/apis/",
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    )
+    return sorted({*fixed, *versions_of_groups, *parents})
+
+
 def _group(name: str, versions: list[str]) -> Json:
     entries = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}

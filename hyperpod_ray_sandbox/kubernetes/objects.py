@@ -75,7 +75,7 @@ class Objects(ABC):
             raise ApiError(
                 501, "NotImplemented", f"{why}, which the sandbox does not call: ask for {obj['apiVersion']}"
             )
-        shown, _ = schema.check_unknown(resource, {**obj, "apiVersion": resource.api_version}, strict=False)
+        shown, _ = schema.check_unknown(resource, {**obj, "apiVersion": resource.api_version})
         return shown
 
     def select(self, resource: Resource, namespace: str, keep: Callable[[Json], bool] | None = None) -> list[Json]:

@@ -153,6 +153,7 @@ def builtin_resources() -> list[Resource]:
                 short_names=tuple(short.split()),
                 categories=tuple(categories.split()),
                 subresources=tuple(subresources.split()),
+                verbs=tuple(v for v in ALL_VERBS if kind != "Namespace" or v != "deletecollection"),
                 # the two Event APIs show the same objects
                 storage_group="" if kind == "Event" else None,
             )

@@ -21,10 +21,11 @@ import kubernetes_validate
 import referencing
 import referencing.jsonschema
 
+from hyperpod_ray_sandbox.kubernetes import times
 from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.json_schema import cause, dotted, for_jsonschema, json_type
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, bad_request, invalid
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, invalid
 from hyperpod_ray_sandbox.kubernetes.validation import custom
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -35,6 +36,7 @@ _BASE = "https://kubernetes.io/api/_definitions.json"
 _QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$")
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 _ENVELOPE = ("apiVersion", "kind", "metadata")
 _UNCHECKED = Cause(
     "FieldValueInvalid",
@@ -42,6 +44,8 @@ _UNCHECKED = Cause(
     "errors to complete validation",
     "<nil>",
 )
+# Go structs that are there, empty, where nobody wrote them
+_STRUCTS = ("jobTemplate", "spec", "template")
 _INTEGERS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -117,6 +121,18 @@ class Shapes:
 SHAPES = Shapes()
 
 
+def _pointer(properties: Json, key: str) -> bool:
+    """Whether a struct may be absent: only the template of a ReplicationController, whose selector is a plain map."""
+    return key == "template" and "$ref" not in properties.get("selector", {"$ref": ""})
+
+
+def _left_out(value: Any, schema: Json) -> bool:
+    """Whether Go writes a field only where something is in it: a list, or a map."""
+    if value == []:
+        return "array" in schema.get("type", "")
+    return value == {} and "additionalProperties" in schema and not schema.get("properties")
+
+
 class _Walk:
     """One pass over an object: drops unknown fields and nulls, fills a custom kind's defaults, notes what it saw."""
 
@@ -127,13 +143,14 @@ class _Walk:
         self.unreadable: list[str] = []
         self.causes: list[Cause] = []
 
-    def object(self, value: Json, schema: Json, path: str) -> Json:
+    def object(self, value: Json, schema: Json, path: str) -> Json:  # noqa: PLR0912  (a list of kinds of fields)
         properties: Json = schema.get("properties") or {}
         extra = schema.get("additionalProperties")
         keep = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or extra is True
         if not properties and not isinstance(extra, dict) and not self.custom:
             return value  # RawExtension, FieldsV1: free by definition
         result: Json = {}
+        required = schema.get("required") or ()
         self._embedded(value, schema, path)
         for key, member in value.items():
             child_path = f"{path}.{key}" if path else key
@@ -155,12 +172,24 @@ class _Walk:
             if self.custom and child_path == "metadata":
                 result[key] = self._metadata(member, child)
                 continue
+            if not self.custom and key not in required and key != "policies" and _left_out(member, child):
+                continue
             result[key] = self.value(member, child, child_path)
         if self.custom and self.fill:
             for key, child in properties.items():
                 if "default" in child and key not in result:
                     result[key] = child["default"]
+        if not self.custom and self.fill:
+            self._structs(result, properties, path)
         return result
+
+    def _structs(self, result: Json, properties: Json, path: str) -> None:
+        """Add the structs that Go has where nobody wrote them."""
+        for key in _STRUCTS:
+            if key in properties and key not in result and not _pointer(properties, key):
+                struct = SHAPES.resolve(properties[key])
+                if struct.get("properties"):
+                    result[key] = self.object({}, struct, f"{path}.{key}" if path else key)
 
     def _embedded(self, value: Json, schema: Json, path: str) -> None:
         """A whole object inside another says what it is."""
@@ -187,6 +216,9 @@ class _Walk:
             if items is None:
                 return value
             return [self.value(v, items, f"{path}[{i}]") for i, v in enumerate(value)]
+        if isinstance(value, str) and schema is SHAPES.definitions[_MICRO_TIME] and not times.is_micro_time(value):
+            self.unreadable.append(f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse {path}')
+            return value
         if schema is SHAPES.definitions[_QUANTITY_NAME]:
             text = str(value)
             if not isinstance(value, bool) and not _QUANTITY.match(text):
@@ -194,6 +226,8 @@ class _Walk:
                     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
                 )
             return text if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        if isinstance(value, float) and "integer" in schema.get("type", "") and not self.custom:
+            self.unreadable.append(f"json: cannot unmarshal number {value} into Go struct field {path} of type integer")
         self._format(value, schema.get("format"), path)
         return value
 
@@ -206,6 +240,8 @@ class _Walk:
                     if self.custom
                     else f"json: cannot unmarshal number {value} into Go struct field {path} of type {name}"
                 )
+        elif name == "date-time" and isinstance(value, str) and not self.custom and not times.is_time(value):
+            self.unreadable.append(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse {path}')
         elif name == "byte" and isinstance(value, str):
             try:
                 base64.b64decode(value, validate=True)
@@ -251,14 +287,10 @@ _GO = {
 }
 
 
-def check_unknown(resource: Resource, obj: Json, *, strict: bool) -> tuple[Json, list[str]]:
-    """Only the first half of `check`: the object without unknown fields; under `strict`, 400 if it has any."""
+def check_unknown(resource: Resource, obj: Json) -> tuple[Json, list[str]]:
+    """Only the first half of `check`: the object without unknown fields, and their paths."""
     walk = _Walk(custom=resource.schema is not None, fill=False)
-    clean = walk.object(obj, SHAPES.of(resource), "")
-    warnings = [f'unknown field "{path}"' for path in walk.unknown]
-    if strict and warnings:
-        raise bad_request(f"failed to create typed patch object: strict decoding error: {', '.join(warnings)}")
-    return clean, warnings
+    return walk.object(obj, SHAPES.of(resource), ""), walk.unknown
 
 
 def check_nulls(resource: Resource, obj: Json, name: str) -> None:

@@ -270,10 +270,11 @@ def _scale_workers() -> int:
 
 
 def _rehearse() -> str:
-    """The training half: submitted, one node killed, resumed; says where the picture is."""
+    """The training half: a node lost with a spare, a process lost without one, resumed; says where the picture is."""
     out = PROJECT / ".local" / "rehearsal"
     try:
-        survived = rehearse(ENVIRONMENT, options=Options(faults=("node",), spares=1, step_delay_s=0.1), out=out)
+        options = Options(faults=("node", "spareless"), spares=1, step_delay_s=0.1)
+        survived = rehearse(ENVIRONMENT, options=options, out=out)
     except LocalError as error:
         raise DemoError(
             f"the rehearsal failed: {error}",
@@ -289,10 +290,11 @@ def _rehearse() -> str:
         raise DemoError(
             "no picture of the run", expected="the file that the rehearsal draws", fix="see its messages in the log"
         )
-    fault = json.loads((out / "report.json").read_text(encoding="utf-8"))["faults"][0]
+    node, process = json.loads((out / "report.json").read_text(encoding="utf-8"))["faults"]
     return (
-        f"node lost, a spare took over, training back in {fault['recovery_s']} s with {fault['steps_lost']} step done "
-        f"again; picture {pictures[-1].relative_to(PROJECT)}"
+        f"node lost, {node['taken_over_by']} took over, training back in {node['recovery_s']} s with "
+        f"{node['steps_lost']} step done again; process lost without a spare, {process['taken_over_by']} took over, "
+        f"back in {process['recovery_s']} s; picture {pictures[-1].relative_to(PROJECT)}"
     )
 
 

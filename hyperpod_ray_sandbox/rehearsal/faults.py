@@ -110,6 +110,17 @@ class Worker(Fault):
         return t, f"a training process on {pod.name}"
 
 
+class FreezeWorker(Fault):
+    """SIGSTOP to one training process; the rest of its pod works on."""
+
+    name = "freeze-worker"
+
+    def inject(self, scene: Scene) -> Harm:
+        pod, t = scene.training_pod(), time.time()
+        scene.kill_worker(pod, number=signal.SIGSTOP)
+        return t, f"a training process on {pod.name}"
+
+
 class Node(Fault):
     """The pod's process namespace is killed."""
 
@@ -308,6 +319,27 @@ class SparesExhausted(Fault):
         return t, f"{pod.name}, and every spare before it"
 
 
+class Spareless(Fault):
+    """The spare nodes are lost first, then one training process: a standby of its node takes its place."""
+
+    name = "spareless"
+
+    def inject(self, scene: Scene) -> Harm:
+        pod = scene.training_pod()
+        spares = scene.spare_pods()
+        for spare in spares:
+            scene.cluster.kill(spare)
+        if spares:
+            armed = time.time()
+            scene.wait_for(
+                lambda e: e.t >= armed - 1 and e.kind == "lost" and e.values.get("warm_spares") == 0,
+                doing="the spares being missed",
+            )
+        t = time.time()
+        scene.kill_worker(pod)
+        return t, f"a training process on {pod.name}" + (", and every spare before it" if spares else "")
+
+
 class CoordinatorKilled(Fault):
     """SIGKILL to the coordinator of the spares: training must continue, and the next fault be covered."""
 
@@ -395,8 +427,8 @@ class ClockJump(Fault):
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
-        Worker(), Node(), Freeze(), Hang(), GpuError(), HungJob(), Drain(), Elastic(), Driver(), Head(),
-        TwoAtOnce(), DuringRecovery(), Flap(), SparesExhausted(), CoordinatorKilled(),
+        Worker(), FreezeWorker(), Node(), Freeze(), Hang(), GpuError(), HungJob(), Drain(), Elastic(), Driver(), Head(),
+        TwoAtOnce(), DuringRecovery(), Flap(), SparesExhausted(), Spareless(), CoordinatorKilled(),
         WriterKilled(), DiskFull(), ReadOnly(), SlowStorage(), ClockJump(),
     )
 }  # fmt: skip

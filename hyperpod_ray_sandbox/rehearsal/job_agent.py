@@ -178,7 +178,10 @@ RULES = {
     "action": "cancel",
 }  # fmt: skip
 """As the environment file's, in the form in which pods mount them."""
-PATIENT = {"RESILIENCE_PROCESS_GROUP_TIMEOUT_S": "900", "RESILIENCE_COLLECTIVE_TIMEOUT_S": "900"}
+PATIENT = {
+    "RESILIENCE_PROCESS_GROUP_TIMEOUT_S": "900", "RESILIENCE_COLLECTIVE_TIMEOUT_S": "900",
+    "RESILIENCE_STANDBY_WORKERS": "0",
+}  # fmt: skip
 """The training library's own limits, out of the way: what ends a hang is the agent."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -172,6 +173,13 @@ class Scene:
         announcement = next((event for event in reversed(tail.events) if "warm_spares" in event.values), None)
         return int(announcement.values["warm_spares"]) if announcement else 0
 
+    def standbys_complete(self, tail: Tail) -> bool:
+        """Whether each node with workers has a standby that has imported; a run without a coordinator has none."""
+        if not self.options.standbys or tail.last("generation") is None:
+            return True
+        said = next((event for event in reversed(tail.events) if "standbys" in event.values), None)
+        return said is not None and int(said.values["standbys"]) >= self.nodes + self.options.spares
+
     def give_up(self) -> None:
         """End a run that does not come back, and make the cluster whole for the next one."""
         submission = self.watcher.submission
@@ -230,11 +238,11 @@ class Scene:
         training = {pod.name for pod in self.training_pods()}
         return [pod for pod in self.cluster.training_pods() if pod.name not in training]
 
-    def kill_worker(self, pod: Pod) -> None:
-        """SIGKILL one process of a pod that trains, not a spare beside it."""
+    def kill_worker(self, pod: Pod, *, number: signal.Signals = signal.SIGKILL) -> None:
+        """A signal to one process of a pod that trains, not to a spare or a standby beside it."""
         ranks = self._ranks(self._running()[0])
         inner = [int(held["pid"]) for held in ranks.values() if held["node"] == pod.ip]
-        self.cluster.kill_worker(pod, inner=inner or None)
+        self.cluster.kill_worker(pod, inner=inner or None, number=number)
 
     def _ranks(self, run: str) -> dict[str, dict[str, Any]]:
         """Who holds each rank, in a run with spares."""

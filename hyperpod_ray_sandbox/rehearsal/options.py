@@ -85,6 +85,11 @@ class Options:
     job_arguments: tuple[str, ...] = ()
     undisturbed: bool = True
 
+    @property
+    def standbys(self) -> bool:
+        """Whether each node with workers has a standby; off only for baselines."""
+        return self.job_env.get("RESILIENCE_STANDBY_WORKERS") != "0"
+
     def __post_init__(self) -> None:
         require_known(self.faults)
         for name, seconds in (("step-delay", self.step_delay_s), ("fault-timeout", self.fault_timeout_s)):

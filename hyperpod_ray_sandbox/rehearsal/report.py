@@ -60,6 +60,8 @@ class FaultReport:
         survived: whether a new step followed.
         world: workers after it.
         full_size_after_s: (elastic) from the fault to the first step at full size again.
+        taken_over_by: who has the lost rank: a standby, a spare, a new worker or nobody (fewer workers); None where all
+            workers were started again.
     """
 
     fault: str
@@ -79,6 +81,7 @@ class FaultReport:
     survived: bool
     world: int | None
     full_size_after_s: float | None = None
+    taken_over_by: str | None = None
 
 
 def measure(
@@ -153,7 +156,23 @@ def measure(
         if recovered_step and recovered_step.values.get("world") is not None
         else None,
         full_size_after_s=None if full is None else _round(full),
+        taken_over_by=_successor(window, recovered_step),
     )
+
+
+def _successor(window: Sequence[Event], recovered_step: Event | None) -> str | None:
+    """Who has the rank that was lost, as the coordinator says."""
+    said = [event for event in window if recovered_step is not None and event.t <= recovered_step.t]
+    lost = [event for event in said if event.kind == "lost" and event.values.get("rank") is not None]
+    generations = [event for event in said if event.kind == "generation"]
+    if not lost or not generations or any(event.kind == "fallback" for event in said):
+        return None
+    if any(event.kind == "spare" and "instead_of" in event.values for event in said):
+        return "a standby"
+    if int(lost[-1].values.get("warm_spares", 0)) > 0:
+        return "a spare"
+    fewer = int(generations[-1].values.get("world", 0)) <= max(int(event.values["rank"]) for event in lost)
+    return "nobody, fewer workers" if fewer else "a new worker"
 
 
 _SIGNS = {

@@ -50,6 +50,8 @@ class Rehearsal:
         spares = self.options.spares * self.options.ranks_per_node
         if spares and int(newest.values.get("world", 0)) == size and scene.warm_spares(tail) < spares:
             return False
+        if int(newest.values.get("world", 0)) == size and not scene.standbys_complete(tail):
+            return False
         nodes = [scene.watcher.nodes.get(pod.ip) for pod in scene.cluster.state.pods]
         return (
             self.options.interval * 0.4 <= into < self.options.interval * 0.9

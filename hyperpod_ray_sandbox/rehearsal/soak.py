@@ -194,10 +194,10 @@ def soak(
 def length(kills: int, options: Options) -> int:
     """Steps of a run that cannot end before the last kill.
 
-    Without spares no kill lets more than one checkpoint through. With spares the next kill waits for a warm one, and
-    the run continues to train; several spares start side by side.
+    The next kill waits for a warm spare, or for the standbys, and the run continues to train; several spares start
+    side by side.
     """
-    waits = int(WARM_SECONDS / options.step_delay_s / options.spares) if options.spares else 0
+    waits = int(WARM_SECONDS / options.step_delay_s / max(1, options.spares))
     return options.interval * (kills + 3) + kills * waits
 
 
@@ -232,7 +232,7 @@ def _kill(scene: Scene, job: Job, run: str, kill: Kill, *, since: float) -> floa
         done = sum(e.kind == "step" and e.t > since for e in tail.events)
         if done < kill.steps or not scene.replacement.complete:
             return False
-        return not scene.options.spares or scene.warm_spares(tail) > 0
+        return scene.warm_spares(tail) > 0 if scene.options.spares else scene.standbys_complete(tail)
 
     scene.until(run, job, due, doing=f"before kill {kill.number}")
     cluster = scene.cluster

@@ -30,6 +30,8 @@ def row(fault: FaultReport) -> tuple[str, ...]:
     else:
         back = f"{fault.recovery_s:.1f} s"
     notes = []
+    if fault.taken_over_by:
+        notes.append(fault.taken_over_by)
     if fault.resubmitted:
         notes.append("resubmitted")
     if fault.fault == "drain" and fault.resumed_after_s is not None:
@@ -150,6 +152,8 @@ def summary(report: Report, *, log: Callable[[Any], None]) -> None:
         f"{len(report.faults)} faults in {report.seconds:g} s on {report.machine.get('cores')} cores "
         f"(load {report.machine.get('load')})"
     )
+    if not report.settings.get("spare_nodes"):
+        log("no spare node: a lost process has a standby on its node, a lost node waits. With one: --spares 1")
     log("what a local rehearsal does not show:")
     for text in NOT_SHOWN:
         log(f"  - {text}")

@@ -25,6 +25,8 @@ TICK_S = 0.1
 RECORD_S = 0.5
 """So long ranks have to say what they had begun when one of them hangs. A worker is fenced all the same."""
 _LINE_BYTES = 1 << 20
+MEMORY = ("rss_mb", "private_mb")
+"""What a standby says of its memory."""
 
 
 class Coordinator:
@@ -67,6 +69,14 @@ class Coordinator:
                 self.tasks.append(asyncio.create_task(self._watch_nodes()))
         host, port = self.server.sockets[0].getsockname()[:2]
         return str(host), int(port)
+
+    async def trains(self) -> bool:
+        """Whether the ranks have done their first steps, so that standbys know what to import."""
+        return bool(self.table.modules)
+
+    async def successor(self, node: str, pid: int, final: bool) -> int:
+        """Who has the seat of a lost process, for the controller of Ray's workers: see `Table.successor`."""
+        return self.table.successor(node, pid, final=final)
 
     def close(self) -> None:
         """Stop listening."""
@@ -127,6 +137,10 @@ class Coordinator:
             self._record(int(message["rank"]), dict(message["newest"]))
             return []
         out: dict[str, Callable[[], Out]] = {
+            "modules": lambda: table.has_imported(now, uid, [str(name) for name in message["modules"]]),
+            "imported": lambda: table.imported(
+                now, uid, **{name: int(message[name]) for name in MEMORY if name in message}
+            ),
             "warm": lambda: table.warmed(now, uid),
             "broke": lambda: table.broke(now, uid, int(message["gen"])),
             "ready": lambda: table.is_ready(now, uid, int(message["gen"])),

@@ -1,4 +1,4 @@
-"""The driver's half of a run with spares: the coordinator on this node, and the loop made to outlive its peers."""
+"""The driver's half of a run whose workers outlive a lost one: the coordinator, and the loop that survives."""
 
 from __future__ import annotations
 
@@ -50,7 +50,11 @@ def surviving(run: RunFacts, parts: Parts, *, workers: int, min_workers: int, sp
         torch_config=SparesConfig(timeout_s=settings.process_group_timeout_s),
         callbacks=(
             KeepSurvivors(
-                active=min_workers, elastic=min_workers < workers, look_s=settings.elastic_resize_monitor_interval_s
+                active=min_workers,
+                elastic=min_workers < workers,
+                look_s=settings.elastic_resize_monitor_interval_s,
+                coordinator=coordinator,
+                standby_workers=settings.standby_workers,
             ),
         ),
         spares=spares,

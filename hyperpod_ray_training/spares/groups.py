@@ -11,6 +11,10 @@ Traps, each with a test in `tests/resilience/test_groups.py`:
 - DTensor caches results by mesh equality, which ignores this process's rank and the age of the mesh. After a change of
   rank or group `param.device_mesh` would be the old one, and checkpoint offsets another rank's.
 - a store's keys outlive the group: each generation has a prefix of its own.
+- gloo connects every rank with every other as a group opens: thousands of sockets a process, and a read of every
+  address by every rank. Groups of more than `LAZY_FROM` ranks connect two ranks when these first have something to
+  say. What their collectives use is used once as they open, within the short limit: a rank that then waits for one
+  that died has a socket that can be shut.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -38,6 +42,10 @@ CONNECT_S = 5.0
 """Rank 0's store is connected to within this: its node may be gone."""
 OPENING_S, OPENING_PER_RANK_S = 2.0, 0.01
 """Ranks that have met exchange addresses within this, and connect within five times as long (gloo's own factor)."""
+LAZY_FROM = 64
+"""Ranks of a group from which on its pairs connect when they are first used."""
+_LAZY = "TORCH_GLOO_LAZY_INIT"
+"""Read by torch as a gloo group opens."""
 _AGAIN_S = 0.1
 """A generation that has ended is cut again and again: its main thread may be about to open a socket."""
 _INTERRUPT_AFTER_S, _INTERRUPT_EVERY_S = 2.0, 5.0
@@ -70,6 +78,10 @@ class Groups:
         self._cutter: threading.Thread | None = None
         self._thread_id, self._gen = 0, -1
         self._real: Any = None
+        self._nodes: frozenset[str] = frozenset()
+        self._foreign: set[int] | None = None
+        self.kept: Callable[[], set[int]] = set
+        """Sockets that are nobody's but another part of the library's."""
 
     @contextlib.contextmanager
     def _noting(self) -> Any:
@@ -88,7 +100,15 @@ class Groups:
             self._sockets |= open_sockets() - self._before
 
     def open(
-        self, *, gen: int, rank: int, world: int, host: str, port: int, over: Callable[[], bool] = lambda: False
+        self,
+        *,
+        gen: int,
+        rank: int,
+        world: int,
+        host: str,
+        port: int,
+        nodes: Iterable[str] = (),
+        over: Callable[[], bool] = lambda: False,
     ) -> None:
         """Open the default group of a generation on rank 0's store.
 
@@ -101,12 +121,14 @@ class Groups:
             world: Ranks of the generation.
             host: Rank 0's node.
             port: Rank 0's store.
+            nodes: The addresses of the ranks' nodes.
             over: Whether the generation has ended already. Then ConnectionError is raised, by each group that is
                 opened.
         """
         with self._lock:
             self._sockets, self._over, self._thread_id, self._gen = set(), over, threading.get_ident(), gen
             self._left, self._cutter = threading.Event(), None
+            self._nodes, self._foreign = frozenset(nodes), open_sockets() if world > LAZY_FROM else None
             self._real, c10d._new_process_group_helper = c10d._new_process_group_helper, self._open_group
         forget_groups()
         with self._noting():
@@ -132,10 +154,12 @@ class Groups:
             meet(store, name, size, timeout)
             self._refuse_if_over()
             options["timeout"] = min(timeout, timedelta(seconds=OPENING_S + OPENING_PER_RANK_S * size))
-        with self._noting():
+        with self._noting(), _connecting_lazily(size):
             group, prefix = self._real(size, rank, members, *rest, **options)
-        if isinstance(group, dist.ProcessGroup):
-            set_limit(group, timeout)
+            if isinstance(group, dist.ProcessGroup):
+                if size > LAZY_FROM:
+                    use_once(group)
+                set_limit(group, timeout)
         return group, prefix
 
     def _refuse_if_over(self) -> None:
@@ -155,12 +179,19 @@ class Groups:
     def _shut_all(self) -> None:
         with self._lock:
             self._take_note()  # somebody may be lost while a group is being opened
-            for handle in self._sockets:
+            for handle in self._sockets | self._opened_since():
                 _shut(handle)
             self._sockets = set()
         if torch.cuda.is_available() and dist.is_initialized():
             with contextlib.suppress(Exception):
                 c10d._abort_process_group()
+
+    def _opened_since(self) -> set[int]:
+        """Connections with peers that a lazy group has opened while nobody took note."""
+        if self._foreign is None:
+            return set()
+        handles = open_sockets() - self._foreign - self.kept()
+        return {handle for handle in handles if _is_with(handle, self._nodes, own_port=self.store.port)}
 
     def _cut_on(self, departed: threading.Event) -> None:
         interrupt_t = time.monotonic() + _INTERRUPT_AFTER_S
@@ -189,6 +220,35 @@ class Groups:
                     forget()
             except Exception as error:
                 log(f"letting go of a generation: {type(error).__name__}: {error}")
+
+
+@contextlib.contextmanager
+def _connecting_lazily(size: int) -> Iterator[None]:
+    if size <= LAZY_FROM:
+        yield
+        return
+    before = os.environ.get(_LAZY)
+    os.environ[_LAZY] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_LAZY) if before is None else os.environ.update({_LAZY: before})
+
+
+def use_once(group: dist.ProcessGroup) -> None:
+    """Let the pairs connect that gloo's sums and barriers go over, where gloo is among a group's backends."""
+    device = torch.device("cpu")
+    if device in group._device_types and group._get_backend(device).name() == "gloo":
+        connect_few(group._get_backend(device))
+
+
+def connect_few(gloo: Any) -> None:
+    """A message to the next rank, for rings, and a barrier: few pairs, however many ranks."""
+    rank, size = gloo.rank(), gloo.size()
+    sent = gloo.send([torch.ones(1)], (rank + 1) % size, 0)
+    gloo.recv([torch.ones(1)], (rank - 1) % size, 0).wait()
+    sent.wait()
+    gloo.barrier().wait()
 
 
 def meet(store: Any, name: str, size: int, timeout: timedelta) -> None:
@@ -238,6 +298,19 @@ def _shut(handle: int) -> None:
         if copy.type == socket.SOCK_STREAM and copy.family in (socket.AF_INET, socket.AF_INET6):
             copy.getpeername()
             copy.shutdown(socket.SHUT_RDWR)
+
+
+def _is_with(handle: int, nodes: Collection[str], *, own_port: int) -> bool:
+    """Whether a socket is connected with one of these nodes, other than by the store of this process."""
+    try:
+        copy = socket.socket(fileno=os.dup(handle))
+    except OSError:
+        return False
+    with copy, contextlib.suppress(OSError):
+        if copy.type == socket.SOCK_STREAM and copy.family in (socket.AF_INET, socket.AF_INET6):
+            address = str(copy.getpeername()[0]).removeprefix("::ffff:")
+            return address in nodes and copy.getsockname()[1] != own_port
+    return False
 
 
 def forget_ranks() -> None:

@@ -22,8 +22,10 @@ from hyperpod_ray_training.errors import MARK
 from hyperpod_ray_training.hardware import check_device, sign_of
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.open_runs import closing
+from hyperpod_ray_training.spares import seat as seats
 from hyperpod_ray_training.spares.groups import GenerationOverError, Groups, collectives_begun
 from hyperpod_ray_training.spares.member import CoordinatorLostError, Ended, Member, Message
+from hyperpod_ray_training.spares.members import unpacked
 from hyperpod_ray_training.spares.ray_view import shown
 from hyperpod_ray_training.spares.stance import Stance
 from hyperpod_ray_training.spares.store import Store
@@ -110,6 +112,8 @@ class Survivor:
         order: Ray's rank of this worker.
         group: Workers that Ray has started.
         find: Asks where the coordinator is.
+        standby: Whether this process has no seat.
+        seat: What this worker's successor takes over.
     """
 
     def __init__(
@@ -122,6 +126,8 @@ class Survivor:
         order: int,
         group: int = 0,
         find: Callable[[], tuple[str, int]],
+        standby: bool = False,
+        seat: str = "",
     ) -> None:
         self.loop, self.config, self.plan = closing(loop), config, plan
         settings = config["run"].settings
@@ -133,16 +139,18 @@ class Survivor:
         self.store = Store()
         self.member = Member(
             find=find, token=plan.token, node=node, port=self.groups.store.port, order=order, group=group,
-            beat_s=settings.beat_s, cut=self.groups.cut,
+            beat_s=settings.beat_s, cut=self.groups.cut, standby=standby, seat=seat,
         )  # fmt: skip
+        self.groups.kept = self.member.sockets
         self.rehearse = True
 
     def run(self) -> Any:
         """Until the run is over."""
         try:
             while True:
-                # a spare that nobody needs at once rehearses; then it waits
-                message = self.member.next(None if self.member.now.warm else _IDLE_S)
+                # a spare that nobody needs at once rehearses; then it waits. A standby has no device to rehearse on
+                waits = self.member.now.warm or self.member.standby
+                message = self.member.next(None if waits else _IDLE_S)
                 if message is None:
                     self._rehearse()
                 elif (ended := self._obey(message)) is not None:
@@ -154,6 +162,13 @@ class Survivor:
         match message["type"]:
             case "welcome":
                 self.rehearse = bool(message["rehearse"])
+            case "import":
+                seats.import_all([str(name) for name in message["modules"]])
+                if torch.cuda.is_initialized():
+                    log("standby: a module that the loop imports opens a CUDA context; it takes memory of a GPU")
+                self.member.send("imported", **seats.host_megabytes())
+            case "adopt":
+                self._adopt(message)
             case "over":
                 return (Ended(),)
             case "alone":
@@ -165,6 +180,19 @@ class Survivor:
             case "assign" if message["gen"] >= self.member.newest_gen:
                 return self._train(message)
         return None
+
+    def _adopt(self, message: Message) -> None:
+        """Take over the seat of a process that is lost; end where that cannot be, so that Ray starts another."""
+        try:
+            seats.take(str(message["seat"]), pid=int(message["pid"]))
+        except Exception as error:
+            log(f"standby: the seat of process {message['pid']} is not taken over ({type(error).__name__}: {error})")
+            self.member.send("broken", message=f"the seat cannot be taken over: {error}")
+            time.sleep(_FENCE_S)
+            self.member.fence()
+            return
+        self.member.standby, self.member.seat = False, str(message["seat"])
+        self.member.order, self.member.took = int(message["order"]), int(message["pid"])
 
     def _rehearse(self) -> None:
         started = time.monotonic()
@@ -212,7 +240,12 @@ class Survivor:
     def _train_one(self, message: Message) -> tuple[Any] | None:
         global _current  # noqa: PLW0603 - `Resumable` is made deep inside the user's loop
         member, standing = self.member, self.member.now
-        begun, gen, rank, nodes = time.monotonic(), int(message["gen"]), int(message["rank"]), list(message["nodes"])
+        begun, gen, rank, nodes = (
+            time.monotonic(),
+            int(message["gen"]),
+            int(message["rank"]),
+            unpacked(message["nodes"]),
+        )
         standing.gen, standing.rank, standing.world, standing.warm, member.move_asked = (
             gen,
             rank,
@@ -223,7 +256,7 @@ class Survivor:
         try:
             check_device()
             self.groups.open(
-                gen=gen, rank=rank, world=len(nodes), host=message["host"], port=int(message["port"]),
+                gen=gen, rank=rank, world=len(nodes), host=message["host"], port=int(message["port"]), nodes=nodes,
                 over=lambda: member.newest_gen > gen,
             )  # fmt: skip
             generation = _current = Generation(
@@ -283,6 +316,8 @@ def survive(loop: Callable[[dict[str, Any]], Any], plan: Plan) -> Callable[[dict
             order=ray.train.get_context().get_world_rank(),
             group=ray.train.get_context().get_world_size(),
             find=lambda: ray.get(plan.coordinator.address.remote(), timeout=FIND_S),
+            standby=seats.stands_by(),
+            seat="" if seats.stands_by() else seats.describe(),
         ).run()
 
     return run

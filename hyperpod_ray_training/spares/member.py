@@ -23,6 +23,8 @@ from typing import Any
 
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares import pulse
+from hyperpod_ray_training.spares.members import BEATS_PER_S
+from hyperpod_ray_training.spares.seat import imported_modules
 
 Message = dict[str, Any]
 
@@ -38,6 +40,10 @@ class Ended:
 RECONNECT_S = 60.0
 _RETRY_S = 0.2
 _LONGEST_LINE = 1 << 20
+_FIRST_STEPS = 3
+"""After so many steps nothing is imported for the first time, as a rule."""
+_PULSE_BEATS = 2
+"""The process beside a worker beats half as often: it says that the worker lives, not how far it is."""
 
 
 class CoordinatorLostError(RuntimeError):
@@ -74,6 +80,8 @@ class Member:
         beat_s: Seconds between two beats.
         cut: Called in the connection's thread when a generation ends: makes the main thread's collective raise.
         fence: Ends this process.
+        standby: Whether this process has no seat, and waits for that of a lost one on its node.
+        seat: What a standby would take over: `hyperpod_ray_training.spares.seat`.
     """
 
     def __init__(
@@ -88,9 +96,15 @@ class Member:
         beat_s: float,
         cut: Callable[[], None],
         fence: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL),
+        standby: bool = False,
+        seat: str = "",
     ) -> None:
         self.find, self.token, self.node, self.port, self.order = find, token, node, port, order
-        self.group, self.beat_s, self.cut, self.fence = group, beat_s, cut, fence
+        self.group, self.cut, self.fence, self.standby, self.seat = group, cut, fence, standby, seat
+        self.beat_s = max(beat_s, group / BEATS_PER_S)
+        self.took = 0
+        self._first_step: int | None = None
+        self._told_modules = standby
         self.uid = f"{node}-{os.getpid()}-{time.monotonic_ns() % 10**9}"
         self.now = Now()
         self.newest_gen = -1
@@ -133,7 +147,8 @@ class Member:
             "port": self.port, "pid": os.getpid(), "gen": max(standing.gen, self.newest_gen),
             # a generation that has ended is none that a new coordinator could take up
             "rank": standing.rank if standing.gen >= self.newest_gen else None,
-            "warm": standing.warm, "world": standing.world, "group": self.group,
+            "warm": standing.warm, "world": standing.world, "group": self.group, "standby": self.standby,
+            "seat": self.seat, "took": self.took,
         }  # fmt: skip
         connection.sendall((json.dumps(hello) + "\n").encode())
         with self._sending:
@@ -144,7 +159,8 @@ class Member:
         """A process beats beside this one, for times in which Python's lock is taken: see `pulse.py`."""
         self._end_pulse()
         options = {
-            "host": host, "port": port, "token": self.token, "uid": self.uid, "pid": os.getpid(), "beat_s": self.beat_s,
+            "host": host, "port": port, "token": self.token, "uid": self.uid, "pid": os.getpid(),
+            "beat_s": self.beat_s * _PULSE_BEATS,
         }  # fmt: skip
         try:
             self._pulse = subprocess.Popen([sys.executable, "-I", "-S", pulse.__file__], stdin=subprocess.PIPE)
@@ -173,6 +189,17 @@ class Member:
             with contextlib.suppress(Exception):  # a frame or a file may be gone when it is looked at
                 fields |= self.now.stance(time.monotonic())
             self._say_beat(**fields)
+            self._say_modules()
+
+    def _say_modules(self) -> None:
+        """Once, after the first steps of rank 0: what standbys should have imported."""
+        standing = self.now
+        if self._told_modules or standing.rank != 0:
+            return
+        self._first_step = standing.step if self._first_step is None else self._first_step
+        if standing.step - self._first_step >= _FIRST_STEPS:
+            self._told_modules = True
+            self.send("modules", modules=imported_modules())
 
     def _say_beat(self, **fields: Any) -> None:
         standing = self.now
@@ -234,6 +261,11 @@ class Member:
             if not self._heard.wait_for(lambda: bool(self._inbox), timeout):
                 return None
             return self._inbox.popleft()
+
+    def sockets(self) -> set[int]:
+        """The descriptor of the connection; it is none of a generation's."""
+        connection = self._socket
+        return set() if connection is None else {connection.fileno()}
 
     def close(self) -> None:
         """The run is over for this process."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,10 @@ from hyperpod_ray_training.settings import Settings
 
 BEAT = ("step", "seq", "busy", "saving", "still", "place", "at")
 """What a beat says."""
+BEATS_PER_S = 5000
+"""What one coordinator hears: more than a thousand ranks beat less often, so that it never needs a whole processor."""
+BEATS_OF_SILENCE = 3
+"""Fewer beats than so many may be late by chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +34,7 @@ class Limits:
             nodes. A new coordinator waits so long for every rank that trains.
         elastic_gather_s: The first generation of an elastic run waits so long for its largest size, then starts with
             those that are there.
+        beat_s: Between two beats of a member, at least; longer where there are very many (`BEATS_PER_S`).
     """
 
     silence_s: float = 1.5
@@ -41,6 +47,11 @@ class Limits:
     barren: int = 5
     gather_s: float = 5.0
     elastic_gather_s: float = 30.0
+    beat_s: float = 0.2
+
+    def beat_of(self, ranks: int) -> float:
+        """Seconds between two beats of a member of so many ranks."""
+        return max(self.beat_s, ranks / BEATS_PER_S)
 
     @property
     def ends_within_s(self) -> float:
@@ -57,7 +68,7 @@ class Limits:
             silence_s=settings.silence_s, hang_s=settings.hang_s, hang_steps=settings.hang_steps,
             floor_s=max(cls.floor_s, settings.hang_s), patience_s=max(settings.patience_s, settings.hang_s),
             together_s=max(settings.process_group_timeout_s, settings.hang_s),
-            ready_s=max(cls.ready_s, settings.silence_s),
+            ready_s=max(cls.ready_s, settings.silence_s), beat_s=settings.beat_s,
         )  # fmt: skip
 
 
@@ -89,6 +100,26 @@ class Member:
     """When its processor time last grew."""
     proven: bool = False
     """It has finished a step or rehearsed one: nothing is imported for the first time any more."""
+    standby: bool = False
+    """It has no device of its own: it waits beside the ranks of its node for one that is lost."""
+    imported: bool = False
+    """A standby that has imported what the ranks had imported."""
+    seat: str = ""
+    """Its devices and its rank on the node, as its own process describes them: a standby takes them over."""
+
+
+def packed(nodes: Iterable[str]) -> str:
+    """The node of each rank in few bytes: thousands of ranks are told of thousands."""
+    return ",".join(f"{node}*{sum(1 for _ in ranks)}" for node, ranks in itertools.groupby(nodes))
+
+
+def unpacked(text: str) -> list[str]:
+    """The node of each rank, of what `packed` gave."""
+    nodes: list[str] = []
+    for part in text.split(","):
+        node, _, count = part.rpartition("*")
+        nodes += [node] * int(count)
+    return nodes
 
 
 def member_fields(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,4 +130,6 @@ def member_fields(message: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     rank = message.get("rank")
     fields |= {"world": int(message.get("world", 0)), "group": int(message.get("group", 0))}
+    fields |= {"standby": bool(message.get("standby", False)), "seat": str(message.get("seat", ""))}
+    fields["took"] = int(message.get("took", 0))
     return fields | {"rank": None if rank is None else int(rank), "warm": bool(message.get("warm", False))}

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.hardware import training_begins
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.settings import Settings
@@ -88,7 +89,7 @@ class Memory:
         except Exception as error:  # whatever it is, a checkpoint is another way
             problem = error
             log(f"memory: the copy of step {step} cannot be loaded ({type(error).__name__}: {error})")
-        if not self._on_any_rank(problem is not None):
+        if not _on_any_rank(problem is not None, group=self.neighbour.group, world=self.neighbour.world):
             return step
         self.store.only(-1, set())
         if self.store.saved_step < 0:
@@ -107,11 +108,12 @@ class Memory:
             for held, parts, saved in map(json.loads, messages)
         ]  # fmt: skip
 
-    def _on_any_rank(self, on_this_rank: bool) -> bool:
-        flag = torch.tensor([int(on_this_rank)])
-        if self.neighbour.world > 1:
-            dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self.neighbour.group)
-        return bool(flag)
+
+def _on_any_rank(on_this_rank: bool, *, group: dist.ProcessGroup | None, world: int) -> bool:
+    flag = torch.tensor([int(on_this_rank)])
+    if world > 1:
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=group)
+    return bool(flag)
 
 
 def memory_of(
@@ -125,7 +127,7 @@ def memory_of(
         settings: Of the run.
         quiet: The group of saves.
 
-    Raises InputError where the copies do not fit this node, ForeignError where a rank is not of this run.
+    Raises InputError where the copies for spares do not fit this node, ForeignError where a rank is not of this run.
     """
     # copies may be slow, and are skipped then; a peer that is lost is seen by others
     group = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
@@ -138,10 +140,20 @@ def memory_of(
     secret = generation.member.token
     prove(group, secret=secret, about=f"copies of generation {generation.number}", rank=state.rank, world=state.world)
     snapshot = Snapshot(state, replicas=bool(replicas), secret=secret)
-    room.check(
-        snapshot.expected_bytes(), nodes=generation.nodes, rank=state.rank, replicas=bool(replicas),
-        held=generation.store.bytes, tell=generation.number == 0 and state.rank == 0,
-    )  # fmt: skip
+    refusal = ""
+    try:
+        room.check(
+            snapshot.expected_bytes(), nodes=generation.nodes, rank=state.rank, replicas=bool(replicas),
+            held=generation.store.bytes, tell=generation.number == 0 and state.rank == 0,
+        )  # fmt: skip
+    except InputError as error:
+        if settings.spares:  # asked for; else they come with the standbys, and a run trains without them
+            raise
+        refusal = str(error)
+    if not settings.spares and _on_any_rank(bool(refusal), group=group, world=state.world):
+        if refusal:
+            log(f"no copies in memory, a lost rank goes back to the checkpoint: {refusal}")
+        return None
     neighbour = Neighbour(
         store=generation.store.of(state.world), group=group, nodes=generation.nodes, rank=state.rank,
         replicas=replicas, share=settings.memory_overhead, steps=settings.memory_every_steps,

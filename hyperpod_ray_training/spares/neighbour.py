@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import threading
@@ -44,7 +45,16 @@ def neighbour_distance(nodes: Sequence[str]) -> int:
     world = len(nodes)
     if world < 2:
         return 0
-    return min(range(1, world), key=lambda d: (sum(nodes[r] == nodes[(r + d) % world] for r in range(world)), d))
+    on_node: dict[str, list[int]] = {}
+    for rank, node in enumerate(nodes):
+        on_node.setdefault(node, []).append(rank)
+    staying = [0] * world
+    """By distance, how many copies would stay: counted by pairs of one node, which are few where nodes are many."""
+    for ranks in on_node.values():
+        for first, second in itertools.combinations(ranks, 2):
+            staying[second - first] += 1
+            staying[world - second + first] += 1
+    return min(range(1, world), key=lambda distance: (staying[distance], distance))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ _REGULAR_STEPS = 10
 """So many steps of a run show how long one takes."""
 _PAUSE_FACTOR = 2.0
 """A pause that ended by itself may be as long again, and as much."""
+_IN_COLLECTIVES = frozenset({COLLECTIVE, BACKWARD, COPY})
 WAY_OUT = 'with training.phase("evaluate"): around what takes long on some ranks only'
 
 
@@ -61,8 +62,9 @@ class Progress:
             self.total, self.since, self.stood_s = total, now, 0.0
             return []
         hung = []
+        others = _Waiting.of(holders)
         for member in holders:
-            if member.busy or not _is_waited_for(member, holders):
+            if member.busy or not others.wait_for(member):
                 continue
             if member.place == LOCK:
                 self.stood_s = max(self.stood_s, member.still)
@@ -117,17 +119,32 @@ class Progress:
         return limit
 
 
-def _is_waited_for(member: Member, holders: Collection[Member]) -> bool:
-    """Whether others stand in a collective that this rank has not begun.
+@dataclass(frozen=True, kw_only=True)
+class _Waiting:
+    """What the ranks wait for, added up once: each of thousands is judged by it."""
 
-    Collectives of other groups may be fewer (a stage of a pipeline, say), so that a number alone blames nobody.
-    """
-    if member.place in {COLLECTIVE, COPY}:
-        return False
-    peers = [peer for peer in holders if peer is not member]
-    behind = any(peer.seq > member.seq for peer in peers)
-    if member.place in {"", BACKWARD} and not behind:
-        return False  # it may be one of those that wait
-    return any(
-        peer.place in {COLLECTIVE, BACKWARD, COPY} or (not peer.place and peer.seq > member.seq) for peer in peers
-    )
+    most: int
+    """Collectives that the foremost rank has begun."""
+    most_unplaced: int
+    """The same, of those that do not say where they stand."""
+    in_collectives: int
+
+    @classmethod
+    def of(cls, holders: Collection[Member]) -> _Waiting:
+        return cls(
+            most=max((member.seq for member in holders), default=0),
+            most_unplaced=max((member.seq for member in holders if not member.place), default=0),
+            in_collectives=sum(member.place in _IN_COLLECTIVES for member in holders),
+        )
+
+    def wait_for(self, member: Member) -> bool:
+        """Whether others stand in a collective that this rank has not begun.
+
+        Collectives of other groups may be fewer (a stage of a pipeline, say), so that a number alone blames nobody.
+        """
+        if member.place in {COLLECTIVE, COPY}:
+            return False
+        if member.place in {"", BACKWARD} and self.most <= member.seq:
+            return False  # it may be one of those that wait
+        others = self.in_collectives - (member.place in _IN_COLLECTIVES)
+        return others > 0 or self.most_unplaced > member.seq

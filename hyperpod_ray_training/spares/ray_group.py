@@ -6,6 +6,9 @@ is dead too, is not retried. It also blocks the controller until the replacement
 takes as long as the node. So the replacement is done here, for any number of workers, without waiting: a process that
 imports torch takes its time in a thread, and a run that ends in that time ends.
 
+A standby on each node costs no such time: a worker process without a device, which the group keeps beside its workers.
+The coordinator gives it the seat of a lost process at once (`seat.py`); here it only becomes a worker that Ray polls.
+
 Hooks used, all of ray 2.60: `TorchConfig.backend_cls`, `ControllerCallback`, `TrainController.worker_group_cls`,
 `WorkerGroup._poll_workers_and_collect_errors`. `supported()` looks for them; without them a run has no spares.
 """
@@ -17,8 +20,8 @@ import copy
 import dataclasses
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import ray
@@ -34,14 +37,22 @@ from ray.train.v2._internal.execution.controller import TrainController
 from ray.train.v2._internal.execution.worker_group import ReplicaGroup, WorkerGroup
 from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
 from ray.train.v2._internal.execution.worker_group.worker import Worker
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from hyperpod_ray_training.capacity import placeable
 from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.spares import seat as seats
 from hyperpod_ray_training.spares.member import Ended
+from hyperpod_ray_training.spares.table import NOBODY, NOT_YET
 
 _BEFORE_THE_FIRST_TRY_POLLS, _BEFORE_ANOTHER_TRY_POLLS = 2, 4
 """First the ranks recover: a new process imports torch, and would take the processor from the spare beside it."""
+_ANSWER_S = 10.0
+"""So long a worker may take to say which devices it sees."""
+_STANDBY_POLLS = 4
+"""So often in between the group looks whether its standbys are complete."""
+_WAITS_FOR_STANDBY_POLLS = 40
+"""So long a standby that still imports is waited for before Ray places a new process in the lost one's place."""
 
 
 class SparesConfig(TorchConfig):
@@ -73,36 +84,32 @@ class KeepSurvivors(ControllerCallback):
         active: Workers that are needed; all beyond are spares, or what an elastic run may have more.
         elastic: Whether the run continues with fewer workers than at most.
         look_s: How often an elastic run that started with fewer workers looks for room.
+        coordinator: Of the run.
+        standby_workers: Standbys on each node.
     """
 
-    def __init__(self, *, active: int, elastic: bool, look_s: float) -> None:
+    def __init__(
+        self, *, active: int, elastic: bool, look_s: float, coordinator: Any = None, standby_workers: int = 0
+    ) -> None:
         self.active, self.elastic, self.look_s = active, elastic, look_s
+        self.coordinator, self.standby_workers = coordinator, standby_workers
 
     def after_controller_start(self, train_run_context: Any) -> None:
         """Let the controller use the group below."""
         SurvivingWorkerGroup.active = self.active
         SurvivingWorkerGroup.look_s = self.look_s if self.elastic else None
+        SurvivingWorkerGroup.coordinator, SurvivingWorkerGroup.standby_workers = self.coordinator, self.standby_workers
         TrainController.worker_group_cls = SurvivingWorkerGroup
 
 
-class _Replacement:
-    """A lost worker's successor under way: placed by Ray when there is room, then sent what to run.
+class _Newcomer:
+    """A worker process under way: placed by Ray when there is room, then sent what to run.
 
     The process first reads what it is sent, which imports torch: seconds in which Ray's controller must stay free.
     """
 
-    def __init__(self, group: SurvivingWorkerGroup, lost: Worker) -> None:
-        self.lost = lost
-        context = group.get_worker_group_context()
-        with contextlib.suppress(Exception):
-            ray.kill(lost.actor)  # fenced or gone; this frees its place at once
-        placement = group.get_worker_group_state().placement_group_handle.placement_group
-        self.actor = group.actor_class().options(
-            scheduling_strategy=PlacementGroupSchedulingStrategy(
-                placement_group=placement, placement_group_bundle_index=lost.placement_group_bundle_index
-            )
-        ).remote()  # fmt: skip
-        self.resources = context.resources_per_worker
+    def __init__(self, actor: Any, *, model: Worker, resources: dict[str, float]) -> None:
+        self.actor, self.model, self.resources = actor, model, resources
         self.metadata = self.actor.get_metadata.remote()
         self.worker: Worker | None = None
         self.ended = threading.Event()
@@ -114,12 +121,12 @@ class _Replacement:
         return bool(ray.wait([self.metadata], timeout=0)[0])
 
     def begin(self, start: Callable[[Worker], None]) -> None:
-        """Begin to start the successor, with the lost worker's place in Ray's order. Raises what its process raised."""
+        """Begin to start it, with the place in Ray's order of its model. Raises what its process raised."""
         worker = Worker(
             self.actor, ray.get(self.metadata), self.resources,
-            placement_group_bundle_index=self.lost.placement_group_bundle_index,
+            placement_group_bundle_index=self.model.placement_group_bundle_index,
         )  # fmt: skip
-        worker.distributed_context = copy.copy(self.lost.distributed_context)
+        worker.distributed_context = copy.copy(self.model.distributed_context)
         self.worker = worker
         threading.Thread(target=self._start, args=(start, worker), name="resilience-replace", daemon=True).start()
 
@@ -137,6 +144,52 @@ class _Replacement:
             ray.kill(self.actor)
 
 
+class _Replacement(_Newcomer):
+    """A lost worker's successor, in its place."""
+
+    def __init__(self, group: SurvivingWorkerGroup, lost: Worker) -> None:
+        with contextlib.suppress(Exception):
+            ray.kill(lost.actor)  # fenced or gone; this frees its place at once
+        placement = group.get_worker_group_state().placement_group_handle.placement_group
+        strategy = PlacementGroupSchedulingStrategy(
+            placement_group=placement, placement_group_bundle_index=lost.placement_group_bundle_index
+        )
+        actor = group.actor_class().options(scheduling_strategy=strategy).remote()
+        super().__init__(actor, model=lost, resources=group.get_worker_group_context().resources_per_worker)
+
+
+class _Standby(_Newcomer):
+    """A worker process on a node that trains, without a place and a device of its own."""
+
+    def __init__(self, group: SurvivingWorkerGroup, beside: Worker) -> None:
+        strategy = NodeAffinitySchedulingStrategy(node_id=beside.metadata.node_id, soft=False)
+        actor = group.actor_class().options(num_cpus=0, num_gpus=0, resources={}, scheduling_strategy=strategy).remote()
+        super().__init__(actor, model=beside, resources={})
+        self.answer = self.metadata
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process has not ended, as far as is known without waiting."""
+        if self.ended.is_set() and self.error is not None:
+            return False
+        if ray.wait([self.answer], timeout=0)[0]:
+            try:
+                ray.get(self.answer)
+            except Exception:  # whatever it is, another one is started
+                return False
+            self.answer = self.actor.get_metadata.remote()
+        return True
+
+    def seated(self, lost: Worker) -> Worker:
+        """The worker that it is once it has a lost one's seat."""
+        assert self.worker is not None  # noqa: S101
+        metadata = dataclasses.replace(self.worker.metadata, accelerator_ids=lost.metadata.accelerator_ids)
+        return dataclasses.replace(
+            self.worker, metadata=metadata, distributed_context=copy.copy(lost.distributed_context),
+            placement_group_bundle_index=lost.placement_group_bundle_index, resources=lost.resources,
+        )  # fmt: skip
+
+
 class SurvivingWorkerGroup(WorkerGroup):
     """A worker group in which a death is nobody else's business.
 
@@ -145,6 +198,8 @@ class SurvivingWorkerGroup(WorkerGroup):
 
     active: ClassVar[int] = 1
     look_s: ClassVar[float | None] = None
+    coordinator: ClassVar[Any] = None
+    standby_workers: ClassVar[int] = 0
 
     def __init__(self, train_run_context: Any, worker_group_context: Any, callbacks: Any = None) -> None:
         self.wanted, self.looked = worker_group_context.num_workers, time.monotonic()
@@ -152,6 +207,11 @@ class SurvivingWorkerGroup(WorkerGroup):
         self.replacements: dict[int, _Replacement] = {}
         self.polls_to_wait: dict[int, int] = {}
         self.reports: deque[Any] = deque()
+        self.standbys: dict[tuple[str, int], _Standby] = {}
+        self.questions: dict[int, Any] = {}
+        self.unanswered: Counter[int] = Counter()
+        self.polls = 0
+        self.trains: Any = None
 
     def _with_room(self, context: Any) -> Any:
         """As many spares as there are places now: Ray would wait for the missing ones without a word."""
@@ -164,6 +224,13 @@ class SurvivingWorkerGroup(WorkerGroup):
         return dataclasses.replace(
             context, num_workers=number, label_selector=None if selectors is None else selectors[:number]
         )
+
+    def _create_workers(self, *rest: Any, **options: Any) -> list[Worker]:
+        """As for a group without replicas: with them each worker would be the only one of its node, at local rank 0.
+
+        A loop that takes `cuda:LOCAL_RANK` would then put all ranks of a node on one device.
+        """
+        return super()._create_workers(*rest, **options | {"replica_group_size": None})  # type: ignore[no-any-return]
 
     def actor_class(self) -> Any:
         """The remote class of a worker, as Ray makes it."""
@@ -188,7 +255,7 @@ class SurvivingWorkerGroup(WorkerGroup):
             # nobody waits for a spare that still imports or rehearses
             running = bool(self.reports)
             return [WorkerStatus(running=running, return_value=done[0].value, training_report=report) for _ in statuses]
-        if all(status.error is not None for status in statuses):
+        if all(status.error is not None for status in statuses) and not self.standbys:
             return statuses
         if self._has_grown():
             room = WorkerGroupStartupFailedError("there is room for more workers than the group was started with")
@@ -201,7 +268,65 @@ class SurvivingWorkerGroup(WorkerGroup):
                 # it misses is taken for the next one's, and the run ends on two paths for one checkpoint
                 statuses[index] = WorkerStatus(running=False, training_report=report)
                 self._replace(index)
+        if statuses and not any(status.running or status.return_value is not None for status in statuses):
+            statuses[0].running = True  # all are lost, and their successors come: Ray must not take this for the end
+        self._keep_standbys()
         return statuses
+
+    def _keep_standbys(self) -> None:
+        """Let each node with workers have its standbys, from the first steps on. Waits for nothing."""
+        self.polls += 1
+        if not self.standby_workers or self.polls % _STANDBY_POLLS:
+            return
+        try:
+            if self.trains is None:
+                self.trains = self.coordinator.trains.remote()
+            if not ray.wait([self.trains], timeout=0)[0]:
+                return
+            if ray.get(self.trains):
+                self._complete_standbys()
+            else:
+                self.trains = None
+        except Exception as error:  # training does not depend on it
+            self.trains = None
+            log(f"standbys: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
+
+    def _complete_standbys(self) -> None:
+        workers = {worker.metadata.node_id: worker for worker in reversed(self.get_workers())}
+        for key, standby in list(self.standbys.items()):
+            if key[0] not in workers or not standby.lives:
+                standby.cancel()
+                del self.standbys[key]
+            elif standby.worker is None and standby.placed:
+                standby.begin(self._starter(standby=True))
+        for node_id, beside in workers.items():
+            alive = beside.metadata.node_id in {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+            for number in range(self.standby_workers if alive else 0):
+                if (node_id, number) not in self.standbys:
+                    self.standbys[node_id, number] = _Standby(self, beside)
+
+    def _successor(self, index: int) -> _Standby | int:
+        """The standby that has a lost worker's seat, or `NOBODY`; `NOT_YET` where the coordinator has not answered."""
+        if not self.standby_workers:
+            return NOBODY
+        lost = self.get_workers()[index].metadata
+        beside = {key: standby for key, standby in self.standbys.items() if key[0] == lost.node_id}
+        if (question := self.questions.get(index)) is None:
+            final = not beside or self.unanswered[index] >= _WAITS_FOR_STANDBY_POLLS
+            self.questions[index] = self.coordinator.successor.remote(lost.node_ip, lost.pid, final)
+            return NOT_YET
+        if not ray.wait([question], timeout=0)[0]:
+            return NOT_YET
+        del self.questions[index]
+        pid = int(ray.get(question))
+        if pid == NOT_YET:
+            self.unanswered[index] += 1
+            return NOT_YET
+        self.unanswered.pop(index, None)
+        for key, standby in beside.items():
+            if standby.worker is not None and standby.worker.metadata.pid == pid:
+                return self.standbys.pop(key)
+        return NOBODY
 
     def _has_grown(self) -> bool:
         """Whether there is room for workers that an elastic run was started without. Ray then starts it again."""
@@ -219,7 +344,12 @@ class SurvivingWorkerGroup(WorkerGroup):
         try:
             under_way = self.replacements.get(index)
             if under_way is None:
-                self.replacements[index] = _Replacement(self, self.get_workers()[index])
+                standby = self._successor(index)
+                lost = self.get_workers()[index]
+                if isinstance(standby, _Standby):
+                    self._take_in(index, lost, standby.seated(lost))
+                elif standby == NOBODY:
+                    self.replacements[index] = _Replacement(self, lost)
             elif under_way.worker is None:
                 if under_way.placed:
                     under_way.begin(self._starter())
@@ -227,15 +357,17 @@ class SurvivingWorkerGroup(WorkerGroup):
                 if under_way.error is not None:
                     raise under_way.error
                 del self.replacements[index]
-                self._take_in(index, under_way.lost, under_way.worker)
+                self._take_in(index, under_way.model, under_way.worker)
         except Exception as error:  # it died again; whatever it was, the survivors train on
             log(f"spare {index}: not replaced yet ({type(error).__name__}: {str(error).splitlines()[0][:200]})")
             if (failed := self.replacements.pop(index, None)) is not None:
                 failed.cancel()
             self.polls_to_wait[index] = _BEFORE_ANOTHER_TRY_POLLS
 
-    def _starter(self) -> Callable[[Worker], None]:
+    def _starter(self, *, standby: bool = False) -> Callable[[Worker], None]:
         """What sends a new worker all it needs; called in a thread, while this group may end."""
+        prepare = seats.stand_by if standby else seats.see
+        peers = list(self.get_workers())
         state, context = self.get_worker_group_state(), self._worker_group_context
         # Ray's collector of reports would drop those that it has, for all workers, and in this thread
         callbacks = [
@@ -246,6 +378,8 @@ class SurvivingWorkerGroup(WorkerGroup):
 
         def start(worker: Worker) -> None:
             self._init_train_context([worker], state.sync_actor)
+            # Ray has shown it its own devices alone, of which a standby has none; ranks of a node see each other's
+            ray.get(worker.execute_async(prepare, _visible_beside(worker, peers)))
             group = ReplicaGroup([worker], context.resources_per_worker, callbacks)
             group.start_training(context)
 
@@ -266,7 +400,23 @@ class SurvivingWorkerGroup(WorkerGroup):
         self.replacements.clear()
         self.polls_to_wait.clear()
         self.reports.clear()
+        for standby in self.standbys.values():
+            standby.cancel()
+        self.standbys.clear()
+        self.questions.clear()
+        self.unanswered.clear()
+        self.trains = None
         super()._clear_state()
+
+
+def _visible_beside(worker: Worker, peers: Sequence[Worker]) -> str | None:
+    """What the workers of the same node see of its devices, where one of them lives; None where nobody answers."""
+    for peer in peers:
+        if peer.metadata.node_id == worker.metadata.node_id:
+            with contextlib.suppress(Exception):
+                answer: str | None = ray.get(peer.execute_async(seats.visible), timeout=_ANSWER_S)
+                return answer
+    return None
 
 
 def judge(statuses: list[WorkerStatus], report: Any = None) -> list[WorkerStatus]:
@@ -324,6 +474,7 @@ def supported() -> str | None:
     required: list[tuple[Any, str]] = [
         (TrainController, "worker_group_cls"), (WorkerGroup, "_poll_workers_and_collect_errors"),
         (WorkerGroup, "_init_train_context"), (WorkerGroup, "_clear_state"), (WorkerGroup, "_get_worker_runtime_env"),
+        (WorkerGroup, "_create_workers"),
     ]  # fmt: skip
     missing = [f"{owner.__name__}.{name}" for owner, name in required if not hasattr(owner, name)]
     return f"Ray {ray.__version__} has no {', '.join(missing)}" if missing else None

@@ -165,6 +165,7 @@ class Snapshot:
         length, room, own_start, _, _, alike, total, _ = numbers_of(buffer)
         sealed = buffer[_HEAD_BYTES : _HEAD_BYTES + length].numpy().tobytes()
         meta = pickle.loads(unseal(sealed, secret=self.secret, about=self._about))  # noqa: S301 - sealed by this run
+        self.state.make_buffers(meta["trees"])
         live, content = self.state.named(), Content(trees=meta["trees"])
         at = 0
         for marks, start in zip(meta["marks"], (_HEAD_BYTES + room, own_start), strict=True):

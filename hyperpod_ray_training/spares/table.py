@@ -5,6 +5,11 @@ others let go of their process groups, say they are ready, and a new generation 
 
     forming --(every rank has a holder, every holder is ready)--> running --(a holder is lost)--> forming
 
+A standby is a member without a device. When a member of its node is lost it takes over that member's seat: its devices
+and its place in Ray's order. From then on it is a member like the others.
+
+No decision costs more than a look at each member: a run may have thousands.
+
 Messages go out as (member, message) pairs from each call. All times are seconds of one monotonic clock.
 """
 
@@ -13,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_training.spares.members import BEAT, Limits, Member
+from hyperpod_ray_training.spares.members import BEAT, BEATS_OF_SILENCE, Limits, Member, packed
 from hyperpod_ray_training.spares.progress import Habits, Progress
 from hyperpod_ray_training.spares.stragglers import Stragglers
 
@@ -32,6 +37,12 @@ _GAP_FACTOR, _GAP_MEMORY_S = 3.0, 30.0
 
 _LEAST_TICKS, _COMPUTES_S = 2, 5.0
 """A process whose processor time has grown by so many ticks within so many seconds computes."""
+_WAITS_S = 5.0
+"""A rank that nobody holds for so long is said: the run waits for a node, or for Ray."""
+_NOTED_RANKS = 256
+"""With more ranks a generation's event names those alone whose holder is new: a line of a journal has a limit."""
+NOT_YET, NOBODY = -1, 0
+"""Answers of `successor`."""
 _STOPPED, _TRACED = frozenset("TZXx"), "t"
 """States of `/proc`: stopped by a signal, or ended; stopped by a debugger."""
 
@@ -62,6 +73,13 @@ class Table:
         self.size = active
         self.members: dict[str, Member] = {}
         self.ranks: dict[int, str] = {}
+        self.rank_of: dict[str, int] = {}
+        self.modules: list[str] = []
+        """What the ranks had imported after their first steps."""
+        self._vacant: dict[tuple[str, int], Member] = {}
+        self._successors: dict[tuple[str, int], int] = {}
+        self._noted: dict[int, str] = {}
+        self._lacking_since: float | None = None
         self.ready: set[str] = set()
         self.gen = 0
         self.running = False
@@ -87,15 +105,23 @@ class Table:
         """A process has connected. One that trains already (the coordinator is new) keeps its rank."""
         rank, gen, world = fields.pop("rank", None), int(fields.pop("gen", -1)), fields.pop("world", 0)
         self._group = fields.pop("group", 0) or self._group
+        took = fields.pop("took", 0)
         member = Member(beat=now, gen=gen, **fields)
         self.members[member.uid] = member
-        self._first_hello = now if self._first_hello is None else self._first_hello
+        if took:  # a coordinator before this one gave it the seat
+            self._successors[member.node, took] = member.pid
         if self.over:
             return [(member.uid, {"type": "over"})]
         out: Out = [(member.uid, {"type": "welcome", "rehearse": self.rehearse})]
+        if member.standby:
+            if self.modules:
+                out.append((member.uid, {"type": "import", "modules": self.modules}))
+            return out + self._fill(now) + self._form(now)
+        self._first_hello = now if self._first_hello is None else self._first_hello
         if rank is not None and gen >= self.gen and rank not in self.ranks:
             # this table is new and the generation is not: wait for its other holders before anybody is replaced
-            self.gen, self.ranks[int(rank)], member.gen, member.warm = gen, member.uid, gen, True
+            self._hold(int(rank), member.uid)
+            self.gen, member.gen, member.warm = gen, gen, True
             member.proven = True
             self._rejoin_until, self.size = now + self.limits.gather_s, world or self.active
             if len(self.ranks) == self.size:
@@ -108,7 +134,7 @@ class Table:
         member = self.members.get(uid)
         if member is None:
             return [(uid, {"type": "fence"})]
-        if uid in self.ranks.values():
+        if uid in self.rank_of:
             self._remember_gap(now, now - member.beat)
         member.beat = now
         member.proven = member.proven or fields.get("step", 0) > member.step
@@ -138,6 +164,68 @@ class Table:
             self.note("spare", uid=uid, node=self.members[uid].node, message="warm", warm_spares=self.warm_spares)
         return self._form(now)
 
+    def has_imported(self, now: float, uid: str, modules: list[str]) -> Out:
+        """A rank says what its first steps have imported; standbys import it too."""
+        if self.modules or uid not in self.rank_of:
+            return []
+        self.modules = modules
+        return [(m.uid, {"type": "import", "modules": modules}) for m in self.members.values() if m.standby]
+
+    def imported(self, now: float, uid: str, **memory: int) -> Out:
+        """A standby has imported what it was asked to, and says what memory it takes."""
+        if (member := self.members.get(uid)) is None:
+            return []
+        member.imported = True
+        self.note(
+            "spare", uid=uid, node=member.node, message="a standby has imported", standbys=self.standbys,
+            warm_spares=self.warm_spares, **memory,
+        )  # fmt: skip
+        return self._fill(now) + self._form(now)
+
+    def successor(self, node: str, pid: int, *, final: bool) -> int:
+        """The process that has the seat of a lost one; `NOBODY`, or `NOT_YET` while that may change.
+
+        Args:
+            node: Of the lost process.
+            pid: Of the lost process.
+            final: Whether nobody is waited for: after `NOBODY` the seat is Ray's to fill.
+        """
+        if (node, pid) in self._successors:
+            return self._successors[node, pid]
+        if any(member.pid == pid and member.node == node for member in self.members.values()):
+            return NOT_YET  # its connection has not ended yet
+        if (node, pid) in self._vacant and not final:
+            return NOT_YET
+        self._vacant.pop((node, pid), None)
+        return NOBODY
+
+    def _fill(self, now: float) -> Out:
+        """Give seats that are free to standbys of the same node that were heard lately: a node may stand still."""
+        out: Out = []
+        for key, lost in list(self._vacant.items()):
+            beside = [
+                member for member in self.members.values()
+                if member.standby and member.node == lost.node and not self._leaves(member)
+                and now - member.beat <= self.silence_limit_s(now) / 2
+            ]  # fmt: skip
+            if not beside:
+                continue
+            member = max(beside, key=lambda standby: standby.imported)
+            member.standby, member.order, member.seat = False, lost.order, lost.seat
+            self._successors[key] = member.pid
+            del self._vacant[key]
+            self.note(
+                "spare", uid=member.uid, node=member.node, message=f"a standby takes over from process {lost.pid}",
+                instead_of=lost.pid, standbys=self.standbys, warm_spares=self.warm_spares,
+            )  # fmt: skip
+            out.append((member.uid, {"type": "adopt", "seat": lost.seat, "order": lost.order, "pid": lost.pid}))
+        return out
+
+    @property
+    def standbys(self) -> int:
+        """How many standbys could take a seat at once."""
+        return sum(member.standby and member.imported for member in self.members.values())
+
     def cold(self, uid: str) -> None:
         """A spare could not rehearse: later ones do not try, they start cold."""
         self.rehearse = False
@@ -157,7 +245,7 @@ class Table:
 
     def done(self, uid: str) -> Out:
         """A rank has finished the run, so all have."""
-        if uid not in self.ranks.values():
+        if uid not in self.rank_of:
             return []
         self.over = True
         return [(member_id, {"type": "over"}) for member_id in self.members]
@@ -168,12 +256,18 @@ class Table:
         if member is None or self.over:
             return []
         self.ready.discard(uid)
-        rank = next((rank for rank, holder in self.ranks.items() if holder == uid), None)
-        self.note("lost", uid=uid, rank=rank, node=member.node, message=why, gen=self.gen, warm_spares=self.warm_spares)
+        rank = self.rank_of.get(uid)
+        self.note(
+            "lost", uid=uid, rank=rank, node=member.node, message=why, gen=self.gen, standbys=self.standbys,
+            warm_spares=self.warm_spares,
+        )  # fmt: skip
         out: Out = [(uid, {"type": "fence"})]
+        if not member.standby:
+            self._vacant[member.node, member.pid] = member
+            out += self._fill(now)
         if rank is None:
             return out
-        del self.ranks[rank]
+        self._free(rank)
         return out + self._end(now, why) + self._form(now)
 
     def drain(self, now: float, nodes: frozenset[str]) -> Out:
@@ -193,14 +287,17 @@ class Table:
             self._progress.since += late
         out: Out = []
         for member in list(self.members.values()):
-            trains = member.uid in self.ranks.values()
+            trains = member.uid in self.rank_of
             factor = 1.0 if trains else _IDLE_SILENCE_FACTOR
             if member.busy or member.saving or not member.proven:
                 factor = max(factor, _SAVING_SILENCE_FACTOR)
             limit = max(self.silence_limit_s(now) * factor, self._mute_limit_s(now, member))
             if now - member.beat > limit:
                 out += self.lost(now, member.uid, f"no beat for {now - member.beat:.1f} s")
+        if self._vacant:
+            out += self._fill(now)
         if not self.running:
+            self._say_who_is_missing(now)
             return out + self._overdue(now) + self._form(now)
         if self._broken_since is not None and now - self._broken_since > _BREAK_S:
             return out + self._end(now, "a collective broke and nobody was lost") + self._form(now)
@@ -221,7 +318,8 @@ class Table:
     def silence_limit_s(self, now: float) -> float:
         """So long a member that trains may be silent: longer where even the living are heard late."""
         recent = self._gap[0] if now - self._gap[1] <= _GAP_MEMORY_S else 0.0
-        return max(self.limits.silence_s, _GAP_FACTOR * recent)
+        beats = BEATS_OF_SILENCE * self.limits.beat_of(self.size)
+        return max(self.limits.silence_s, beats, _GAP_FACTOR * recent)
 
     # ---- decisions ----
 
@@ -240,9 +338,9 @@ class Table:
         out: Out = []
         free = [rank for rank in range(self.size) if rank not in self.ranks]
         # an elastic run is quicker with fewer ranks than with one that has still to import
-        spares = [member for member in self._spares() if member.warm or initial or not self.elastic]
+        spares = [m for m in self._spares() if m.warm or m.imported or initial or not self.elastic]
         for rank, member in zip(free, spares, strict=False):
-            self.ranks[rank] = member.uid
+            self._hold(rank, member.uid)
             out.append((member.uid, {"type": "abandon", "gen": self.gen}))
         newest = max((self.members[uid].gen for uid in self.ranks.values()), default=-1)
         if newest >= self.gen:  # a coordinator before this one gave that number, and its keys are in some store
@@ -255,7 +353,8 @@ class Table:
 
     def _gathered(self, now: float) -> bool:
         """Whether the first generation may start."""
-        waited, count = 0.0 if self._first_hello is None else now - self._first_hello, len(self.members)
+        waited = 0.0 if self._first_hello is None else now - self._first_hello
+        count = sum(not member.standby for member in self.members.values())
         started = self._group or self.expected  # Ray may have found room for fewer
         if count < min(self.active, started):
             return self.elastic and count >= self.least and waited >= self.limits.elastic_gather_s
@@ -270,11 +369,33 @@ class Table:
         """Continue with the ranks that have holders, in their order."""
         holders = [uid for _, uid in sorted(self.ranks.items())]
         self.ranks, self.size = dict(enumerate(holders)), len(holders)
+        self.rank_of = {uid: rank for rank, uid in self.ranks.items()}
+
+    def _hold(self, rank: int, uid: str) -> None:
+        self.ranks[rank], self.rank_of[uid] = uid, rank
+
+    def _free(self, rank: int) -> None:
+        del self.rank_of[self.ranks.pop(rank)]
+
+    def _say_who_is_missing(self, now: float) -> None:
+        """Once, where a rank waits for long: nobody should have to guess why training stands still."""
+        if len(self.ranks) == self.size or not self.ranks:
+            self._lacking_since = None
+            return
+        self._lacking_since = now if self._lacking_since is None else self._lacking_since
+        if now - self._lacking_since >= _WAITS_S:
+            self._lacking_since = float("inf")
+            free = [rank for rank in range(self.size) if rank not in self.ranks]
+            self.note(
+                "note", message=f"{len(free)} of {self.size} ranks (first: {free[0]}) have no process: no spare is "
+                "there, nor a standby on the node. The others keep theirs and wait for Ray to place a worker",
+            )  # fmt: skip
 
     def _spares(self) -> list[Member]:
         """Members without a rank, the best first: warm, not on a node that goes away, in Ray's order."""
-        busy = set(self.ranks.values())
-        spare = [m for m in self.members.values() if m.uid not in busy and not self._leaves(m)]
+        spare = [
+            m for m in self.members.values() if m.uid not in self.rank_of and not m.standby and not self._leaves(m)
+        ]
         return sorted(spare, key=lambda member: (not member.warm, member.order))
 
     @property
@@ -286,7 +407,7 @@ class Table:
         return member.node in self.draining
 
     def _start(self, now: float) -> Out:
-        if self.running or self.over or len(self.ranks) < self.size:
+        if self.running or self.over or len(self.ranks) < self.size or len(self.ready) < self.size:
             return []
         if not all(uid in self.ready for uid in self.ranks.values()):
             return []
@@ -297,16 +418,25 @@ class Table:
         self._broken_since = self._forming_since = None
         self._moving = False
         out: Out = []
+        told = packed(nodes)
         for rank, uid in self.ranks.items():
             member = self.members[uid]
             member.gen, member.seq, member.warm, member.busy = self.gen, 0, True, False
             member.still, member.place, member.at = 0.0, "", ""
             out.append(
-                (uid, {"type": "assign", "gen": self.gen, "rank": rank, "nodes": nodes, "host": host.node,
+                (uid, {"type": "assign", "gen": self.gen, "rank": rank, "nodes": told, "host": host.node,
                        "port": host.port})
             )  # fmt: skip
-        holders = {rank: {"node": nodes[rank], "pid": self.members[uid].pid} for rank, uid in self.ranks.items()}
-        self.note("generation", gen=self.gen, ranks=holders, warm_spares=self.warm_spares)
+        holders = {
+            rank: {"node": nodes[rank], "pid": self.members[uid].pid}
+            for rank, uid in self.ranks.items()
+            if self.size <= _NOTED_RANKS or self._noted.get(rank, "") != uid
+        }
+        few = dict(list(holders.items())[:_NOTED_RANKS])
+        self._noted = dict(self.ranks)
+        self.note(
+            "generation", gen=self.gen, ranks=few, world=self.size, standbys=self.standbys, warm_spares=self.warm_spares
+        )
         return out
 
     def _end(self, now: float, why: str) -> Out:
@@ -327,9 +457,8 @@ class Table:
         """Everybody raises; Ray then starts new workers, who begin here as if they were the first."""
         self.note("fallback", message=why, gen=self.gen)
         out: Out = [(uid, {"type": "fallback", "message": why}) for uid in self.members]
-        self.members.clear()
-        self.ranks.clear()
-        self.ready.clear()
+        for state in (self.members, self.ranks, self.rank_of, self.ready, self._vacant, self._successors):
+            state.clear()  # type: ignore[attr-defined]
         self.running, self.gen, self.barren, self.size = False, self.gen + 1, 0, self.active
         self._broken_since = self._forming_since = self._first_hello = None
         return out
@@ -350,13 +479,14 @@ class Table:
         holders = [member for _, member in by_rank]
         if slow := self._stragglers.judge(by_rank):
             self.note("slow", **slow)
-        record: Out = [(member.uid, {"type": "record", "gen": self.gen}) for member in holders]
         hung = self._progress.behind(now, holders, self.limits)
-        out: Out = record if hung else []
-        for member, why in hung:
-            out = out + self.lost(now, member.uid, why)
         standstill = None if hung else self._progress.together(now, holders, self.limits)
-        return out if standstill is None else record + self._end(now, standstill) + self._form(now)
+        if not hung and standstill is None:
+            return []
+        out: Out = [(member.uid, {"type": "record", "gen": self.gen}) for member in holders]
+        for member, why in hung:
+            out += self.lost(now, member.uid, why)
+        return out if standstill is None else out + self._end(now, standstill) + self._form(now)
 
     def _move(self, now: float) -> Out:
         """Ask all ranks to hand over at the end of a step, where others should train after it.
@@ -387,5 +517,5 @@ class Table:
         self.barren, self.size = 0, self.active if self.elastic else self.size
         for rank, holder in list(self.ranks.items()):
             if self._leaves(self.members[holder]):
-                del self.ranks[rank]
+                self._free(rank)
         return out + self._form(now)

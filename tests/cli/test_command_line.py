@@ -14,20 +14,14 @@ import pytest
 
 from hyperpod_ray.cli.main import main, tree
 from hyperpod_ray.core.version import full_version
+from tests.support import forked
 
 PROJECT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as a process of its own, from this source tree."""
-    return subprocess.run(
-        [sys.executable, "-m", "hyperpod_ray.cli", *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": f"{PROJECT}", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return forked.text(forked.command(*arguments, cwd=cwd, env={**os.environ, **environment}))
 
 
 def commands(node: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -314,6 +308,29 @@ start()
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_ctrl_c_says_a_word_while_the_command_line_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tree("env"), "make_context", interrupted)
+    assert main(["env", "check"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_ctrl_c_after_the_end_changes_nothing() -> None:
+    code = """
+import atexit, os, signal, sys
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+sys.argv = ["hyperpod-ray", "--version"]
+from hyperpod_ray.cli.__main__ import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_usage_error_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

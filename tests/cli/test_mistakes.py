@@ -15,16 +15,22 @@ import pytest
 
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, explain
 from tests.cli.test_anywhere import PROJECT, START, somebody_else
+from tests.support import forked
 
 ANSWERS = ("--account", "111122223333", "--region", "us-west-2", "--type", "ml.g5.8xlarge", "--count", "2")
 LATIN = (
-    {"PYTHONIOENCODING": "latin-1"},
-    {"PYTHONIOENCODING": "ascii"},
-    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ({"PYTHONIOENCODING": "latin-1"}, ["cost", "dev", "--offline"]),
+    ({"PYTHONIOENCODING": "ascii"}, ["plan", "dev", "--model", "llama-3.1-8b", "--tokens", "1B"]),
+    ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ["--help"]),
 )
 
 
-def run(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[bytes]:
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
+    return forked.command(*words, cwd=cwd)
+
+
+def started(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[bytes]:
+    """By a new interpreter, which reads some variables when it starts."""
     return subprocess.run(
         [sys.executable, "-m", "hyperpod_ray.cli", *words], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
         env={**os.environ, "PYTHONPATH": str(PROJECT), **more}, check=False,
@@ -159,7 +165,7 @@ def test_a_read_only_checkout(frozen: Path, words: list[str], path: str) -> None
 
 def test_jsii_without_a_cache_is_one_message(project: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = run("manifests", "dev", cwd=project, JSII_RUNTIME_PACKAGE_CACHE_ROOT=str(tmp_path / "file" / "cache"))
+    done = started("manifests", "dev", cwd=project, JSII_RUNTIME_PACKAGE_CACHE_ROOT=str(tmp_path / "file" / "cache"))
     refused(done, "jsii", "JSII_RUNTIME_PACKAGE_CACHE_ROOT=FOLDER")
 
 
@@ -178,27 +184,22 @@ def test_a_refusal_of_the_operating_system_names_the_file(number: int, said: str
     assert other.code == ERROR
 
 
-@pytest.mark.parametrize("variables", LATIN, ids=lambda variables: "-".join(variables.values()))
-def test_a_terminal_that_is_not_utf_8(project: Path, variables: dict[str, str]) -> None:
+@pytest.mark.parametrize(("variables", "words"), LATIN, ids=["latin-1", "ascii", "C"])
+def test_a_terminal_that_is_not_utf_8(project: Path, variables: dict[str, str], words: list[str]) -> None:
     """Files are UTF-8 whatever the terminal is; a sign that it lacks is a question mark."""
     file = project / "environments" / "dev.yaml"
     file.write_text(file.read_text() + "tags: {owner: Jörg Łoś}\n", encoding="utf-8")
-    assert run("env", "check", cwd=project, **variables).stdout == b"ok dev\n"
-    shown = run("env", "show", "dev", cwd=project, **variables)
+    assert started("env", "check", cwd=project, **variables).stdout == b"ok dev\n"
+    shown = started("env", "show", "dev", cwd=project, **variables)
     assert shown.returncode == 0, shown.stderr
     assert b"owner: J" in shown.stdout
-    for words in (
-        ["cost", "dev", "--offline"],
-        ["plan", "dev", "--model", "llama-3.1-8b", "--tokens", "1B"],
-        ["--help"],
-    ):
-        done = run(*words, cwd=project, **variables)
-        assert done.returncode in (0, 3), done.stderr
-        assert done.stdout
-        assert b"codec" not in done.stderr
-        done.stdout.decode(variables.get("PYTHONIOENCODING", "ascii"))
+    done = started(*words, cwd=project, **variables)
+    assert done.returncode in (0, 3), done.stderr
+    assert done.stdout
+    assert b"codec" not in done.stderr
+    done.stdout.decode(variables.get("PYTHONIOENCODING", "ascii"))
     file.write_text(file.read_text() + "nodes: é\n", encoding="utf-8")
-    refused(run("env", "check", cwd=project, **variables), "nodes: unknown setting")
-    same = run("env", "upgrade", "dev", "--from", "0.2.0", "--write", cwd=project, **variables)
+    refused(started("env", "check", cwd=project, **variables), "nodes: unknown setting")
+    same = started("env", "upgrade", "dev", "--from", "0.2.0", "--write", cwd=project, **variables)
     assert b"codec" not in same.stderr
     assert "Jörg Łoś" in file.read_text(encoding="utf-8")

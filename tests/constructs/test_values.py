@@ -7,7 +7,7 @@ from aws_cdk import assertions
 from aws_cdk import aws_iam as iam
 
 from hyperpod_ray.constructs.cluster import EksCluster
-from hyperpod_ray.constructs.hyperpod import HyperPodCluster, InstanceGroup
+from hyperpod_ray.constructs.hyperpod import EksOrchestrator, HyperPodCluster, InstanceGroup
 from hyperpod_ray.constructs.network import ClusterNetwork
 
 ZONES = ["usw2-az1", "usw2-az2"]
@@ -51,7 +51,7 @@ def cluster_beside_what_exists(mine: cdk.Stack) -> None:
             InstanceGroup(name="workers", type="ml.p5.48xlarge", count=2, zone=ZONES[1], spot=True),
         ],
         home_zone=ZONES[0],
-        orchestrator=eks.cluster,
+        orchestrator=EksOrchestrator(cluster_arn=eks.cluster.cluster_arn),
         execution_role=iam.Role.from_role_arn(mine, "Nodes", "arn:aws:iam::123456789012:role/nodes"),
         lifecycle_uri="s3://sagemaker-mine/scripts",
         subnets=network.node_subnets,

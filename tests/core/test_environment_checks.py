@@ -92,6 +92,7 @@ TEAMS = {
     "team_id": "1a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",
     "channel_id": "19%3Aabc123%40thread.tacv2",
 }
+AMI = "ami-0123456789abcdef0"
 SCHEDULE = {"cron": "cron(0 6 ? * SUN *)"}
 
 
@@ -126,15 +127,21 @@ CASES = [
     Case("a_channel_is_named_once", {"hyperpod/alarm_slack": [SLACK, {**SLACK, "workspace_id": "T9"}]}, "hyperpod.alarm_slack[1]", "'C0123ABCDEF' is named twice", {"hyperpod/alarm_slack": [SLACK]}),
     Case("a_channel_is_named_once", {"hyperpod/alarm_teams": [TEAMS, dict(TEAMS)]}, "hyperpod.alarm_teams[1]", "is named twice", {"hyperpod/alarm_teams": [TEAMS]}),
     Case("somebody_gets_the_alerts", {"observability": {}}, "observability", "its alerts go to nobody", {"observability": {}, "hyperpod/alarm_slack": [SLACK]}, "warning"),
+    Case("an_alert_sees_two_samples", {"observability": {"scrape_seconds": 300, "no_step_minutes": 9}, **MAILS}, "observability.no_step_minutes", "9 minutes have fewer than two samples", {"observability": {"scrape_seconds": 300, "no_step_minutes": 10}, **MAILS}, "warning"),
+    Case("an_alert_sees_two_samples", {"observability": {"scrape_seconds": 60, "operator_down_minutes": 1}, **MAILS}, "observability.operator_down_minutes", "1 minutes have fewer than two samples", {"observability": {"scrape_seconds": 60, "operator_down_minutes": 2}, **MAILS}, "warning"),
     Case("grafana_is_in_the_region", {"observability": {"grafana": GRAFANA}, **MAILS}, "observability.grafana.workspace_arn", "is in eu-west-1", {"observability": {"grafana": {**GRAFANA, "workspace_arn": GRAFANA["workspace_arn"].replace("eu-west-1", "us-west-2")}}, **MAILS}, "warning"),
     # --- training
     Case("a_gpu_reaches_the_tokens", {"training": {**TRAINING, "tokens_per_second": 1e9}}, "training.tokens_per_second", "1,000,000,000 tokens per second", {"training": {**TRAINING, "tokens_per_second": 10000}}),
     Case("a_gpu_reaches_the_tokens", {"training": {"parameters": "70B", "tokens": "1T", "tokens_per_second": 30000.0}}, "training.tokens_per_second", "with 70B parameters", {"training": {"parameters": "70B", "tokens": "1T", "tokens_per_second": 20000.0}}),
+    Case("the_size_is_said_once", {"training": {**TRAINING, "parameters": "13B"}}, "training.parameters", "13B beside model llama-3.1-8b", {"training": TRAINING}),
     Case("a_step_has_a_sequence", {"training": {**TRAINING, "batch_tokens": "8191"}}, "training.batch_tokens", "one sequence has 8,192", {"training": TRAINING}),
     Case("every_gpu_has_a_sequence", {"training": {**TRAINING, "batch_tokens": "262143"}}, "training.batch_tokens", "31 sequences, and there are 32 GPUs", {"training": {**TRAINING, "batch_tokens": "262144"}}, "warning"),
     # --- scripts, links, registries, plans, quotas
     Case("scripts_of_nodes_stay_ours", {"ray/access": {"s3": [{"bucket": SCRIPTS, "mode": "write"}]}}, "ray.access.s3[0].mode", "every node runs as root", {"ray/access": {"s3": [{"bucket": SCRIPTS, "mode": "read"}]}}),
     Case("scripts_of_nodes_stay_ours", {"ray/access": {"s3": [{"bucket": "cdk-hnb659fds-assets-123456789012-us-west-2", "mode": "write"}]}}, "ray.access.s3[0].mode", "what the CDK deploys", {"ray/access": {"s3": [{"bucket": "assets", "mode": "write"}]}}),
+    Case("scripts_of_nodes_stay_ours", {TIER: {"memory_percent": 20, "bucket": SCRIPTS}}, "hyperpod.tiered_storage.bucket", "every node runs as root", {TIER: {"memory_percent": 20, "bucket": "checkpoints"}}),
+    Case("scripts_of_nodes_stay_ours", teams(team(access={"s3": [{"bucket": SCRIPTS, "mode": "write"}]})), "teams[0].access.s3[0].mode", "every node runs as root", teams(team(access={"s3": [{"bucket": SCRIPTS, "mode": "read"}]}))),
+    Case("exports_leave_scripts_alone", {LINKS: [{**DATA, "bucket": SCRIPTS, "auto_export": ["NEW"]}]}, "storage.data_repositories[0].bucket", "every node runs as root", {LINKS: [{**DATA, "bucket": SCRIPTS}]}),
     Case("linked_folders_lie_apart", {LINKS: [{**DATA, "path": "/fsx/data"}]}, f"{LINKS.replace('/', '.')}[0].path", "is /fsx/fsx/data in Ray's pods", {LINKS: [{**DATA, "path": "/fsxdata"}]}),
     Case("repositories_are_reachable", {**CLOSED, "registries": {"mirror": True, "pull_from": [TEAM_IMAGES.replace("us-west-2", "us-east-1")]}}, "registries.pull_from[0]", "is in us-east-1", {**CLOSED, "registries": {"mirror": True, "pull_from": [TEAM_IMAGES]}}),
     Case("a_training_plan_is_of_one_zone", {f"{WORKERS}/training_plan_arn": PLAN_ARN, f"{GROUPS}/2": {**MORE_P5, "training_plan_arn": PLAN_ARN, "availability_zone_id": "usw2-az2"}, "ray/workers/1": worker(instance_group="more"), "storage": {"mode": "static"}}, "hyperpod.instance_groups[2].availability_zone_id", "of the same training plan in usw2-az1", {f"{WORKERS}/training_plan_arn": PLAN_ARN, f"{GROUPS}/2": {**MORE_P5, "training_plan_arn": PLAN_ARN}, "ray/workers/1": worker(instance_group="more")}, "warning", ("ray.workers[1].instance_group",)),
@@ -164,6 +171,11 @@ CASES = [
     Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 24 ? * SUN *)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "invalid hours field '24'. Expected 0-23", {f"{WORKERS}/update_schedule": {"cron": "cron(0 23 ? * SUN *)"}}),
     Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 ? * SUN)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "5 fields. Expected six", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 1 */3 ? 2027)"}}),
     Case("schedule_is_cron", {f"{WORKERS}/update_schedule": {"cron": "cron(0 6 1 * SUN *)"}}, "hyperpod.instance_groups[1].update_schedule.cron", "'1' with day of week 'SUN'. Expected ? in exactly one", {f"{WORKERS}/update_schedule": SCHEDULE}),
+    Case("interfaces_are_efa", {f"{HEAD}/network_interface": "efa-only"}, "hyperpod.instance_groups[0].network_interface", "'efa-only' on ml.m5.2xlarge, which has no EFA", {f"{WORKERS}/network_interface": "efa-only"}),
+    Case("images_have_one_source", {f"{WORKERS}/image_id": AMI, f"{WORKERS}/image_release_version": "1.2.3"}, "hyperpod.instance_groups[1].image_release_version", "1.2.3 is of HyperPod's AMI", {f"{WORKERS}/image_id": AMI}),
+    Case("images_have_one_source", {f"{GROUPS}/2": {**CPU_GROUP, "image_id": AMI, "auto_patch": "WhenIdle"}}, "hyperpod.instance_groups[2].auto_patch", "auto_patch takes AMIs of HyperPod", {f"{GROUPS}/2": {**CPU_GROUP, "image_id": AMI}}),
+    Case("images_have_one_source", {f"{WORKERS}/image_id": AMI, f"{WORKERS}/update_schedule": SCHEDULE}, "hyperpod.instance_groups[1].update_schedule", "update_schedule takes AMIs of HyperPod", {f"{WORKERS}/image_id": AMI}),
+    Case("addresses_fit", {"network/node_subnet_prefix": 24, f"{HEAD}/count": 3, f"{WORKERS}/network_interface": "efa"}, "hyperpod.instance_groups[1].count", "4 × 81 of ml.p5.48xlarge", {"network/node_subnet_prefix": 24, f"{HEAD}/availability_zone_id": "usw2-az2", f"{WORKERS}/network_interface": "efa-only"}),
     Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 101, "batch_unit": "CAPACITY_PERCENTAGE"}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "101 percent. Expected 1 to 100", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 100, "batch_unit": "CAPACITY_PERCENTAGE"}}}),
     Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 5}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "5 nodes at once, but the group has 4", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 4}}}),
     Case("patches_find_idle_nodes", {f"{WORKERS}/auto_patch": "WhenIdle"}, "hyperpod.instance_groups[1].auto_patch", "its nodes are never idle", {f"{GROUPS}/2": {**CPU_GROUP, "auto_patch": "WhenIdle"}}, "warning"),
@@ -271,6 +283,7 @@ CASES = [
     Case("ray_cluster_name_fits", {"ray/cluster_name": "1ray"}, "ray.cluster_name", "begins with a digit", {"ray/cluster_name": "ray1"}),
     Case("ray_cluster_name_fits", {"ray/cluster_name": "r" * 54}, "ray.cluster_name", "54 characters. Expected at most 53", {"ray/cluster_name": "r" * 53}),
     Case("namespace_is_ours", {"ray/namespace": "default"}, "ray.namespace", "a namespace of Ray's own", {"ray/namespace": "training"}),
+    Case("namespace_is_ours", {"ray/namespace": "hyperpod-ns-vision"}, "ray.namespace", "is the name of a team's namespace", {"ray/namespace": "vision"}),
     Case("bucket_name_fits", {"hyperpod/cluster_name": "c" * 31}, "hyperpod.cluster_name", "at most 30 characters in us-west-2", {"hyperpod/cluster_name": "c" * 30}),
     Case("proxy_is_reachable", {"network/proxy": {"url": "http://127.0.0.1:3128"}}, "network.proxy.url", "another machine on each node", {"network/proxy": {"url": "http://10.0.0.9:3128"}}),
     Case("proxy_is_reachable", {"network/proxy": {"url": "http://proxy.example.com:70000"}}, "network.proxy.url", "port 70000", {"network/proxy": {"url": "http://proxy.example.com:7000"}}),
@@ -349,6 +362,7 @@ CASES = [
     Case("observability_says_something", {"ray/observability": {"grafana_iframe_host": "http://g:80", "scrape_namespaces": ["x"]}}, "ray.observability", "Expected both, or neither", {"ray/observability": {"grafana_iframe_host": "http://g:80", "grafana_host": "http://g:80", "prometheus_host": "http://p:9090"}}),
     # --- teams; tests/core/test_team_quotas.py has more
     Case("team_names_differ", teams(team(), team()), "teams[1].name", "already the name of teams[0]", teams(team(), team("speech"))),
+    Case("quotas_are_of_the_clusters_types", {**teams(team("a")), "teams/0/quota/0": {"type": "ml.m5.2xlarge", "vcpus": 4, "accelerators": 1}}, "teams[0].quota[0].accelerators", "1, and ml.m5.2xlarge has none", teams(team("a"))),
     Case("quotas_are_of_the_clusters_types", teams(team("a", {"type": "ml.p5e.48xlarge", "instances": 1})), "teams[0].quota[1].type", "no instance group is of type", teams(team("a", {"type": "ml.p5.48xlarge", "instances": 1}))),
     Case("quotas_are_there", teams(team("a", {"type": "ml.p5.48xlarge", "instances": 5})), "teams[0].quota[1].instances", "and there are 4", teams(team("a", {"type": "ml.p5.48xlarge", "instances": 4}))),
     Case("a_job_of_the_team_fits", teams({"name": "a", "quota": [{"type": "ml.p5.48xlarge", "instances": 1}]}), "teams[0].quota", "the head of one job", teams(team())),

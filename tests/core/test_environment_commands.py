@@ -17,6 +17,7 @@ from hyperpod_ray.cli.main import main as cli
 from hyperpod_ray.core import needs, reference
 from hyperpod_ray.core.loader import FOLDER, environment_names
 from hyperpod_ray.core.model import Environment
+from tests.support import forked
 
 PROJECT = FOLDER.parent
 
@@ -26,13 +27,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hyperpod_ray.cli", "env", *arguments],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return forked.text(forked.command("env", *arguments))
 
 
 @pytest.fixture

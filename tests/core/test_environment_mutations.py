@@ -30,7 +30,7 @@ from hyperpod_ray.core.loader import (
 )
 from hyperpod_ray.core.model import Environment, Settings
 
-FILES = int(os.environ.get("ENVIRONMENT_MUTATIONS", "2000"))
+FILES = int(os.environ.get("ENVIRONMENT_MUTATIONS", "1000"))
 """Files to judge, over all the tests here."""
 TEXTS = {name: (FOLDER / f"{name}.yaml").read_text(encoding="utf-8") for name in environment_names()}
 DATA = {name: yaml.safe_load(text) for name, text in TEXTS.items()}

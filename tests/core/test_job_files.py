@@ -47,8 +47,9 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     text = yaml.safe_dump(
         {
             **GOOD,
-            "cluster": "own", "workers": "2:4", "working_dir": "code", "py_modules": ["lib"],
-            "packages": ["transformers==4.57.1"], "env": {"EPOCHS": "3"}, "secrets": {"HF_TOKEN": "hugging-face/token"},
+            "cluster": "own", "workers": "2:4", "image": f"quay.io/team/ray@{DIGEST}", "group": "gpu", "pod_gpus": 2,
+            "pod_cpu": 8, "pod_memory_gib": 64, "working_dir": "code", "py_modules": ["lib"],
+            "packages": ["transformers==4.57.1"], "env": {"EPOCHS": "3"}, "secrets": {"HF_TOKEN": "hugging-face/token"}, "notify": "chat/url",
             "storage": "s3://bucket/runs", "data": ["/fsx/data"], "retries": 2, "queue": "research", "priority": "high",
             "training": {"model": "llama-3.1-8b", "tokens": "1B"},
         }
@@ -136,6 +137,9 @@ REPOSITORY = {"storage/data_repositories": [{"bucket": "buck", "path": "/data/se
 EXPORTED = {"storage/data_repositories": [{"bucket": "buck", "path": "/data/sets", "auto_export": ["NEW"]}]}
 CPU = {"hyperpod/instance_groups/1/type": "ml.m5.2xlarge", "ray/workers/0/gpus": 0}
 FREE = {"ray/workers/0/replicas": 1}
+OWN = {"cluster": "own"}
+DIGEST = f"sha256:{'0' * 64}"
+OTHER = "210987654321.dkr.ecr.us-west-2.amazonaws.com"
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("more workers than places", {}, {"workers": 33}, "workers: 33 workers (1 GPU each)"),
     ("the least of an elastic size", {}, {"workers": "33:40"}, "has places for 32. Expected at most 32"),
@@ -160,6 +164,17 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("an end without a cluster", {}, {"most_hours": 1.5}, "most_hours: 1.5 on the standing RayCluster"),
     ("a priority without a queue", {}, {"cluster": "own", "priority": "high"}, "priority: 'high' without a queue"),
     ("own: more than the nodes", {}, {"cluster": "own", "workers": 33}, "the nodes of 'test' have places for 32"),
+    ("an image on the standing cluster", {}, {"image": f"docker.io/team/ray@{DIGEST}"}, "on the standing RayCluster, whose pods are there"),
+    ("a part of a node on the standing cluster", {}, {"pod_gpus": 2}, "pod_gpus: 2 on the standing RayCluster"),
+    ("a group that is not there", {}, {**OWN, "group": "gpus"}, "group: 'gpus' is no worker group of 'test'. Expected one of gpu. Fix: did you mean 'gpu'?"),
+    ("more GPUs than a node has", {}, {**OWN, "pod_gpus": 9}, "pod_gpus: 9, and a node of no group has more than 8"),
+    ("more memory than a node has", {}, {**OWN, "group": "gpu", "pod_memory_gib": 3000}, "pod_memory_gib: 3000, and a node of its group has room for"),
+    ("a size of pods without workers", {}, {**OWN, "workers": None, "pod_cpu": 4}, "workers: not set, and pod_cpu chooses pods"),
+    ("workers larger than its pods", {}, {**OWN, "pod_gpus": 2, "gpus_per_worker": 4}, "gpus_per_worker: 4, and a worker pod of 'test' has 2"),
+    ("more pods than nodes have room for", {}, {**OWN, "pod_gpus": 3, "gpus_per_worker": 3, "workers": 9}, "the nodes of 'test' have places for 8"),
+    ("an image that nodes may not pull", {}, {**OWN, "image": f"{OTHER}/secret/ray@{DIGEST}"}, f"image: the nodes of 'test' may not pull from {OTHER}/secret/ray"),
+    ("an image of elsewhere in a closed network", {"network/egress": "closed", "registries/mirror": True},
+     {**OWN, "image": f"quay.io/team/ray@{DIGEST}"}, "image: quay.io is out of reach of a closed network"),
     ("packages in a closed network", {"network/egress": "closed", "registries/mirror": True},
      {"packages": ["a==1"]}, "packages: a==1, and network.egress of 'test' is closed"),
     ("a token as a variable", {}, {"env": {"HF_TOKEN": "abc"}}, "env.HF_TOKEN: looks like a secret"),
@@ -171,6 +186,10 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("a secret that is nearly so", {"ray/secrets": ["hugging-face"]}, {"secrets": {"T": "huging-face/token"}},
      "Expected one of ray.secrets (hugging-face). Fix: did you mean 'hugging-face'?"),
     ("a secret of AWS", {}, {"secrets": {"T": ARN}}, f"secrets.T: Ray's pods may not read {ARN}"),
+    ("a webhook that is not mounted", {}, {"notify": "chat/url"}, "notify: chat/url: the pods of the standing RayCluster do not mount Secret 'chat'"),
+    ("a webhook of AWS", {}, {**OWN, "notify": ARN}, f"notify: Ray's pods may not read {ARN}"),
+    ("a webhook out of reach", {"network/egress": "closed", "registries/mirror": True}, {**OWN, "notify": "chat/url"}, "the job reaches no webhook"),
+    ("a webhook's address as a variable", {}, {"env": {"HYPERPOD_RAY_NOTIFY_URL": "https://a.example"}}, "env.HYPERPOD_RAY_NOTIFY_URL: is not yours to set"),
     ("in both", {"ray/secrets": ["hf"]}, {"secrets": {"T": "hf/t"}, "env": {"T": "x"}}, "secrets.T: is in env too"),
 ]  # fmt: skip
 FINE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -183,6 +202,10 @@ FINE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("in S3", ACCESS, {"storage": "s3://runs/x", "data": ["s3://sets/a/b", "/fsx/data"]}),
     ("own, beside the standing one", FREE, {"cluster": "own", "workers": 24, "queue": "q", "priority": "high"}),
     ("own, two pods on a node", {**FREE, "ray/workers/0/gpus": 4}, {"cluster": "own", "workers": 24}),
+    ("own, eight pods on two nodes", FREE, {**OWN, "pod_gpus": 2, "gpus_per_worker": 2, "workers": 8}),
+    ("own, an image that nodes may pull", {**FREE, "registries/pull_from": [f"{OTHER}/team/*"]}, {**OWN, "image": f"{OTHER}/team/ray@{DIGEST}"}),
+    ("own, a webhook", FREE, {**OWN, "notify": "chat/url"}),
+    ("own, an image of the internet", FREE, {**OWN, "image": f"quay.io/team/ray@{DIGEST}"}),
     ("below a link that exports", EXPORTED, {"storage": "/fsx/data/sets/x"}),
     ("a mounted secret", {"ray/secrets": ["hf"]}, {"secrets": {"HF_TOKEN": "hf/token"}}),
     ("any secret in a cluster of its own", FREE, {"cluster": "own", "secrets": {"HF_TOKEN": "hf/token"}}),
@@ -249,3 +272,12 @@ def test_the_schema_for_editors_is_that_of_the_model() -> None:
         assert list(validator.iter_errors(good)) == []
     for bad in ({}, {"command": "a", "workers": 0}, {"command": "a", "x": 1}, {"command": "a", "secrets": {"T": "v"}}):
         assert list(validator.iter_errors(bad))
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "jobs").glob("*/job.yaml")), ids=lambda path: path.parent.name
+)
+def test_the_job_file_of_a_recipe_is_whole(path: Path) -> None:
+    found = job_file.load(path, {})
+    plan = plan_of({"ray/access": {"s3": [{"bucket": "research-datasets"}]}})
+    assert [*job_checks.run(plan, found.job), *job_checks.folders(found)] == []

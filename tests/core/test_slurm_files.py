@@ -30,6 +30,14 @@ MORE = {"name": "more", "type": "ml.p5.48xlarge", "count": 1, "slurm": {"role": 
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:slurm-AbCdEf"
 DATABASE = {"endpoint": "db.example.com", "secret_arn": SECRET}
 DATABASE_KEY = "arn:aws:kms:us-west-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
+RUNS = {"bucket": "runs", "prefix": "vision/", "mode": "write"}
+OTHER = {**MORE, "name": "speech", "slurm": {"role": "compute", "partitions": ["speech"]}}
+
+
+def access(*grants: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"s3": list(grants), **more}
+
+
 EKS_SECTIONS = {"eks", "ray", "registries", "training", "observability", "helm"}
 
 
@@ -56,6 +64,8 @@ CASES = [
          "hyperpod.instance_groups", "no group runs jobs"),
     Case("partitions_have_names_of_their_own", {f"{WORKERS}/slurm/partitions": ["default"]}, "hyperpod.instance_groups[2].slurm.partitions[0]", "reserved word", {f"{WORKERS}/slurm/partitions": ["train"]}),
     Case("something_runs_jobs", {f"{WORKERS}/count": 0, f"{WORKERS}/min_count": GONE}, "hyperpod.instance_groups[2].count", "no job ever starts", {f"{WORKERS}/count": 1, f"{WORKERS}/min_count": GONE}, "warning"),
+    Case("releases_are_of_eks", {f"{LOGIN}/image_release_version": "1.2.3"}, "hyperpod.instance_groups[1].image_release_version",
+         "a release with EKS only", {f"{LOGIN}/image_id": "ami-0123456789abcdef0"}),
     Case("partitions_are_of_compute", {f"{WORKERS}/slurm/partitions": []}, "hyperpod.instance_groups[2].slurm", "without a partition"),
     Case("partitions_are_of_compute", {f"{LOGIN}/slurm/partitions": ["x"]}, "hyperpod.instance_groups[1].slurm.partitions",
          "role login is in no partition", {f"{LOGIN}/slurm/partitions": []}),
@@ -96,6 +106,43 @@ CASES = [
     Case("script_exists", {"hyperpod/on_init_complete": "lifecycle/no.sh"}, "hyperpod.on_init_complete", "no file",
          {"hyperpod/on_init_complete": "lifecycle/on_create.sh"}),
     Case("script_exists", {"hyperpod/on_init_complete": "lifecycle/../x.sh"}, "hyperpod.on_init_complete", "leaves the project"),
+    Case("places_are_one_partitions",
+         {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": {**OTHER, "access": access({**RUNS, "prefix": "vision/first/"})}},
+         "hyperpod.instance_groups[3].access.s3[0]", "meets s3://runs/vision/ of partition 'train'",
+         {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": {**OTHER, "access": access({**RUNS, "prefix": "speech/"})}}),
+    Case("places_are_one_partitions",  # who reads what another writes takes it as its own; the whole bucket is around all
+         {f"{WORKERS}/access": access(RUNS), f"{LOGIN}/access": access({"bucket": "runs"})},
+         "hyperpod.instance_groups[2].access.s3[0]", "meets s3://runs/ of group 'login'",
+         {f"{WORKERS}/access": access({**RUNS, "mode": "read"}), f"{LOGIN}/access": access({"bucket": "runs"})}),
+    Case("places_are_one_partitions",  # groups of one partition run the same jobs
+         {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": {**OTHER, "access": access(RUNS)}},
+         "hyperpod.instance_groups[3].access.s3[0]", "meets",
+         {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": {**MORE, "access": access(RUNS)}}),
+    Case("access_is_of_jobs", {f"{CONTROLLER}/access": access(RUNS)}, "hyperpod.instance_groups[0].access",
+         "on which no job runs", {f"{LOGIN}/access": access(RUNS)}),
+    Case("a_partition_has_one_access", {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": MORE},
+         "hyperpod.instance_groups[3].access", "differs from that of 'workers'",
+         {f"{WORKERS}/access": access(RUNS), f"{GROUPS}/3": {**MORE, "access": access(RUNS)}}, severity="warning"),
+    Case("buckets_of_groups_are_theirs", {f"{WORKERS}/access": access({**RUNS, "bucket": "cdk-hnb659fds-assets-111122223333-us-west-2"})},
+         "hyperpod.instance_groups[2].access.s3[0].mode", "what the CDK deploys",
+         {f"{WORKERS}/access": access({**RUNS, "bucket": "cdk-hnb659fds-assets-111122223333-us-west-2", "mode": "read"})}),
+    Case("buckets_of_groups_are_theirs", {f"{WORKERS}/access": access({**RUNS, "bucket": "sagemaker-runs"})},
+         "hyperpod.instance_groups[2].access.s3[0].bucket", "every node of the cluster reads sagemaker-runs",
+         {f"{WORKERS}/access": access({**RUNS, "bucket": "runs-of-sagemaker"})}, severity="warning"),
+    Case("buckets_of_groups_are_theirs", {f"{WORKERS}/access": access({**RUNS, "bucket": "sagemaker-train-slurm-111122223333-us-west-2"})},
+         "hyperpod.instance_groups[2].access.s3[0].mode", "the script that every node runs as root"),
+    Case("names_of_access_are_of_the_region", {f"{WORKERS}/access": access(RUNS, secret_arns=[SECRET.replace("us-west-2", "us-east-1")])},
+         "hyperpod.instance_groups[2].access.secret_arns[0]", "is of us-east-1",
+         {f"{WORKERS}/access": access(RUNS, secret_arns=[SECRET])}),
+    Case("names_of_access_are_of_the_region", {f"{WORKERS}/access": access(RUNS, kms_key_arns=[DATABASE_KEY, DATABASE_KEY])},
+         "hyperpod.instance_groups[2].access.kms_key_arns[1]", "is already entry 0",
+         {f"{WORKERS}/access": access(RUNS, kms_key_arns=[DATABASE_KEY])}),
+    Case("names_of_access_are_of_the_region", {f"{WORKERS}/access": access(RUNS, dict(RUNS))},
+         "hyperpod.instance_groups[2].access.s3[1]", "is already entry 0", {f"{WORKERS}/access": access(RUNS)}),
+    Case("names_of_access_are_of_the_region",
+         {f"{WORKERS}/access": access(RUNS, secret_arns=[SECRET]), "network/egress": "closed"},
+         "hyperpod.instance_groups[2].access.secret_arns", "no route to AWS Secrets Manager",
+         {f"{WORKERS}/access": access(RUNS), "network/egress": "closed"}),
 ]  # fmt: skip
 
 
@@ -211,6 +258,12 @@ def test_every_value_that_a_setting_takes_is_one_of_the_api(setting: str, shape:
         assert limits.get("min", 0) <= len(sent) <= limits["max"], value
         assert re.fullmatch(limits["pattern"], sent), value
     assert 1 <= len(taken) < len(CANDIDATES)
+
+
+def test_buckets_of_a_group_have_names_of_buckets() -> None:
+    (said,) = problems({f"{WORKERS}/access": access({**RUNS, "bucket": "10.0.0.1"})})
+    assert said.path == "hyperpod.instance_groups[2].access.s3[0].bucket"
+    assert "is no bucket name" in said.message
 
 
 def test_every_rule_of_slurm_has_a_case() -> None:

@@ -36,6 +36,12 @@ def _below(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
+def test_a_part_that_is_slow_as_a_whole_does_not_start_for_the_others() -> None:
+    assert not run.Part(paths=("cli/test_mistakes.py", "sandbox/test_deploys.py")).slow
+    assert not run.Part(paths=("sandbox",)).slow
+    assert run.Part(paths=("sandbox/test_deploys.py", "rehearsal/slurm/test_slurm_cluster.py")).slow
+
+
 @pytest.mark.slow
 def test_quick_runs_only_what_is_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -50,7 +56,7 @@ def test_quick_runs_only_what_is_marked(
     monkeypatch.setattr(run, "parts", lambda: list(marks))
     assert run.main(["--quick", "-q", "--noconftest"]) == 0
     assert [(tmp_path / name).exists() for name in ("slow", "fast")] == [False, True]
-    assert "the quick part: " in capsys.readouterr().out
+    assert "the quick part: 1 passed; " in capsys.readouterr().out
 
 
 def _broken(tmp_path: Path, *, tests: int, times: int) -> list[run.Part]:

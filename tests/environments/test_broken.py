@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 from hyperpod_ray.core.loader import FOLDER, EnvironmentFileError, Problem, load, parse
+from tests.support import forked
 
 HERE = Path(__file__).parent
 ROWS: dict[str, dict[str, str]] = yaml.safe_load((HERE / "broken.yaml").read_text(encoding="utf-8"))
@@ -59,8 +59,7 @@ def test_there_are_enough() -> None:
 
 def limited(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
     """`env check` in a process of its own, which a device or a pipe must not hold up."""
-    command = [sys.executable, "-m", "hyperpod_ray.cli", "--environments", str(folder), "env", "check", name]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return forked.text(forked.command("--environments", str(folder), "env", "check", name))
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
@@ -146,8 +145,7 @@ def test_a_broken_sibling_stops_nothing(tmp_path: Path) -> None:
 def test_check_names_the_files_that_it_skips(tmp_path: Path) -> None:
     for file in ("prod.yaml", "x.yml", "Prod.yaml", "a_b.yaml"):
         (tmp_path / file).write_text(PROD)
-    command = [sys.executable, "-m", "hyperpod_ray.cli", "--environments", str(tmp_path), "env", "check"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = forked.text(forked.command("--environments", str(tmp_path), "env", "check"))
     for file in ("x.yml", "Prod.yaml", "a_b.yaml"):
         assert f"{file}: not checked" in done.stderr
     assert "ok prod" in done.stdout

@@ -140,6 +140,8 @@ class TestStorage:
         claim, owners = variant.kind("PersistentVolumeClaim")
         assert made["provisioner"] == "fsx.csi.aws.com"
         assert made["reclaimPolicy"] == "Delete"
+        # https://kubernetes.io/docs/concepts/storage/storage-classes/#allow-volume-expansion
+        assert made["allowVolumeExpansion"] is True
         parameters = made["parameters"]
         assert all(isinstance(value, str) for value in parameters.values())
         assert parameters["subnetId"] == bindings.node_subnet_id
@@ -219,6 +221,11 @@ class TestStorage:
         # https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/: `no` leaves it to the kernel
         options = dict(zip(container["command"][1::2], container["command"][2::2], strict=True))
         assert options["--appendonly"] == "yes"
+        # a Service sends to a pod that is ready, and without a probe that is one whose process has begun:
+        # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#when-should-you-use-a-readiness-probe
+        assert container["readinessProbe"]["tcpSocket"] == {"port": container["ports"][0]["containerPort"]}
+        # Redis writes into its folder alone: https://www.cisecurity.org/benchmark/kubernetes (immutable filesystems)
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert options["--appendfsync"] in {"everysec", "always"}
         (owner,) = [job for job in render("fault-tolerant").kind("Job") if "volume-owner" in job["metadata"]["name"]]
         assert mount["subPath"] in owner["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -67,6 +67,38 @@ def test_the_operator_accepts_it_and_its_cluster(variant: Any) -> None:
         assert kuberay.judge(cluster) == []
 
 
+def test_its_pods_are_parts_of_nodes(render: Render) -> None:
+    """Two of eight GPUs: a quarter of the EFA interfaces, and pods of one job may share a node."""
+    variant, image = render("prod"), f"quay.io/team/ray@sha256:{'0' * 64}"
+    whole = copy.deepcopy(variant.cluster["workerGroupSpecs"][0]["template"]["spec"])
+    job = made(variant, workers=8, gpus_per_worker=2, pod_gpus=2, image=image)["spec"]
+    (group,) = job["rayClusterSpec"]["workerGroupSpecs"]
+    pod = group["template"]["spec"]
+    amounts = pod["containers"][0]["resources"]
+    assert amounts["requests"] == amounts["limits"]
+    assert (group["replicas"], amounts["limits"]["nvidia.com/gpu"], amounts["limits"]["vpc.amazonaws.com/efa"]) == (8, "2", "8")  # noqa: E501  # fmt: skip
+    before = whole["containers"][0]["resources"]["limits"]
+    assert (before["nvidia.com/gpu"], before["vpc.amazonaws.com/efa"]) == ("8", "32")
+    assert 4 * int(amounts["limits"]["cpu"]) <= int(before["cpu"])
+    assert 4 * int(amounts["limits"]["memory"].removesuffix("Gi")) <= int(before["memory"].removesuffix("Gi"))
+    rules = pod["affinity"]["podAntiAffinity"]
+    assert "requiredDuringSchedulingIgnoredDuringExecution" in whole["affinity"]["podAntiAffinity"]
+    assert set(rules) == {"preferredDuringSchedulingIgnoredDuringExecution"}
+    assert "FI_PROVIDER" in {variable["name"] for variable in pod["containers"][0]["env"]}
+    templates = [job["rayClusterSpec"]["headGroupSpec"]["template"], group["template"], job["submitterPodTemplate"]]
+    assert {template["spec"]["containers"][0]["image"] for template in templates} == {image}
+
+
+def test_a_pod_without_efa_does_not_ask_libfabric_for_it(render: Render) -> None:
+    job = made(render("prod"), workers=4, gpus_per_worker=0, pod_gpus=0, pod_cpu=4, pod_memory_gib=16)["spec"]
+    (group,) = job["rayClusterSpec"]["workerGroupSpecs"]
+    (container,) = group["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": "4", "memory": "16Gi"}
+    names = {variable["name"] for variable in container["env"]}
+    assert not {name for name in names if name.startswith("FI_")}
+    assert group["template"]["spec"]["volumes"][2]["emptyDir"]["sizeLimit"] == "4Gi"
+
+
 def test_it_has_the_size_of_the_job(render: Render) -> None:
     job = made(render("prod"), workers=9, gpus_per_worker=1)["spec"]
     assert [(g["groupName"], g["replicas"], g["minReplicas"], g["maxReplicas"]) for g in job["rayClusterSpec"]["workerGroupSpecs"]] == [("gpu", 2, 2, 2)]  # noqa: E501  # fmt: skip

@@ -74,6 +74,19 @@ def test_secrets_of_the_file_are_mounted_and_in_no_variable(render: Render) -> N
     assert "secret" not in json.dumps(render("prod").pods()["gpu"]["volumes"])
 
 
+def test_rays_pods_are_guaranteed(variant: Any) -> None:
+    """The kubelet ends pods of that class last where a node runs short, and none that keeps to its limits.
+
+    https://kubernetes.io/docs/tasks/configure-pod-container/quality-service-pod/
+    """
+    pods = {name: spec for name, spec in variant.pods().items() if name in {"head", "driver", "gpu", "cpu", "workers"}}
+    for name, spec in pods.items():
+        for container in spec["containers"]:
+            requests, limits = (container["resources"][part] for part in ("requests", "limits"))
+            assert requests == limits, name
+            assert {"cpu", "memory"} <= requests.keys(), name
+
+
 def test_no_training_lands_on_the_head(variant: Any) -> None:
     head = variant.cluster["headGroupSpec"]
     assert head["rayStartParams"]["num-cpus"] == "0"

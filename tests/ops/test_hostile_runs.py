@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,6 +103,65 @@ def test_a_stray_line_harms_no_other_run(runs: Path, line: str, capfd: pytest.Ca
     assert listed == {"first": 40, "stray": 3}
     assert main(["runs", "show", "demo", "stray", "--here", str(runs)]) == 0
     assert call(runs, "--last") == 0, "the other run is pulled all the same"
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as stream:
+        stream.truncate(1 << 40)
+
+
+def nested(path: Path) -> None:
+    path.write_text('{"t": 1.0, "kind": "error", "message": ' + "[" * 200_000)
+
+
+@pytest.mark.parametrize(
+    ("plant", "file"),
+    [
+        *((plant, file) for plant in (pipe, endless, nested)
+          for file in ("progress.json", "events.jsonl", "step-00000010-abc123/about.json")),
+        *((huge, file) for file in ("progress.json", "step-00000010-abc123/about.json")),
+        (pipe, "step-00000010-abc123/checksums-9.json"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)  # fmt: skip
+def test_a_file_without_an_end_stops_no_reader(runs: Path, plant: Callable[[Path], None], file: str) -> None:
+    """Reading a pipe waits, and reading a device or a file of a terabyte does not end: other runs' rows still come."""
+    checkpoint(runs / "hostile", 10, loss=0.1)
+    (runs / "hostile" / file).unlink(missing_ok=True)
+    plant(runs / "hostile" / file)
+    limited = (
+        "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); del sys.argv[0]; "
+    )
+    limited += "runpy.run_module(sys.argv[0], run_name='__main__')"
+    module, *words = (
+        ("files", "key", str(runs / "hostile" / "step-00000010-abc123")) if "checksums" in file else
+        ("runs", "--all", str(runs))
+    )  # fmt: skip
+    log = runs.parent / "log"
+    with log.open("w") as stream:
+        program = subprocess.run(
+            [sys.executable, "-c", limited, f"hyperpod_ray.ops.in_ray.{module}", *words],
+            stdout=stream,
+            timeout=300,
+            check=False,
+        )
+    (line,) = [line for line in log.read_text().splitlines() if line.startswith("HYPERPOD-RAY-RUNS ")]
+    assert program.returncode == 0
+    answer = json.loads(line.removeprefix("HYPERPOD-RAY-RUNS "))
+    if module == "files":
+        assert answer["files"]
+    else:
+        assert {Path(run["folder"]).name for run in answer} == {"first", "hostile"}
+        (first,) = [run for run in answer if run["folder"].endswith("first")]
+        assert first["progress"]["last_step"] == 40
 
 
 @pytest.mark.parametrize(

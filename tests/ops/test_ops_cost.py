@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +15,8 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core import regions
-from tests.ops.world import ROOT, environment_text
+from tests.ops.world import environment_text
+from tests.support import forked
 from tests.support.result import Result
 
 
@@ -93,11 +92,9 @@ def run(folder: Path, *arguments: str, endpoint: str = "http://127.0.0.1:9") -> 
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_ENDPOINT_URL_PRICING": endpoint,
         "HYPERPOD_RAY_ENVIRONMENTS": str(folder),
-        "PYTHONPATH": str(ROOT),
         "COLUMNS": "160",
     }
-    command = [sys.executable, "-m", "hyperpod_ray.cli", "cost", "demo", *arguments]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600, check=False)
+    done = forked.text(forked.command("cost", "demo", *arguments, env=environ))
     return Result(done.returncode, done.stdout, done.stderr)
 
 

@@ -90,34 +90,34 @@ WHOLE = "couldn't assign flavors to pod set gpu: " + ", ".join(
     f"insufficient unused quota for {resource} in flavor ml.g5.8xlarge, {more} more needed"
     for resource, more in {"cpu": "60", "memory": "240Gi", "nvidia.com/gpu": "2", "vpc.amazonaws.com/efa": "2"}.items()
 )
-PENDING = ("QuotaReserved", "False", "WaitingForQuota", SHORT)
+PENDING = ("QuotaReserved", "False", "Pending", SHORT)
 CASES: dict[str, tuple[list[Json], str]] = {
     "no workload yet": ([], "queue 'q' has not admitted it"),
     "somebody else's": ([workload(PENDING, uid="u2")], "queue 'q' has not admitted it"),
     "short": ([workload(PENDING)], f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused"),
     "never": (
-        [workload(("QuotaReserved", "False", "ExceedsMaxQuota", NEVER))],
+        [workload(("QuotaReserved", "False", "Pending", NEVER))],
         "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4",
     ),
     "never, of two resources": (
-        [workload(("QuotaReserved", "False", "ExceedsMaxQuota", TWO))],
+        [workload(("QuotaReserved", "False", "Pending", TWO))],
         "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4 "
         "and it asks for 496Gi + 124Gi memory of ml.g5.8xlarge, and quota with borrowing is 512Gi",
     ),
     "one too large, one short": (
-        [workload(("QuotaReserved", "False", "ExceedsMaxQuota", f"{NEVER}, {SHORT.partition(': ')[2]}"))],
+        [workload(("QuotaReserved", "False", "Pending", f"{NEVER}, {SHORT.partition(': ')[2]}"))],
         "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4",
     ),
     "too large of one flavor, short of another": (
-        [workload(("QuotaReserved", "False", "WaitingForQuota", f"{NEVER}, {OTHER}"))],
+        [workload(("QuotaReserved", "False", "Pending", f"{NEVER}, {OTHER}"))],
         f"{FIRST}: it needs 1 more nvidia.com/gpu of ml.g5.12xlarge than is unused",
     ),
     "a head that waits, workers that are too many": (
-        [workload(("QuotaReserved", "False", "ExceedsMaxQuota", f"{HEAD}; {NEVER}"))],
+        [workload(("QuotaReserved", "False", "Pending", f"{HEAD}; {NEVER}"))],
         "queue 'q': it is never admitted: it asks for 9 nvidia.com/gpu of ml.g5.8xlarge, and quota with borrowing is 4",
     ),
     "a resource that the queue does not cover": (
-        [workload(("QuotaReserved", "False", "WaitingForQuota", EFA))],
+        [workload(("QuotaReserved", "False", "Pending", EFA))],
         "queue 'q': it is never admitted: its queue has no quota of vpc.amazonaws.com/efa",
     ),
     "preempted": (
@@ -136,7 +136,7 @@ CASES: dict[str, tuple[list[Json], str]] = {
         "right to the nodes has them. It continues from its last checkpoint",
     ),
     "short twice": (
-        [workload(("QuotaReserved", "False", "WaitingForQuota", f"{SHORT}; {SHORT}"))],
+        [workload(("QuotaReserved", "False", "Pending", f"{SHORT}; {SHORT}"))],
         f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused",
     ),
     "another reason": (
@@ -144,12 +144,12 @@ CASES: dict[str, tuple[list[Json], str]] = {
         f"{FIRST}: ClusterQueue c is inactive",
     ),
     "all of a node's resources, and a head's": (
-        [workload(("QuotaReserved", "False", "WaitingForQuota", f"{HEAD}; {WHOLE}"))],
+        [workload(("QuotaReserved", "False", "Pending", f"{HEAD}; {WHOLE}"))],
         f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge (with cpu, memory, vpc.amazonaws.com/efa) and 2 "
         "more cpu of ml.m5.2xlarge than is unused",
     ),
     "a preemption for it": (
-        [workload(("QuotaReserved", "False", "WaitingForQuota", f"{SHORT}. Pending the preemption of 2 workload(s)"))],
+        [workload(("QuotaReserved", "False", "Pending", f"{SHORT}. Pending the preemption of 2 workload(s)"))],
         f"{FIRST}: it needs 2 more nvidia.com/gpu of ml.g5.8xlarge than is unused; jobs that have it are preempted: 2",
     ),
     "a topology that is not there": (

@@ -20,7 +20,9 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "environments" / "examples"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    line = registry.Orchestrator(settings=KubeRayEnvironment, plan=KubeRayPlan, operations="tests.ops.kuberay")
+    line = registry.Orchestrator(
+        settings=KubeRayEnvironment, plan=KubeRayPlan, stacks="tests.ops.kuberay.stacks", operations="tests.ops.kuberay"
+    )
     monkeypatch.setitem(registry.ORCHESTRATORS, "kuberay", line)
     for name, value in vars(Cloud(nodes={"n1": "Running", "n2": "Running"})).items():
         monkeypatch.setattr(CLOUD, name, value)

@@ -73,9 +73,12 @@ def test_copies_that_fit_are_no_doubt_and_are_in_the_plan() -> None:
     bill = cluster.bill(plan_of(edits), price_file.recorded(), day=date(2026, 11, 22))
     rows = answers.plan(found, bill, simulated=False).answers[0].rows
     assert [row.value for row in rows if row.what == "copies in host memory"] == [Range.exact(found.copies)]
-    none = checks.outlook(plan_of({}))
-    assert none is not None
-    assert none.copies == 0
+    standbys = checks.outlook(plan_of({"ray/workers/0/memory_gib": 400}))
+    assert standbys is not None
+    # no spare: the standby of each node needs them too, and a run whose pods have no room trains without
+    assert standbys.copies == pytest.approx(8 * 8 * 12 * standbys.job.model.parameters / 64 / 2**30, rel=1e-6)
+    assert not standbys.keeps_copies
+    assert any("keeps none" in note for note in answers.plan(standbys, bill, simulated=False).answers[0].notes)
 
 
 def test_a_doubt_has_the_line_of_its_setting(tmp_path: Path) -> None:

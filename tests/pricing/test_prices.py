@@ -214,3 +214,10 @@ def test_todays_price_goes_before_the_recorded_one() -> None:
     }
     assert both.fixed["any"]["eks_cluster"].usd == 0.2
     assert both.fixed["us-west-2"] == KNOWN.fixed["us-west-2"]
+
+
+@pytest.mark.parametrize("usd", [0, -0.01])
+def test_a_price_is_more_than_nothing(usd: float) -> None:
+    """A row of 0 would make what costs money free in every sum."""
+    with pytest.raises(ValueError, match="greater than 0"):
+        prices.Price(usd=usd, as_of=date(2026, 11, 21), source="https://aws.amazon.com/sagemaker/ai/pricing/")

@@ -9,17 +9,17 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hyperpod_ray_sandbox.aws import paths
+from tests.project.examples import check_package
+from tests.project.story import Run
 
 SOURCE = Path(__file__).resolve().parents[2]
 DISTRIBUTIONS = ("", "hyperpod_ray_rules", "hyperpod_ray_training", "hyperpod_ray_sandbox")
 ANSWERS = ("--account", "111122223333", "--region", "us-west-2", "--type", "ml.g5.8xlarge", "--count", "2")
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
@@ -102,3 +102,14 @@ def commit(run: Run, folder: Path, message: str) -> None:
     run("git", "add", "--all", cwd=folder)
     done = run("git", *who, "commit", "--quiet", "--message", message, cwd=folder)
     assert done.returncode == 0, done.stderr
+
+
+def install_check(folder: Path) -> Path:
+    """Build and install the package with a check of one's own; the folder in which it is."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=check_package(folder), check=True, capture_output=True)
+    (wheel,) = folder.glob("company*.whl")
+    own = folder / "own"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(own)]
+    subprocess.run([*pip, str(wheel)], check=True)
+    return own

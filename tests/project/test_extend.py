@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.project.conftest import Run
-from tests.project.examples import BOUNDARY, CHART, LOCK, NAMES, ROW, STACK, STEP, extend, install_check
+from tests.project.conftest import install_check
+from tests.project.examples import BOUNDARY, CHART, LOCK, NAMES, ROW, STACK, STEP, extend
+from tests.project.story import Run
 
 
 def templates(project: Path, run: Run) -> dict[str, dict[str, Any]]:

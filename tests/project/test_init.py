@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.project.conftest import ANSWERS, SOURCE, Run, commit
+from tests.project.conftest import ANSWERS, SOURCE, commit
+from tests.project.story import Run
 
 SAFE_ONLY = ("review", "--base", "main", "--fail-on", "weakens")
 
@@ -153,6 +154,24 @@ def test_what_cannot_be_reviewed_says_why(project: Path, run: Run, tmp_path: Pat
     (project / "package-lock.json").write_text("<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> theirs\n")
     done = run("review", "--base", "main", cwd=project)
     refused(done.returncode, done.stderr, "package-lock.json:1: conflict markers of a merge")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["env check", "review dev --base main", "charts fetch", "charts verify", "image pin", "env schema", "deploy dev"],
+)
+def test_without_a_project_no_verb_takes_the_products_files(run: Run, tmp_path: Path, words: str) -> None:
+    done = run(*words.split(), cwd=tmp_path)
+    refused(done.returncode, done.stderr, str(tmp_path), "hyperpod-ray init FOLDER")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", ["local ray start dev", "local ray stop", "local rehearse dev", "demo"])
+def test_what_needs_the_products_checkout_says_so(project: Path, run: Run, words: str) -> None:
+    before = sorted(project.rglob("*"))
+    done = run(*words.split(), cwd=project)
+    refused(done.returncode, done.stderr, "installed from wheels", "a checkout of the product", "local deploy ENV")
+    assert sorted(project.rglob("*")) == before
 
 
 def test_a_folder_without_history_says_so(run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -12,7 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.project.conftest import SOURCE, Run
+from tests.project.conftest import SOURCE
+from tests.project.story import Run
 
 IMPORTS = """
 import importlib, os, sys
@@ -89,6 +92,42 @@ def test_uninstalling_leaves_nothing(wheels: dict[str, Path], tmp_path: Path) ->
     names = [name.replace("_", "-") for name in wheels]
     subprocess.run([*pip, "uninstall", "--quiet", "--yes", *names], check=True)
     assert {path.relative_to(home) for path in home.rglob("*")} == before
+
+
+IN_PODS = {"fsspec", "ray", "torch"}
+"""What programs import that run inside Ray, in the image."""
+
+
+def imports_of(wheel: Path) -> set[str]:
+    """The packages that the modules of a wheel import, functions included."""
+    archive, packages = zipfile.ZipFile(wheel), set[str]()
+    for name in names(wheel):
+        if name.endswith(".py") and "/template/" not in name and "/handlers/" not in name:
+            for node in ast.walk(ast.parse(archive.read(name))):
+                if isinstance(node, ast.Import):
+                    packages |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    packages.add(node.module.partition(".")[0])
+    return packages - set(sys.stdlib_module_names)
+
+
+def test_the_product_declares_what_it_imports(wheels: dict[str, Path]) -> None:
+    """What pip brings, with all extras, is all that a command needs: nothing of the tests' requirements."""
+    wheel = zipfile.ZipFile(wheels["hyperpod_ray"])
+    (metadata,) = (wheel.read(name).decode() for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    normal = re.compile("[-_.]+")
+    declared = {
+        normal.sub("-", name).lower() for name in re.findall(r"^Requires-Dist: ([\w.-]+)", metadata, re.MULTILINE)
+    }
+    declared |= {"hyperpod-ray", "hyperpod-ray-sandbox", "botocore"}  # boto3 is botocore's
+    owners = importlib.metadata.packages_distributions()
+    undeclared = {
+        package
+        for package in imports_of(wheels["hyperpod_ray"]) - IN_PODS
+        if not {normal.sub("-", owner).lower() for owner in owners.get(package, [package])} & declared
+        and normal.sub("-", package).lower() not in declared
+    }
+    assert undeclared == set()
 
 
 def test_nothing_of_the_checkout_is_imported(run: Run, tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hyperpod_ray_sandbox.rehearsal.faults import faults_named
 from hyperpod_ray_sandbox.rehearsal.lengths import WARM_SECONDS, run_lengths
 from hyperpod_ray_sandbox.rehearsal.options import Options
 
-OPTIONS = Options(interval=10, step_delay_s=0.15)
+NO_STANDBY = {"RESILIENCE_STANDBY_WORKERS": "0"}
+OPTIONS = Options(interval=10, step_delay_s=0.15, job_env=NO_STANDBY)
 
 
 def _steps(*names: str, options: Options = OPTIONS, fault_tolerant: bool = False) -> tuple[int, int]:
@@ -17,11 +20,10 @@ def test_every_fault_has_an_interval_of_its_own_and_three_are_left_around_them()
     assert _steps("node", "freeze", "hang") == (60, 60)
 
 
-def test_between_two_faults_there_is_work_while_a_spare_becomes_warm() -> None:
-    with_spare = Options(interval=10, step_delay_s=0.15, spares=1)
-    assert _steps("node", options=with_spare) == _steps("node")
-    gap = _steps("node", "freeze", "hang", options=with_spare)[0] - _steps("node", "freeze", "hang")[0]
-    assert gap == 2 * int(WARM_SECONDS / 0.15)
+def test_before_each_fault_there_is_work_while_a_spare_becomes_warm_or_a_standby_imports() -> None:
+    for options in (replace(OPTIONS, spares=1), replace(OPTIONS, job_env={})):
+        gap = _steps("node", "freeze", "hang", options=options)[0] - _steps("node", "freeze", "hang")[0]
+        assert gap == 3 * int(WARM_SECONDS / 0.15)
 
 
 def test_only_the_run_of_changing_size_lasts_as_long_as_a_lost_node_is_away() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import made_up
 import pytest
@@ -162,9 +163,38 @@ def test_the_json_keeps_its_keys(tmp_path: Path) -> None:
     assert list(raw["faults"][0]) == [
         "fault", "run", "target", "t", "step", "detected_after_s", "detected_by", "resumed_after_s", "recovery_s",
         "steps_lost", "checkpoint_step", "checkpoint", "interrupted", "resubmitted", "survived", "world",
-        "full_size_after_s",
+        "full_size_after_s", "taken_over_by",
     ]  # fmt: skip
     assert any("NCCL" in text for text in raw["not_shown"])
+
+
+TAKEN_OVER: list[tuple[list[dict[str, Any]], str | None]] = [
+    ([{"kind": "error"}], None),
+    (
+        [
+            {"kind": "lost", "rank": 1, "warm_spares": 0}, {"kind": "spare", "instead_of": 7},
+            {"kind": "generation", "world": 2},
+        ],
+        "a standby",
+    ),
+    ([{"kind": "lost", "rank": 1, "warm_spares": 1}, {"kind": "generation", "world": 2}], "a spare"),
+    ([{"kind": "lost", "rank": 1, "warm_spares": 0}, {"kind": "generation", "world": 2}], "a new worker"),
+    ([{"kind": "lost", "rank": 1, "warm_spares": 0}, {"kind": "generation", "world": 1}], "nobody, fewer workers"),
+    ([{"kind": "lost", "rank": 1, "warm_spares": 0}, {"kind": "fallback"}, {"kind": "generation", "world": 2}], None),
+    ([{"kind": "lost", "rank": None, "warm_spares": 0}, {"kind": "generation", "world": 2}], None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "successor"), TAKEN_OVER)
+def test_who_has_the_lost_rank_is_what_the_coordinator_said(said: list[dict[str, Any]], successor: str | None) -> None:
+    injected = Injected(fault="worker", t=10.0, step=5, target="rank 1", run="r")
+    events = [Event(9.0, "step", 5, {"loss": 1.0, "world": 2})]
+    for number, fields in enumerate(said):
+        kind = str(fields["kind"])
+        events.append(Event(10.1 + number / 10, kind, None, {k: v for k, v in fields.items() if k != "kind"}))
+    events += [Event(11.0, "restore", 4, {"path": "memory"}), Event(11.2, "step", 5, {"loss": 1.0, "world": 2})]
+    report = measure(injected, events, until=12.0)
+    assert (report.survived, report.taken_over_by) == (True, successor)
 
 
 def test_a_line_cut_short_by_a_kill_is_passed_over_and_a_late_half_is_joined(tmp_path: Path) -> None:

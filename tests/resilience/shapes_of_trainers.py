@@ -301,3 +301,75 @@ def lightning_states(run: Run) -> None:
         enable_model_summary=False, log_every_n_steps=1,
     )  # fmt: skip
     trainer.fit(Module(), _batches(32))
+
+
+def _rate_by_callback(run: Run, *, saved: bool) -> None:
+    """A callback that counts by itself, and sets the rate."""
+    from transformers import Trainer, TrainerCallback
+
+    from hyperpod_ray_training.huggingface import survive
+
+    class ByCallback(Trainer):  # type: ignore[misc]
+        def log(self, logs: Any, *rest: Any) -> None:
+            super().log(logs | ({"loss": logs["loss"] + weights(self.model)} if "loss" in logs else {}), *rest)
+
+    class Rate(TrainerCallback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.steps_begun = 0
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
+            self.steps_begun += 1
+            objects["optimizer"].param_groups[0]["lr"] = 0.01 / self.steps_begun
+
+    def collate(examples: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"input_ids": torch.stack(examples), "labels": torch.stack(examples)}
+
+    rate = Rate()
+    trainer = ByCallback(
+        model=causal_model(), args=arguments_of(run), data_collator=collate, train_dataset=list(tokens(96, 1)),
+        callbacks=[rate],
+    )  # fmt: skip
+    survive(trainer, run, per_rank={"rate": rate} if saved else {}).train()
+
+
+@shape
+def trainer_callback(run: Run) -> None:
+    _rate_by_callback(run, saved=True)
+
+
+@shape
+def trainer_callback_forgotten(run: Run) -> None:
+    _rate_by_callback(run, saved=False)
+
+
+@shape
+def lightning_callback_forgotten(run: Run) -> None:
+    import pytorch_lightning as pl
+
+    from hyperpod_ray_training.lightning import in_ray
+
+    class Rate(pl.Callback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.batches_begun = 0
+
+        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+            self.batches_begun += 1
+            trainer.optimizers[0].param_groups[0]["lr"] = 0.05 / self.batches_begun
+
+    class Module(pl.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(8, 1)
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            loss: torch.Tensor = self.inner(batch[0]).square().mean()
+            return loss + 0 * total(loss)
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.05)
+
+    trainer = pl.Trainer(
+        **in_ray(run, callbacks=[Rate()]), max_epochs=4, logger=False, enable_progress_bar=False,
+        enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(Module(), _batches(16))

@@ -26,6 +26,7 @@ import examples
 import preload
 import ray.train
 import shapes
+import shapes_of_researchers  # noqa: F401 - adds its own
 import shapes_of_strangers  # noqa: F401 - adds its own
 import shapes_of_trainers  # noqa: F401 - adds its own
 import torch
@@ -335,7 +336,10 @@ def main() -> None:
     if GIVEN.get("slow_to_plan"):
         saving.writer_for = slow_to_plan  # type: ignore[attr-defined]
     plan = spares.Plan(active=GIVEN["active"], coordinator=None, token=GIVEN["token"], backend="gloo")
-    survivor = spares.Survivor(train, {"run": run}, plan, node=GIVEN["node"], order=GIVEN["order"], find=address)
+    survivor = spares.Survivor(
+        train, {"run": run}, plan, node=GIVEN["node"], order=GIVEN["order"], find=address,
+        standby=GIVEN.get("standby", False),
+    )  # fmt: skip
     survivor.run()
 
 

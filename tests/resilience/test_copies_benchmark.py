@@ -56,6 +56,7 @@ def test_what_cannot_be_measured_is_refused(
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_ranks_measure_every_ratio(tmp_path: Path) -> None:
     command = [sys.executable, str(PROJECT / "benchmarks" / "copies.py"), "--gb", "0.002", "--ranks", "2"]
     rows = tmp_path / "rows"

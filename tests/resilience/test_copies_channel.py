@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.spares import host_memory, memory, neighbour
 from hyperpod_ray_training.spares.neighbour import Neighbour
 from hyperpod_ray_training.spares.sealed import ForeignError, gathered_messages, prove, room_for, seal, unseal
@@ -108,11 +109,41 @@ def test_a_generation_proves_its_group_and_seals_its_copies_with_the_runs_secret
     generation = SimpleNamespace(
         member=SimpleNamespace(token="the run's"), number=7, nodes=["a", "b"], store=Store(), quiet_groups=set(),
     )  # fmt: skip
-    settings = SimpleNamespace(checkpoint_group_timeout_s=60, memory_every_steps=1, memory_overhead=0.03)
+    settings = SimpleNamespace(
+        checkpoint_group_timeout_s=60, memory_every_steps=1, memory_overhead=0.03, spares=1
+    )  # fmt: skip
     made = memory.memory_of(generation, state, settings, quiet=None)  # type: ignore[arg-type]
     assert made is not None
     assert asked == [("the run's", "copies of generation 7")]
     assert made.snapshot.secret == "the run's"
+
+
+@pytest.mark.parametrize(
+    ("here", "elsewhere", "copies"), [(False, False, True), (True, False, False), (False, True, False)]
+)
+def test_without_spares_a_run_trains_without_copies_that_fit_nowhere_or_not_on_some_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], here: bool, elsewhere: bool, copies: bool
+) -> None:
+    def check(*_: Any, **__: Any) -> None:
+        if here:
+            raise InputError("memory for spares: needs more", expected="less", fix="none")
+
+    monkeypatch.setattr(dist, "new_group", lambda **_: None)
+    monkeypatch.setattr(memory, "prove", lambda *_, **__: None)
+    monkeypatch.setattr(host_memory, "check", check)
+    monkeypatch.setattr(memory, "_on_any_rank", lambda on_this_rank, **_: on_this_rank or elsewhere)
+    generation = SimpleNamespace(
+        member=SimpleNamespace(token="t"), number=0, nodes=["a", "b"], store=Store(), quiet_groups=set(),
+    )  # fmt: skip
+    settings = SimpleNamespace(checkpoint_group_timeout_s=60, memory_every_steps=1, memory_overhead=0.03, spares=0)
+    state = snapshot("").state
+    made = memory.memory_of(generation, state, settings, quiet=None)  # type: ignore[arg-type]
+    assert (made is not None) == copies
+    assert ("a lost rank goes back to the checkpoint: memory for spares" in capsys.readouterr().err) == here
+    settings.spares = 1
+    if here:
+        with pytest.raises(InputError):
+            memory.memory_of(generation, state, settings, quiet=None)  # type: ignore[arg-type]
 
 
 # --- two processes ----------------------------------------------------------------------------------------------------

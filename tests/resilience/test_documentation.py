@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -143,21 +144,16 @@ def test_the_submit_line_is_one_that_ray_and_the_job_understand(monkeypatch: pyt
     assert rest == ["--steps", "1000"]
 
 
-def test_the_readme_s_first_job_is_one_that_the_job_understands() -> None:
+def test_the_readme_s_first_job_is_one_that_the_job_understands(
+    run_job: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     text = (ROOT / "README.md").read_text().replace("\\\n", " ")
     (line,) = re.findall(r"^hyperpod-ray submit (.*)$", text, re.M)
     words = shlex.split(line)
     options, entrypoint = words[: words.index("--")], words[words.index("--") + 1 :]
     folder = ROOT / options[options.index("--working-dir") + 1]
-    assert (folder / entrypoint[1]).is_file()
-    help_ = subprocess.run(
-        [sys.executable, entrypoint[1], "--help"],
-        cwd=folder,
-        env=job_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    assert folder / entrypoint[1] == ROOT / "jobs" / folder.name / "train.py"
+    help_ = run_job(folder.name, "--help").stderr  # both streams
     given = [word for word in entrypoint if word.startswith("--")]
     assert given
     assert [word for word in given if f"{word} " not in help_] == []

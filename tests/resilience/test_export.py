@@ -47,6 +47,7 @@ def trained(folder: Path, model: nn.Module, *, name: str = "run", steps: int = 4
     return str(folder / name)
 
 
+@pytest.mark.slow
 def test_a_hugging_face_model_comes_out_and_a_run_starts_from_it(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 

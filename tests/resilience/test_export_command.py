@@ -57,6 +57,7 @@ def test_a_run_of_this_machine_by_its_name(folder: Path, capfd: pytest.CaptureFi
     assert not equal(model, "second"), "an older step has other weights"
 
 
+@pytest.mark.slow
 def test_a_pulled_folder_has_a_name_of_its_own(folder: Path) -> None:
     model = nn.Linear(4, 4).to(torch.bfloat16)
     trained(folder / "runs", model, name="first")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 from datetime import timedelta
@@ -16,20 +17,22 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from hyperpod_ray_training.ranks import _limit_of as limit_of
-from hyperpod_ray_training.spares import warm_up
-from hyperpod_ray_training.spares.groups import Groups, forget_meshes
+from hyperpod_ray_training.spares import groups, warm_up
+from hyperpod_ray_training.spares.groups import Groups, forget_meshes, open_sockets
 from hyperpod_ray_training.spares.loop import is_network
 
 NODE = "127.0.0.1"
 
 
-def waits_for_a_dead_peer(rank: int, pipe: Any) -> None:
+def waits_for_a_dead_peer(rank: int, pipe: Any, lazy_from: int) -> None:
     """Rank 1 stops; rank 0 waits for it in a collective until its sockets are cut from another thread."""
+    groups.LAZY_FROM = lazy_from
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     opened = Groups(node=NODE, timeout_s=1800, backend="gloo")
     pipe.send(opened.store.port)
     port = pipe.recv()
-    opened.open(gen=1, rank=rank, world=2, host=NODE, port=port)
+    opened.open(gen=1, rank=rank, world=2, host=NODE, port=port, nodes=[NODE])
+    assert (groups._LAZY in os.environ) is False
     dist.new_group(backend="gloo")  # a loop opens groups of its own
     dist.all_reduce(torch.ones(1))
     if rank == 1:
@@ -45,10 +48,11 @@ def waits_for_a_dead_peer(rank: int, pipe: Any) -> None:
     pipe.send(dist.get_world_size())
 
 
-def test_gloo_is_cut_where_its_abort_does_nothing_and_a_new_group_opens() -> None:
+@pytest.mark.parametrize("lazy_from", [64, 1])
+def test_gloo_is_cut_where_its_abort_does_nothing_and_a_new_group_opens(lazy_from: int) -> None:
     context = multiprocessing.get_context("fork")
     pipes = [context.Pipe() for _ in range(2)]
-    ranks = [context.Process(target=waits_for_a_dead_peer, args=(rank, pipes[rank][1])) for rank in range(2)]
+    ranks = [context.Process(target=waits_for_a_dead_peer, args=(rank, pipes[rank][1], lazy_from)) for rank in range(2)]
     try:
         for process in ranks:
             process.start()
@@ -208,3 +212,59 @@ def test_a_rehearsal_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> N
         warm_up.warm_up(broken, {}, world=2)
     assert not warm_up.under_way()
     assert not dist.is_initialized()
+
+
+def opens_lazily(rank: int, world: int, pipe: Any) -> None:
+    """Four ranks: what a group connects as it opens, what a send adds, and that a cut finds that too."""
+    groups.LAZY_FROM = 1
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    opened = Groups(node=NODE, timeout_s=1800, backend="gloo")
+    pipe.send(opened.store.port)
+    port = pipe.recv()
+    kept = socket.create_connection((NODE, port))  # somebody else's, which no cut may shut
+    opened.kept = lambda: {kept.fileno()}
+    opened.open(gen=1, rank=rank, world=world, host=NODE, port=port, nodes=[NODE])
+    theirs = socket.create_connection((NODE, port))  # opened while the generation trains, and not exempt
+    dist.barrier()
+    box = torch.full((1,), float(rank))
+    if rank in (0, 4):  # four apart in eight: neither a ring nor a barrier has connected these two
+        other = 4 - rank
+        for work in [dist.isend(box.clone(), other), dist.irecv(box, other)]:
+            work.wait()
+    pipe.send((float(box), sum(handle in open_sockets() for handle in opened._opened_since())))
+    pipe.recv()
+    if rank == 4:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if rank == 0:
+        threading.Timer(0.3, opened.cut).start()
+        try:
+            dist.recv(box, 4)
+        except RuntimeError as error:
+            kept.sendall(b"x")
+            pipe.send(is_network(error))
+    theirs.close()
+    pipe.recv()
+
+
+def test_a_pair_that_connects_later_is_cut_too() -> None:
+    context = multiprocessing.get_context("fork")
+    world = 8
+    pipes = [context.Pipe() for _ in range(world)]
+    ranks = [context.Process(target=opens_lazily, args=(rank, world, pipes[rank][1])) for rank in range(world)]
+    try:
+        for process in ranks:
+            process.start()
+        ports = [pipe.recv() for pipe, _ in pipes]
+        for pipe, _ in pipes:
+            pipe.send(ports[0])
+        answers = [pipe.recv() for pipe, _ in pipes]
+        assert [answers[rank][0] for rank in (0, 4)] == [4.0, 0.0]
+        assert all(count >= 1 for _, count in answers), "the connection that was opened meanwhile"
+        for pipe, _ in pipes:
+            pipe.send("on")
+        assert pipes[0][0].poll(900), "it waits for the limit of the collective"
+        assert pipes[0][0].recv() is True
+    finally:
+        for process in ranks:
+            process.kill()
+            process.join()

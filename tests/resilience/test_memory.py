@@ -534,3 +534,15 @@ def test_a_copy_may_take_longer_than_its_group_had_to_open() -> None:
             process.kill()
             process.join()
     assert answers == [([(0, 3)], True), ([(0, 3), (1, 3)], True)]
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_only_what_has_arrived_whole_is_salvaged(arrived: bool) -> None:
+    """A buffer that is being received has part of the copy."""
+    received: list[int] = []
+    holder: Any = object.__new__(Neighbour)
+    holder._under_way = SimpleNamespace(step=7, pending=None, received=torch.zeros(1), arrived=arrived)
+    holder._keep = lambda step, _: received.append(step)
+    holder.salvage()
+    assert received == ([7] if arrived else [])
+    assert holder._under_way is None

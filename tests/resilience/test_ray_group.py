@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +20,7 @@ from ray.train.v2._internal.execution.controller import TrainController
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
+from ray.train.v2._internal.execution.worker_group.worker import ActorMetadata, Worker
 
 from hyperpod_ray_training import InputError, Run, Settings
 from hyperpod_ray_training import capacity as places
@@ -71,7 +72,7 @@ class Made(ray_group._Replacement):
         self.poll = poll
         self.actor = self.metadata = self.worker = self.error = self.resources = None
         self.ended = threading.Event()
-        self.lost = SimpleNamespace(placement_group_bundle_index=lost, distributed_context=lost)
+        self.model = SimpleNamespace(placement_group_bundle_index=lost, distributed_context=lost)
 
     @property
     def placed(self) -> bool:
@@ -88,6 +89,8 @@ class Poll:
         self.group = SurvivingWorkerGroup.__new__(SurvivingWorkerGroup)
         self.group.replacements, self.group.polls_to_wait, self.group.reports = {}, {}, deque()
         self.group.wanted, self.group.looked = size, time.monotonic()
+        self.group.standbys, self.group.questions, self.group.unanswered = {}, {}, Counter()
+        self.group.polls, self.group.trains = 0, None
         self.group._worker_group_context = SimpleNamespace(num_workers=size, resources_per_worker={"CPU": 1})
         self.statuses = [running() for _ in range(size)]
         self.begun: list[int] = []
@@ -229,9 +232,17 @@ def test_a_replacement_leaves_ray_s_reports_alone(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(SurvivingWorkerGroup, "get_worker_group_state", lambda _: SimpleNamespace(sync_actor=None))
     monkeypatch.setattr(SurvivingWorkerGroup, "_init_train_context", lambda *_: None)
     monkeypatch.setattr(ray, "get", lambda refs: refs)
+    monkeypatch.setattr(SurvivingWorkerGroup, "get_workers", lambda _: [])
     actor = SimpleNamespace(run_train_fn=SimpleNamespace(remote=lambda _: "started"))
-    group._starter()(SimpleNamespace(actor=actor))
-    assert len(told) == 1
+    prepared: list[Any] = []
+
+    def execute(prepare: Any, visible: Any) -> None:
+        prepared.append((prepare, visible))
+
+    for standby in (False, True):
+        group._starter(standby=standby)(SimpleNamespace(actor=actor, execute_async=execute, metadata=None))
+    assert len(told) == 2
+    assert prepared == [(ray_group.seats.see, None), (ray_group.seats.stand_by, None)]
 
 
 def test_the_end_waits_for_every_rank_and_for_no_spare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +286,170 @@ def test_all_dead_is_ray_s_to_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     poll.statuses = [running(error=DEATH), running(error=DEATH)]
     assert [status.error for status in poll.poll()] == [DEATH, DEATH]
     assert poll.begun == []
+
+
+# ---- standbys ----
+
+
+STANDBY = ray_group._Standby
+
+
+class Answer:
+    """A coordinator that gives one answer after another, at once."""
+
+    def __init__(self, *answers: Any, trains: bool = False) -> None:
+        self.answers, self.asked = list(answers), list[tuple[Any, ...]]()
+        self.successor = SimpleNamespace(remote=self.remote)
+        self.trains = SimpleNamespace(remote=lambda: trains)
+
+    def remote(self, *question: Any) -> Any:
+        self.asked.append(question)
+        return self.answers.pop(0)
+
+
+def beside(pid: int, *, lives: bool = True) -> Any:
+    """A standby whose process runs the loop."""
+    standby = STANDBY.__new__(STANDBY)
+    standby.ended, standby.error = threading.Event(), None if lives else ray.exceptions.ActorDiedError()
+    standby.ended.set()
+    standby.answer = standby.actor = None
+    metadata = ActorMetadata(hostname="h", node_id="node", node_ip="ip", pid=pid, accelerator_ids={"GPU": []})
+    standby.worker = Worker(actor=pid, metadata=metadata, resources={})
+    return standby
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Poll:
+    """A group of two workers on one node, with a standby there."""
+    poll = Poll(monkeypatch, size=2)
+    metadata = ActorMetadata(hostname="h", node_id="node", node_ip="ip", pid=7, accelerator_ids={"GPU": ["3"]})
+    lost = Worker(
+        actor=None, metadata=metadata, resources={"GPU": 1}, placement_group_bundle_index=5,
+        distributed_context=SimpleNamespace(local_rank=3),
+    )  # fmt: skip
+    monkeypatch.setattr(WorkerGroup, "get_workers", lambda _: [lost, lost])
+    monkeypatch.setattr(SurvivingWorkerGroup, "standby_workers", 1)
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: (refs, []))
+    monkeypatch.setattr(ray, "get", lambda ref: ref)
+    poll.group.standbys["node", 0] = beside(42)
+    return poll
+
+
+def look(poll: Poll, times: int) -> list[WorkerStatus]:
+    for _ in range(times):
+        poll.statuses = [running(), running(error=DEATH)]
+        shown = poll.poll()
+    return shown
+
+
+def test_the_process_that_has_the_seat_becomes_the_worker_and_nothing_is_placed(
+    monkeypatch: pytest.MonkeyPatch, kept: Poll
+) -> None:
+    workers: list[Any] = []
+    monkeypatch.setattr(
+        SurvivingWorkerGroup, "_take_in", lambda _, index, lost, worker: workers.append((index, worker))
+    )
+    kept.group.coordinator = answer = Answer(-1, 42)
+    look(kept, 3)
+    assert answer.asked == [("ip", 7, False)]
+    assert not workers, "the coordinator does not know yet"
+    look(kept, 3)
+    ((index, worker),) = workers
+    assert (index, worker.actor, worker.metadata.pid) == (1, 42, 42)
+    assert worker.metadata.accelerator_ids == {"GPU": ["3"]}
+    assert (worker.placement_group_bundle_index, worker.resources, worker.distributed_context.local_rank) == (
+        5, {"GPU": 1}, 3,
+    )  # fmt: skip
+    assert kept.begun == []
+    assert kept.group.standbys == {}, "the node gets another one"
+
+
+def test_a_seat_that_nobody_takes_is_ray_s_to_fill_and_nobody_is_asked_twice_at_once(kept: Poll) -> None:
+    kept.group.coordinator = answer = Answer(0)
+    look(kept, 8)
+    assert len(kept.begun) == 1
+    assert len(answer.asked) == 1
+
+
+def test_without_a_standby_on_the_node_the_coordinator_is_not_waited_for(kept: Poll) -> None:
+    kept.group.standbys.clear()
+    kept.group.coordinator = answer = Answer(0)
+    look(kept, 5)
+    assert answer.asked[0] == ("ip", 7, True)
+    assert len(kept.begun) == 1
+
+
+def test_a_standby_that_imports_for_ever_is_waited_for_so_long(monkeypatch: pytest.MonkeyPatch, kept: Poll) -> None:
+    monkeypatch.setattr(ray_group, "_WAITS_FOR_STANDBY_POLLS", 3)
+    kept.group.coordinator = answer = Answer(-1, -1, -1, 0)
+    look(kept, 12)
+    assert [final for *_, final in answer.asked] == [False, False, False, True]
+    assert len(kept.begun) == 1
+
+
+def test_the_loss_of_all_is_not_the_end_while_a_standby_is_there(kept: Poll) -> None:
+    kept.group.coordinator = Answer(-1, -1)
+    kept.statuses = [running(error=DEATH), running(error=DEATH)]
+    shown = kept.poll()
+    assert [(status.running, status.error) for status in shown] == [(True, None), (False, None)]
+
+
+def test_a_coordinator_that_is_gone_is_no_obstacle(monkeypatch: pytest.MonkeyPatch, kept: Poll) -> None:
+    def gone(ref: Any) -> Any:
+        raise ray.exceptions.ActorDiedError
+
+    monkeypatch.setattr(ray, "get", gone)
+    kept.group.coordinator = Answer(*range(20))
+    assert [status.error for status in look(kept, 8)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("lives", "trains", "kept_one"), [(True, True, True), (False, True, False), (False, False, True)]
+)
+def test_a_standby_that_has_ended_is_replaced_from_the_first_steps_on(
+    monkeypatch: pytest.MonkeyPatch, kept: Poll, lives: bool, trains: bool, kept_one: bool
+) -> None:
+    started: list[Any] = []
+
+    def start(group: Any, worker: Any) -> Any:
+        started.append(worker)
+        return beside(43)
+
+    standby = kept.group.standbys["node", 0] = beside(42, lives=lives)
+    standby.cancel = lambda: None
+    standby.actor = SimpleNamespace(get_metadata=SimpleNamespace(remote=lambda: None))
+    monkeypatch.setattr(ray_group, "_Standby", start)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "node", "Alive": True}])
+    kept.group.coordinator = Answer(trains=trains)
+    for _ in range(ray_group._STANDBY_POLLS):
+        kept.statuses = [running(), running()]
+        kept.poll()
+    assert (kept.group.standbys["node", 0] is standby) == kept_one
+    assert len(started) == (0 if kept_one else 1)
+
+
+def test_local_ranks_are_those_of_the_node_though_each_worker_is_a_replica_for_ray(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(WorkerGroup, "_create_workers", lambda _, *rest, **options: asked.update(options) or [])
+    SurvivingWorkerGroup.__new__(SurvivingWorkerGroup)._create_workers(2, None, {}, replica_group_size=1)
+    assert asked["replica_group_size"] is None
+
+
+def test_a_new_process_sees_what_the_workers_of_its_node_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worker(node: str, answer: Any) -> Any:
+        return SimpleNamespace(metadata=SimpleNamespace(node_id=node), execute_async=lambda ask: answer)
+
+    def get(answer: Any, timeout: float) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ray, "get", get)
+    new, dead = worker("a", None), worker("a", ray.exceptions.ActorDiedError())
+    assert ray_group._visible_beside(new, [worker("b", "9"), dead, worker("a", "0,1")]) == "0,1"
+    assert ray_group._visible_beside(new, [worker("b", "9"), dead]) is None
 
 
 # ---- places ----

@@ -99,9 +99,10 @@ def shard(checkpoint: Path) -> Path:
     return next(iter(checkpoint.glob("*.distcp")))
 
 
-@pytest.fixture
-def undisturbed(tmp_path: Path) -> dict[str, Any]:
-    return fit(Run(storage=str(tmp_path), name="undisturbed", save_every_steps=EVERY, settings=Settings()))
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    storage = str(tmp_path_factory.mktemp("undisturbed"))
+    return fit(Run(storage=storage, name="undisturbed", save_every_steps=EVERY, settings=Settings()))
 
 
 def test_parts_of_a_step_have_their_pace(run: Run) -> None:
@@ -206,6 +207,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing note": (lambda path: (path / "checksums-0.json").unlink(), "has no CRC-32 noted"),
     "emptied note": (lambda path: (path / "checksums-0.json").write_text(""), "JSONDecodeError"),
     "missing shard": (lambda path: shard(path).unlink(), "is missing"),
+    "somebody else's": (lambda path: path.chmod(0o777), "foreign: everybody may write"),
     "damaged metadata": (
         lambda path: (path / ".metadata").write_bytes(b"\x80\x04nonsense"),
         ".metadata cannot be read",

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import shapes_of_researchers  # noqa: F401 - adds its own
 import shapes_of_strangers  # noqa: F401 - adds its own
 import shapes_of_trainers  # noqa: F401 - adds its own
 from conftest import ROOT, job_environment
@@ -23,7 +24,7 @@ PAGE = ROOT / "docs" / "make-your-script-survive.md"
 OUTCOMES = ("equal", "refused")
 AT_ONCE = {"fsdp1", "zero_redundancy"}
 """Refused when `Resumable` is made; the others by the end of the third step that is watched, the sixth."""
-LATE = {"late_target_forgotten", "late_average_forgotten", "lookahead_forgotten"}
+LATE = {"dataset_with_an_order_forgotten", "late_target_forgotten", "late_average_forgotten", "lookahead_forgotten"}
 """What they forget changes after the sixth step; refused where the next steps that are watched have ended."""
 
 

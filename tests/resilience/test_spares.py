@@ -272,6 +272,64 @@ def test_a_killed_rank_is_replaced_and_the_survivor_stays(party: Any, truth: Any
     check(run, truth(2), redone=1)
 
 
+def standby(run: Party, order: int, *, beside: int) -> int:
+    """Start a standby on the node of a rank; its process, once it has imported what the ranks did."""
+    run.start(1, first=order, standby=True, node=f"127.0.0.{2 + beside}")
+    assert run.coordinator is not None
+    table = run.coordinator.table
+    run.until(lambda: any(member.imported and member.pid == run.pids[order] for member in table.members.values()))
+    return run.pids[order]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_without_a_spare_a_standby_takes_the_place_twice_in_a_row(
+    party: Any, truth: Any, number: signal.Signals
+) -> None:
+    run = party(spares=0, gates=[GATE, GATE + 8])
+    run.start(2)
+    survivor = run.until(run.rank_pids)[0]
+    for order, gate in ((2, GATE), (3, GATE + 8)):
+        successor = standby(run, order, beside=1)
+        lost = run.rank_pids()[1]
+        run.strike(1, number=number, gate=gate)
+        if number == signal.SIGSTOP:
+            run.notice_silence(lost, generations=order)
+        run.until(lambda n=order: len(run.events("generation")) >= n)
+        assert run.rank_pids() == {0: survivor, 1: successor}
+        assert not alive(lost), "what it had on a device is free"
+    run.until_done()
+    assert [event["path"] for event in run.events("restore")] == ["memory"] * 2
+    check(run, truth(2), redone=2)
+
+
+def test_a_standby_of_another_node_is_none(party: Any, truth: Any) -> None:
+    run = party(spares=0, **HELD)
+    run.start(2)
+    standby(run, 2, beside=0)
+    run.strike(1)
+    run.until(lambda: run.events("note"))  # nobody can take it over, and that is said
+    assert run.events("note")[0]["message"].startswith("1 of 2 ranks (first: 1) have no process")
+    assert len(run.events("generation")) == 1
+    run.start(1, first=3)  # what Ray places in the end
+    run.until_done()
+    assert run.rank_pids()[1] == run.pids[3]
+    check(run, truth(2), redone=1)
+
+
+def test_the_survivor_waits_while_the_standby_is_lost_too(party: Any, truth: Any) -> None:
+    run = party(spares=0, **HELD)
+    run.start(2)
+    survivor = run.until(run.rank_pids)[0]
+    run.until_gate()
+    os.kill(standby(run, 2, beside=1), signal.SIGKILL)
+    run.strike(1)
+    run.until(lambda: run.events("note"))
+    successor = standby(run, 3, beside=1)  # the next one, which comes after the loss
+    run.until_done()
+    assert run.rank_pids() == {0: survivor, 1: successor}
+    check(run, truth(2), redone=1)
+
+
 def test_rank_zero_too(party: Any, truth: Any) -> None:
     run = party(**HELD)
     run.start(3)

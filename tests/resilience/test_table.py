@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hyperpod_ray_training.settings import Settings
-from hyperpod_ray_training.spares.members import Limits
+from hyperpod_ray_training.spares.members import Limits, packed, unpacked
 from hyperpod_ray_training.spares.table import Message, Out, Table
 
 
@@ -449,6 +450,13 @@ def test_one_that_is_announced_keeps_all_from_starting_again() -> None:
     assert world.table.gen == 0
 
 
+def test_a_process_that_is_no_member_any_more_is_fenced() -> None:
+    """It may train on: two processes of one rank would write one run."""
+    world = World(spares=1)
+    world.run(2)
+    assert world.table.beat(world.t, "nobody") == [("nobody", {"type": "fence"})]
+
+
 def test_a_word_of_an_older_generation_changes_nothing() -> None:
     world = World(spares=2)
     world.run(2)
@@ -695,7 +703,7 @@ def test_a_worker_that_still_imports_may_be_silent_for_longer() -> None:
 
 def assigned(world: World) -> dict[str, tuple[int, int]]:
     """Of each member, the rank and number of ranks it was given last."""
-    return {uid: (one["rank"], len(one["nodes"])) for uid, one in world.sent if one["type"] == "assign"}
+    return {uid: (one["rank"], len(unpacked(one["nodes"]))) for uid, one in world.sent if one["type"] == "assign"}
 
 
 def test_an_elastic_run_goes_on_at_once_with_those_that_are_left() -> None:
@@ -806,3 +814,200 @@ def test_a_run_whose_workers_may_be_silent_for_long_gives_them_as_long_to_let_go
     assert Limits.of(Settings()) == Limits()
     patient = Limits.of(Settings(silence_s=900.0, hang_s=800.0, hang_steps=9.0))
     assert (patient.silence_s, patient.hang_s, patient.hang_steps, patient.ready_s) == (900.0, 800.0, 9.0, 900.0)
+
+
+# ---- standbys ----
+
+
+def with_standby(*, spares: int = 0, node: str = "node-1", imported: bool = True, **options: Any) -> tuple[World, str]:
+    """A world that trains, with a standby on one node."""
+    world = World(spares=spares, **options)
+    world.run(2)
+    uid = world.join(9, node=node, standby=True, pid=99)
+    if imported:
+        world.take(world.table.imported(world.t, uid))
+    return world, uid
+
+
+def adopted(world: World) -> list[tuple[str, Message]]:
+    return [(uid, message) for uid, message in world.sent if message["type"] == "adopt"]
+
+
+def test_a_standby_holds_no_rank_and_counts_for_no_spare() -> None:
+    world, uid = with_standby()
+    assert uid not in world.table.ranks.values()
+    assert (world.table.standbys, world.table.warm_spares, world.table.elastic) == (1, 0, False)
+    assert World(spares=0, warm=False).table.running, "nobody waits for one"
+
+
+def test_the_standby_of_the_node_takes_a_lost_one_s_seat_at_once() -> None:
+    world, uid = with_standby()
+    survivor, lost = world.holder(0), world.holder(1)
+    world.table.members[lost].seat = "devices"
+    world.kill(lost)
+    assert world.table.running
+    assert (world.holder(0), world.holder(1)) == (survivor, uid)
+    assert adopted(world) == [(uid, {"type": "adopt", "seat": "devices", "order": 1, "pid": 1})]
+    assert world.table.successor("node-1", 1, final=False) == 99
+    assert world.table.members[uid].seat == "devices", "so that the next one can take it over"
+
+
+def test_a_standby_of_another_node_has_no_device_there() -> None:
+    world, _ = with_standby(node="node-0")
+    world.kill(world.holder(1))
+    world.run(6)
+    assert not world.table.running
+    assert not adopted(world)
+    assert [fields["message"][:26] for kind, fields in world.notes if kind == "note"] == ["1 of 2 ranks (first: 1) ha"]
+
+
+def test_a_warm_spare_is_taken_first_and_the_standby_becomes_the_next() -> None:
+    world, uid = with_standby(spares=1)
+    spare = (
+        world.spare
+        if world.spare != uid
+        else next(u for u in world.alive if u not in (*world.table.ranks.values(), uid))
+    )
+    world.kill(world.holder(1))
+    assert world.holder(1) == spare
+    assert adopted(world)[0][0] == uid
+    assert not world.table.members[uid].standby
+
+
+def test_a_standby_on_a_node_that_stands_still_is_not_asked() -> None:
+    world, uid = with_standby()
+    lost = world.holder(1)
+    world.run(4, silent=(lost, uid))  # the whole node is silent: the rank is missed first
+    assert lost not in world.alive
+    assert not adopted(world)
+    assert world.table.successor("node-1", 1, final=False) == -1, "it may come back"
+    world.take(world.table.beat(world.t, uid, step=0, seq=0, busy=False))
+    world.take(world.table.tick(world.t))
+    assert world.holder(1) == uid
+
+
+def test_a_place_that_ray_fills_is_not_given_to_a_standby_as_well() -> None:
+    world = World(spares=0)
+    world.run(2)
+    assert world.table.successor("node-1", 1, final=True) == -1, "it lives"
+    world.kill(world.holder(1))
+    assert world.table.successor("node-1", 1, final=False) == -1
+    assert world.table.successor("node-1", 1, final=True) == 0
+    uid = world.join(9, node="node-1", standby=True, pid=99)
+    world.take(world.table.imported(world.t, uid))
+    assert not adopted(world)
+    assert world.table.successor("node-1", 1, final=False) == 0
+
+
+def test_a_standby_that_comes_after_the_loss_still_takes_the_seat() -> None:
+    world = World(spares=0)
+    world.run(2)
+    world.kill(world.holder(1))
+    uid = world.join(9, node="node-1", standby=True, pid=99)
+    assert world.table.running
+    assert world.holder(1) == uid
+
+
+def test_an_elastic_run_does_not_shrink_where_a_standby_is_ready_and_does_where_it_still_imports() -> None:
+    for imported, size in ((True, 2), (False, 1)):
+        world, _ = with_standby(least=1, imported=imported)
+        world.kill(world.holder(1))
+        assert (world.table.running, world.table.size) == (True, size)
+
+
+def test_the_loss_of_a_standby_is_nobody_s_business() -> None:
+    world, uid = with_standby()
+    world.kill(uid)
+    assert world.table.running
+    assert world.table.gen == 0
+    assert world.table.standbys == 0
+
+
+def test_what_rank_0_has_imported_reaches_standbys_old_and_new() -> None:
+    world, uid = with_standby(imported=False)
+    world.take(world.table.has_imported(world.t, world.holder(0), ["a.module"]))
+    later = world.join(10, node="node-0", standby=True, pid=98)
+    asked = [member for member, message in world.sent if message == {"type": "import", "modules": ["a.module"]}]
+    assert asked == [uid, later]
+    assert world.table.has_imported(world.t, later, ["another"]) == [], "no rank"
+    assert world.table.modules == ["a.module"]
+
+
+def test_a_new_coordinator_hears_whose_seat_a_standby_has() -> None:
+    world = World(spares=0)
+    world.join(5, node="node-7", pid=70, took=41)
+    assert world.table.successor("node-7", 41, final=True) == 70
+
+
+def test_standbys_that_fall_back_with_all_leave_nothing_behind() -> None:
+    world, _ = with_standby()
+    world.kill(world.holder(1))
+    world.take(world.table._give_up("a test"))
+    table = world.table
+    assert not any((table.members, table.ranks, table.rank_of, table._vacant, table._successors))
+
+
+# ---- thousands ----
+
+
+def test_a_rank_s_number_is_known_without_a_search_and_both_ways_agree() -> None:
+    world = World(active=6, spares=2, least=3)
+    world.run(1)
+    for rank in (5, 0, 3):
+        world.kill(world.holder(min(rank, world.table.size - 1)))
+        assert world.table.rank_of == {uid: number for number, uid in world.table.ranks.items()}
+
+
+def test_a_generation_of_many_names_only_who_is_new() -> None:
+    world = World(active=300, spares=1)
+    first = next(fields for kind, fields in world.notes if kind == "generation")
+    assert len(first["ranks"]) == 256
+    spare = world.spare
+    world.take(world.table.warmed(world.t, spare))
+    world.kill(world.holder(7))
+    kind, fields = world.notes[-1]
+    assert (kind, list(fields["ranks"]), fields["world"]) == ("generation", [7], 300)
+
+
+@pytest.mark.parametrize(("ranks", "beat_s", "silence_s"), [(2, 0.2, 1.5), (1000, 0.2, 1.5), (4096, 0.8192, 2.4576)])
+def test_thousands_beat_less_often_and_may_be_silent_for_longer(ranks: int, beat_s: float, silence_s: float) -> None:
+    table = Table(active=ranks, expected=ranks, limits=Limits())
+    assert table.limits.beat_of(ranks) == pytest.approx(beat_s)
+    assert table.silence_limit_s(0.0) == pytest.approx(silence_s)
+
+
+def test_a_second_of_training_takes_work_in_proportion_to_the_ranks() -> None:
+    """Counted in calls, not in time: a beat and a tick look at a member so many times, however many there are."""
+    counted = {}
+    for ranks in (64, 256):
+        world = World(active=ranks, spares=0)
+        calls = 0
+
+        def count(frame: Any, event: str, argument: Any) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            for uid in world.alive:
+                world.table.beat(1.0, uid, step=1, seq=1, busy=False, place="collective", still=0.0)
+            world.table.beat(1.0, world.holder(0), step=1, seq=0, busy=False, place="lock", still=0.0)
+            for _ in range(3):
+                world.table.tick(1.0)
+        finally:
+            sys.setprofile(None)
+        counted[ranks] = calls
+    assert counted[256] < 5 * counted[64]
+
+
+@pytest.mark.parametrize(
+    "nodes", [["a"], ["10.0.0.1"] * 8 + ["fd00::2"] * 8 + ["10.0.0.1"], [f"n{i}" for i in range(9)]]
+)
+def test_where_ranks_are_is_told_in_few_bytes(nodes: list[str]) -> None:
+    assert unpacked(packed(nodes)) == nodes
+
+
+def test_each_rank_hears_the_same_nodes_in_the_order_of_ranks() -> None:
+    world = World(active=16, spares=0, per_node=8)
+    told = {message["nodes"] for _, message in world.sent if message["type"] == "assign"}
+    assert told == {"node-0*8,node-1*8"}

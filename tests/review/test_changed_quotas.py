@@ -96,7 +96,7 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     ),
     "more borrowing": (QUOTA, f"{CONFIG}/ResourceSharingConfig/BorrowLimit", 200, "sharing-changed", "safe"),
     "no preemption": (QUOTA, f"{CONFIG}/PreemptTeamTasks", "Never", "team-preemption", "safe"),
-    "weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 100, "fair-share", "safe"),
+    "weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 100, "fair-share-raised", "weakens"),
     "less weight": (QUOTA, "Properties/ComputeQuotaTarget/FairShareWeight", 0, "fair-share-lowered", "weakens"),
     "nothing for others": (
         LENDS, f"{CONFIG}/ResourceSharingConfig/Strategy", "DontLend", "sharing-narrowed", "weakens"
@@ -119,7 +119,13 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     "no order by weight": (POLICY, "Properties/SchedulerConfig/FairShare", "Disabled", "fair-share-off", "weakens"),
     "renamed": (QUOTA, "Properties/ComputeQuotaTarget/TeamName", "sight", "replaced", "interrupts"),
     "priority weight": (
-        POLICY, "Properties/SchedulerConfig/PriorityClasses/0/Weight", 9, "policy-changed", "safe"
+        POLICY, "Properties/SchedulerConfig/PriorityClasses/0/Weight", 2, "policy-changed", "safe"
+    ),
+    "priority above another": (
+        POLICY, "Properties/SchedulerConfig/PriorityClasses/0/Weight", 3, "priority-overtaken", "interrupts"
+    ),
+    "priority below another": (
+        POLICY, "Properties/SchedulerConfig/PriorityClasses/1/Weight", 0, "priority-overtaken", "interrupts"
     ),
     "priority renamed": (
         POLICY, "Properties/SchedulerConfig/PriorityClasses/0/Name", "c", "priority-removed", "interrupts"
@@ -152,7 +158,7 @@ WORDS: dict[str, tuple[dict[str, Any], str]] = {
         {**SCHEDULER, "PriorityClasses": [*SCHEDULER["PriorityClasses"], {"Name": "c", "Weight": 3}]}, "c none → 3"
     ),
     "a weight": (
-        {**SCHEDULER, "PriorityClasses": [{"Name": "a", "Weight": 9}, {"Name": "b", "Weight": 2}]}, "a 1 → 9",
+        {**SCHEDULER, "PriorityClasses": [{"Name": "a", "Weight": 2}, {"Name": "b", "Weight": 2}]}, "a 1 → 2",
     ),
     "sharing": (
         {**SCHEDULER, "FairShare": "Disabled"}, "FairShare Enabled → Disabled",

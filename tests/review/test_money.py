@@ -237,3 +237,35 @@ def test_the_template_and_the_file_agree_on_what_autoscaling_may_add(assemble: A
     plan = parse(settings_text("prod", karpenter(3)), name="prod", path=Path("environments/prod.yaml")).plan
     (same,) = [line for line in prices.cost(plan, price_file.recorded(), day=DAY).lines if line.name == "burst"]
     assert (line.after_most, line.after_usd) == (same.most, 0.0)
+
+
+def budget(usd: int) -> dict[str, Any]:
+    limit = {"BudgetLimit": {"Amount": usd, "Unit": "USD"}, "TimeUnit": "MONTHLY", "BudgetType": "COST"}
+    return {"Type": "AWS::Budgets::Budget", "Properties": {"Budget": limit}}
+
+
+def test_a_budget_that_falls_below_the_costs_is_said(tmp_path: Path) -> None:
+    nodes = cluster("ml.p5.48xlarge", 8)
+    sides = [
+        write(tmp_path / str(usd), {"A": resources(Cluster=nodes, Budget=budget(usd))}) for usd in (450_000, 300_000)
+    ]
+    assert "above the budget of 300,000" in verdict(review(*sides, day=DAY))
+    assert "budget" not in verdict(review(*reversed(sides), day=DAY)), "the new one holds"
+
+
+def test_a_budget_of_a_year_is_none_of_a_month(tmp_path: Path) -> None:
+    yearly = budget(300_000)
+    yearly["Properties"]["Budget"]["TimeUnit"] = "ANNUALLY"
+    sides = [
+        write(tmp_path / str(count), {"A": resources(Cluster=cluster("ml.p5.48xlarge", count), Budget=yearly)})
+        for count in (8, 9)
+    ]
+    assert "budget" not in verdict(review(*sides, day=DAY))
+
+
+def test_the_headline_names_what_has_no_price(tmp_path: Path) -> None:
+    sides = [
+        write(tmp_path / str(count), {"A": resources(Cluster=cluster("ml.unknown.48xlarge", count))})
+        for count in (1, 2)
+    ]
+    assert verdict(review(*sides, day=DAY)).endswith("without group workers, whose price nobody knows")

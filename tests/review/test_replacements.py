@@ -9,6 +9,7 @@ import pytest
 
 from hyperpod_ray.review.assembly import Key, read
 from hyperpod_ray.review.changes import Changes, Kind, compare
+from hyperpod_ray.review.review import review
 from tests.review.small import Templates, resources, write
 
 
@@ -153,3 +154,25 @@ def test_metadata_and_order_alone_change_nothing(tmp_path: Path) -> None:
     before, after = network("10.0.0.0/16"), network("10.0.0.0/16")
     after["Resources"]["Subnet"] |= {"Metadata": {"a": 1}, "DependsOn": ["Vpc"]}
     assert changes(tmp_path, {"A": before}, {"A": after}).empty
+
+
+def test_what_exists_already_cannot_be_created(tmp_path: Path) -> None:
+    """The stack used a log group of somebody else by its name, and is to create one of that name now."""
+    name = "/aws/events/ray-on-hyperpod/a"
+    counted = {"Type": "AWS::Logs::MetricFilter", "Properties": {"LogGroupName": name, "FilterPattern": "x"}}
+    group = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": name}}
+    base = write(tmp_path / "base", {"A": resources(Filter=counted)})
+    (environment,) = review(base, write(tmp_path / "head", {"A": resources(Filter=counted, Group=group)})).environments
+    assert [row.effect.code for row in environment.rows if row.code == "name-taken"] == ["rejected"]
+    fresh = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": f"{name}-fresh"}}
+    (environment,) = review(base, write(tmp_path / "fresh", {"A": resources(Filter=counted, Group=fresh)})).environments
+    assert environment.effect.code == "safe"
+
+
+def test_the_group_that_eks_logs_into_exists(tmp_path: Path) -> None:
+    """https://docs.aws.amazon.com/eks/latest/userguide/control-plane-logs.html: EKS creates it."""
+    cluster = {"Type": "AWS::EKS::Cluster", "Properties": {"Name": "a-eks"}}
+    group = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "/aws/eks/a-eks/cluster"}}
+    base = write(tmp_path / "base", {"A": resources(Cluster=cluster)})
+    (environment,) = review(base, write(tmp_path / "head", {"A": resources(Cluster=cluster, Group=group)})).environments
+    assert environment.effect.code == "rejected"

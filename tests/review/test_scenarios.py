@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from hyperpod_ray.review.findings import Effect
 from hyperpod_ray.review.report.markdown import render
 from hyperpod_ray.review.review import Review, review
-from tests.review.scenario import Assemble, Scenario, scenarios
+from tests.review.scenario import PROJECT, Assemble, Scenario, Side, scenarios, settings_text
 
 ALL = scenarios()
 FOLDED = 6_000
@@ -24,12 +25,46 @@ def run(scenario: Scenario, assemble: Assemble) -> Review:
     )
 
 
-# what must never be called safe is judged by `make test`, and the others by `make test-slow`: each costs two syntheses
-HARMLESS = {"safe", "no-change"}
+def edited_alone(scenario: Scenario) -> bool:
+    """Whether both sides are edits of the shipped environment's assembly: it needs no synthesis of its own."""
+    shipped = settings_text(scenario.environment, Side())
+    sides = (scenario.base, scenario.head)
+    return all(settings_text(scenario.environment, side) == shipped and not side.files for side in sides)
+
+
+def expected(scenario: Scenario) -> set[object]:
+    """What a review must find: its verdict, each row's effect and code, each remark's direction."""
+    rows = {(row.get("effect"), row.get("code")) for row in scenario.rows}
+    return {scenario.verdict, *rows, *(remark.get("direction") for remark in scenario.remarks)}
+
+
+def chosen() -> set[str]:
+    """Scenarios that `make test` judges: those without a synthesis, those by which a break of `tests/mutants/` was
+    noticed, and of the others as few as show each expectation.
+
+    CI judges the others by `make test-deploys`: a synthesis takes longer than all else of a scenario.
+    """
+    verdicts = json.loads((PROJECT / "tests" / "mutants" / "results.json").read_text(encoding="utf-8"))
+    noticing = {verdict["by"].partition("::test_scenario[")[2].removesuffix("]") for verdict in verdicts.values()}
+    chosen_ids = {scenario.id for scenario in ALL if edited_alone(scenario) or scenario.id in noticing}
+    shown = set[object]().union(*(expected(scenario) for scenario in ALL if scenario.id in chosen_ids))
+    for scenario in sorted(ALL, key=lambda scenario: -len(expected(scenario))):
+        if not expected(scenario) <= shown:
+            chosen_ids.add(scenario.id)
+            shown |= expected(scenario)
+    return chosen_ids
+
+
+FAST = chosen()
 CASES = [
-    pytest.param(scenario, id=scenario.id, marks=[pytest.mark.slow] if scenario.verdict in HARMLESS else [])
-    for scenario in ALL
+    pytest.param(scenario, id=scenario.id, marks=[] if scenario.id in FAST else [pytest.mark.slow]) for scenario in ALL
 ]
+
+
+def test_make_test_shows_each_expectation_once() -> None:
+    fast = [scenario for scenario in ALL if scenario.id in FAST]
+    assert set().union(*map(expected, ALL)) == set().union(*map(expected, fast))
+    assert len(fast) < 0.6 * len(ALL)
 
 
 @pytest.mark.parametrize("scenario", CASES)

@@ -223,7 +223,7 @@ def test_what_both_orchestrators_have_is_judged_alike(
 def test_another_role_names_the_ways_that_work(tmp_path: Path) -> None:
     """Nobody documents whether the role of an existing group can change: the row names what works in any case."""
     (found,) = reviewed(tmp_path, group(2, ExecutionRole="arn:aws:iam::111122223333:role/jobs")).rows
-    assert "set accounting_database.separate_role: false" in found.consequence
+    assert "set accounting_database.separate_role: false, or leave the group's access" in found.consequence
     assert "give the group another name" in found.consequence
 
 

@@ -20,7 +20,7 @@ HOLD = {
 
 
 def reviewed(name: str, folder: Path, *, upgrade: bool) -> EnvironmentReview:
-    path = FILES / f"{name}.yaml"
+    (path,) = FILES.rglob(f"{name}.yaml")
     text = path.read_text(encoding="utf-8")
     if upgrade:
         text = upgraded(text, since="0.2.0", file=path.name).text
@@ -30,7 +30,7 @@ def reviewed(name: str, folder: Path, *, upgrade: bool) -> EnvironmentReview:
     return environment
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+@pytest.mark.parametrize("name", ["dev", "prod", "local", "closed", "dynamic-storage", "everything"])
 def test_an_upgraded_file_loses_nothing(name: str, tmp_path: Path) -> None:
     environment = reviewed(name, tmp_path, upgrade=True)
     worst = max(row.effect for row in environment.rows)

@@ -29,14 +29,23 @@ CHANNELS = """\
 MEMBERS = {"textType", "title", "description", "nextSteps"}
 
 
-@pytest.fixture(scope="module")
-def chat() -> Assembly:
+def prod_with_channels(*, validation: bool = False) -> Assembly:
     """The environment prod with a channel of each app."""
     path = FOLDER / "prod.yaml"
     text = (
         path.read_text(encoding="utf-8").replace("\nhyperpod:\n", f"\nhyperpod:\n{CHANNELS}", 1) + "observability: {}\n"
     )
-    return Assembly(name="prod", folder=assemblies_of.synthesized("prod", text, path=path, validation=True))
+    return Assembly(name="prod", folder=assemblies_of.synthesized("prod", text, path=path, validation=validation))
+
+
+@pytest.fixture(scope="module")
+def chat() -> Assembly:
+    return prod_with_channels()
+
+
+@pytest.mark.slow
+def test_the_cdks_own_validation_finds_nothing() -> None:
+    assert prod_with_channels(validation=True).template_files()
 
 
 def by_id(assembly: Assembly, resource_type: str) -> dict[str, Json]:

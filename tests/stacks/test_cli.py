@@ -32,7 +32,7 @@ def test_ls_needs_no_account(assemblies: dict[str, Assembly], tmp_path: Path, na
     assert listed >= STACKS
 
 
-@pytest.mark.parametrize("name", ["dev", "prod"])
+@pytest.mark.parametrize("name", ["prod", pytest.param("dev", marks=pytest.mark.slow)])
 def test_diff_against_a_template_needs_no_account(assemblies: dict[str, Assembly], tmp_path: Path, name: str) -> None:
     assembly = assemblies[name]
     template = assembly.templates[f"{name}-HyperPod"]

@@ -1,4 +1,4 @@
-"""Every example synthesizes, with the CDK's validation of its templates on, and can be reviewed."""
+"""Every example synthesizes, and can be reviewed."""
 
 from __future__ import annotations
 

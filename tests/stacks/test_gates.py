@@ -12,7 +12,7 @@ import pytest
 from cfnlint.schema import ResourceNotFoundError
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
-from hyperpod_ray.core import load
+from hyperpod_ray.core import environment_names, load
 from hyperpod_ray.core.loader import FOLDER
 from tests.stacks.conftest import PROJECT, Assembly, synthesize
 
@@ -23,6 +23,15 @@ MAXIMUM_RESOURCES = 300
 
 def test_cfn_lint_finds_no_error(assembly: Assembly) -> None:
     assert assembly.lint_errors() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [(folder, name) for folder in (FOLDER, FOLDER / "examples", VARIANTS) for name in environment_names(folder=folder)],
+)
+def test_the_cdks_own_validation_finds_nothing(folder: Path, name: str) -> None:
+    assert synthesize(name, folder=folder, validation=True).template_files()
 
 
 def test_cfn_lint_finds_a_planted_error(tmp_path: Path) -> None:

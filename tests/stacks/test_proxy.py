@@ -26,7 +26,7 @@ def changed(folder: Path, source: Path, name: str, **network: Any) -> Assembly:
     settings = yaml.safe_load(source.read_text())
     settings["network"] |= network
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(settings))
-    return synthesize(name, folder=folder, validation=False)
+    return synthesize(name, folder=folder)
 
 
 @pytest.fixture(scope="module")

@@ -92,6 +92,7 @@ def test_check_refuses_what_synth_refuses_unless_it_is_vouched_for() -> None:
             assert stops == (not regions.offers(region, name) and name != "ml.p5e.48xlarge"), (region, name, at)
 
 
+@pytest.mark.slow
 def test_synth_accepts_what_check_only_warns_of(tmp_path: Path) -> None:
     """A type that no region has in the list, one whose figures are given, and one that only synth's list lacks."""
     given = next(name for name in catalogue() if not regions.offers("us-west-2", name) and regions.offering(name))
@@ -105,7 +106,7 @@ def test_synth_accepts_what_check_only_warns_of(tmp_path: Path) -> None:
     ]
     values["instance_types"] = {given: figures}
     (tmp_path / "vouched.yaml").write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
-    cluster = synthesize("vouched", folder=tmp_path).one("AWS::SageMaker::Cluster")
+    cluster = synthesize("vouched", folder=tmp_path, validation=True).one("AWS::SageMaker::Cluster")
     assert {"ml.p5e.48xlarge", "ml.i3en.xlarge", given} <= {
         group["InstanceType"] for group in cluster["InstanceGroups"]
     }

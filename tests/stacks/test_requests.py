@@ -27,7 +27,8 @@ def test_of_the_cluster(name: str, assemblies: dict[str, Assembly]) -> None:
         group.pop("InstanceStorageConfigs", None)  # the template has the root volume beside it
     assert agrees(judged, made)
     optional = ("MinInstanceCount", "CapacityRequirements", "TrainingPlanArn", "OnStartDeepHealthChecks",
-                "ScheduledUpdateConfig", "AutoPatchConfig")  # fmt: skip
+                "ScheduledUpdateConfig", "AutoPatchConfig", "ImageId", "ImageReleaseVersion",
+                "NetworkInterface")  # fmt: skip
     for ours, theirs in zip(judged["InstanceGroups"], made["InstanceGroups"], strict=True):
         assert {member for member in optional if member in theirs} <= set(ours)
     assert ("AutoScaling" in made) == ("AutoScaling" in judged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from hyperpod_ray.core.team_access import access_of, as_team, tier_of
 from hyperpod_ray.core.team_files import team_of
 from tests.stacks.conftest import Assembly, synthesize
 from tests.stacks.test_identity import associations
-from tests.support.iam import Request, allows, statements_of
+from tests.support import ministack_iam
+from tests.support.iam import Request, allows, many, statements_of
 from tests.support.references import References
 
 SECRET = "arn:aws:secretsmanager:us-west-2:111122223333:secret:"
@@ -145,6 +147,43 @@ def test_a_team_has_no_right_to_what_another_has(
     arn = roles[team_namespace(friendly)][0]
     for action in ("sts:AssumeRole", "iam:PassRole", "eks:UpdatePodIdentityAssociation", "sagemaker:UpdateCluster"):
         assert not allows(permissions, Request(action=action, resource=arn))
+
+
+def test_every_action_of_a_role_is_its_own_or_shared_and_both_evaluators_say_so(
+    roles: dict[str, tuple[str, list[Any], list[Any]]], folder: Path
+) -> None:
+    """Each action of each role on each resource that it names, asked by every other; MiniStack's evaluator decides too.
+
+    What two roles both may is to read the data sets and to use their key, to send metrics and to ask where a bucket is.
+    """
+    by_space = {space: permissions for space, (_, _, permissions) in roles.items()}
+    pairs = sorted({(action, resource) for permissions in by_space.values() for statement in permissions
+                    for action in many(statement["Action"]) for resource in many(statement["Resource"])})  # fmt: skip
+    prefixes = ["", "public/", "teams/vision/x", "teams/speech/x", "prod/teams/vision/x"]
+    contexts: list[dict[str, str | list[str]]] = [
+        {}, *({"s3:prefix": prefix} for prefix in prefixes), {"kms:ViaService": "s3.us-west-2.amazonaws.com"},
+        {"kms:ViaService": "secretsmanager.us-west-2.amazonaws.com"},
+        {"cloudwatch:namespace": "/aws/sagemaker/Clusters"},
+    ]  # fmt: skip
+    asked = [
+        (space, Request(action=action, resource=resource, context=context))
+        for space in by_space for action, resource in pairs for context in contexts
+    ]  # fmt: skip
+    ours = [allows(by_space[space], request) for space, request in asked]
+    theirs = ministack_iam.decisions((by_space[space], request) for space, request in asked)
+    assert [row for row, mine, other in zip(asked, ours, theirs, strict=True) if mine is not other] == []
+    holders: dict[tuple[str, str, str], set[str]] = {}
+    for (space, request), allowed in zip(asked, ours, strict=True):
+        if allowed and space != "ray":
+            key = (request.action, request.resource, json.dumps(dict(request.context)))
+            holders.setdefault(key, set()).add(space)
+    shared = {(action, resource) for (action, resource, _), spaces in holders.items() if len(spaces) > 1}
+    assert shared == {
+        ("s3:ListBucket", "arn:aws:s3:::data-sets"), ("s3:GetObject", "arn:aws:s3:::data-sets/public/*"),
+        *(("s3:GetBucketLocation", f"arn:aws:s3:::{bucket}") for bucket in ("data-sets", "outputs", "results")),
+        ("s3:GetBucketLocation", f"arn:aws:s3:::{load('apart', folder=folder).plan.tier_bucket_name}"),
+        ("kms:Decrypt", KEY), ("kms:GenerateDataKey", KEY), ("cloudwatch:PutMetricData", "*"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TEAMS)

@@ -61,6 +61,10 @@ def test_every_group_setting_reaches_the_template(everything: Assembly) -> None:
     workers, elsewhere = groups["workers"], groups["elsewhere"]
     assert workers["MinInstanceCount"] == 1
     assert workers["ImageReleaseVersion"] == "1.2.3"
+    assert workers["NetworkInterface"] == {"InterfaceType": "efa-only"}
+    assert "ImageId" not in workers
+    assert elsewhere["ImageId"] == "ami-0123456789abcdef0"
+    assert {"ImageReleaseVersion", "NetworkInterface"}.isdisjoint(elsewhere)
     assert workers["KubernetesConfig"] == {"Labels": {"team": "research"}}
     assert workers["ScheduledUpdateConfig"]["ScheduleExpression"] == "cron(0 6 ? * SUN *)"
     rolling = workers["ScheduledUpdateConfig"]["DeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]

@@ -45,7 +45,7 @@ def grown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         folder = tmp_path_factory.mktemp(f"{request.param}-{zones}")
         file(folder, "zones", zones=zones, egress=request.param)
         # validated with two zones in every shipped environment
-        made[zones] = synthesize("zones", folder=folder, validation=False)
+        made[zones] = synthesize("zones", folder=folder)
     return made
 
 

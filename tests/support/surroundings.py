@@ -39,7 +39,10 @@ def cleaned(variables: Mapping[str, str], *, home: Path) -> dict[str, str]:
     for name, file in (("PIP_CONFIG_FILE", ".config/pip/pip.conf"), ("NPM_CONFIG_USERCONFIG", ".npmrc")):
         if (before / file).is_file():
             kept.setdefault(name, str(before / file))
-    return kept | {"HOME": str(home), "TZ": "UTC", "LANG": "C.UTF-8", "HYPERPOD_RAY_DATE": DATE}
+    # each process's home is empty, and both are the same for all: unpacked CDK packages (240 MB), and a list of fonts
+    caches = {"JSII_RUNTIME_PACKAGE_CACHE_ROOT": PROJECT / ".cache/jsii", "MPLCONFIGDIR": PROJECT / ".cache/matplotlib"}
+    named = {name: str(folder) for name, folder in caches.items()}
+    return kept | named | {"HOME": str(home), "TZ": "UTC", "LANG": "C.UTF-8", "HYPERPOD_RAY_DATE": DATE}
 
 
 def clean() -> None:

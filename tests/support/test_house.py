@@ -13,14 +13,14 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 CEILINGS = {
-    "empty_words_percent": 1.75,
-    "orchestrator_questions": 26,
-    "orchestrator_files": 18,
+    "empty_words_percent": 1.72,
+    "orchestrator_questions": 2,
+    "orchestrator_files": 1,
     "circles": 0,
     "long_functions": 63,
     "top_level_names": 32,
 }
-FLOORS = {"comments_per_100_lines": 1.0, "documented_functions_percent": 65.9, "tested_modules_percent": 45.5}
+FLOORS = {"comments_per_100_lines": 1.0, "documented_functions_percent": 65.9, "tested_modules_percent": 46.8}
 
 
 @cache

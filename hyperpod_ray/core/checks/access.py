@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator
 
 from hyperpod_ray.core.access import refusals
+from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, rule, warning
+from hyperpod_ray.core.model import RayAccess
 from hyperpod_ray.core.names import TRACKING_VARIABLE
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.service_limits import partition_of
+from hyperpod_ray.core.yaml_source import Path
 from hyperpod_ray_rules.arns import arn_of
 
 _ASSETS = re.compile(r"cdk-[a-z0-9]+-assets-")
@@ -151,32 +154,49 @@ def access_says_something_once(plan: Plan) -> Iterator[Finding]:
         indexes.setdefault(folder, index)
 
 
-@rule("ray", "hyperpod", "account", "region")
+@rule("ray", "hyperpod", "teams", "account", "region")
 def scripts_of_nodes_stay_ours(plan: Plan) -> Iterator[Finding]:
     """Whoever writes into the bucket of the lifecycle scripts, or of the CDK's uploads, decides what runs as root.
 
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-lifecycle-best-practices-eks.html
     """
-    access = plan.settings.ray.access
-    for index, grant in enumerate(access.s3 if access else []):
-        if grant.mode != "write":
-            continue
-        if grant.bucket == plan.lifecycle_bucket_name:
-            holds = "the scripts that every node runs as root"
-        elif _ASSETS.match(grant.bucket):
-            holds = "what the CDK deploys: templates, functions and scripts"
-        else:
-            continue
-        yield error(
-            "ray",
-            "access",
-            "s3",
-            index,
-            "mode",
-            what=f"'write' on {grant.bucket}, which holds {holds}",
-            expected="a bucket of your own",
-            fix="set mode: read, or name another bucket",
-        )
+    settings = plan.settings
+    accesses: list[tuple[Path, RayAccess | None]] = [(("ray", "access"), settings.ray.access)]
+    accesses += [(("teams", index, "access"), team.access) for index, team in enumerate(settings.teams)]
+    for path, access in accesses:
+        for index, grant in enumerate(access.s3 if access else []):
+            if grant.mode == "write":
+                yield from _ours(plan, (*path, "s3", index, "mode"), grant.bucket)
+    tiered = settings.hyperpod.tiered_storage
+    if tiered is not None and tiered.bucket is not None:
+        yield from _ours(plan, ("hyperpod", "tiered_storage", "bucket"), tiered.bucket)
+
+
+@rule("storage", "hyperpod", "account", "region")
+def exports_leave_scripts_alone(plan: CommonPlan) -> Iterator[Finding]:
+    """A folder that is exported to the bucket of the lifecycle scripts would write what every node runs as root.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/autoexport-data-repo-dra.html
+    """
+    for index, link in enumerate(plan.data_repositories):
+        if link.auto_export:
+            yield from _ours(plan, ("storage", "data_repositories", index, "bucket"), link.bucket)
+
+
+def _ours(plan: CommonPlan, path: Path, bucket: str) -> Iterator[Finding]:
+    """That a bucket which the file lets somebody write is one of this project's."""
+    if bucket == plan.lifecycle_bucket_name:
+        holds = "the scripts that every node runs as root"
+    elif _ASSETS.match(bucket):
+        holds = "what the CDK deploys: templates, functions and scripts"
+    else:
+        return
+    yield error(
+        *path,
+        what=f"{bucket}, which would be written, holds {holds}",
+        expected="a bucket of your own",
+        fix="set mode: read, or name another bucket" if path[-1] == "mode" else "name another bucket",
+    )
 
 
 @rule("hyperpod", orchestrator="eks")

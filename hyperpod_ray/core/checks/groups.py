@@ -528,6 +528,54 @@ def schedule_is_cron(plan: CommonPlan) -> Iterator[Finding]:
 
 
 @rule("hyperpod", "instance_types", "region", "account")
+def interfaces_are_efa(plan: CommonPlan) -> Iterator[Finding]:
+    """`NetworkInterface` chooses between two kinds of EFA interface, and a type without EFA has neither.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterNetworkInterface.html
+    """
+    for index, group in _refused(plan, "interfaces_are_efa"):
+        yield error(
+            *GROUPS,
+            index,
+            "network_interface",
+            what=f"'{group.network_interface}' on {group.type}, which has no EFA",
+            expected="network_interface on types with EFA",
+            fix="remove the setting",
+        )
+
+
+@rule("hyperpod")
+def images_have_one_source(plan: CommonPlan) -> Iterator[Finding]:
+    """A group has an AMI of your own, or a release of HyperPod's, which HyperPod alone patches.
+
+    `UpdateClusterSoftware` asks for an image where a group has an AMI of your own, and a schedule names none.
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateClusterSoftware.html
+    """
+    for index, group in groups(plan):
+        if group.image_id is None:
+            continue
+        if group.image_release_version is not None:
+            yield error(
+                *GROUPS,
+                index,
+                "image_release_version",
+                what=f"{group.image_release_version} is of HyperPod's AMI, and image_id names {group.image_id}",
+                expected="one of the two",
+                fix="remove image_release_version",
+            )
+        for setting, value in (("auto_patch", group.auto_patch), ("update_schedule", group.update_schedule)):
+            if value is not None:
+                yield error(
+                    *GROUPS,
+                    index,
+                    setting,
+                    what=f"{setting} takes AMIs of HyperPod, and image_id names {group.image_id}",
+                    expected="updates of an AMI of your own by another image_id",
+                    fix=f"remove {setting}",
+                )
+
+
+@rule("hyperpod", "instance_types", "region", "account")
 def batches_fit(plan: CommonPlan) -> Iterator[Finding]:
     """A rolling update in percent takes 1 to 100; in instances no more than the group has."""
     for refusal in refused(plan, "batches_fit"):

@@ -30,6 +30,29 @@ def alerts_have_their_source(plan: Plan) -> Iterator[Finding]:
         )
 
 
+_ALERTS = ("workers_missing_minutes", "operator_down_minutes", "gpus_idle_minutes", "no_step_minutes")
+
+
+@rule("observability")
+def an_alert_sees_two_samples(plan: Plan) -> Iterator[Finding]:
+    """One late sample must not be an alert, nor hide one: an alert waits for two.
+
+    https://prometheus.io/docs/prometheus/latest/querying/basics/#staleness
+    """
+    section = plan.settings.observability
+    for name in _ALERTS if section else ():
+        minutes = getattr(section, name)
+        least = -(-2 * section.scrape_seconds // 60) if section else 0
+        if minutes is not None and section is not None and minutes < least:
+            yield warning(
+                "observability",
+                name,
+                what=f"{minutes} minutes have fewer than two samples, with one each {section.scrape_seconds} s",
+                expected=f"{least} or more",
+                fix=f"set {name}: {least}, or lower scrape_seconds",
+            )
+
+
 @rule("observability", "region")
 def grafana_is_in_the_region(plan: Plan) -> Iterator[Finding]:
     """AWS describes a workspace of the cluster's own Region; of another one it says nothing.

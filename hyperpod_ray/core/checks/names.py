@@ -190,7 +190,15 @@ def ray_cluster_name_fits(plan: Plan) -> Iterator[Finding]:
 def namespace_is_ours(plan: Plan) -> Iterator[Finding]:
     """Ray has a namespace of its own: network policies, pod security and the users' rights hang on it."""
     namespace = plan.settings.ray.namespace
-    if namespace in SYSTEM_NAMESPACES or namespace.startswith("kube-"):
+    if namespace.startswith(names.TEAM_NAMESPACE_PREFIX):
+        yield error(
+            "ray",
+            "namespace",
+            what=f"'{namespace}' is the name of a team's namespace: HyperPod task governance makes it",
+            expected=f"a namespace that does not begin with {names.TEAM_NAMESPACE_PREFIX}",
+            fix="set ray.namespace: ray",
+        )
+    elif namespace in SYSTEM_NAMESPACES or namespace.startswith("kube-"):
         yield error(
             "ray",
             "namespace",
@@ -242,23 +250,13 @@ BUCKET_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 _ADDRESS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 
 
-@rule("storage", eks=("hyperpod", "ray"))
+@rule("storage", "hyperpod", eks=("ray",))
 def bucket_names_are_valid(plan: CommonPlan) -> Iterator[Finding]:
     """S3's rules for bucket names beside length and characters.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
     """
-    named: list[tuple[Path, str]] = [
-        (("storage", "data_repositories", index, "bucket"), link.bucket)
-        for index, link in enumerate(plan.data_repositories)
-    ]
-    if isinstance(plan, Plan):
-        access, tiered = plan.settings.ray.access, plan.settings.hyperpod.tiered_storage
-        grants = enumerate(access.s3 if access else [])
-        named += [(("ray", "access", "s3", index, "bucket"), grant.bucket) for index, grant in grants]
-        if tiered is not None and tiered.bucket is not None:
-            named.append((("hyperpod", "tiered_storage", "bucket"), tiered.bucket))
-    for path, bucket in named:
+    for path, bucket in plan.buckets:
         if ".." in bucket or ".-" in bucket or "-." in bucket:
             fault = "single dots, between letters and digits"
         elif _ADDRESS.fullmatch(bucket):

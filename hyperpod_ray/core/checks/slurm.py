@@ -141,6 +141,23 @@ def accounting_needs_continuous(plan: SlurmPlan) -> Iterator[Finding]:
         )
 
 
+@rule(*SECTIONS, orchestrator="slurm")
+def releases_are_of_eks(plan: SlurmPlan) -> Iterator[Finding]:
+    """`ImageReleaseVersion` is for clusters that EKS orchestrates, by the registry schema of `AWS::SageMaker::Cluster`.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-sagemaker-cluster-clusterinstancegroup.html
+    """
+    for refusal in refused(plan, "release_with_eks"):
+        yield error(
+            *GROUPS,
+            refusal.index or 0,
+            "image_release_version",
+            what="HyperPod takes a release with EKS only",
+            expected="no release with Slurm",
+            fix="remove the setting",
+        )
+
+
 @rule("hyperpod", orchestrator="slurm")
 def jobs_have_a_role_of_their_own(plan: SlurmPlan) -> Iterator[Finding]:
     """A job takes its node's role from instance metadata: with the controller's, it reads the database's password."""

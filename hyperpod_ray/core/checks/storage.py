@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.checks.lookup import find, known_groups, workers
+from hyperpod_ray.core.checks.lookup import known_groups
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
 from hyperpod_ray.core.model import DataRepository
@@ -159,15 +159,9 @@ def storage_is_beside_the_workers(plan: CommonPlan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html
     """
-    if isinstance(plan, Plan):
-        if find(plan, plan.settings.ray.workers[0].instance_group) is None:
-            return
-        trains = [(f"workers '{worker.name}'", group) for _, worker, group in workers(plan)]
-    else:
-        trains = [(f"nodes '{group.name}'", group) for group in plan.training_groups]
     zone = plan.storage_zone
     path = ("storage", "existing" if plan.existing_file_system else "availability_zone_id")
-    for member, group in trains:
+    for member, group in plan.trainers:
         if plan.zone(group) != zone:
             message = (
                 f"the file system is in {zone}, the {member} in "

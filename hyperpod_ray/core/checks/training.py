@@ -40,6 +40,20 @@ def a_gpu_reaches_the_tokens(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("training")
+def the_size_is_said_once(plan: Plan) -> Iterator[Finding]:
+    """A model of the planner's list has its own size, so that another one beside it is read by nobody."""
+    training = plan.settings.training
+    if training is not None and training.model and training.parameters:
+        yield error(
+            "training",
+            "parameters",
+            what=f"{training.parameters} beside model {training.model}, whose size is known",
+            expected="a model or a number of parameters",
+            fix="remove one of the two",
+        )
+
+
+@rule("training")
 def a_step_has_a_sequence(plan: Plan) -> Iterator[Finding]:
     """A step has whole sequences."""
     training = plan.settings.training

@@ -59,7 +59,7 @@ class NewEks(EksAccess):
 
     kind: ClassVar = "new"
 
-    endpoint: Endpoint = Endpoint()
+    endpoint: Endpoint = Endpoint.defaults()
     """API server endpoint. Default: private only."""
     log_retention_days: LogRetentionDays = 90
     """All five control-plane logs are on and kept this long."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,8 @@ from hyperpod_ray.core.model.words import AccountId, InstanceTypeName, Region, S
 class CommonEnvironment(Settings):
     """What an environment has under every orchestrator."""
 
+    installs_charts: ClassVar[bool] = False
+    """Whether a deployment installs Helm charts."""
     orchestrator: str
     """What runs the nodes' work."""
     written_for: SemanticVersion | None = None
@@ -44,7 +46,7 @@ class CommonEnvironment(Settings):
     """The VPC."""
     hyperpod: ClusterSettings
     """The HyperPod cluster."""
-    storage: StaticStorage | DynamicStorage | ExistingStorage = StaticStorage()
+    storage: StaticStorage | DynamicStorage | ExistingStorage = StaticStorage.defaults()
     """The shared file system."""
     image: BuiltImage | ExistingImage | None = None
     """The container image."""
@@ -57,20 +59,21 @@ class CommonEnvironment(Settings):
 class Environment(CommonEnvironment):
     """One environment: one file, one CDK Stage named like the file."""
 
+    installs_charts: ClassVar[bool] = True
     orchestrator: Literal["eks"] = "eks"
     """What runs the nodes' work: `eks` for Ray by KubeRay, `slurm` for jobs by `sbatch`. An environment is either of
     the two, and cannot become the other."""
     network: Network
     """The VPC."""
-    eks: Eks = NewEks()
+    eks: Eks = NewEks.defaults()
     """The EKS cluster."""
     hyperpod: HyperPod
     """The HyperPod cluster."""
-    storage: Storage = StaticStorage()
+    storage: Storage = StaticStorage.defaults()
     """The shared file system."""
-    image: Image = BuiltImage()
+    image: Image = BuiltImage.defaults()
     """The container image."""
-    registries: Registries = Registries()
+    registries: Registries = Registries.defaults()
     """Container registries."""
     ray: Ray
     """The RayCluster."""
@@ -83,7 +86,7 @@ class Environment(CommonEnvironment):
     """What is trained. Default: not said; the command `plan` then needs it as options."""
     observability: ManagedMetrics | None = None
     """Metrics, and alerts on them. Default: no add-on. Alarms on AWS's own metrics and events do not need it."""
-    helm: Helm = Helm()
+    helm: Helm = Helm.defaults()
     """Chart versions."""
 
 

@@ -49,7 +49,7 @@ class UpdateSchedule(Settings):
 
     cron: Annotated[str, shapes.CRON.field()]
     """`cron(Minutes Hours Day-of-month Month Day-of-week Year)`, UTC."""
-    rolling: RollingUpdate = RollingUpdate()
+    rolling: RollingUpdate = RollingUpdate.defaults()
     """Batch policy. Default: one node at a time, five minutes apart."""
 
 
@@ -82,6 +82,12 @@ class NodeGroup(Settings):
     """`CapacityRequirements`. `spot` needs provisioning mode `Continuous` and is immutable per group."""
     image_release_version: Annotated[str, shapes.AMI_VERSION.field()] | None = None
     """`ImageReleaseVersion` of the HyperPod AMI. Default: the service's current one at creation."""
+    image_id: Annotated[str, shapes.AMI_ID.field()] | None = None
+    """`ImageId`: an AMI of your own, built from a HyperPod AMI: of this account and Region, not encrypted, with one
+    volume. You update it; HyperPod patches its own AMI only. Default: the HyperPod AMI."""
+    network_interface: Literal["efa", "efa-only"] | None = None
+    """`NetworkInterface`, for types with EFA: `efa-only` gives EFA devices beside the first no IP address, which leaves
+    addresses of the node subnet to pods. AWS does not document what a change does to nodes. Default: the service's."""
     update_schedule: UpdateSchedule | None = None
     """Scheduled software updates. Default: none; nodes change only when you request it."""
     auto_patch: Literal["WhenIdle", "WhenAllIdle"] | None = None
@@ -195,7 +201,7 @@ class HyperPod(ClusterSettings):
     managed_autoscaling: bool = False
     """`AutoScaling` by HyperPod's managed Karpenter: it scales the groups with `count: 0`, for each of which a
     `HyperpodNodeClass` and a `NodePool` are created. Needs `Continuous` and `node_recovery: Automatic`."""
-    node_guard: NodeGuard | None = NodeGuard()
+    node_guard: NodeGuard | None = NodeGuard.defaults()
     """The node guard. Default: on. null: none; pods of a silent node that is kept then wait for `nodes free`."""
     tiered_storage: TieredStorage | None = None
     """Managed tiered checkpoints: nodes' memory first, then S3. Default: off."""

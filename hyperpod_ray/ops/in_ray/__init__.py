@@ -2,8 +2,8 @@
 
 `runs.py` reads what runs wrote about themselves; `history.py`, a link to the training library's, adds it up. `files.py`
 makes their files readable, `with_secrets.py` starts a command with its secrets, `reports.py` puts what a run wrote into
-its job's log. All use the standard library only, so that they run in any image; Ray imports them as package
-`hyperpod_ray_job`.
+its job's log, and `notice.py` posts its end. All use the standard library only, so that they run in any image; Ray
+imports them as package `hyperpod_ray_job`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUN_FOLDER_VARIABLE = "HYPERPOD_RAY_RUN_FOLDER"
 """The folder that such a command's log reports."""
 COMMAND = f"python -m {PACKAGE}.with_secrets"
 """Runs the command of that variable: plain words, whatever shells are in between."""
-MODULES = ("files", "history", "reports", "runs", "with_secrets")
+MODULES = ("files", "history", "notice", "reports", "runs", "with_secrets")
 
 
 @functools.cache

@@ -49,7 +49,8 @@ def listing(folder: Path, patterns: list[str]) -> list[dict[str, Any]]:
     """The files below a folder, by name: all, or those that one of the patterns fits."""
     noted: dict[str, int] = {}
     for note in sorted(folder.glob("checksums-*.json")):
-        noted.update(checksums(note.name, note.read_bytes()))
+        if note.is_file():  # reading a pipe that somebody put there has no end
+            noted.update(checksums(note.name, note.read_bytes()))
     entries = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

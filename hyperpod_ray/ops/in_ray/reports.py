@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from . import runs
+from . import notice, runs
 from .history import History
 
 EVERY_S, MOST_S, SHARE = 60.0, 600.0, 0.01
@@ -24,14 +24,25 @@ EVERY_S, MOST_S, SHARE = 60.0, 600.0, 0.01
 CHECKPOINTS = 20
 
 
-def run(words: list[str], folder: str) -> NoReturn:
-    """Run a command with reports, and end as it ends."""
+def run(words: list[str], folder: str, address: str = "") -> NoReturn:
+    """Run a command, and end as it ends.
+
+    Args:
+        words: The command.
+        folder: Its run folder, for reports; empty for none.
+        address: Where its end is posted; empty for nowhere.
+    """
+    begun = time.monotonic()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # Ray sends them to the command too, whose end counts
     child = subprocess.Popen(words)
-    threading.Thread(target=_report, args=(folder,), daemon=True).start()
+    if folder:
+        threading.Thread(target=_report, args=(folder,), daemon=True).start()
     code = child.wait()
-    publish(folder)
+    if folder:
+        publish(folder)
+    if address:
+        notice.post(address, notice.text(code, time.monotonic() - begun))
     if code < 0:
         with contextlib.suppress(OSError):
             signal.signal(-code, signal.SIG_DFL)  # SIGKILL's cannot be set, and is this already

@@ -14,10 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .history import History, mapping, number
+from .history import History, mapping, number, opened
 
 MARK = "HYPERPOD-RAY-RUNS "
 """Begins the one line that is for `hyperpod-ray`; whatever else a log contains is not."""
+MOST_BYTES = 16 << 20
+"""Of a file that says something of a run: `progress.json`, `about.json`."""
 CHECKPOINT = re.compile(r"step-(\d{8})-([0-9a-f]{6})")
 
 
@@ -33,11 +35,17 @@ class Store:
             self.remote, self.url = fsspec.core.url_to_fs(self.url)
 
     def text(self, *parts: str) -> str | None:
-        """A file's text; None where it is not there."""
+        """A file's text; None where it is not there, or larger than anything that training writes there."""
         path = "/".join([self.url, *parts])
         try:
-            content = Path(path).read_bytes() if self.remote is None else bytes(self.remote.cat_file(path))
+            if self.remote is None:
+                with opened(path) as stream:
+                    content = stream.read(MOST_BYTES + 1)
+            else:
+                content = bytes(self.remote.cat_file(path, start=0, end=MOST_BYTES + 1))
         except OSError:
+            return None
+        if len(content) > MOST_BYTES:
             return None
         return content.decode(errors="replace")
 

@@ -21,6 +21,7 @@ SECRETS_FOLDER_VARIABLE = "HYPERPOD_RAY_SECRETS_FOLDER"
 SECRETS_FOLDER = "/etc/ray-secrets"
 COMMAND_VARIABLE = "HYPERPOD_RAY_COMMAND"
 RUN_FOLDER_VARIABLE = "HYPERPOD_RAY_RUN_FOLDER"
+NOTIFY_VARIABLE = "HYPERPOD_RAY_NOTIFY_URL"
 
 
 class SecretError(Exception):
@@ -81,10 +82,12 @@ def main(arguments: list[str]) -> None:
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(2) from None
     sys.stdout.flush()
-    if not command and (folder := os.environ.get(RUN_FOLDER_VARIABLE)):
+    folder = "" if command else os.environ.get(RUN_FOLDER_VARIABLE, "")
+    address = os.environ.pop(NOTIFY_VARIABLE, "")
+    if folder or address:
         from . import reports
 
-        reports.run(words, folder)
+        reports.run(words, folder, address)
     os.execvp(words[0], words)  # noqa: S606 - the job's own command, without a shell of ours
 
 

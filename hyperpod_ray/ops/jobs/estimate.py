@@ -49,12 +49,11 @@ class Estimate:
 def of_job(plan: Plan, job: Job, *, folder: Path | None = None) -> Estimate:
     """Size, price and time of a job in an environment; `folder` has the prices file."""
     pods = {name: maximum for name, (_, maximum) in job_checks.pods_for(plan, job).items() if maximum}
-    first_worker = next(
-        (worker for worker in plan.settings.ray.workers if worker.name in pods), plan.settings.ray.workers[0]
-    )
+    groups = job_checks.groups_for(plan, job)
+    first_worker = next((worker for worker in groups if worker.name in pods), groups[0])
     instance_type = plan.group(first_worker.instance_group).type
     pod = plan.worker_resources(first_worker)
-    each_node = max(1, plan.allocatable(plan.group(first_worker.instance_group)).gpus // pod.gpus) if pod.gpus else 1
+    each_node = max(1, job_checks.pods_per_node(plan, first_worker))
     nodes = sum(math.ceil(count / each_node) for count in pods.values())
     price = _price(plan, instance_type, folder)
     workers = job.sizes[1] if job.sizes else sum(pods.values())

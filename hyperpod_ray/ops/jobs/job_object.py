@@ -69,14 +69,14 @@ def ray_job(plan: Plan, live: Json, job: Job, *, name: str, code: str = "") -> J
         "backoffLimit": RETRIES if job.retries is None else job.retries,
         **({"activeDeadlineSeconds": math.ceil(3600 * job.most_hours)} if job.most_hours is not None else {}),
         "submissionMode": "K8sJobMode",
-        "submitterPodTemplate": _submitter(head, code),
+        "submitterPodTemplate": _submitter(head, code, image=job.image or ""),
         "metadata": {
             "environment": plan.name,
             **({"run": job.run_name, "run_folder": job.folder} if job.folder else {}),
         },
         "rayClusterSpec": _cluster(plan, spec, job, name=name),
     }
-    if any(reference.startswith("arn:") for reference in job.secrets.values()):
+    if any(reference.startswith("arn:") for reference in job.references.values()):
         runtime["worker_process_setup_hook"] = in_ray.SETUP_HOOK
     if runtime:
         rayjob["runtimeEnvYAML"] = json.dumps(runtime)
@@ -242,6 +242,7 @@ def _cluster(plan: Plan, spec: Json, job: Job, *, name: str) -> Json:
             minimum, maximum = pods[group["groupName"]]
             group |= {"replicas": minimum if scales else maximum, "minReplicas": minimum if scales else maximum}
             group["maxReplicas"] = maximum
+    _of_its_size(plan, spec["workerGroupSpecs"], job)
     if job.sizes is not None:
         spec["workerGroupSpecs"] = [group for group in spec["workerGroupSpecs"] if group["maxReplicas"]]
     for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
@@ -251,7 +252,40 @@ def _cluster(plan: Plan, spec: Json, job: Job, *, name: str) -> Json:
         _own_secrets(template["spec"], job)
         container = template["spec"]["containers"][0]
         container["env"] = [*(container.get("env") or []), *_variables(job)]
+        container["image"] = job.image or container["image"]
     return dict(spec)
+
+
+def _of_its_size(plan: Plan, groups: list[Json], job: Job) -> None:
+    """Give worker pods the size that the job asks for. Pods that are a part of a node may share it."""
+    if job.pod_gpus is None and job.pod_cpu is None and job.pod_memory_gib is None:
+        return
+    sizes = {worker.name: worker for worker in job_checks.groups_for(plan, job)}
+    for group in groups:
+        worker = sizes.get(group["groupName"])
+        if worker is None:
+            continue
+        pod, whole = plan.worker_resources(worker), plan.type_spec(plan.group(worker.instance_group).type)
+        spec = group["template"]["spec"]
+        container = spec["containers"][0]
+        amounts = {"cpu": str(pod.cpu), "memory": f"{pod.memory_gib}Gi"}
+        amounts |= {pod.gpu_resource: str(pod.gpus)} if pod.gpus else {}
+        amounts |= {names.EFA_RESOURCE: str(pod.efa)} if pod.efa else {}
+        container["resources"] = {"requests": dict(amounts), "limits": dict(amounts)}
+        if not pod.efa:
+            # libfabric would look for devices that the pod does not have
+            container["env"] = [
+                variable for variable in container.get("env") or [] if not variable["name"].startswith("FI_")
+            ]
+        for volume in spec.get("volumes") or []:
+            if volume["name"] == "shared-memory":
+                volume["emptyDir"]["sizeLimit"] = f"{pod.shared_memory_gib}Gi"
+        apart = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
+        shares = not pod.gpus or pod.gpus < whole.accelerators
+        if shares and (required := apart.pop("requiredDuringSchedulingIgnoredDuringExecution", None)):
+            apart["preferredDuringSchedulingIgnoredDuringExecution"] = [
+                {"weight": 100, "podAffinityTerm": term} for term in required
+            ]
 
 
 def _own_mates(affinity: Json, name: str) -> None:
@@ -286,10 +320,10 @@ def _variables(job: Job) -> Iterator[Json]:
     yield {"name": in_ray.COMMAND_VARIABLE, "value": job.command.replace("$(", "$$(")}
     if job.folder:
         yield {"name": in_ray.RUN_FOLDER_VARIABLE, "value": job.folder}
-    elsewhere = {key: value for key, value in job.secrets.items() if value.startswith("arn:")}
+    elsewhere = {key: value for key, value in job.references.items() if value.startswith("arn:")}
     if elsewhere:
         yield {"name": in_ray.SECRETS_VARIABLE, "value": json.dumps(elsewhere, sort_keys=True)}
-    for key, value in sorted(job.secrets.items()):
+    for key, value in sorted(job.references.items()):
         if key not in elsewhere:
             secret, _, secret_key = value.partition("/")
             yield {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": secret_key}}}
@@ -312,14 +346,14 @@ def _deletion_rules(*, scales: bool) -> list[Json]:
     ]
 
 
-def _submitter(head: Json, code: str) -> Json:
+def _submitter(head: Json, code: str, *, image: str) -> Json:
     """Pod template of the Kubernetes Job that submits to the head: where the head is, admitted by the policies."""
     like = ("securityContext", "nodeSelector")
     lost = (names.NOT_READY, names.UNREACHABLE)  # the Job starts another pod where its node is lost
     amounts = {"cpu": "500m", "memory": "1Gi"}
     container: Json = {
         "name": "ray-job-submitter",
-        "image": head["containers"][0]["image"],
+        "image": image or head["containers"][0]["image"],
         "resources": {"requests": dict(amounts), "limits": dict(amounts)},
         "securityContext": copy.deepcopy(head["containers"][0].get("securityContext") or {}),
     }

@@ -124,8 +124,8 @@ def request_of(target: Target, job: Job, *, runtime: dict[str, Any], submission_
         variables.setdefault(names.SAVE_EVERY_VARIABLE, str(planned.save_every_seconds))
     merged = dict(runtime)
     command = job.command
-    if job.secrets:
-        variables[in_ray.SECRETS_VARIABLE] = json.dumps(job.secrets, sort_keys=True)
+    if job.references:
+        variables[in_ray.SECRETS_VARIABLE] = json.dumps(job.references, sort_keys=True)
         merged["worker_process_setup_hook"] = in_ray.SETUP_HOOK
         command = in_ray.wrapped(command)
     if variables:
@@ -155,7 +155,7 @@ def packages_of(file: JobFile) -> Packages:
     """Pack the job's folders, and what this program sends beside them."""
     job = file.job
     modules = [pack(file.local("py_modules", module), inside=True) for module in job.py_modules]
-    if job.secrets:
+    if job.references:
         modules.append(in_ray.package())
     return Packages(
         working_dir=pack(file.local("working_dir", job.working_dir)) if job.working_dir else None,

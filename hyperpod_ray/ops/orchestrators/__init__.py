@@ -15,14 +15,14 @@ from hyperpod_ray.core.orchestrators import ORCHESTRATORS
 from hyperpod_ray.ops.errors import guarded
 
 if TYPE_CHECKING:
-    from hyperpod_ray.ops.orchestrators.interface import Operations, Orchestrator
+    from hyperpod_ray.ops.orchestrators.interface import AnyOrchestrator, Operations
     from hyperpod_ray.ops.reach.clients import AnyTarget
     from hyperpod_ray.ops.reach.tunnel import Mode
 
 
-def named(name: str) -> Orchestrator:
+def named(name: str) -> AnyOrchestrator:
     """The orchestrator that an environment file calls `name`."""
-    return cast("Orchestrator", importlib.import_module(ORCHESTRATORS[name].operations).ORCHESTRATOR)
+    return cast("AnyOrchestrator", importlib.import_module(ORCHESTRATORS[name].operations).ORCHESTRATOR)
 
 
 def of(target: AnyTarget) -> Operations:

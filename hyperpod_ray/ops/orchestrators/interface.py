@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hyperpod_ray.core.job_file import JobFile
 from hyperpod_ray.core.loader import GoodFile
@@ -24,6 +24,8 @@ from hyperpod_ray.ops.reach.tunnel import Mode
 if TYPE_CHECKING:
     from rich.table import Table
 
+File_contra = TypeVar("File_contra", bound=GoodFile, contravariant=True)
+TargetT = TypeVar("TargetT", bound=AnyTarget)
 Noted = Callable[[str], AbstractContextManager[None]]
 """Notes a failure inside as a source that did not answer."""
 
@@ -241,13 +243,13 @@ class Operations(Protocol):
         """Title and check of the way to the cluster, for `preflight`; None where there is none to check."""
 
 
-class Orchestrator(Protocol):
+class Orchestrator(Protocol[File_contra, TargetT]):
     """One orchestrator: what `ORCHESTRATOR` of its package is."""
 
-    def target(self, file: GoodFile, *, folder: Path | None, mode: Mode) -> AnyTarget:
+    def target(self, file: File_contra, *, folder: Path | None, mode: Mode) -> TargetT:
         """An environment of its own, from its file."""
 
-    def operations(self, target: AnyTarget) -> Operations:
+    def operations(self, target: TargetT) -> Operations:
         """The operations of an environment of its own."""
 
     def rows(self, seen: Snapshot) -> list[Row]:
@@ -258,3 +260,7 @@ class Orchestrator(Protocol):
 
     def work(self, seen: Snapshot) -> Work:
         """What runs where."""
+
+
+AnyOrchestrator = Orchestrator[GoodFile, AnyTarget]
+"""One of those that are registered, whichever."""

@@ -11,7 +11,7 @@ from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 from hyperpod_ray.ops.observe.node_rows import Row, folded, tone_of
 from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Snapshot
 from hyperpod_ray.ops.orchestrators.hyperpod_nodes import unknown_group
-from hyperpod_ray.ops.orchestrators.interface import Nodes, Orchestrator
+from hyperpod_ray.ops.orchestrators.interface import AnyOrchestrator, Nodes
 from hyperpod_ray.ops.orchestrators.node_repair import Verb, When
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach.clients import AnyTarget
@@ -104,7 +104,7 @@ def _refuse(target: AnyTarget, rows: list[Row], *, state: str, instance_type: st
         )
 
 
-def _orchestrator(target: AnyTarget) -> Orchestrator:
+def _orchestrator(target: AnyTarget) -> AnyOrchestrator:
     return orchestrators.named(target.plan.settings.orchestrator)
 
 

@@ -7,11 +7,11 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from hyperpod_ray.core import project
 from hyperpod_ray.planner.ranges import Range
+from hyperpod_ray_rules import data_file
 
 Level = Literal["low", "central", "high"]
 Positive = Annotated[float, Field(gt=0)]
@@ -20,7 +20,7 @@ Positive = Annotated[float, Field(gt=0)]
 class Sourced(BaseModel):
     """A figure with its origin."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     as_of: date
     """The day on which it was entered."""
     compared: date | None = None
@@ -59,7 +59,7 @@ class Gpu(Sourced):
 class NodeType(BaseModel):
     """What a node has beside the figures of the instance catalogue."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     gpu: str
     network_gbps: Positive
 
@@ -89,7 +89,7 @@ class Interruptions(Sourced):
 class Failures(BaseModel):
     """`failures.yaml`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     gpus_per_node: int
     levels: dict[Level, str]
     observations: dict[str, Interruptions]
@@ -98,7 +98,7 @@ class Failures(BaseModel):
 class Fit(BaseModel):
     """`speed.yaml`: what `hyperpod_ray.planner.fitting` made of the published rows."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     attention: dict[str, Positive]
     """How much longer a FLOP of attention takes than one of a matrix product, by generation or software."""
     fp8: Positive
@@ -148,15 +148,10 @@ class Shape(Sourced):
     dense_layers: int = 0
 
 
+@functools.cache
 def _load(name: str) -> dict[str, Any]:
-    data = _parsed(Path(__file__).parent / name)
+    data: dict[str, Any] = data_file.read(Path(__file__).parent / name)
     data.pop("about")
-    return data
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is built in, for a fast start
-    data: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  # safe, both
     return data
 
 
@@ -211,7 +206,7 @@ def times() -> dict[str, Seconds]:
 @functools.cache
 def node_durations() -> dict[str, tuple[Range, str]]:
     """What nodes take, in seconds, with the source: the spans that a review uses (`review/durations.yaml`)."""
-    table = _parsed(project.PACKAGE / "review" / "durations.yaml")["nodes"]
+    table = data_file.read(project.PACKAGE / "review" / "durations.yaml")["nodes"]
     return {
         name: (Range(*(60.0 * minutes for minutes in row["minutes"])), str(row["source"]))
         for name, row in table.items()

@@ -14,6 +14,7 @@ from hyperpod_ray.review.instance_groups import count, groups
 
 ALERTS, ALARM, BUDGET = "AWS::APS::RuleGroupsNamespace", "AWS::CloudWatch::Alarm", "AWS::Budgets::Budget"
 SUBSCRIBER = "AWS::SNS::Subscription"
+CHANNELS = ("AWS::Chatbot::SlackChannelConfiguration", "AWS::Chatbot::MicrosoftTeamsChannelConfiguration")
 _MINUTES = re.compile(r"\[(\d+)m\]")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"(\d+)([smhdw])")
@@ -30,17 +31,25 @@ def find(changes: Changes, findings: Findings) -> None:
             _add(findings, change, "alarm-off", "alarm", list(_alarm(change, changes)))
         else:
             _add(findings, change, "budget-off", "budget", list(_budget(change)))
-    for change in changes.of_type(SUBSCRIBER):
-        if change.kind is Kind.REMOVED and severity.followed(change, changes) and not _stays(change, changes):
-            _add(findings, change, "nobody-confirmed", "subscriber", [f"{change.before('Endpoint')} removed"])
+    for change in changes.of_type(SUBSCRIBER, *CHANNELS):
+        exchanged = change.kind is Kind.REPLACED or (change.kind is Kind.REMOVED and severity.followed(change, changes))
+        if exchanged and not _stays(change, changes):
+            if change.type == SUBSCRIBER:
+                _add(findings, change, "nobody-confirmed", "subscriber", [f"{change.before('Endpoint')} removed"])
+            else:
+                _add(findings, change, "nobody-invited", "chat channel", [f"{change.title} exchanged for another one"])
 
 
 def _stays(change: ResourceChange, changes: Changes) -> bool:
-    """Whether another subscriber of the same topic is there before and after."""
+    """Whether another one that people read in the same way is there before and after: a mail is no page."""
     return any(
-        resource["Type"] == SUBSCRIBER
-        and key.logical_id in changes.base.stacks[key.stack].resources
-        and resource["Properties"].get("TopicArn") == change.before("TopicArn")
+        resource["Type"] == change.type
+        and changes.base.resource(key) is not None
+        and (key not in changes.resources or changes.resources[key].kind is not Kind.REPLACED)
+        and all(
+            resource["Properties"].get(name) == change.before(name)
+            for name in (("TopicArn", "Protocol") if change.type == SUBSCRIBER else ("SnsTopicArns",))
+        )
         for key, resource in changes.head.all()
         if key.stack == change.key.stack
     )
@@ -66,7 +75,10 @@ _SAYS = {
     "alert-off": "Nothing that runs notices. A fault that these alerts report is seen later, or by nobody.",
     "alarm-off": "Nothing that runs notices. The alarm comes later, or to nobody.",
     "budget-off": "Nothing that runs notices. More money is spent before a mail says so.",
-    "nobody-confirmed": "SNS asks the new subscriber first. Until it confirms, no alarm reaches anybody.",
+    "nobody-confirmed": "SNS asks the new subscriber first. Until it confirms, no alarm reaches it, and the old one "
+    "gets none any more.",
+    "nobody-invited": "The old channel gets no alarms any more. The new one does when its workspace or team is "
+    "authorized, and `@Amazon Q` is invited to a private channel.",
 }
 
 
@@ -113,9 +125,13 @@ def _time(seconds: int) -> str:
 def _alarm(change: ResourceChange, changes: Changes) -> Iterator[str]:
     if change.now("ActionsEnabled") is False and change.before("ActionsEnabled") is not False:
         yield "its actions are switched off"
-    fewer = len(change.before("AlarmActions") or []) - len(change.now("AlarmActions") or [])
+    actions_before, actions_after = change.before("AlarmActions") or [], change.now("AlarmActions") or []
+    gone = [action for action in actions_before if isinstance(action, str) and action not in actions_after]
+    fewer = len(actions_before) - len(actions_after)
     if fewer > 0:
         yield f"{fewer} of its actions removed"
+    elif gone:
+        yield f"{', '.join(gone)} gets it no more"
     patience_before, patience_after = (_patience(get) for get in (change.before, change.now))
     if patience_after > patience_before:
         yield f"after {_time(patience_before)} → {_time(patience_after)}"

@@ -120,6 +120,18 @@ def _addon(change: ResourceChange, changes: Changes, findings: Findings) -> None
                 **severity.of_class("metrics-less"),
             )
         )
+    charts = [(_parsed(text) or {}).get("amgWorkspace") for text in (before, after)]
+    if name == names.OBSERVABILITY_ADDON and charts[0] and charts[0] != charts[1]:
+        findings.add(
+            Row(
+                code="charts-elsewhere",
+                what=f"EKS add-on {name}",
+                change=f"Grafana workspace {_short(charts[0])} → {_short(charts[1])}",
+                consequence="Training does not notice. The charts of the old workspace end, or are kept by nobody.",
+                where=change.title,
+                **severity.of_class("metrics-less"),
+            )
+        )
     if modes[0] != modes[1]:
         findings.add(_policy_modes(change, *modes))
     documented = name in _ADD_ONS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from hyperpod_ray.review import schemas, severity
@@ -234,6 +235,7 @@ def _twin(change: ResourceChange, changes: Changes) -> ResourceChange | None:
 
 def _added(changes: Changes, findings: Findings) -> None:
     added = [change for change in changes.of_kind(Kind.ADDED) if change.type not in {MANIFEST_TYPE, RELEASE_TYPE}]
+    _existing(added, changes, findings)
     if added:
         findings.add(
             Row(
@@ -244,6 +246,44 @@ def _added(changes: Changes, findings: Findings) -> None:
                 consequence=f"Created beside what runs: {names(added)}.",
             )
         )
+
+
+_BY_NAME = {"AWS::Logs::LogGroup": "LogGroupName", "AWS::ECR::Repository": "RepositoryName"}
+"""Types that the templates also use where another stack, a service or somebody has created them."""
+
+
+def _existing(added: list[ResourceChange], changes: Changes, findings: Findings) -> None:
+    """New resources whose names the templates before used of what exists already: nothing can be created by them."""
+    for change in added:
+        name = change.now(_BY_NAME[change.type]) if change.type in _BY_NAME else None
+        if isinstance(name, str) and _known(name, change.type, changes):
+            findings.add(
+                Row(
+                    code="name-taken",
+                    what=f"{change.type} {change.title}",
+                    change=f"new, with the name {name}",
+                    consequence="The templates before use one of this name that exists and belongs to no stack. "
+                    "CloudFormation cannot create a second one, and the deploy fails. Leave the setting as it was, or "
+                    "remove what exists first.",
+                    where=change.title,
+                    **severity.of_class("name-taken"),
+                )
+            )
+
+
+def _known(name: str, resource_type: str, changes: Changes) -> bool:
+    """Whether the base uses one of this name that it does not create."""
+    if any(resource.get("Properties", {}).get(_BY_NAME[resource_type]) == name
+           for _, resource in changes.base.of_type(resource_type)):  # fmt: skip
+        return False
+    logs = resource_type == "AWS::Logs::LogGroup"
+    if logs and any(
+        name == f"/aws/eks/{resource.get('Properties', {}).get('Name')}/cluster"
+        for _, resource in changes.base.of_type("AWS::EKS::Cluster")
+    ):
+        return True  # EKS creates it as soon as it logs
+    marks = [f'"{name}"', f":log-group:{name}"] if logs else [f":repository/{name}", f"/{name}:", f"/{name}@"]
+    return any(mark in json.dumps(resource) for _, resource in changes.base.all() for mark in marks)
 
 
 _TAGS = {"Tags", "HostedZoneTags", "ResourceTags"}

@@ -68,9 +68,12 @@ def weaker(rules_before: Rules, rules_after: Rules) -> list[str]:
     before, after = _active(rules_before), _active(rules_after)
     if rules_after["rules"] is not None and not after and (before or rules_before["rules"] is None):
         return [*less, "no rule is enabled"]
-    if rules_after["rules"] is None:
-        return less  # the service's default detection takes their place
+    if rules_after["rules"] is None:  # the service's default detection takes their place
+        return less + ([f"rule {', '.join(before)} removed: the default detection is left"] if before else [])
+    renamed = [{**rule, "name": ""} for rule in after.values()]
     for name, rule in before.items():
+        if name not in after and {**rule, "name": ""} in renamed:
+            continue
         if name not in after:
             less.append(f"rule {name} {'removed' if name not in _all(rules_after) else 'disabled'}")
             continue
@@ -84,9 +87,11 @@ def _later(rule_before: Rules, rule_after: Rules) -> list[str]:
         had, has = rule_before.get(key), rule_after.get(key)
         if had is not None and (has is None or has > had):
             words.append(f"{key} {had:g} → {'none' if has is None else f'{has:g}'}")
+    if rule_before.get("log_pattern") != rule_after.get("log_pattern"):
+        words.append(f"looks for {rule_after.get('log_pattern')!r} in place of {rule_before.get('log_pattern')!r}")
     if rule_before.get("fault_on_match") and not rule_after.get("fault_on_match"):
         words.append("a match is no fault any more")
-    if rule_after.get("stop_pattern") and not rule_before.get("stop_pattern"):
+    if rule_after.get("stop_pattern") not in {None, "", rule_before.get("stop_pattern")}:
         words.append(f"ends at {rule_after['stop_pattern']!r}")
     return words
 

@@ -425,7 +425,7 @@ def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> 
             **common,
         )
     if key in table["plan"]:
-        added = bool(after.get(key))
+        added = bool(after.get(key)) and not before.get(key)
         return Row(
             effect=Effect.SAFE if added else Effect.INTERRUPTS,
             code="training-plan",
@@ -433,6 +433,9 @@ def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> 
             consequence="In place, as documented: the group's capacity comes from this plan. Nodes that "
             "it has no room for are not created."
             if added
+            else "In place, as documented. The capacity was the other plan's: whether the group's nodes stay until the "
+            "new plan has some is not, so expect an interruption."
+            if after.get(key)
             else "In place, as documented. The capacity was the plan's: whether on-demand capacity takes its place at "
             "once is not, so expect an interruption, and the on-demand price.",
             source=source("training-plan"),
@@ -449,8 +452,9 @@ def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> 
     keep = ""
     if key == "ExecutionRole" and "SlurmConfig" in after:
         keep = (
-            " To change no role now, set accounting_database.separate_role: false. To change it for certain, give the "
-            "group another name: new nodes come with the new role, and the old ones go."
+            " To change no role now, set accounting_database.separate_role: false, or leave the group's access as it "
+            "was. To change it for certain, give the group another name: new nodes come with the new role, and the old "
+            "ones go."
         )
     return Row(
         effect=Effect.INTERRUPTS,
@@ -598,7 +602,7 @@ def _schedule(before: Group, after: Group, findings: Findings, common: dict[str,
     size, unit, wait = batch(after)
     findings.add(
         Row(
-            effect=Effect.INTERRUPTS,
+            effect=_rolled(before, after),
             code="schedule",
             change=f"ScheduledUpdateConfig {'changed' if previous else 'new'}: {updated.get('ScheduleExpression')}",
             consequence=f"Nothing happens on deploy. At each time of the schedule (UTC) the nodes are rolled, {size}"
@@ -607,6 +611,16 @@ def _schedule(before: Group, after: Group, findings: Findings, common: dict[str,
             **common,
         )
     )
+
+
+def _rolled(before: Group, after: Group) -> Effect:
+    """How a changed schedule rolls the nodes that the one before rolled too: more at once, sooner, or more gently."""
+    previous, updated = before.get("ScheduledUpdateConfig") or {}, after["ScheduledUpdateConfig"]
+    (size_before, unit_before, wait_before), (size, unit, wait) = batch(before), batch(after)
+    same_times = previous.get("ScheduleExpression") == updated.get("ScheduleExpression")
+    if not same_times or unit != unit_before or size > size_before:
+        return Effect.INTERRUPTS
+    return Effect.WEAKENS if wait < wait_before else Effect.SAFE
 
 
 def _alarms(group: Group) -> set[str]:

@@ -114,6 +114,8 @@ def _state_store(
 ) -> None:
     """Where the head keeps its state for the case that it is lost."""
     before, after = _redis(spec_before), _redis(spec_after)
+    if before and after:
+        _login(spec_before, spec_after, findings, common)
     if before == after or not before:
         return
     if _host(before) == _host(after):
@@ -136,6 +138,23 @@ def _state_store(
             **common,
         )
     )
+
+
+def _login(spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+    """Who the head is for its Redis."""
+    before, after = (spec.get("gcsFaultToleranceOptions") or {} for spec in (spec_before, spec_after))
+    if changed := [name for name in ("redisUsername", "redisPassword") if before.get(name) != after.get(name)]:
+        findings.add(
+            Row(
+                code="gcs-login",
+                change=f"{', '.join(changed)} of Redis",
+                consequence="The head that runs stays connected. The next head, also one that takes the place of a "
+                "lost one, logs in with this: where Redis refuses it, there is no head. Change Redis first.",
+                unavailable="recovery of a lost head, where Redis refuses the login",
+                **severity.of_class("login-changed"),
+                **common,
+            )
+        )
 
 
 def _host(address: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
-from hyperpod_ray.review.changes import Changes
+from hyperpod_ray.review.changes import Changes, Kind
 from hyperpod_ray.review.findings import Findings, Row
 from hyperpod_ray.review.instance_groups import groups
 from hyperpod_ray.review.kubernetes import Cluster
@@ -21,6 +21,7 @@ from hyperpod_ray.review.security.iam import Grant, allows, covered, of_resource
 
 _ASSOCIATION = "AWS::EKS::PodIdentityAssociation"
 _PULL = "ecr:BatchGetImage"
+_BY_ISSUER = "sts:AssumeRoleWithWebIdentity"
 _WRITES = ("s3:PutObject", "s3:DeleteObject")
 _SHOWN = 6
 Roles = dict[tuple[str, str], set[Grant]]
@@ -43,6 +44,8 @@ def find(changes: Changes, findings: Findings) -> None:
                     **severity.of_class("right-taken"),
                 )
             )
+    _nodes(changes, findings)
+    _trusts(changes, findings)
     _pulls(changes, findings)
     _scripts(changes, findings)
 
@@ -87,6 +90,56 @@ def _words(taken: Iterable[Grant]) -> str:
         by_resource.setdefault(grant.resource, []).append(grant.action)
     parts = [f"{', '.join(sorted(set(actions)))} on {resource}" for resource, actions in by_resource.items()]
     return "; ".join(parts[:_SHOWN]) + (f"; and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else "")
+
+
+def _nodes(changes: Changes, findings: Findings) -> None:
+    """Rights of the nodes' roles that go, and what they are of stays. `_pulls` says which images."""
+    gone = [f"${{{change.title}" for change in changes.of_kind(Kind.REMOVED, Kind.REPLACED)]
+    taken = [
+        grant
+        for grant in _taken(_execution(changes.base), _execution(changes.head))
+        if not grant.action.startswith("ecr:") and not grant.resource.startswith(tuple(gone))
+    ]
+    if taken and _execution(changes.head):
+        findings.add(
+            Row(
+                code="right-taken",
+                what="role of the nodes",
+                change=f"no longer: {_words(taken)}",
+                consequence="In force within seconds, on nodes that run too: AWS refuses what a node does with it.",
+                unavailable="AWS rights of the nodes",
+                **severity.of_class("right-taken"),
+            )
+        )
+
+
+def _trusts(changes: Changes, findings: Findings) -> None:
+    """Roles that service accounts took by a token of the cluster's issuer, and take no more."""
+    for change in changes.of_type("AWS::IAM::Role"):
+        if change.base is None or change.head is None:
+            continue
+        stack = change.key.stack
+        before, after = (
+            {
+                grant
+                for grant in of_resource(side, assembly.stacks[stack], Reader(assembly))
+                if grant.action == _BY_ISSUER
+            }
+            for side, assembly in ((change.base, changes.base), (change.head, changes.head))
+        )
+        if taken := [grant for grant in _taken(before, after) if grant.action == _BY_ISSUER]:
+            findings.add(
+                Row(
+                    code="trust-taken",
+                    what=f"role {change.title}",
+                    change=f"no longer taken by tokens of {', '.join(sorted({grant.principal for grant in taken}))}",
+                    consequence="Pods that have credentials of it keep them for an hour at most, and get none after "
+                    "that.",
+                    unavailable=f"AWS rights of {change.title}",
+                    where=change.title,
+                    **severity.of_class("trust-taken"),
+                )
+            )
 
 
 def _pulls(changes: Changes, findings: Findings) -> None:

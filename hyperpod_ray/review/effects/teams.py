@@ -127,13 +127,12 @@ def _weight(change: ResourceChange, findings: Findings, common: dict[str, Any]) 
         lower = float(target_after.get("FairShareWeight") or 0) < float(target_before.get("FairShareWeight") or 0)
         findings.add(
             Row(
-                **common | (severity.of_class("borrowing-less") if lower else {"effect": Effect.SAFE}),
-                code="fair-share-lowered" if lower else "fair-share",
+                **common | severity.of_class("borrowing-less"),
+                code="fair-share-lowered" if lower else "fair-share-raised",
                 change=", ".join(weight),
-                consequence="Idle instances are divided by the new weights: this team gets fewer of them. A job on "
-                "instances that it borrows may have to give them to a team with a larger weight."
-                if lower
-                else "Nothing that runs stops. Idle instances are divided by the new weights.",
+                consequence="Idle instances are divided by the new weights: "
+                f"{'this team gets' if lower else 'the other teams get'} fewer of them. A job on instances that it "
+                "borrows may have to give them to a team with a larger weight.",
             )
         )
 
@@ -180,7 +179,20 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
             )
         )
         fair = []
-    changed = [*moved(before, after, after), *fair, *idle]
+    overtaken = [name for name in before if any(_overtakes(other, name, before, after) for other in after)]
+    if overtaken:
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="priority-overtaken",
+                change=", ".join(moved(before, after, after)),
+                consequence="A job that comes from now on may take the place of one of "
+                f"{', '.join(overtaken)}, which had at least its priority, also of one that runs. {_TAKEN_BACK}",
+                unavailable=f"jobs of {', '.join(overtaken)}, while others need their place",
+                **common,
+            )
+        )
+    changed = [*([] if overtaken else moved(before, after, after)), *fair, *idle]
     if changed:
         findings.add(
             Row(
@@ -191,6 +203,13 @@ def _policy(change: ResourceChange, findings: Findings) -> None:
                 **common,
             )
         )
+
+
+def _overtakes(other: str, name: str, before: dict[str, int], after: dict[str, int]) -> bool:
+    """Whether one priority class stands above another from now on, and did not before."""
+    if other not in before or name not in after:
+        return False
+    return before[other] <= before[name] and after[other] > after[name]
 
 
 def _amounts(config: dict[str, Any]) -> dict[tuple[str, str], float]:

@@ -32,15 +32,22 @@ def verdict(review: Review | EnvironmentReview) -> str:
 
 def _costs(environments: list[EnvironmentReview]) -> str:
     """What the change costs per month, and beside which budget; empty where it changes nothing that is paid for."""
-    paid = [priced for priced in environments if priced.money is not None and priced.money.changed]
+    paid = [
+        priced
+        for priced in environments
+        if priced.money is not None and (priced.money.changed or priced.money.newly_above_budget)
+    ]
     if not paid:
         return ""
     sums = [priced.money for priced in paid if priced.money is not None]
     difference, maxima = sum(priced.per_month for priced in sums), [priced.most_per_month for priced in sums]
     mark = "~" if any(priced.estimated for priced in sums) else ""
     text = f"; {mark}{difference:+,.0f} $ per month"
-    if None in maxima:
-        text += " and what autoscaling adds or nobody knows"
+    unknown = list(dict.fromkeys(name for priced in sums for name in priced.changed_unknown))
+    if unknown:
+        text += f" without {', '.join(unknown)}, whose price nobody knows"
+    elif None in maxima:
+        text += " and what autoscaling adds, without a limit"
     elif (grown := sum(priced for priced in maxima if priced is not None)) - difference > 1:
         text += f", with autoscaling up to {grown:+,.0f}"
     above = [priced for priced in paid if priced.money is not None and priced.money.above_budget]

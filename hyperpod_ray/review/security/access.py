@@ -9,6 +9,7 @@ from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.findings import Remark
 from hyperpod_ray.review.references import Reader
+from hyperpod_ray.review.security.network import within
 
 _EVERYWHERE = ["0.0.0.0/0"]
 _MEMBER = "member of Kubernetes group "
@@ -40,7 +41,8 @@ def _endpoint(change: ResourceChange) -> Iterator[Remark]:
     cidrs_before, cidrs_after = _public(change.before("ResourcesVpcConfig")), _public(change.now("ResourcesVpcConfig"))
     if cidrs_before == cidrs_after or change.kind is Kind.ASSET_ONLY:
         return
-    direction = "broadened" if set(cidrs_after) - set(cidrs_before) else "narrowed"
+    opened = [cidr for cidr in cidrs_after if not any(within(cidr, other) for other in cidrs_before)]
+    direction = "broadened" if opened else "narrowed"
     words = [", ".join(cidrs) or "nobody outside the VPC" for cidrs in (cidrs_before, cidrs_after)]
     yield Remark(direction=direction, what="API server endpoint", detail=f"public to {words[0]} → {words[1]}")
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from hyperpod_ray.core.names import TEAM_NAMESPACE_PREFIX
 from hyperpod_ray.review.assembly import Key, Stack
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.findings import Remark
@@ -98,10 +99,13 @@ def _comes_with_it(grant: Grant, changes: Changes) -> bool:
 def _of_running_pods(change: ResourceChange, changes: Changes) -> bool:
     """Whether it is of a role that pods get which run already: Ray's, in a namespace that is there."""
     spaces = changes.base_cluster.namespaces_of_ray
+    there = {name.name for name in changes.base_cluster.objects if name.kind == "Namespace"}
+    there |= {name.namespace for name in changes.base_cluster.objects}
     roles = {
         role_of(key, changes.head)
         for key, resource in changes.head.of_type("AWS::EKS::PodIdentityAssociation")
-        if str(resource.get("Properties", {}).get("Namespace")) in spaces
+        if (space := str(resource.get("Properties", {}).get("Namespace"))) in spaces
+        or (space.startswith(TEAM_NAMESPACE_PREFIX) and space in there)
     }
     return change.key in roles or any(key in roles for key in _owners(change, changes))
 
@@ -133,9 +137,11 @@ def _owners(change: ResourceChange, changes: Changes) -> Iterator[Key]:
         yield reference.key
 
 
-def _pulls(grant: Grant) -> bool:
-    """Whether it only pulls the images of one repository."""
-    return grant.action in _PULL and not grant.resource.endswith("*")
+def _harmless(grant: Grant) -> bool:
+    """Whether it only pulls the images of one repository, or lets AWS Budgets mail of this account's own budgets."""
+    if grant.action in _PULL:
+        return not grant.resource.endswith("*")
+    return grant.principal == "budgets.amazonaws.com" and '"aws:SourceAccount"' in grant.condition
 
 
 def _sweeping(grant: Grant) -> bool:
@@ -158,8 +164,8 @@ def _differences(title: str, before: set[Grant], after: set[Grant], *, fresh: bo
     gained = [grant for grant in after - before if not covered(grant, before)]
     less = [grant for grant in before - after if not covered(grant, after)]
     allowed = [grant for grant in gained if grant.effect == "Allow"]
-    yield from _remarks(title, "broadened", [grant for grant in allowed if not _pulls(grant)], "allows")
-    yield from _remarks(title, "changed", [grant for grant in allowed if _pulls(grant)], "allows")
+    yield from _remarks(title, "broadened", [grant for grant in allowed if not _harmless(grant)], "allows")
+    yield from _remarks(title, "changed", [grant for grant in allowed if _harmless(grant)], "allows")
     yield from _remarks(title, "broadened", [grant for grant in less if grant.effect == "Deny"], "no longer denies")
     yield from _remarks(title, "narrowed", [grant for grant in less if grant.effect == "Allow"], "no longer allows")
     yield from _remarks(title, "narrowed", [grant for grant in gained if grant.effect == "Deny"], "denies")

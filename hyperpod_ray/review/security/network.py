@@ -132,12 +132,13 @@ def _covered(rule: Rule, rules: set[Rule]) -> bool:
         and candidate.protocol in {"-1", rule.protocol}
         and candidate.first <= rule.first
         and rule.last <= candidate.last
-        and _within(rule.peer, candidate.peer)
+        and within(rule.peer, candidate.peer)
         for candidate in rules
     )
 
 
-def _within(peer: str, other_peer: str) -> bool:
+def within(peer: str, other_peer: str) -> bool:
+    """Whether a peer is another one, or a range of addresses inside it."""
     if peer == other_peer:
         return True
     try:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hyperpod_ray.core.names import METRICS_PORT
 from hyperpod_ray.review.findings import Remark
 from hyperpod_ray.review.kubernetes import Cluster, KubernetesObject, ObjectName, pairs
 
 _GOOD = {"runAsNonRoot": True, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
 _BAD = {"privileged": True, "hostNetwork": True, "hostPID": True, "hostIPC": True, "automountServiceAccountToken": True}
+_METRICS = f'"port": {METRICS_PORT},'
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _LEVELS = {"privileged": 0, "baseline": 1, "restricted": 2}
 
@@ -31,7 +33,7 @@ def remarks(base: Cluster, head: Cluster) -> Iterator[Remark]:
         elif kind in {"RoleBinding", "ClusterRoleBinding"}:
             yield from _bindings(str(k8s_object.id), _subjects(before), _subjects(after))
         elif kind == "NetworkPolicy":
-            for remark in _network_policy(before, after):
+            for remark in _network_policy(before, after, _Room.of(base, k8s_object)):
                 yield replace(remark, subject=f"namespace {k8s_object.id.namespace}" if fresh else "")
         elif kind == "Namespace":
             yield from _namespace(before, after)
@@ -92,12 +94,49 @@ def _subjects(binding: KubernetesObject | None) -> dict[str, str]:
     }
 
 
-def _network_policy(before: KubernetesObject | None, after: KubernetesObject | None) -> Iterator[Remark]:
+@dataclass(frozen=True, kw_only=True)
+class _Room:
+    """What the other policies of a namespace say before: policies add up."""
+
+    closed: frozenset[str]
+    """Directions in which every pod is closed where no policy opens it."""
+    allowed: frozenset[str]
+    """What pods of the same selector may do by another policy."""
+
+    @classmethod
+    def of(cls, base: Cluster, policy: KubernetesObject) -> _Room:
+        """Of the namespace of a policy."""
+        selector = policy.data.get("spec", {}).get("podSelector")
+        others = [
+            other
+            for other in base.objects.values()
+            if other.id.kind == "NetworkPolicy" and other.id.namespace == policy.id.namespace and other.id != policy.id
+        ]
+        return cls(
+            closed=frozenset(
+                str(direction).lower()
+                for other in others
+                for spec in [other.data.get("spec", {})]
+                if not spec.get("podSelector")
+                for direction in spec.get("policyTypes") or []
+                if not spec.get(str(direction).lower())
+            ),
+            allowed=frozenset(
+                traffic
+                for other in others
+                if other.data.get("spec", {}).get("podSelector") in ({}, selector)
+                for traffic in _allowed(other)
+            ),
+        )
+
+
+def _network_policy(before: KubernetesObject | None, after: KubernetesObject | None, room: _Room) -> Iterator[Remark]:
     policy = after or before
     assert policy is not None  # noqa: S101  (one of the two has it)
     if after is None:
         detail = "no longer in the manifests; kubectl prunes no policies, so it holds until someone deletes it"
-        yield Remark(direction="broadened", what=str(policy.id), detail=detail)
+        # what it opened stays as it is; what it closed is open wherever the manifests are applied anew
+        yield Remark(direction="changed" if _allowed(before) else "broadened", what=str(policy.id), detail=detail)
         return
     allowed_before, allowed_after = _allowed(before), _allowed(after)
     if before is None:
@@ -107,8 +146,16 @@ def _network_policy(before: KubernetesObject | None, after: KubernetesObject | N
             what=str(policy.id),
             detail=f"new, for pods {selects}: allows {len(allowed_after)} kinds of traffic",
         )
+        opened = {traffic for traffic in allowed_after - room.allowed if traffic.partition(":")[0] in room.closed}
+        yield from _sets(str(policy.id), set(), opened)
         return
     yield from _sets(str(policy.id), allowed_before, allowed_after)
+    if any(traffic.startswith("ingress") and _METRICS in traffic for traffic in allowed_before - allowed_after):
+        yield Remark(
+            direction="switched off",
+            what=f"a way to the metrics of {policy.id}",
+            detail="who scraped by it sees nothing from then on",
+        )
     types_gone = set(before.data["spec"].get("policyTypes") or []) - set(after.data["spec"].get("policyTypes") or [])
     for name in sorted(types_gone):
         yield Remark(direction="broadened", what=str(policy.id), detail=f"no longer limits {name.lower()}")
@@ -117,13 +164,17 @@ def _network_policy(before: KubernetesObject | None, after: KubernetesObject | N
 
 
 def _allowed(policy: KubernetesObject | None) -> set[str]:
+    """What a policy lets through, for each peer and port."""
     if policy is None:
         return set()
     spec = policy.data.get("spec", {})
     return {
-        f"{direction}: {json.dumps(rule, sort_keys=True)}"
-        for direction in ("ingress", "egress")
+        f"{direction}: {json.dumps(traffic, sort_keys=True)}"
+        for direction, side in (("ingress", "from"), ("egress", "to"))
         for rule in spec.get(direction) or []
+        for peer in rule.get(side) or [None]
+        for port in rule.get("ports") or [None]
+        for traffic in [{**({"ports": [port]} if port else {}), **({side: [peer]} if peer else {})}]
     }
 
 

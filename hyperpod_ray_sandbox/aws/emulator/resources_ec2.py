@@ -109,8 +109,8 @@ def _eip(context: Context) -> ResourceType:
         provisioners._ec2_apply_tags(identifier, properties)
         return address, {"AllocationId": identifier, "PublicIp": address}
 
-    def update(address: str, old: Json, new: Json, _stack: str) -> Created:
-        provisioners._ec2_apply_tags(allocation(address), new, old)
+    def update(address: str, earlier: Json, later: Json, _stack: str) -> Created:
+        provisioners._ec2_apply_tags(allocation(address), later, earlier)
         return address, {"AllocationId": allocation(address), "PublicIp": address}
 
     def delete(address: str, _properties: Json) -> None:
@@ -134,8 +134,8 @@ def _nat_gateway(context: Context) -> ResourceType:
         provisioners._ec2_apply_tags(identifier, properties)
         return identifier, {"NatGatewayId": identifier}
 
-    def update(identifier: str, old: Json, new: Json, _stack: str) -> Created:
-        provisioners._ec2_apply_tags(identifier, new, old)
+    def update(identifier: str, earlier: Json, later: Json, _stack: str) -> Created:
+        provisioners._ec2_apply_tags(identifier, later, earlier)
         return identifier, {"NatGatewayId": identifier}
 
     def delete(identifier: str, _properties: Json) -> None:
@@ -163,8 +163,8 @@ def _flow_log(context: Context) -> ResourceType:
         provisioners._ec2_apply_tags(identifier, properties)
         return identifier, {"Id": identifier}
 
-    def update(identifier: str, old: Json, new: Json, _stack: str) -> Created:
-        provisioners._ec2_apply_tags(identifier, new, old)
+    def update(identifier: str, earlier: Json, later: Json, _stack: str) -> Created:
+        provisioners._ec2_apply_tags(identifier, later, earlier)
         return identifier, {"Id": identifier}
 
     def delete(identifier: str, _properties: Json) -> None:
@@ -193,9 +193,9 @@ def _rules(context: Context) -> list[ResourceType]:
             identifier = hex_id("sgr-")
             return identifier, {"Id": identifier}
 
-        def update(identifier: str, old: Json, new: Json, _stack: str) -> Created:
-            group = ec2._security_groups[new["GroupId"]]
-            before, after = provisioners._ec2_sg_permissions([old]), provisioners._ec2_sg_permissions([new])
+        def update(identifier: str, earlier: Json, later: Json, _stack: str) -> Created:
+            group = ec2._security_groups[later["GroupId"]]
+            before, after = provisioners._ec2_sg_permissions([earlier]), provisioners._ec2_sg_permissions([later])
             provisioners._ec2_sg_reconcile(group[store], before, after)
             return identifier, {"Id": identifier}
 

@@ -132,7 +132,8 @@ def _cluster_queue(quota: Json) -> Json:
     flavors = []
     for quota_resource in entries:
         resources = []
-        for name, amount in {**dict.fromkeys(partitions, 0.0), **amounts(quota_resource)}.items():
+        # in the order of coveredResources, which Kueue's webhook compares one by one
+        for name, amount in sorted({**dict.fromkeys(partitions, 0.0), **amounts(quota_resource)}.items()):
             limit: Json = {"name": name, "nominalQuota": written(name, Fraction(amount))}
             if sharing["Strategy"] == "LendAndBorrow":
                 borrows = amount * sharing.get("BorrowLimit", 50) / 100

@@ -237,7 +237,7 @@ class Kueue:
             assignment = self._assign(state, ready[entry.queue], pod_sets(entry.job))
             entries[uid] = replace(entry, assignment=assignment)
             if assignment.never:
-                self._refuse(entries[uid], "ExceedsMaxQuota" if maximum(assignment) else "Misconfigured")
+                self._refuse(entries[uid])
             else:
                 workloads[uid] = self._workload(uid, entry, asks=assignment.asks)
         return self._decide(model, entries, workloads)
@@ -255,7 +255,7 @@ class Kueue:
         pending = f". Pending the preemption of {len(decision.preempt)} workload(s)"
         for uid, entry in entries.items():
             if entry.assignment.refusals and not entry.assignment.never:
-                self._refuse(entry, "WaitingForQuota", pending if uid == decision.preemptor else "")
+                self._refuse(entry, pending if uid == decision.preemptor else "")
         return False  # what was preempted frees its quota when its pods are gone
 
     def _workload(self, uid: str, entry: Entry, *, asks: Mapping[str, float]) -> cohorts.Workload:
@@ -355,19 +355,20 @@ class Kueue:
 
     def _inadmissible(self, entry: Entry, queues: Mapping[str, Json]) -> None:
         called = entry.workload["spec"]["queueName"]
-        reason, said = "Misconfigured", f"LocalQueue {called} doesn't exist"
+        said = f"LocalQueue {called} doesn't exist"
         if entry.queue and entry.queue not in queues:
             said = f"ClusterQueue {entry.queue} doesn't exist"
         elif entry.queue:
-            reason, said = "Suspended", f"ClusterQueue {entry.queue} is inactive"
-        self._conditions(entry.workload, ("QuotaReserved", "False", reason, said))
+            said = f"ClusterQueue {entry.queue} is inactive"
+        self._conditions(entry.workload, ("QuotaReserved", "False", "Inadmissible", said))
 
-    def _refuse(self, entry: Entry, reason: str, after: str = "") -> None:
+    def _refuse(self, entry: Entry, after: str = "") -> None:
+        # the reasons of Kueue's gate UnadmittedWorkloadsObservability are off by default
         said = "; ".join(
             f"couldn't assign flavors to pod set {name}: {', '.join(texts)}"
             for name, texts in entry.assignment.refusals.items()
         )
-        self._conditions(entry.workload, ("QuotaReserved", "False", reason, said + after))
+        self._conditions(entry.workload, ("QuotaReserved", "False", "Pending", said + after))
 
     def _admit(self, entry: Entry) -> None:
         conditions = (entry.workload.get("status") or {}).get("conditions") or []
@@ -474,11 +475,6 @@ def active(job: Json) -> bool:
     if job["kind"] == "RayJob":
         return (status.get("jobDeploymentStatus") or "New") not in ("Suspended", "New")
     return (status.get("state") or "suspended") != "suspended"
-
-
-def maximum(assignment: Assignment) -> bool:
-    """Whether a job is larger than what its queue can ever have."""
-    return any("maximum capacity" in text for texts in assignment.refusals.values() for text in texts)
 
 
 def local_name(workload: Json) -> tuple[str, str]:

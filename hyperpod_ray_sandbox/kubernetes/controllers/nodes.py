@@ -97,8 +97,8 @@ class Nodes:
         instances: dict[str, tuple[Json, Json, Json]] = {}
         for summary in await aws.pages("sagemaker", "list_clusters", "ClusterSummaries"):
             cluster = await aws.call("sagemaker", "describe_cluster", ClusterName=summary["ClusterName"])
-            orchestrator = ((cluster.get("Orchestrator") or {}).get("Eks") or {}).get("ClusterArn", "")
-            if eks_arn and orchestrator != eks_arn:
+            hosting = ((cluster.get("Orchestrator") or {}).get("Eks") or {}).get("ClusterArn", "")
+            if eks_arn and hosting != eks_arn:
                 continue
             clusters.append(cluster)
             nodes = await aws.pages(

@@ -7,6 +7,7 @@ from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes import discovery, openapi
 from hyperpod_ray_sandbox.kubernetes.resources import Registry
+from hyperpod_ray_sandbox.kubernetes.serving import outside
 from hyperpod_ray_sandbox.kubernetes.serving.answers import Send, send_bytes, send_json
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, no_such_path
@@ -25,11 +26,10 @@ class Documents:
         """Answer a path that names no resource; raises 404 where it names no document either."""
         if request.method not in ("GET", "HEAD"):
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        registry = self._registry
         accept = request.headers.get("accept", "")
         parts = path.strip("/").split("/")
         if path in ("/api", "/apis") and "apidiscovery.k8s.io" in accept and "v=v2;" in accept.replace(" ", "") + ";":
-            document = discovery.aggregated(registry, core=path == "/api")
+            document = discovery.aggregated(self._registry, core=path == "/api")
             media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
             await send_bytes(send, 200, json.dumps(document).encode(), media_type)
             return
@@ -41,8 +41,18 @@ class Documents:
                 return
             await self._openapi(path, parts, send)
             return
-        body: Json | None
-        if path == "/version":
+        body = self._body(path, parts)
+        if body is None:
+            outside.refuse_path(path)
+            raise no_such_path()
+        await send_json(send, 200, body)
+
+    def _body(self, path: str, parts: list[str]) -> Json | None:
+        """The document of a path of discovery."""
+        registry, body = self._registry, None
+        if path == "/":
+            body = {"paths": discovery.paths(registry)}
+        elif path == "/version":
             body = discovery.version()
         elif path == "/api":
             body = discovery.core_versions()
@@ -54,11 +64,7 @@ class Documents:
             body = discovery.group(registry, parts[1])
         elif parts[0] == "apis" and len(parts) == 3:
             body = discovery.resources(registry, parts[1], parts[2])
-        else:
-            body = None
-        if body is None:
-            raise no_such_path()
-        await send_json(send, 200, body)
+        return body
 
     async def _openapi(self, path: str, parts: list[str], send: Send) -> None:
         registry = self._registry

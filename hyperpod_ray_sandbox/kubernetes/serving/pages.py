@@ -61,16 +61,22 @@ def _read_token(text: str) -> tuple[int, tuple[str, str]]:
 
 def _asked_version(request: Request, store: Store) -> int | None:
     """The moment that a list names; None for now."""
+    version = check_version(request, store)
+    exact = request.query.get("resourceVersionMatch") == "Exact"
+    limited = number(request, "limit") > 0 and version and not request.query.get("resourceVersionMatch")
+    return version if exact or limited else None
+
+
+def check_version(request: Request, store: Store) -> int:
+    """The version that a read must be as new as; raises 500 or 504 for one that never was."""
     text = request.query.get("resourceVersion") or "0"
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()):
         raise not_a_version(text)
     version = int(text)
     if version > store.version:
         message = f"Timeout: Too large resource version: {version}, current: {store.version}"
         raise ApiError(504, "Timeout", message, {"retryAfterSeconds": 1})
-    exact = request.query.get("resourceVersionMatch") == "Exact"
-    limited = number(request, "limit") > 0 and version and not request.query.get("resourceVersionMatch")
-    return version if exact or limited else None
+    return version
 
 
 def not_a_version(text: str) -> ApiError:

@@ -5,6 +5,7 @@ Source: k8s.io/apimachinery/pkg/apis/meta/v1/validation, pkg/apis/meta/internalv
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.options import Options
@@ -65,7 +66,7 @@ def delete_options(request: Request, options: Options, body: Json | None = None)
         raise invalid("DeleteOptions", _GROUP, "", causes)
     if policy:
         options.propagation = str(policy)
-    elif orphans in (True, "true"):
+    elif orphans is not None and orphans is not False and str(orphans).lower() not in ("0", "false"):
         options.propagation = "Orphan"
     if body.get("gracePeriodSeconds") is not None:
         options.grace_seconds = _seconds(body["gracePeriodSeconds"])
@@ -73,6 +74,13 @@ def delete_options(request: Request, options: Options, body: Json | None = None)
     options.dry_run = bool(body.get("dryRun"))
 
 
+_BODY_TYPES = {
+    "dryRun": list,
+    "preconditions": dict,
+    "propagationPolicy": str,
+    "gracePeriodSeconds": int,
+    "orphanDependents": bool,
+}
 _TEXTS = ("propagationPolicy", "orphanDependents", "gracePeriodSeconds")
 
 
@@ -82,8 +90,8 @@ def _body(request: Request) -> Json | None:
     body = request.object()
     if not isinstance(body, dict) or body.get("kind", "DeleteOptions") != "DeleteOptions":
         raise bad_request("decoded object cannot be converted to DeleteOptions")
-    for field, expected in (("dryRun", list), ("preconditions", dict), ("propagationPolicy", str)):
-        if body.get(field) is not None and not isinstance(body[field], expected):
+    for field, expected in _BODY_TYPES.items():
+        if body.get(field) is not None and type(body[field]) is not expected:
             raise bad_request(f"json: cannot unmarshal into Go struct field DeleteOptions.{field}: {body[field]!r}")
     return body
 
@@ -99,12 +107,13 @@ def _seconds(value: Any) -> int:
 
 
 def number(request: Request, name: str) -> int:
-    """A query parameter that is a whole number; 0 without it. Raises 400."""
+    """A query parameter that is a whole number of 64 bits; 0 without it. Raises 400."""
     text = request.query.get(name) or "0"
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    if not re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if not -(1 << 63) <= int(text) < 1 << 63:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return int(text)
 
 
 def check_list(request: Request) -> None:

@@ -13,6 +13,7 @@ from hyperpod_ray_sandbox.kubernetes import decoding, protobuf
 from hyperpod_ray_sandbox.kubernetes.authorization.rbac import Action
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Registry, Resource
+from hyperpod_ray_sandbox.kubernetes.serving import outside
 from hyperpod_ray_sandbox.kubernetes.serving.fields import single_name
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, no_such_path, not_found
 
@@ -34,18 +35,25 @@ class Request:
     # every value of each query parameter
     query_lists: dict[str, list[str]] = field(default_factory=dict)
 
+    @property
+    def content_type(self) -> str:
+        """The media type of the body, without its parameters."""
+        return self.headers.get("content-type", "").split(";")[0].strip().lower()
+
     def flag(self, name: str) -> bool:
-        """Whether a query parameter says true."""
-        return self.query.get(name, "") in ("true", "1", "True")
+        """Whether a query parameter says true: every word does but `false` and `0`."""
+        return name in self.query and self.query[name].lower() not in ("false", "0")
 
     def object(self) -> Any:
         """The body as an object: JSON or YAML."""
-        content_type = self.headers.get("content-type", "application/json").split(";")[0].strip()
+        content_type = self.content_type or "application/json"
         if content_type == protobuf.MEDIA_TYPE:
             return protobuf.decode(self.body)
         try:
             if content_type in ("application/yaml", "text/yaml"):
-                return yaml.safe_load(self.body)
+                value, doubled = decoding.read_yaml(self.body)
+                self.doubled[:] = doubled
+                return value
             if content_type not in ("application/json", "*/*", ""):
                 raise ApiError(
                     415,
@@ -95,6 +103,8 @@ def target_of(registry: Registry, path: str) -> Target | None:
         namespace, rest = rest[1], rest[2:]
     resource = registry.by_path(group, version, rest[0])
     if resource is None:
+        raise outside.refused(group, version, rest[0])
+    if namespace and not resource.namespaced:
         raise no_such_path()
     if len(rest) > 3 and not (len(rest) > 2 and rest[2] == "proxy"):
         raise no_such_path()
@@ -103,12 +113,15 @@ def target_of(registry: Registry, path: str) -> Target | None:
         if resource.crd and len(rest) == 3:
             raise not_found(resource.plural, resource.group, rest[1])
         raise no_such_path()
-    return Target(resource, namespace, rest[1] if len(rest) > 1 else "", subresource)
+    name = rest[1] if len(rest) > 1 else ""
+    if name and resource.namespaced and not namespace and not resource.verbs == ("create",):
+        raise no_such_path()
+    return Target(resource, namespace, name, subresource)
 
 
 def applies(request: Request) -> bool:
     """Whether a patch is a server-side apply, which may create."""
-    return request.headers.get("content-type", "").startswith("application/apply-patch")
+    return request.content_type.startswith("application/apply-patch")
 
 
 def action_of(request: Request, target: Target | None, verb: str, path: str) -> Action:
@@ -167,7 +180,7 @@ def options_of(request: Request) -> Options:
     return Options(
         dry_run=bool(request.query_lists.get("dryRun")),
         manager=request.query.get("fieldManager")
-        or (agent if request.headers.get("content-type", "") != "application/apply-patch+yaml" else ""),
+        or (agent if request.content_type != "application/apply-patch+yaml" else ""),
         validation=request.query.get("fieldValidation") or "Warn",
         force=request.flag("force"),
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes import admission
+from hyperpod_ray_sandbox.kubernetes import admission, schema
 from hyperpod_ray_sandbox.kubernetes.admission import eviction
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.authorization import reviews
@@ -14,13 +13,13 @@ from hyperpod_ray_sandbox.kubernetes.authorization.users import ADMINISTRATOR
 from hyperpod_ray_sandbox.kubernetes.labels import label_selector
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource, creates_on_update
+from hyperpod_ray_sandbox.kubernetes.serving import scale
 from hyperpod_ray_sandbox.kubernetes.serving.fields import field_selector
-from hyperpod_ray_sandbox.kubernetes.serving.pages import listing
+from hyperpod_ray_sandbox.kubernetes.serving.pages import check_version, listing
 from hyperpod_ray_sandbox.kubernetes.serving.parameters import check_write, delete_options
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request, Target, action_of
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid, qualified, success
 from hyperpod_ray_sandbox.kubernetes.store import copy
-from hyperpod_ray_sandbox.kubernetes.validation.causes import NOT_NEGATIVE
 from hyperpod_ray_sandbox.kubernetes.writes.checks import named
 from hyperpod_ray_sandbox.kubernetes.writes.delete import check_preconditions
 
@@ -28,6 +27,8 @@ Json = dict[str, Any]
 
 _NO_CONTAINERS = ("exec", "attach", "proxy", "log", "ephemeralcontainers")
 
+_EVICTION = Resource("policy", "v1", "Eviction", "evictions", namespaced=True)
+_BINDING = Resource("", "v1", "Binding", "bindings", namespaced=True)
 _SUBRESOURCE_VERBS = {
     "status": ("get", "update", "patch"),
     "scale": ("get", "update", "patch"),
@@ -62,10 +63,10 @@ def act(  # noqa: PLR0911, PLR0912
     if misplaced and not resource.crd:
         raise _not_allowed(target, verb)
     check_write(request, verb)
-    if resource.namespaced and not namespace and verb not in ("list",):
-        raise bad_request("an empty namespace may not be set during creation")
+    if resource.namespaced and not namespace and verb != "list":
+        raise _not_allowed(target, verb)
     if target.subresource == "scale":
-        return 200, _scale(api, request, options, target, verb)
+        return 200, scale.act(api, request, options, target, verb)
     if target.subresource == "eviction":
         return 201, _evict(api, request, options, target)
     if target.subresource == "binding":
@@ -80,6 +81,7 @@ def act(  # noqa: PLR0911, PLR0912
             return 201, reviews.answer(api.rbac, resource, request.object(), options.user or ADMINISTRATOR)
         return 201, api.create(resource, namespace, request.object(), options)
     if verb == "get":
+        check_version(request, api.store)
         return 200, api.get(resource, namespace, name)
     if verb == "list":
         return 200, listing(api, request, target, selection(request, resource))
@@ -90,9 +92,8 @@ def act(  # noqa: PLR0911, PLR0912
             return 201, api.create(resource, namespace, named(body, name), options)
         return 200, api.update(resource, namespace, name, body, options, subresource=target.subresource)
     if verb == "patch":
-        content_type = request.headers.get("content-type", "").split(";")[0].strip()
         stored, created = api.patch(
-            resource, namespace, name, request.body, content_type, options, subresource=target.subresource
+            resource, namespace, name, request.body, request.content_type, options, subresource=target.subresource
         )
         return (201 if created else 200), stored
     delete_options(request, options)
@@ -126,11 +127,23 @@ def _not_allowed(target: Target, verb: str) -> ApiError:
     return ApiError(405, "MethodNotAllowed", why)
 
 
+def _readable(resource: Resource, body: Json, request: Request, options: Options) -> None:
+    """Refuse the body of a subresource that cannot be read; raises 400."""
+    options.doubled = request.doubled
+    sent = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
+    sent.setdefault("metadata", {})
+    strict = options.validation == "Strict"
+    _, warnings = schema.check(resource, sent, strict=strict, name="", doubled=request.doubled)
+    if options.validation == "Warn":
+        options.warnings += warnings
+
+
 def _evict(api: Api, request: Request, options: Options, target: Target) -> Json:
     """Delete a pod unless a disruption budget forbids it; raises 429."""
     body = request.object()
     if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
         raise bad_request(f"not an Eviction object: {body!r}"[:200])
+    _readable(_EVICTION, body, request, options)
     if (body.get("metadata") or {}).get("name") != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     named_space = (body.get("metadata") or {}).get("namespace") or target.namespace
@@ -153,6 +166,8 @@ def _evict(api: Api, request: Request, options: Options, target: Target) -> Json
 def _bind(api: Api, request: Request, options: Options, target: Target) -> Json:
     """Give a pod its node, as a scheduler does."""
     body = request.object()
+    if isinstance(body, dict):
+        _readable(_BINDING, body, request, options)
     node = (body.get("target") or {}).get("name") if isinstance(body, dict) else ""
     if not node or (body["target"].get("kind") or "Node") != "Node":
         field = "target.name" if not node else "target.kind"
@@ -185,31 +200,3 @@ def selection(request: Request, resource: Resource) -> Callable[[Json], bool]:
         return (labels is None or labels(obj["metadata"].get("labels") or {})) and (fields is None or fields(obj))
 
     return keep
-
-
-def _scale(api: Api, request: Request, options: Options, target: Target, verb: str) -> Json:
-    resource, namespace, name = target.resource, target.namespace, target.name
-    obj = api.get(resource, namespace, name)
-    if verb in ("update", "patch"):
-        body = request.object() if verb == "update" else json.loads(request.body)
-        replicas = (body.get("spec") or {}).get("replicas")
-        if isinstance(replicas, int) and not isinstance(replicas, bool) and replicas < 0:
-            cause = Cause("FieldValueInvalid", f"Invalid value: {replicas}: {NOT_NEGATIVE}", "spec.replicas")
-            raise invalid("Scale", "autoscaling", name, [cause])
-        if isinstance(replicas, bool) or not isinstance(replicas, int):
-            raise bad_request(f"spec.replicas must be a number that is not negative, got {replicas!r}")
-        changed = copy(obj)
-        changed["spec"]["replicas"] = replicas
-        obj = api.update(resource, namespace, name, changed, options)
-    labels = (obj["spec"].get("selector") or {}).get("matchLabels") or {}
-    meta = {k: obj["metadata"][k] for k in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")}
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": meta,
-        "spec": {"replicas": obj["spec"].get("replicas", 0)},
-        "status": {
-            "replicas": (obj.get("status") or {}).get("replicas", 0),
-            "selector": ",".join(f"{k}={v}" for k, v in labels.items()),
-        },
-    }

@@ -45,7 +45,7 @@ class Watch:
         """Send what is there and every change, until the client goes or its time is over."""
         request, resource, api = self._request, self._target.resource, self._api
         version = request.query.get("resourceVersion", "")
-        initial = request.query.get("sendInitialEvents")
+        initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else None
         if version and not version.isdigit():
             raise not_a_version(version)
         backlog: list[Change] = []
@@ -53,7 +53,7 @@ class Watch:
         expired: ApiError | None = None
         queue = api.store.subscribe()
         try:
-            if initial == "true" or (initial is None and version in ("", "0")):
+            if initial or (initial is None and version in ("", "0")):
                 snapshot = [o for o in api.store.objects(resource.store) if self._keep(o)]
             elif version not in ("", "0"):
                 try:
@@ -69,7 +69,7 @@ class Watch:
                 return
             for obj in snapshot:
                 await self._event("ADDED", obj)
-            if initial == "true":
+            if initial:
                 mark = bookmark(resource, api.store.version)
                 mark["metadata"]["annotations"] = {"k8s.io/initial-events-end": "true"}
                 await self._event("BOOKMARK", mark)

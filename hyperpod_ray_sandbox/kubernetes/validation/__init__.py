@@ -13,14 +13,18 @@ from hyperpod_ray_sandbox.kubernetes.status import invalid
 from hyperpod_ray_sandbox.kubernetes.validation import (
     access,
     admission,
+    autoscaling,
+    certificates,
     changes,
     cluster,
     configuration,
+    csi,
     custom,
     definitions,
     names,
     network,
     policy,
+    statuses,
     storage,
     webhooks,
     workloads,
@@ -30,7 +34,7 @@ from hyperpod_ray_sandbox.kubernetes.validation.pods import pod_spec
 
 Json = dict[str, Any]
 
-__all__ = ["check_change", "check_new", "custom"]
+__all__ = ["check_change", "check_new", "check_status", "custom"]
 
 
 def _pod(obj: Json) -> Causes:
@@ -49,6 +53,13 @@ _BY_KIND: dict[str, Callable[[Json], Causes]] = {
     "ReplicaSet": workloads.workload,
     "Job": workloads.job,
     "CronJob": workloads.cron_job,
+    "ReplicationController": workloads.replication_controller,
+    "PodTemplate": workloads.pod_template,
+    "CSIDriver": csi.driver,
+    "CSINode": csi.node,
+    "VolumeAttachment": csi.attachment,
+    "CertificateSigningRequest": certificates.request,
+    "Endpoints": cluster.endpoints,
     "Service": network.service,
     "NetworkPolicy": network.network_policy,
     "Ingress": network.ingress,
@@ -63,7 +74,7 @@ _BY_KIND: dict[str, Callable[[Json], Causes]] = {
     "PriorityClass": policy.priority_class,
     "ResourceQuota": policy.resource_quota,
     "LimitRange": policy.limit_range,
-    "HorizontalPodAutoscaler": policy.autoscaler,
+    "HorizontalPodAutoscaler": autoscaling.autoscaler,
     "ConfigMap": configuration.config_map,
     "Secret": configuration.secret,
     "Namespace": configuration.namespace,
@@ -97,5 +108,12 @@ def check_change(
     if resource.crd:
         return
     causes = changes.change(new, old, expandable=expandable, internal=internal)
+    if causes:
+        raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)
+
+
+def check_status(resource: Resource, new: Json, old: Json) -> None:
+    """Refuse a status that a client may not write; raises ApiError 422."""
+    causes = Causes() if resource.crd else statuses.status(new, old)
     if causes:
         raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)

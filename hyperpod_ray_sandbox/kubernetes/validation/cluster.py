@@ -9,7 +9,7 @@ import ipaddress
 from typing import Any
 
 from hyperpod_ray_rules.names import HOSTNAME_LABEL, KUBE_SYSTEM
-from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation import names, quantities
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import EFFECTS, tolerations
 
@@ -18,6 +18,7 @@ Json = dict[str, Any]
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ENDPOINTS, _ADDRESSES, _PORTS = 1000, 100, 20_000
+_HINTS = 8
 _STRATEGIES = ("OldestEmulationVersion",)
 
 
@@ -86,8 +87,11 @@ def lease(obj: Json) -> Causes:
         causes.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
     if isinstance(transitions, int) and transitions < 0:
         causes.invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
-    if spec.get("strategy") and spec["strategy"] not in _STRATEGIES and not names.is_key(spec["strategy"]):
-        causes.invalid("spec.strategy", spec["strategy"], names.key_rule(spec["strategy"]))
+    strategy = spec.get("strategy")
+    if strategy and "/" not in strategy:
+        causes.one_of("spec.strategy", strategy, _STRATEGIES)
+    elif strategy:
+        names.key(causes, "spec.strategy", strategy)
     if spec.get("preferredHolder") and not spec.get("strategy"):
         causes.forbidden("spec.preferredHolder", "preferredHolder must be nil if strategy is nil")
     return causes
@@ -115,8 +119,9 @@ def endpoint_slice(obj: Json) -> Causes:
         taken.add(name)
         if name:
             names.label(causes, f"{at}.name", name)
-        causes.port(f"{at}.port", port.get("port"))
         causes.one_of(f"{at}.protocol", port.get("protocol"), _PROTOCOLS)
+        if port.get("appProtocol") is not None:
+            names.key(causes, f"{at}.appProtocol", port["appProtocol"])
     return causes
 
 
@@ -142,12 +147,64 @@ def _endpoint(causes: Causes, at: str, endpoint: Json, address_type: str) -> Non
             causes.invalid(path, address, "must be an IPv6 address")
         else:
             _special(causes, path, address)
-    if endpoint.get("nodeName"):
+    if endpoint.get("nodeName") is not None:
         names.subdomain(causes, f"{at}.nodeName", endpoint["nodeName"])
-    if endpoint.get("hostname"):
+    if endpoint.get("hostname") is not None:
         names.label(causes, f"{at}.hostname", endpoint["hostname"])
+    names.labels(causes, f"{at}.deprecatedTopology", endpoint.get("deprecatedTopology"))
+    _hints(causes, f"{at}.hints", endpoint.get("hints") or {})
     if HOSTNAME_LABEL in (endpoint.get("deprecatedTopology") or {}):
         causes.invalid(f"{at}.deprecatedTopology", HOSTNAME_LABEL, "may not be set, use the nodeName field")
+
+
+def _hints(causes: Causes, at: str, declared: Json) -> None:
+    """Judge for which zones and nodes an endpoint is."""
+    for field in ("forNodes", "forZones"):
+        hints = [str(hint.get("name") or "") for hint in declared.get(field) or []]
+        if len(hints) > _HINTS:
+            causes.too_many(f"{at}.{field}", len(hints), _HINTS)
+        for place, hint in enumerate(hints):
+            if hint in hints[:place]:
+                causes.duplicate(f"{at}.{field}[{place}].name", hint)
+            if not hint:
+                causes.required(f"{at}.{field}[{place}].name")
+            elif not names.is_value(hint):
+                causes.invalid(f"{at}.{field}[{place}].name", hint, names.value_rule(hint))
+
+
+def endpoints(obj: Json) -> Causes:
+    """Judge Endpoints."""
+    causes = Causes()
+    for index, subset in enumerate(obj.get("subsets") or []):
+        at, ports = f"subsets[{index}]", subset.get("ports") or []
+        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+            causes.required(at, "must specify `addresses` or `notReadyAddresses`")
+        for field in ("addresses", "notReadyAddresses"):
+            for place, address in enumerate(subset.get(field) or []):
+                path, text = f"{at}.{field}[{place}]", address.get("ip") or ""
+                if not names.is_address(text):
+                    names.address(causes, f"{path}.ip", text)
+                else:
+                    _special(causes, f"{path}.ip", text)
+                if address.get("hostname"):
+                    names.label(causes, f"{path}.hostname", address["hostname"])
+                if address.get("nodeName") is not None:
+                    names.subdomain(causes, f"{path}.nodeName", address["nodeName"])
+        _subset_ports(causes, at, ports)
+    return causes
+
+
+def _subset_ports(causes: Causes, at: str, ports: list[Json]) -> None:
+    for place, port in enumerate(ports):
+        path = f"{at}.ports[{place}]"
+        if len(ports) > 1 and not port.get("name"):
+            causes.required(f"{path}.name")
+        elif port.get("name"):
+            names.label(causes, f"{path}.name", port["name"])
+        causes.port(f"{path}.port", port.get("port") or 0)
+        causes.one_of(f"{path}.protocol", port.get("protocol") or "TCP", _PROTOCOLS)
+        if port.get("appProtocol"):
+            names.key(causes, f"{path}.appProtocol", port["appProtocol"])
 
 
 def _special(causes: Causes, path: str, text: Any) -> None:
@@ -181,6 +238,5 @@ def runtime_class(obj: Json) -> Causes:
     names.label(causes, "handler", obj.get("handler") or "")
     names.labels(causes, "scheduling.nodeSelector", scheduling.get("nodeSelector"))
     tolerations(causes, "scheduling.tolerations", scheduling.get("tolerations"))
-    for name, amount in ((obj.get("overhead") or {}).get("podFixed") or {}).items():
-        causes.quantity(f"overhead.podFixed[{name}]", amount)
+    quantities.requirements(causes, "overhead.podFixed", {"limits": (obj.get("overhead") or {}).get("podFixed")})
     return causes

@@ -69,8 +69,10 @@ def secret(obj: Json) -> Causes:
 
 
 def namespace(obj: Json) -> Causes:
-    """Judge a Namespace: its Pod Security labels."""
+    """Judge a Namespace: its finalizers and its Pod Security labels."""
     causes = Causes()
+    for index, text in enumerate((obj.get("spec") or {}).get("finalizers") or []):
+        names.finalizer(causes, f"spec.finalizers[{index}]", text)
     for key, value in (obj["metadata"].get("labels") or {}).items():
         match = _POD_SECURITY.fullmatch(key)
         if match is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.validation import names, quantities, volumes
+from hyperpod_ray_sandbox.kubernetes.validation import names, pod_parts, quantities, volumes
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
@@ -187,6 +187,7 @@ def _security(causes: Causes, path: str, context: Json) -> None:
     identity(causes, path, context)
     profile(causes, f"{path}.seccompProfile", context.get("seccompProfile"))
     profile(causes, f"{path}.appArmorProfile", context.get("appArmorProfile"))
+    pod_parts.windows(causes, f"{path}.windowsOptions", context.get("windowsOptions"))
     causes.one_of(f"{path}.procMount", context.get("procMount"), ("Default", "Unmasked"))
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
@@ -221,8 +222,7 @@ def container(  # noqa: PLR0912  (a list of fields)
     quantities.requirements(causes, f"{path}.resources", spec.get("resources"))
     _security(causes, f"{path}.securityContext", spec.get("securityContext") or {})
     sidecar = init and spec.get("restartPolicy") == "Always"
-    if init:
-        causes.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), ("Always", "Never", "OnFailure"))
+    pod_parts.restarts(causes, path, spec)
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if spec.get(probe) is None:
             continue

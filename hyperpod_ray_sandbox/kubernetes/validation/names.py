@@ -5,6 +5,7 @@ Source: k8s.io/apimachinery/pkg/util/validation/validation.go and pkg/apis/meta/
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Any
 
@@ -21,6 +22,9 @@ _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _ENVIRONMENT = re.compile(r"[ -<>-~]+")
 _PORT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _PATH_SEGMENT = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+_LABELS = ("Namespace", "Service", "StatefulSet")
+# their names are judged as parts of a path alone
+_UNNAMED = ("CertificateSigningRequest", "Event")
 _ANNOTATION_BYTES = 262_144
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
@@ -43,6 +47,7 @@ VALUE_RULE = (
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 
+ADDRESS_RULE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 """The ones that need no domain."""
 
@@ -126,6 +131,43 @@ def labels(causes: Causes, path: str, entries: Json | None) -> None:
             causes.invalid(path, value, value_rule(value))
 
 
+def annotated(causes: Causes, path: str, entries: Json | None) -> None:
+    """Judge annotations."""
+    for text in entries or {}:
+        key(causes, path, text.lower())
+    if sum(len(k.encode()) + len(str(v).encode()) for k, v in (entries or {}).items()) > _ANNOTATION_BYTES:
+        causes.long(path, _ANNOTATION_BYTES)
+
+
+def finalizer(causes: Causes, path: str, text: str, *, qualified: bool = True) -> None:
+    """Judge the name of a finalizer, which has a domain where it is none of Kubernetes' own."""
+    if not is_key(text):
+        causes.invalid(path, text, key_rule(text))
+    elif qualified and "/" not in text and text not in _FINALIZERS:
+        causes.invalid(path, text, "name is neither a standard finalizer name nor is it fully qualified")
+
+
+def path_segment(causes: Causes, path: str, text: str) -> None:
+    """Judge a name that is a part of a path."""
+    if text in (".", "..") or "/" in text or "%" in text:
+        causes.invalid(path, text, "may not be '.', '..', or contain '/' or '%'")
+
+
+def is_address(text: Any) -> bool:
+    """Whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def address(causes: Causes, path: str, text: Any) -> None:
+    """Judge an IP address."""
+    if not is_address(text):
+        causes.invalid(path, text, ADDRESS_RULE)
+
+
 def config_key(causes: Causes, path: str, text: str) -> None:
     """Judge a key of a ConfigMap or Secret."""
     if not _CONFIG_KEY.fullmatch(text) or text in (".", "..") or text.startswith("..") or len(text) > 253:
@@ -190,29 +232,34 @@ def selector(causes: Causes, path: str, label_selector: Json | None) -> None:
                 causes.invalid(f"{field_path}.values[{at}]", value, value_rule(value))
 
 
-def metadata(resource: Resource, meta: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
+def _name(causes: Causes, resource: Resource, path: str, name: str) -> None:
+    """Judge the name of an object as its kind is named."""
+    builtin = not resource.crd
+    unnamed = builtin and resource.kind in _UNNAMED and resource.group != "events.k8s.io"
+    if unnamed or (builtin and resource.kind in _PATH_SEGMENT):
+        if name in ("", ".", "..") or "/" in name or "%" in name:
+            causes.invalid(path, name, "may not be '.', '..', or contain '/' or '%'")
+    elif builtin and resource.kind in _LABELS:
+        label(causes, path, name)
+    else:
+        subdomain(causes, path, name)
+
+
+def metadata(resource: Resource, meta: Json) -> Causes:
     """Judge an object's metadata."""
     causes = Causes()
-    name = str(meta.get("name", ""))
-    if resource.kind in _PATH_SEGMENT:
-        if name in ("", ".", "..") or "/" in name or "%" in name:
-            causes.invalid("metadata.name", name, "may not be '.', '..', or contain '/' or '%'")
-    elif resource.kind in ("Namespace", "Service"):
-        label(causes, "metadata.name", name)
-    else:
-        subdomain(causes, "metadata.name", name)
+    name, prefix = str(meta.get("name", "")), str(meta.get("generateName") or "")
+    if prefix:
+        _name(causes, resource, "metadata.generateName", prefix[:-1] + "a" if prefix[1:].endswith("-") else prefix)
+    _name(causes, resource, "metadata.name", name)
     labels(causes, "metadata.labels", meta.get("labels"))
-    annotations = meta.get("annotations") or {}
-    for text in annotations:
-        key(causes, "metadata.annotations", text.lower())
-    if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _ANNOTATION_BYTES:
-        causes.long("metadata.annotations", _ANNOTATION_BYTES)
+    annotated(causes, "metadata.annotations", meta.get("annotations"))
     for text in meta.get("finalizers") or []:
-        if not is_key(text):
-            causes.invalid("metadata.finalizers", text, key_rule(text))
-        elif "/" not in text and text not in _FINALIZERS and not resource.crd:
-            rule = "name is neither a standard finalizer name nor is it fully qualified"
-            causes.invalid("metadata.finalizers", text, rule)
+        finalizer(causes, "metadata.finalizers", text, qualified=not resource.crd)
+    if {"orphan", "foregroundDeletion"} <= set(meta.get("finalizers") or []):
+        causes.invalid(
+            "metadata.finalizers", meta["finalizers"], "finalizer orphan and foregroundDeletion cannot be both set"
+        )
     controllers = 0
     for reference in meta.get("ownerReferences") or []:
         for field in ("apiVersion", "kind", "name", "uid"):

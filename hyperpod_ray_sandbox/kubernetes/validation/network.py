@@ -15,20 +15,12 @@ from hyperpod_ray_sandbox.kubernetes.validation.containers import PROTOCOLS
 Json = dict[str, Any]
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_DAY_SECONDS = 86_400
 _NODE_PORTS = (30000, 32767)
-_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _BLOCK = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
-def _is_address(text: Any) -> bool:
-    try:
-        ipaddress.ip_address(str(text))
-    except ValueError:
-        return False
-    return True
-
-
-def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
+def service(obj: Json) -> Causes:  # noqa: PLR0912, PLR0915  (a list of fields)
     """Judge a Service."""
     causes, spec = Causes(), obj["spec"]
     service_type, headless = spec.get("type"), spec.get("clusterIP") == "None"
@@ -45,8 +37,12 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
             causes.forbidden("spec.clusterIPs", "may not be set for ExternalName services")
     if headless and service_type in ("LoadBalancer", "NodePort"):
         causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {service_type} services")
-    elif spec.get("clusterIP") not in (None, "", "None") and not _is_address(spec["clusterIP"]):
-        causes.invalid("spec.clusterIPs[0]", spec["clusterIP"], _ADDRESS)
+    elif len({spec.get("clusterIP") or "", *(spec.get("clusterIPs") or [""])[:1]}) > 1:
+        causes.invalid("spec.clusterIPs", spec.get("clusterIPs"), "first value must match `clusterIP`")
+    elif len(spec.get("clusterIPs") or []) > 1:
+        causes.invalid("spec.clusterIPs", spec["clusterIPs"], "may only hold up to 1 value on a single-stack cluster")
+    elif spec.get("clusterIP") not in (None, "", "None") and not names.is_address(spec["clusterIP"]):
+        causes.invalid("spec.clusterIPs[0]", spec["clusterIP"], names.ADDRESS_RULE)
     _service_ports(causes, spec)
     names.labels(causes, "spec.selector", spec.get("selector"))
     causes.one_of("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
@@ -58,21 +54,49 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     else:
         causes.one_of("spec.externalTrafficPolicy", policy, ("Cluster", "Local"))
     for index, address in enumerate(spec.get("externalIPs") or []):
-        if not _is_address(address):
-            causes.invalid(f"spec.externalIPs[{index}]", address, _ADDRESS)
+        if not names.is_address(address):
+            causes.invalid(f"spec.externalIPs[{index}]", address, names.ADDRESS_RULE)
     for index, family in enumerate(spec.get("ipFamilies") or []):
         causes.one_of(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
     causes.one_of(
         "spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), ("PreferDualStack", "RequireDualStack", "SingleStack")
     )
+    if any(family == "IPv6" for family in spec.get("ipFamilies") or []):
+        causes.invalid("spec.ipFamilies[0]", "IPv6", "not configured on this cluster")
+    if spec.get("ipFamilyPolicy") == "RequireDualStack" and service_type != "ExternalName":
+        why = "this cluster is not configured for dual-stack services"
+        causes.invalid("spec.ipFamilyPolicy", "RequireDualStack", why)
+    _affinity(causes, spec)
+    if spec.get("trafficDistribution") is not None:
+        ways = ("PreferClose", "PreferSameNode", "PreferSameZone")
+        causes.one_of("spec.trafficDistribution", spec["trafficDistribution"] or " ", ways)
+    if spec.get("healthCheckNodePort") and not (service_type == "LoadBalancer" and policy == "Local"):
+        why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        causes.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], why)
     if service_type != "LoadBalancer":
-        for field in ("loadBalancerSourceRanges", "loadBalancerClass"):
-            if spec.get(field):
+        for field in ("loadBalancerSourceRanges", "loadBalancerClass", "allocateLoadBalancerNodePorts"):
+            if spec.get(field) not in (None, "", []):
                 causes.forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'")
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or []):
         if not _network(block):
             causes.invalid(f"spec.loadBalancerSourceRanges[{index}]", block, _BLOCK)
     return causes
+
+
+def _affinity(causes: Causes, spec: Json) -> None:
+    """Judge how long a client stays with one pod."""
+    config, path = spec.get("sessionAffinityConfig"), "spec.sessionAffinityConfig"
+    if spec.get("sessionAffinity") == "None":
+        if config is not None:
+            causes.forbidden(path, "must not be set when session affinity is None")
+        return
+    seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
+    if spec.get("sessionAffinity") == "ClientIP" and seconds is None:
+        causes.required(f"{path}.clientIP.timeoutSeconds")
+    elif seconds is not None and not 0 < seconds <= _DAY_SECONDS:
+        causes.invalid(
+            f"{path}.clientIP.timeoutSeconds", seconds, f"must be greater than 0 and less than {_DAY_SECONDS}"
+        )
 
 
 def _service_ports(causes: Causes, spec: Json) -> None:
@@ -184,19 +208,28 @@ def _block(causes: Causes, path: str, block: Json) -> None:
             causes.invalid(f"{path}.except[{index}]", text, "must be a strict subset of `cidr`")
 
 
-def ingress(obj: Json) -> Causes:
+def ingress(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     """Judge an Ingress."""
     causes, spec = Causes(), obj.get("spec") or {}
     if not spec.get("rules") and not spec.get("defaultBackend"):
         causes.invalid("spec", None, "either `defaultBackend` or `rules` must be specified")
-    if spec.get("defaultBackend"):
+    if spec.get("ingressClassName") is not None:
+        names.subdomain(causes, "spec.ingressClassName", spec["ingressClassName"])
+    for index, certificate in enumerate(spec.get("tls") or []):
+        for at, host in enumerate(certificate.get("hosts") or []):
+            names.subdomain(causes, f"spec.tls[{index}].hosts[{at}]", host.removeprefix("*."))
+        if certificate.get("secretName"):
+            names.subdomain(causes, f"spec.tls[{index}].secretName", certificate["secretName"])
+    if spec.get("defaultBackend") is not None:
         _backend(causes, "spec.defaultBackend", spec["defaultBackend"])
     for index, rule in enumerate(spec.get("rules") or []):
         host = rule.get("host")
-        if host and _is_address(host):
+        if host and names.is_address(host):
             causes.invalid(f"spec.rules[{index}].host", host, "must be a DNS name, not an IP address")
         elif host:
             names.subdomain(causes, f"spec.rules[{index}].host", host.removeprefix("*."))
+        if rule.get("http") is not None and not rule["http"].get("paths"):
+            causes.required(f"spec.rules[{index}].http.paths")
         for at, path in enumerate((rule.get("http") or {}).get("paths") or []):
             field_path = f"spec.rules[{index}].http.paths[{at}]"
             if not path.get("pathType"):
@@ -215,16 +248,33 @@ def _backend(causes: Causes, path: str, backend: Json) -> None:
         causes.invalid(path, "", "cannot set both resource and service backends")
     elif resource is None and service_backend is None:
         causes.required(path, "resource or service backend is required")
+    elif resource is not None:
+        _typed(causes, f"{path}.resource", resource)
     elif service_backend is not None:
         port = service_backend.get("port") or {}
         if not service_backend.get("name"):
             causes.required(f"{path}.service.name")
+        else:
+            names.label(causes, f"{path}.service.name", service_backend["name"])
         if port.get("name") and port.get("number"):
             causes.invalid(path, "", "cannot set both port name & port number")
         elif not port.get("name") and not port.get("number"):
             causes.required(path, "port name or number is required")
         elif port.get("number"):
             causes.port(f"{path}.service.port.number", port["number"])
+        elif port.get("name"):
+            names.port_name(causes, f"{path}.service.port.name", port["name"])
+
+
+def _typed(causes: Causes, path: str, reference: Json) -> None:
+    """Judge a reference by group, kind and name."""
+    if reference.get("apiGroup") is not None:
+        names.subdomain(causes, f"{path}.apiGroup", reference["apiGroup"])
+    for field in ("kind", "name"):
+        if not reference.get(field):
+            causes.required(f"{path}.{field}")
+        else:
+            names.path_segment(causes, f"{path}.{field}", reference[field])
 
 
 def ingress_class(obj: Json) -> Causes:
@@ -232,4 +282,15 @@ def ingress_class(obj: Json) -> Causes:
     causes, controller = Causes(), (obj.get("spec") or {}).get("controller") or ""
     if controller:
         names.domain_path(causes, "spec.controller", controller)
+    parameters = (obj.get("spec") or {}).get("parameters")
+    if parameters is not None:
+        _typed(causes, "spec.parameters", parameters)
+        scope, namespace = parameters.get("scope") or "", parameters.get("namespace")
+        causes.one_of("spec.parameters.scope", scope or " ", ("Cluster", "Namespace"))
+        if scope == "Namespace" and not namespace:
+            causes.required("spec.parameters.namespace", "`parameters.scope` is set to 'Namespace'")
+        elif scope == "Namespace":
+            names.label(causes, "spec.parameters.namespace", str(namespace))
+        elif scope == "Cluster" and namespace is not None:
+            causes.forbidden("spec.parameters.namespace", "`parameters.scope` is set to 'Cluster'")
     return causes

@@ -5,11 +5,10 @@ Source: ValidatePodSpec of pkg/apis/core/validation.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.validation import containers, names, volumes
+from hyperpod_ray_sandbox.kubernetes.validation import containers, names, pod_parts, quantities, volumes
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
@@ -19,16 +18,18 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 
-_NAMESERVERS = 3
-
 
 def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     """Judge a pod's specification."""
     volume_names = volumes.volumes(causes, f"{path}.volumes", spec.get("volumes"))
     _containers(causes, path, spec, volume_names)
+    if spec.get("overhead"):
+        quantities.requirements(causes, f"{path}.overhead", {"limits": spec["overhead"]})
     causes.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), ("Always", "OnFailure", "Never"))
     causes.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS)
-    _dns(causes, path, spec)
+    pod_parts.resolver(causes, path, spec)
+    pod_parts.host_name(causes, path, spec)
+    pod_parts.host_process(causes, path, spec)
     names.labels(causes, f"{path}.nodeSelector", spec.get("nodeSelector"))
     tolerations(causes, f"{path}.tolerations", spec.get("tolerations"))
     _affinity(causes, f"{path}.affinity", spec.get("affinity") or {})
@@ -45,7 +46,7 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     causes.one_of(f"{path}.preemptionPolicy", spec.get("preemptionPolicy"), ("Never", "PreemptLowerPriority"))
     causes.one_of(f"{path}.os.name", (spec.get("os") or {}).get("name"), ("linux", "windows"))
     for index, alias in enumerate(spec.get("hostAliases") or []):
-        if not _address(alias.get("ip")):
+        if not names.is_address(alias.get("ip")):
             causes.invalid(
                 f"{path}.hostAliases[{index}].ip", alias.get("ip"), "must be a valid IP address, (e.g. 10.9.8.7)"
             )
@@ -55,19 +56,6 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     for index, secret in enumerate(spec.get("imagePullSecrets") or []):
         if not secret.get("name"):
             causes.required(f"{path}.imagePullSecrets[{index}].name")
-
-
-def _dns(causes: Causes, path: str, spec: Json) -> None:
-    """Judge where a pod resolves names."""
-    if spec.get("dnsPolicy") == "None" and spec.get("dnsConfig") is None:
-        causes.required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
-    elif spec.get("dnsPolicy") == "None" and not spec["dnsConfig"].get("nameservers"):
-        causes.required(
-            f"{path}.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        )
-    servers = (spec.get("dnsConfig") or {}).get("nameservers") or []
-    if len(servers) > _NAMESERVERS:
-        causes.invalid(f"{path}.dnsConfig.nameservers", servers, f"must not have more than {_NAMESERVERS} nameservers")
 
 
 def _gates(causes: Causes, path: str, spec: Json) -> None:
@@ -81,18 +69,14 @@ def _gates(causes: Causes, path: str, spec: Json) -> None:
         causes.forbidden(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
-def _address(text: Any) -> bool:
-    try:
-        ipaddress.ip_address(str(text))
-    except ValueError:
-        return False
-    return True
-
-
 def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -> None:
     if not spec.get("containers"):
         causes.required(f"{path}.containers")
     container_names: set[str] = set()
+    claimed = pod_parts.claims(causes, path, spec)
+    if (spec.get("resources") or {}).get("claims"):
+        causes.forbidden(f"{path}.resources.claims", "claims may not be set for Resources at pod-level")
+    system = (spec.get("os") or {}).get("name") or ""
     taken: set[tuple[Any, ...]] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or []):
@@ -108,6 +92,12 @@ def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -
                 init=field == "initContainers",
                 grace_seconds=int(spec.get("terminationGracePeriodSeconds") or 0),
             )
+            pod_parts.used_claims(causes, f"{field_path}.resources", container.get("resources"), claimed)
+            pod_parts.devices(causes, f"{field_path}.volumeDevices", container, spec.get("volumes"))
+            restart = spec.get("restartPolicy") or "Always"
+            pod_parts.resizing(causes, f"{field_path}.resizePolicy", container.get("resizePolicy"), restart)
+            stop = (container.get("lifecycle") or {}).get("stopSignal")
+            pod_parts.stop_signal(causes, f"{field_path}.lifecycle.stopSignal", stop, system)
             for at, port in enumerate(container.get("ports") or []):
                 number = port.get("hostPort")
                 if not number:
@@ -269,6 +259,13 @@ def _security(causes: Causes, path: str, spec: Json) -> None:
     containers.identity(causes, context_path, context)
     containers.profile(causes, f"{context_path}.seccompProfile", context.get("seccompProfile"))
     containers.profile(causes, f"{context_path}.appArmorProfile", context.get("appArmorProfile"))
+    pod_parts.windows(causes, f"{context_path}.windowsOptions", context.get("windowsOptions"))
+    causes.one_of(
+        f"{context_path}.seLinuxChangePolicy", context.get("seLinuxChangePolicy"), ("MountOption", "Recursive")
+    )
+    causes.one_of(
+        f"{context_path}.supplementalGroupsPolicy", context.get("supplementalGroupsPolicy"), ("Merge", "Strict")
+    )
     causes.one_of(
         f"{context_path}.fsGroupChangePolicy", context.get("fsGroupChangePolicy"), ("Always", "OnRootMismatch")
     )

@@ -21,14 +21,6 @@ _COMPUTE = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "req
 _SCOPED = (*_PODS, *_COMPUTE)
 """What a scope of pods can limit; `BestEffort` has nothing but their number."""
 _COUNTED = {"BestEffort": _PODS}
-_WINDOW_SECONDS, _PERIOD_SECONDS = 3600, 1800
-_METRICS = {
-    "ContainerResource": "containerResource",
-    "External": "external",
-    "Object": "object",
-    "Pods": "pods",
-    "Resource": "resource",
-}
 _SCOPES = (
     "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
     "VolumeAttributesClass",
@@ -107,6 +99,13 @@ def limit_range(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
             causes.required(f"{field_path}.type")
         elif "/" not in limit_type:
             causes.one_of(f"{field_path}.type", limit_type, ("Container", "PersistentVolumeClaim", "Pod"))
+        else:
+            names.key(causes, f"{field_path}.type", limit_type)
+        for field in ("default", "defaultRequest", "max", "maxLimitRequestRatio", "min"):
+            for name in limit.get(field) or {}:
+                quantities.limited(
+                    causes, f"{field_path}.{field}[{name}]", name, pods=limit_type in ("Container", "Pod")
+                )
         if limit_type == "Pod":
             for field in ("default", "defaultRequest"):
                 if limit.get(field):
@@ -132,43 +131,3 @@ def limit_range(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
                 f"{field_path}.limits", "either minimum or maximum storage value is required, but neither was provided"
             )
     return causes
-
-
-def autoscaler(obj: Json) -> Causes:
-    """Judge a HorizontalPodAutoscaler."""
-    causes, spec = Causes(), obj.get("spec") or {}
-    low, high = spec.get("minReplicas"), spec.get("maxReplicas") or 0
-    if low is not None and low < 1:
-        causes.invalid("spec.minReplicas", low, "must be greater than or equal to 1")
-    if high < 1:
-        causes.required("spec.maxReplicas", "must be set and greater than 0")
-    if low is not None and high < low:
-        causes.invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
-    for field in ("kind", "name"):
-        if not (spec.get("scaleTargetRef") or {}).get(field):
-            causes.required(f"spec.scaleTargetRef.{field}")
-    for direction in ("scaleUp", "scaleDown"):
-        _scaling(causes, f"spec.behavior.{direction}", (spec.get("behavior") or {}).get(direction) or {})
-    for index, metric in enumerate(spec.get("metrics") or []):
-        source = _METRICS.get(metric.get("type") or "")
-        if source and metric.get(source) is None:
-            causes.required(f"spec.metrics[{index}].{source}", "must populate information for the given metric source")
-    return causes
-
-
-def _scaling(causes: Causes, path: str, rules: Json) -> None:
-    """Judge how fast an autoscaler may scale in one direction."""
-    window = rules.get("stabilizationWindowSeconds")
-    causes.natural(f"{path}.stabilizationWindowSeconds", window)
-    if isinstance(window, int) and window > _WINDOW_SECONDS:
-        causes.invalid(f"{path}.stabilizationWindowSeconds", window, f"must be less than or equal to {_WINDOW_SECONDS}")
-    causes.one_of(f"{path}.selectPolicy", rules.get("selectPolicy"), ("Disabled", "Max", "Min"))
-    for index, policy in enumerate(rules.get("policies") or []):
-        at = f"{path}.policies[{index}]"
-        if (policy.get("value") or 0) <= 0:
-            causes.invalid(f"{at}.value", policy.get("value") or 0, "must be greater than zero")
-        period = policy.get("periodSeconds") or 0
-        if period <= 0:
-            causes.invalid(f"{at}.periodSeconds", period, "must be greater than zero")
-        elif period > _PERIOD_SECONDS:
-            causes.invalid(f"{at}.periodSeconds", period, f"must be less than or equal to {_PERIOD_SECONDS}")

@@ -71,6 +71,18 @@ def _amount(causes: Causes, path: str, name: str, amount: Any) -> None:
         causes.invalid(path, amount, "must be an integer")
 
 
+def limited(causes: Causes, path: str, name: str, *, pods: bool) -> None:
+    """Judge the name of a resource that a LimitRange limits."""
+    if not names.is_key(name):
+        names.key(causes, path, name)
+    elif "/" in name:
+        return
+    elif not is_standard(name):
+        causes.invalid(path, name, "must be a standard resource type or fully qualified")
+    elif pods and name not in _CONTAINER and not name.startswith("hugepages-"):
+        causes.invalid(path, name, "must be a standard resource for containers")
+
+
 def quota(causes: Causes, path: str, hard: Json | None) -> None:
     """Judge what a ResourceQuota limits."""
     for name, amount in (hard or {}).items():

@@ -47,8 +47,9 @@ def _access(causes: Causes, spec: Json) -> None:
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         causes.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes")
     causes.one_of("spec.volumeMode", spec.get("volumeMode"), _MODES)
-    if spec.get("storageClassName"):
-        names.subdomain(causes, "spec.storageClassName", spec["storageClassName"])
+    for field in ("storageClassName", "volumeAttributesClassName"):
+        if spec.get(field):
+            names.subdomain(causes, f"spec.{field}", spec[field])
 
 
 def claim(obj: Json) -> Causes:
@@ -66,6 +67,12 @@ def claim(obj: Json) -> Causes:
         for part in ("name", "kind") if source is not None else ():
             if not source.get(part):
                 causes.required(f"spec.{field}.{part}")
+        group = (source or {}).get("apiGroup") or ""
+        if source is not None and not group and source.get("kind") not in (None, "", "PersistentVolumeClaim"):
+            why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+            causes.invalid(f"spec.{field}", source["kind"], why)
+        elif group:
+            names.subdomain(causes, f"spec.{field}.apiGroup", group)
     return causes
 
 
@@ -91,8 +98,12 @@ def volume(obj: Json) -> Causes:
     causes.one_of("spec.persistentVolumeReclaimPolicy", policy, ("Delete", "Recycle", "Retain"))
     if (spec.get("hostPath") or {}).get("path") == "/" and policy == "Recycle":
         causes.forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
+    if spec.get("volumeAttributesClassName") is not None and spec.get("csi") is None:
+        causes.required("spec.csi", "has to be specified when using volumeAttributesClassName")
     required = (spec.get("nodeAffinity") or {}).get("required")
-    if required is not None:
+    if spec.get("nodeAffinity") is not None and required is None:
+        causes.required("spec.nodeAffinity.required", "must specify required node constraints")
+    elif required is not None:
         node_selector(causes, "spec.nodeAffinity.required", required)
     elif spec.get("local") is not None:
         causes.required("spec.nodeAffinity", "Local volume requires node affinity")
@@ -111,7 +122,29 @@ def storage_class(obj: Json) -> Causes:
     causes.one_of("reclaimPolicy", obj.get("reclaimPolicy"), ("Delete", "Retain"))
     mode = obj.get("volumeBindingMode")
     causes.one_of("volumeBindingMode", mode, ("Immediate", "WaitForFirstConsumer"))
+    terms = obj.get("allowedTopologies") or []
+    for index, term in enumerate(terms):
+        _topology(causes, f"allowedTopologies[{index}]", term)
+        if term in terms[:index]:
+            causes.duplicate(f"allowedTopologies[{index}].matchLabelExpressions", "")
     return causes
+
+
+def _topology(causes: Causes, path: str, term: Json) -> None:
+    """Judge where the volumes of a class may be."""
+    rules = term.get("matchLabelExpressions") or []
+    if not rules:
+        causes.required(f"{path}.matchLabelExpressions")
+    for index, rule in enumerate(rules):
+        at, key, values = f"{path}.matchLabelExpressions[{index}]", rule.get("key") or "", rule.get("values") or []
+        names.key(causes, f"{at}.key", key)
+        if key in [other.get("key") for other in rules[:index]]:
+            causes.duplicate(f"{at}.key", key)
+        if not values:
+            causes.required(f"{at}.values")
+        for place, value in enumerate(values):
+            if value in values[:place]:
+                causes.duplicate(f"{at}.values[{place}]", value)
 
 
 def claim_change(new: Json, old: Json, expandable: Callable[[str], bool]) -> Causes:

@@ -10,7 +10,7 @@ import zoneinfo
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.selectors import matches
-from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation import job_policies, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import pod_spec
 
@@ -45,7 +45,11 @@ def share(causes: Causes, path: str, value: Any) -> None:
 
 def _template(causes: Causes, path: str, template: Json) -> None:
     pod_spec(causes, f"{path}.spec", template.get("spec") or {})
-    names.labels(causes, f"{path}.metadata.labels", (template.get("metadata") or {}).get("labels"))
+    meta = template.get("metadata") or {}
+    names.labels(causes, f"{path}.metadata.labels", meta.get("labels"))
+    names.annotated(causes, f"{path}.metadata.annotations", meta.get("annotations"))
+    if (template.get("spec") or {}).get("ephemeralContainers"):
+        causes.forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
 
 
 def workload(obj: Json) -> Causes:
@@ -80,6 +84,41 @@ def workload(obj: Json) -> Causes:
     elif kind in ("DaemonSet", "StatefulSet"):
         _strategy(causes, "spec.updateStrategy", spec.get("updateStrategy") or {}, ("OnDelete", "RollingUpdate"))
         causes.one_of("spec.podManagementPolicy", spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"))
+        for field, action in (spec.get("persistentVolumeClaimRetentionPolicy") or {}).items():
+            at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
+            causes.one_of(at, action or " ", ("Delete", "Retain"))
+        causes.natural("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
+    return causes
+
+
+def replication_controller(obj: Json) -> Causes:
+    """Judge a ReplicationController."""
+    causes, spec = Causes(), obj["spec"]
+    for field in ("replicas", "minReadySeconds"):
+        causes.natural(f"spec.{field}", spec.get(field))
+    selector, template = spec.get("selector") or {}, spec.get("template")
+    names.labels(causes, "spec.selector", selector)
+    if not selector:
+        causes.required("spec.selector")
+    if template is None:
+        causes.required("spec.template")
+        return causes
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if selector and any(labels.get(key) != value for key, value in selector.items()):
+        causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    _template(causes, "spec.template", template)
+    restart = (template.get("spec") or {}).get("restartPolicy")
+    causes.one_of("spec.template.spec.restartPolicy", restart, ("Always",))
+    if (template.get("spec") or {}).get("activeDeadlineSeconds") is not None:
+        at = "spec.template.spec.activeDeadlineSeconds"
+        causes.forbidden(at, "activeDeadlineSeconds in ReplicationController is not Supported")
+    return causes
+
+
+def pod_template(obj: Json) -> Causes:
+    """Judge a PodTemplate."""
+    causes = Causes()
+    _template(causes, "template", obj.get("template") or {})
     return causes
 
 
@@ -117,26 +156,37 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
             restart,
             'only "Never" is supported when podFailurePolicy is specified',
         )
+    job_policies.failure(causes, f"{path}.podFailurePolicy", spec)
+    job_policies.limits(causes, path, spec)
+    if spec.get("successPolicy") is not None and mode == "Indexed":
+        job_policies.success(causes, f"{path}.successPolicy", spec)
+    if spec.get("managedBy") is not None:
+        names.domain_path(causes, f"{path}.managedBy", spec["managedBy"])
     replacement, policy = spec.get("podReplacementPolicy"), spec.get("podFailurePolicy")
     allowed = ("Failed",) if policy is not None else ("Failed", "TerminatingOrFailed")
     causes.one_of(f"{path}.podReplacementPolicy", replacement, allowed)
     for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
         if spec.get(field) is not None and mode != "Indexed":
             causes.invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
-    for index, rule in enumerate((policy or {}).get("rules") or []):
-        codes = rule.get("onExitCodes") or {}
-        if codes.get("operator") == "In" and 0 in (codes.get("values") or []):
-            at = f"{path}.podFailurePolicy.rules[{index}].onExitCodes.values[{codes['values'].index(0)}]"
-            causes.invalid(at, 0, "must not be 0 for the In operator")
 
 
 def job(obj: Json) -> Causes:
     """Judge a Job."""
     causes = Causes()
-    manager = obj["spec"].get("managedBy")
-    if manager is not None:
-        names.domain_path(causes, "spec.managedBy", manager)
     _job_spec(causes, "spec", obj["spec"])
+    selector = obj["spec"].get("selector")
+    labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
+    if selector is None:
+        causes.required("spec.selector")
+    else:
+        faults = len(causes)
+        names.selector(causes, "spec.selector", selector)
+        if len(causes) == faults and not matches(selector, labels):
+            causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    count, name = obj["spec"].get("completions") or 0, obj["metadata"].get("name") or ""
+    if obj["spec"].get("completionMode") == "Indexed" and count > 0 and not names.is_label(f"{name}-{count - 1}"):
+        why = f"will not able to create pod with invalid DNS label: {name}-{count - 1}"
+        causes.invalid("metadata.name", name, why)
     return causes
 
 

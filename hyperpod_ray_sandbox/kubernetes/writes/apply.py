@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hyperpod_ray_sandbox.kubernetes import applied, patch, schema
+from hyperpod_ray_sandbox.kubernetes import applied, decoding, patch, schema
+from hyperpod_ray_sandbox.kubernetes.json_schema import json_type
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, bad_request, invalid, not_found
 from hyperpod_ray_sandbox.kubernetes.store import copy
-from hyperpod_ray_sandbox.kubernetes.writes.checks import accept
+from hyperpod_ray_sandbox.kubernetes.strategic import strategic_merge
+from hyperpod_ray_sandbox.kubernetes.writes.checks import accept, named
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.kubernetes.objects import Objects
 
 Json = dict[str, Any]
+
+APPLY = "application/apply-patch+yaml"
+_PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json")
 
 
 def patch_object(  # noqa: PLR0917
@@ -33,25 +38,12 @@ def patch_object(  # noqa: PLR0917
 ) -> tuple[Json, bool]:
     """Apply a patch; returns the object and whether it was created (server-side apply of a new one)."""
     stored = api.store.get(api.key(resource, namespace, name))
-    if content_type == "application/apply-patch+yaml":
+    if content_type == APPLY:
         return _apply(api, resource, namespace, name, body, options, subresource)
     if stored is None:
         raise not_found(resource.plural, resource.group, name)
-    try:
-        change = json.loads(body)
-    except ValueError as error:
-        raise bad_request(f"error decoding patch: {error}") from None
-    current = copy(api.present(resource, stored))
-    if content_type == "application/json-patch+json":
-        patched = patch.json_patch(current, change)
-    elif content_type == "application/merge-patch+json":
-        patched = patch.merge_patch(current, change)
-    elif content_type == "application/strategic-merge-patch+json":
-        if resource.crd:
-            raise _unsupported(content_type)
-        patched = patch.strategic_merge(current, change, schema.SHAPES.of(resource))
-    else:
-        raise _unsupported(content_type)
+    shape = None if resource.crd else schema.SHAPES.of(resource)
+    patched = patched_object(copy(api.present(resource, stored)), body, content_type, shape)
     try:
         return api.update(resource, namespace, name, patched, options, subresource=subresource), False
     except UnreadableError as error:
@@ -60,39 +52,81 @@ def patch_object(  # noqa: PLR0917
         raise invalid("", "", "", [cause]) from None
 
 
+def patched_object(current: Json, body: bytes, content_type: str, shape: Json | None) -> Any:
+    """What a patch makes of an object; `shape` is the schema of a built-in kind. Raises 400, 415 or 422."""
+    strategic = content_type == "application/strategic-merge-patch+json"
+    if content_type not in _PATCHES or (strategic and shape is None):
+        raise _unsupported(content_type)
+    try:
+        change = json.loads(body)
+    except ValueError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    if content_type == "application/json-patch+json":
+        return patch.json_patch(current, change)
+    if not strategic and not isinstance(change, dict | None):
+        raise bad_request(f"error decoding patch: json: cannot unmarshal {json_type(change)} into Go value of type map")
+    change = {} if change is None else change
+    return strategic_merge(current, change, shape) if strategic else patch.merge_patch(current, change)
+
+
 def _apply(  # noqa: PLR0917
     api: Objects, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str
 ) -> tuple[Json, bool]:
-    try:
-        config = yaml.safe_load(body) if body[:1] != b"{" else json.loads(body)
-    except (yaml.YAMLError, ValueError) as error:
-        raise bad_request(f"error decoding YAML: {error}") from None
-    config = accept(resource, namespace, config)
-    if config["metadata"].setdefault("name", name) != name:
-        sent_name = config["metadata"]["name"]
-        raise bad_request(f"the name of the object ({sent_name}) does not match the name on the URL ({name})")
-    if config["metadata"].get("managedFields"):
+    config = accept(resource, namespace, configuration(resource, body, strict=options.validation == "Strict"))
+    stored = api.store.get(api.key(resource, namespace, name))
+    if stored is None and subresource:
+        raise not_found(resource.plural, resource.group, name)
+    if config["metadata"].get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
+    if subresource == "status":  # the rest is ignored there, whatever its form: Kueue sends `spec: {podSets: null}`
+        config = {field: config[field] for field in ("apiVersion", "kind", "metadata", "status") if field in config}
     shape = schema.SHAPES.of(resource)
     # unknown fields are judged on what was sent, before it is merged
-    pruned, _ = schema.check_unknown(resource, config, strict=options.validation == "Strict")
+    where = f"{namespace}/{name}; {resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
+    pruned, undeclared = schema.check_unknown(resource, config)
     schema.check_nulls(resource, pruned, name)
     try:
+        if undeclared:
+            raise applied.UntypedError(f".{undeclared[0]}: field not declared in schema")
         applied.check_doubles(pruned, shape)
-    except applied.DoubledError as error:
-        where = f"{namespace}/{name}; {resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
+    except applied.UntypedError as error:
         raise ApiError(500, "", f"failed to create typed patch object ({where}): {error}") from None
-    stored = api.store.get(api.key(resource, namespace, name))
     live = api.present(resource, stored) if stored is not None else None
     merged = applied.apply(
         live, pruned, shape, manager=options.manager or "", force=options.force, subresource=subresource
     )
+    if live is None and config["metadata"].get("uid"):
+        why = f"uid mismatch: the provided object specified uid {config['metadata']['uid']}, and no existing object was"
+        details = {"name": name, "group": resource.group, "kind": resource.plural}
+        what_failed = f"Operation cannot be fulfilled on {resource.plural}"
+        raise ApiError(409, "Conflict", f'{what_failed} "{name}": {why} found', details)
+    named(merged, name)
     if live is None:
         created = api.create(resource, namespace, merged, _with(options, manager=""), trusted=False)
         return created, True
     if "resourceVersion" in config["metadata"]:
         merged["metadata"]["resourceVersion"] = config["metadata"]["resourceVersion"]
     return api.update(resource, namespace, name, merged, options, subresource=subresource, recorded=True), False
+
+
+def configuration(resource: Resource, body: bytes, *, strict: bool) -> Json:
+    """The object of an apply: of JSON, or of the first document of YAML. Raises 400."""
+    try:
+        config, doubled = decoding.read_yaml(body)
+    except (yaml.YAMLError, ValueError) as error:
+        raise bad_request(f"error decoding YAML: {error}") from None
+    config = {} if config is None else config
+    if not isinstance(config, dict):
+        raise bad_request(f"error decoding YAML: json: cannot unmarshal {json_type(config)} into Go value of type map")
+    version = config.get("apiVersion") or ""
+    if version != resource.api_version:
+        raise bad_request(
+            "Incorrect version specified in apply patch. "
+            f"Specified patch version: {version}, expected: {resource.api_version}"
+        )
+    if strict and doubled:
+        raise bad_request(f'error strict decoding YAML: key "{doubled[0]}" already set in map')
+    return {"kind": "", **config}
 
 
 def _with(options: Options, **changes: Any) -> Options:

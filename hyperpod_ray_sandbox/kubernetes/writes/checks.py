@@ -9,9 +9,9 @@ from hyperpod_ray_sandbox.kubernetes import admission, defaults, schema
 from hyperpod_ray_sandbox.kubernetes.authorization import defaults as roles
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import bad_request, forbidden, not_found
+from hyperpod_ray_sandbox.kubernetes.status import UnreadableError, bad_request, forbidden, not_found
 from hyperpod_ray_sandbox.kubernetes.store import copy
-from hyperpod_ray_sandbox.kubernetes.times import now
+from hyperpod_ray_sandbox.kubernetes.times import is_time, now
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.kubernetes.objects import Objects
@@ -29,6 +29,15 @@ SERVER_FIELDS = (
 )
 
 
+# of those, what an object cannot be read with where it is of another kind
+_SERVER_TYPES = {
+    "creationTimestamp": str,
+    "deletionTimestamp": str,
+    "deletionGracePeriodSeconds": int,
+    "generation": int,
+}
+
+
 def accept(resource: Resource, namespace: str, body: Any) -> Json:
     """The envelope of what was sent, completed; raises 400 where it contradicts the path."""
     if not isinstance(body, dict):
@@ -43,6 +52,11 @@ def accept(resource: Resource, namespace: str, body: Any) -> Json:
         meta = obj["metadata"] = {}
     if not isinstance(meta, dict):
         raise bad_request("metadata must be an object")
+    for field, expected in _SERVER_TYPES.items():
+        value = meta.get(field)
+        if value is not None and (type(value) is not expected or (isinstance(value, str) and not is_time(value))):
+            prefix = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            raise UnreadableError(prefix, f"cannot read metadata.{field}: {value!r}")
     if resource.namespaced:
         if meta.setdefault("namespace", namespace) != namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
@@ -67,10 +81,12 @@ def _other_kind(obj: Json, resource: Resource) -> str:
 
 def named(body: Any, name: str) -> Any:
     """What was sent to the path of a name: with that name, or refused."""
-    if isinstance(body, dict):
-        meta = body.setdefault("metadata", {})
-        if isinstance(meta, dict) and meta.setdefault("name", name) != name:
-            raise bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    meta = (body.get("metadata") or {}) if isinstance(body, dict) else {}
+    sent = meta.get("name") if isinstance(meta, dict) else ""
+    if not sent:
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if sent != name:
+        raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
     return body
 
 
@@ -119,13 +135,15 @@ def hooked(  # noqa: PLR0917
     return obj if changed is None else judge(api, resource, changed, options, old)
 
 
-def check_policies(api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options) -> None:
+def check_policies(  # noqa: PLR0917
+    api: Objects, resource: Resource, obj: Json, old: Json | None, options: Options, subresource: str = ""
+) -> None:
     """What well-formed objects are refused for: rights that their author lacks, and the cluster's policies."""
     if options.user is not None and resource.group == roles.GROUP and not resource.crd:
         api.rbac.check_grant(options.user, resource.plural, obj, obj["metadata"].get("namespace", ""))
     warnings: list[str] = []
     admission.review(api, resource, obj, old, warnings)
-    admission.validate(api, resource, obj, old, options)
+    admission.validate(api, resource, obj, old, options, subresource)
     options.warnings += warnings
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+_PREFIX = 58
+"""Characters of `generateName` that a name keeps."""
+
 
 def create(
     api: Objects,
@@ -41,6 +44,8 @@ def create(
     options = options or Options()
     obj = accept(resource, namespace, obj)
     meta = obj["metadata"]
+    if resource.namespaced:
+        namespace_open(api, resource, namespace, str(meta.get("name") or ""))
     if not meta.get("name"):
         if not meta.get("generateName"):
             raise invalid(
@@ -49,12 +54,12 @@ def create(
                 "",
                 [Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")],
             )
-        meta["name"] = meta["generateName"] + "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
+        meta["name"] = str(meta["generateName"])[:_PREFIX] + "".join(
+            secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5)
+        )
     name = meta["name"]
     if meta.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
-    if resource.namespaced:
-        namespace_open(api, resource, namespace, name)
     key = api.key(resource, namespace, name)
     if api.store.get(key) is not None:
         raise already_exists(resource.plural, resource.group, name)

@@ -94,15 +94,14 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     obj = hooked(api, resource, obj, live, options, subresource)
     validation.check_new(resource, obj)
     if subresource != "status":
-        validation.check_change(
-            resource,
-            obj,
-            live,
-            expandable=lambda name: _expandable(api, name),
-            internal=options.user is None or subresource == "resize",
-        )
-        check_policies(api, resource, obj, live, options)
+        if subresource != "resize":
+            validation.check_change(
+                resource, obj, live, expandable=lambda name: _expandable(api, name), internal=options.user is None
+            )
+        check_policies(api, resource, obj, live, options, subresource)
     else:
+        if options.user is not None:
+            validation.check_status(resource, obj, live)
         admission.validate(api, resource, obj, live, options, subresource)
     if _content(obj) != _content(live):
         obj["metadata"]["generation"] = int(live["metadata"].get("generation") or 1) + 1

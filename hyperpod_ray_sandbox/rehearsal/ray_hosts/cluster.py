@@ -274,18 +274,26 @@ class Cluster:
         pod.frozen = not thaw
         self.save()
 
-    def kill_worker(self, pod: Pod, *, needle: str = "RayTrainWorker", inner: list[int] | None = None) -> int:
-        """SIGKILL one training process of a pod and nothing else; its id, or LocalError where none trains there.
+    def kill_worker(
+        self,
+        pod: Pod,
+        *,
+        needle: str = "RayTrainWorker",
+        inner: list[int] | None = None,
+        number: signal.Signals = signal.SIGKILL,
+    ) -> int:
+        """A signal to one training process of a pod and nothing else; its id, or LocalError where none trains there.
 
         Args:
             pod: where.
             needle: what its command line holds.
             inner: one of these, by the pod's own process ids; default: any.
+            number: the signal.
         """
         for pid in self.find(pod, needle):
             if inner is not None and isolation.inner_id(pid) not in inner:
                 continue
-            isolation.send([pid], signal.SIGKILL)
+            isolation.send([pid], number)
             return pid
         raise LocalError(
             f"{pod.name}: no training process", expected="a worker of the run", fix="choose a pod that trains", code=1

@@ -122,6 +122,10 @@ class RecordedAccount:
     def _ec2_describe_availability_zones(self, _: Json) -> Json:
         return {"AvailabilityZones": [{"ZoneName": n, **zone} for n, zone in self.data["zones"].items()]}
 
+    def _ec2_describe_images(self, asked: Json) -> Json:
+        wanted = asked["Filters"][0]["Values"]
+        return {"Images": [{"ImageId": i, **image} for i, image in self.data.get("amis", {}).items() if i in wanted]}
+
     def _ec2_describe_vpcs(self, asked: Json) -> Json:
         wanted = asked.get("VpcIds") or list(self.data["vpcs"])
         vpcs = [{"VpcId": one, **self._one("vpcs", one, "InvalidVpcID.NotFound")} for one in wanted]

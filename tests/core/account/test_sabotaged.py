@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +55,12 @@ LOGIN = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:index-AbCdEf"
 COPY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/ray@sha256:{'b' * 64}"
 BY_ARTIFACT = {**NEW, "image": {"index": {"codeartifact_arn": PACKAGES}}}
 BY_ADDRESS = {**NEW, "image": {"index": {"url": "https://pypi.example.com/simple", "secret_arn": LOGIN}}}
+AMI = "ami-0123456789abcdef0"
+OWN_AMI = {**NEW, "hyperpod/instance_groups/1/image_id": AMI}
+AMI_THERE = {
+    "Name": "ours", "State": "available", "OwnerId": ACCOUNT, "Architecture": "x86_64",
+    "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": False}}],
+}  # fmt: skip
 TIERED = {"hyperpod/tiered_storage": {"memory_percent": 20}}
 METRICS: Json = {"observability": {}}
 GRAFANA = {
@@ -137,6 +144,8 @@ CASES = [
     Sabotage("no Lustre", {f"file_systems > {FILE_SYSTEM} > FileSystemType": "OPENZFS"}, (("file system", "error", "is OPENZFS"),)),
     Sabotage("file system with a new VPC", {}, (("file system", "error", "the Network stack creates another VPC"),), file={"storage": EXISTING["storage"]}),
     Sabotage("no key", {f"keys > {KEY}": GONE}, (("KMS keys", "error", "no such key"),)),
+    # https://docs.aws.amazon.com/sagemaker/latest/dg/smcluster-cmk.html: the nodes' role creates grants
+    Sabotage("key lets the account's roles decrypt alone", {"key_policies": {KEY: {"Statement": [{"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": ["kms:Decrypt", "kms:DescribeKey"], "Resource": "*"}]}}}, (("KMS keys", "warning", "create grants by IAM"),)),
     Sabotage("key is to be deleted", {f"keys > {KEY} > KeyState": "PendingDeletion"}, (("KMS keys", "error", "cancel-key-deletion"),)),
     Sabotage("key is off", {f"keys > {KEY} > KeyState": "Disabled"}, (("KMS keys", "error", "enable-key"),)),
     Sabotage("key signs", {f"keys > {KEY}": {"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}}, (("KMS keys", "error", "RSA_2048 for SIGN_VERIFY"),)),
@@ -173,6 +182,12 @@ CASES = [
     Sabotage("Grafana workspace is not there", {}, (("Grafana workspace", "error", "g-0123456789: no such Grafana workspace"),), file=GRAFANA),
     Sabotage("Grafana workspace is being made", {"grafana": {"g-0123456789": "CREATING"}}, (("Grafana workspace", "error", "is CREATING"),), file=GRAFANA),
     Sabotage("Grafana may not be asked", {"grafana": {"g-0123456789": "forbidden"}}, (("Grafana workspace", "unknown", "may not describe it"),), file=GRAFANA),
+    Sabotage("own AMI is not there", {}, (("AMIs", "error", f"{AMI}: no such AMI in us-west-2"),), file=OWN_AMI),
+    Sabotage("own AMI is of others", {"amis": {AMI: {**AMI_THERE, "OwnerId": "999999999999"}}}, (("AMIs", "error", "is of account 999999999999"),), file=OWN_AMI),
+    Sabotage("own AMI is encrypted", {"amis": {AMI: {**AMI_THERE, "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True}}]}}}, (("AMIs", "error", "is encrypted"),), file=OWN_AMI),
+    Sabotage("own AMI has a second volume", {"amis": {AMI: {**AMI_THERE, "BlockDeviceMappings": [{"Ebs": {}}, {"Ebs": {}}, {"VirtualName": "ephemeral0"}]}}}, (("AMIs", "error", "has 2 volumes"),), file=OWN_AMI),
+    Sabotage("own AMI is of Graviton", {"amis": {AMI: {**AMI_THERE, "Architecture": "arm64"}}}, (("AMIs", "error", "is for arm64"),), file=OWN_AMI),
+    Sabotage("own AMI is being created", {"amis": {AMI: {**AMI_THERE, "State": "pending"}}}, (("AMIs", "error", "is pending"),), file=OWN_AMI),
     Sabotage("AMI release that nobody knows", {}, (("AMI releases", "unknown", "99.99.99"),), file={**NEW, "hyperpod/instance_groups/1/image_release_version": "99.99.99"}),
     Sabotage("tier bucket left behind", {"buckets": {TIER: REGION}}, (("bucket names", "error", f"set hyperpod.tiered_storage.bucket: {TIER}"),), file=TIERED),
     Sabotage("MLflow bucket left behind", {"buckets": {RUNS: REGION}}, (("bucket names", "error", "name the app that uses it in ray.access.mlflow_arn"),), file=RECORDED),
@@ -206,8 +221,8 @@ CASES = [
     Sabotage("a quota of another name", {"quotas > eks": GONE, "quotas": {"eks": {"Something": 1}}}, (("EKS quotas", "unknown", "no quota is called 'Clusters'"),), file=NEW),
     Sabotage("no topic of alarms", {}, (("topic of alarms", "error", "on-call: no such topic"),), file={**NEW, "hyperpod/alarm_topic_arn": f"arn:aws:sns:{REGION}:{ACCOUNT}:on-call"}),
     # --- teams
-    Sabotage("task governance on an existing cluster", {"addons > amazon-sagemaker-hyperpod-taskgovernance": "v1.6.0-eksbuild.1"}, (("add-ons that are created", "error", "delete-addon --cluster-name shared --addon-name amazon-sagemaker-hyperpod-taskgovernance, which ends its Kueue"),), file={**EXISTING, **TEAMS}),
-    Sabotage("a policy made by hand", {"policies": {POLICY: "by-hand"}, **THERE}, (("task governance", "warning", "delete-cluster-scheduler-config --cluster-scheduler-config-id abcdefabcdef"),), file={**NEW, **TEAMS}),
+    Sabotage("task governance on an existing cluster", {"addons > amazon-sagemaker-hyperpod-taskgovernance": "v1.6.0-eksbuild.1"}, (("add-ons that are created", "error", "kubectl get workloads -A); then aws eks delete-addon --cluster-name shared --addon-name amazon-sagemaker-hyperpod-taskgovernance, which ends its Kueue"),), file={**EXISTING, **TEAMS}),
+    Sabotage("a policy made by hand", {"policies": {POLICY: "by-hand"}, **THERE}, (("task governance", "warning", "describe-cluster-scheduler-config --cluster-scheduler-config-id abcdefabcdef"),), file={**NEW, **TEAMS}),
     Sabotage("a team's quota of another stack", {"team_quotas": {QUOTA: "vision"}, **THERE, "stacks > theirs": {"status": "CREATE_COMPLETE", "resources": [QUOTA]}}, (("task governance", "error", "team 'vision' has the quota some-vision already"),), file={**NEW, **TEAMS}),
     # --- the caller
     Sabotage("not bootstrapped", {"parameters": {"/cdk-bootstrap/hnb659fds/version": None}}, (("bootstrap", "error", "is not bootstrapped"),), file=NEW),
@@ -247,6 +262,16 @@ def test_sabotage(case: Sabotage) -> None:
         assert any(a == title and b == severity and words in text for a, b, text in shown), shown
     for _, one in found:
         assert_form(one)
+        assert not destroys_blindly(one.fix), one.fix
+
+
+DESTROYS = re.compile(r"\b(delete-[a-z-]+|rb s3|kubectl delete|s3 rm|batch-delete|deregister|terminate)\b")
+LOOKED = re.compile(r"which is empty|see that nobody|describe-|look at|--preserve")
+
+
+def destroys_blindly(fix: str) -> bool:
+    """Whether a fix deletes something that nobody has looked at, or forces it."""
+    return "--force" in fix or bool(DESTROYS.search(fix) and not LOOKED.search(fix))
 
 
 def test_there_are_enough() -> None:
@@ -382,6 +407,11 @@ def test_notifications_of_a_bucket_without_automatic_import_are_fine() -> None:
 def test_an_existing_tier_bucket(edits: Json, severity: str, words: str) -> None:
     (found,) = judged({"hyperpod/tiered_storage": {"memory_percent": 20, "bucket": "runs"}}, edits)["tier bucket"]
     assert (found.severity, words in found.message) == (severity, True)
+
+
+def test_an_ami_of_ones_own_that_fits() -> None:
+    (fit,) = judged(OWN_AMI, {"amis": {AMI: AMI_THERE}})["AMIs"]
+    assert (fit.severity, fit.message) == ("fine", f"{AMI} (ours) fits ml.p5.48xlarge")
 
 
 def test_a_mirror_repository_that_is_taken() -> None:

@@ -113,6 +113,7 @@ CASES: list[tuple[str, Json, Json, str, str, str]] = [
     ("no quota for controller and login", NEW, {"quotas > sagemaker": {"ml.m5.2xlarge for cluster usage": 1}}, "quotas", "error", "ml.m5.2xlarge"),
     ("no quota for the file system", NEW, {"quotas > fsx": {"Lustre Persistent_2 storage capacity": 2400}}, "FSx quotas", "error", "4800"),
     ("few roles left", NEW, {"summary": {"Roles": 991, "RolesQuota": 1000}}, "IAM quotas", "error", "room for 10"),
+    ("few roles left for groups", {**NEW, f"{GROUPS}/2/access": {"s3": [{"bucket": "data-sets"}]}}, {"summary": {"Roles": 990, "RolesQuota": 1000}}, "IAM quotas", "error", "room for 11"),
     ("stacks fill the quota", NEW, {"quotas > cloudformation": {"Stack count": 2}}, "stack quota", "error", "3"),
     ("nothing may be built", BUILT, {"quotas > codebuild": {"Concurrently running builds for Linux/Small environment": 0}}, "build quota", "error", "0"),
     # who deploys

@@ -243,11 +243,10 @@ class Operations:
 class KubeRay:
     """The orchestrator."""
 
-    def target(self, file: GoodFile, *, folder: Path | None, mode: Mode) -> AnyTarget:
+    def target(self, file: GoodFile, *, folder: Path | None, mode: Mode) -> KubeRayTarget:
         return KubeRayTarget(file, folder=folder)
 
-    def operations(self, target: AnyTarget) -> Operations:
-        assert isinstance(target, KubeRayTarget)
+    def operations(self, target: KubeRayTarget) -> Operations:
         return Operations(target)
 
     def rows(self, seen: Snapshot) -> list[Row]:
@@ -263,4 +262,4 @@ class KubeRay:
         return Work(known=True, trains_known=False, busy=frozenset({"n1"}), ready_since={}, idle="nothing on")
 
 
-ORCHESTRATOR: Orchestrator = KubeRay()
+ORCHESTRATOR: Orchestrator[GoodFile, KubeRayTarget] = KubeRay()

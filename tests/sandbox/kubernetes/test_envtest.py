@@ -1,4 +1,4 @@
-"""`up --kubernetes envtest`: the binaries of KUBEBUILDER_ASSETS serve, and HyperPod's nodes join there.
+"""`up --api-server real`: the binaries of a folder serve, and HyperPod's nodes join there.
 
 The real binaries are not part of this repository. Stand-ins take their command lines: an `etcd` that only lives, and a
 `kube-apiserver` that is the embedded API. So the starting, the waiting and the ending are tested, and not the servers.
@@ -61,12 +61,9 @@ def assets(tmp_path: Path) -> Path:
     return folder
 
 
-def test_hyperpods_nodes_join_a_server_of_envtest(
-    tools: None, assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+def test_hyperpods_nodes_join_a_real_server(tools: None, assets: Path, tmp_path: Path) -> None:
     state = tmp_path / "aws"
-    with running(state, kubernetes="envtest") as emulator:
+    with running(state, api_server="real", api_server_folder=assets) as emulator:
         seen = emulator.running
 
         def nodes() -> list[Any]:
@@ -89,5 +86,15 @@ def test_without_the_binaries_nothing_starts(given: str, tmp_path: Path, monkeyp
     monkeypatch.setenv("KUBEBUILDER_ASSETS", given)
     says = f"KUBEBUILDER_ASSETS: '{given}' has no executable etcd. Expected .* Fix: "
     with pytest.raises(process.StartError, match=says):
-        process.start(state=tmp_path / "aws", kubernetes="envtest")
+        process.start(state=tmp_path / "aws", api_server="real")
     assert process.find(tmp_path / "aws") is None
+
+
+def test_a_folder_that_was_named_is_the_one_that_is_looked_in(
+    assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(process.StartError, match=f"--api-server-folder: '{empty}' has no executable etcd"):
+        process.start(state=tmp_path / "aws", api_server="real", api_server_folder=empty)

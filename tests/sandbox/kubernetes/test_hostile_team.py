@@ -327,6 +327,22 @@ def owned(job: Json) -> None:
     ]
 
 
+def in_cluster(**fields: Any) -> Callable[[Json], None]:
+    return lambda job: job["spec"]["rayClusterSpec"].update(fields)
+
+
+def in_head(**fields: Any) -> Callable[[Json], None]:
+    return lambda job: job["spec"]["rayClusterSpec"]["headGroupSpec"].update(fields)
+
+
+def workers(**counts: int) -> Callable[[Json], None]:
+    return lambda job: job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0].update(counts)
+
+
+def annotated(key: str, value: str) -> Callable[[Json], None]:
+    return lambda job: job["metadata"]["annotations"].update({key: value})
+
+
 JOBS: dict[str, tuple[Callable[[Json], Any], str]] = {
     "no queue": (lambda job: job["metadata"]["labels"].pop(names.QUEUE_LABEL), "names the team's queue"),
     "the other team's queue": (
@@ -335,16 +351,96 @@ JOBS: dict[str, tuple[Callable[[Json], Any], str]] = {
     ),
     "it starts itself": (changed(suspend=False), "created suspended"),
     "an owner that Kueue has counted": (owned, "has no owner"),
-}
+    "more pods than the replicas that the queue counts": (
+        workers(replicas=1, minReplicas=4, maxReplicas=4), "no minReplicas above replicas",
+    ),
+    "an autoscaler of its own": (in_cluster(enableInTreeAutoscaling=True), "no enableInTreeAutoscaling"),
+    "a size that changes while it runs": (annotated("kueue.x-k8s.io/elastic-job", "true"), "no annotation"),
+    "a cluster that stays when the job has ended": (
+        changed(ttlSecondsAfterFinished=10**9), "goes when the job ends",
+    ),
+    "a cluster that nobody deletes": (changed(shutdownAfterJobFinishes=False), "goes when the job ends"),
+    "rules of its own for the end": (
+        changed(deletionStrategy={"deletionRules": [
+            {"policy": "DeleteNone", "condition": {"jobStatus": "SUCCEEDED", "ttlSeconds": 0}},
+        ]}), "goes when the job ends",
+    ),
+    "a finalizer, so that it is deleted and stays": (
+        lambda job: job["metadata"].update(finalizers=["hold.example.com/nodes"]), "has no finalizers",
+    ),
+    "an address of somebody else for its head": (
+        in_head(headService={"spec": {"externalIPs": ["10.0.0.10"]}}), "opens no network",
+    ),
+    "a load balancer for its head": (in_head(serviceType="LoadBalancer"), "opens no network"),
+    "a port of every node for its head": (in_head(serviceType="NodePort"), "opens no network"),
+    "an Ingress for its head": (in_head(enableIngress=True), "opens no network"),
+    "network policies of its own": (
+        in_cluster(networkPolicy={"head": {"egressRules": [{}]}}), "opens no network",
+    ),
+    "a sidecar by the operator that nobody counts": (
+        in_cluster(historyServerOptions={"collectorOptions": {"image": "b:1"}}), "opens no network",
+    ),
+    "certificates by the operator": (in_cluster(tlsOptions={"enabled": True}), "opens no network"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_job_that_is_refused(world: World, name: str) -> None:
     change, said = JOBS[name]
     job = world.job("speech", "refused")
+    code, answer = world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE) + "?dryRun=All", job)
+    assert code == 201, f"the same job without the change: {answer}"
     change(job)
-    code, answer = world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), job)
+    code, answer = world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE) + "?dryRun=All", job)
+    assert (code, said in answer.get("message", "")) == (422, True), answer
+
+
+LATER: dict[str, tuple[Json, str]] = {
+    "a time to live, written while it runs": ({"spec": {"ttlSecondsAfterFinished": 10**9}}, "goes when the job ends"),
+    "a finalizer, added while it runs": (
+        {"metadata": {"finalizers": ["hold.example.com/nodes"]}}, "has no finalizers",
+    ),
+    "another size while it runs": (
+        {"metadata": {"annotations": {"kueue.x-k8s.io/elastic-job": "true"}}}, "no annotation",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_job_that_runs_becomes_none_that_is_refused(world: World, name: str) -> None:
+    patch, said = LATER[name]
+    code, answer = world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "train"), patch)
     assert (code, said in answer["message"]) == (422, True), answer
+
+
+def test_a_job_from_before_the_rules_may_still_be_suspended(world: World) -> None:
+    """The queue takes back what an older job has, whatever it says; what a member changes of it meets the rules."""
+    policy = world.cluster.get("validatingadmissionpolicy", "team-queues")
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/team-queues"
+    rules = policy["spec"]["validations"]
+    older = [rule for rule in rules if "goes when the job ends" not in rule["message"]]
+    assert len(older) == len(rules) - 1
+    job = world.job("speech", "older", workers=4)
+    job["spec"]["ttlSecondsAfterFinished"] = 60
+    try:
+        assert world.ask(ADMINISTRATOR, "PATCH", path, {"spec": {"validations": older}})[0] == 200
+        world.cluster.until(
+            lambda: world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), job)[0] in (201, 409), "it is there"
+        )
+    finally:
+        assert world.ask(ADMINISTRATOR, "PATCH", path, {"spec": {"validations": rules}})[0] == 200
+    queue = {
+        "Impersonate-User": "system:serviceaccount:kueue-system:kueue-controller-manager",
+        "Impersonate-Group": "system:masters,system:serviceaccounts:kueue-system",
+    }
+    again = jobs(HOSTILE, "older")
+    labels = {"metadata": {"labels": {"seen": "yes"}}}
+    assert world.ask(MEMBERS[HOSTILE], "PATCH", again, labels)[0] == 200, "what no rule reads may change"
+    assert world.ask(queue, "PATCH", again, {"spec": {"suspend": True, "backoffLimit": 2}})[0] == 200
+    for who in (queue, MEMBERS[HOSTILE]):
+        code, answer = world.ask(who, "PATCH", again, {"spec": {"suspend": who is not queue, "backoffLimit": 1}})
+        assert (code, "goes when the job ends" in answer["message"]) == (422, True), answer
+    assert world.ask(MEMBERS[HOSTILE], "DELETE", again)[0] == 200
 
 
 def test_what_the_queue_admitted_stays(world: World) -> None:
@@ -386,7 +482,7 @@ def test_only_the_queue_starts_a_job(world: World) -> None:
     code, answer = world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "waits"), {"spec": {"suspend": False}})
     assert (code, "only the queue starts" in answer["message"]) == (422, True), answer
     world.cluster.until(lambda: "QuotaReserved" in conditions(world, HOSTILE, "waits"), "Kueue has looked at it")
-    assert conditions(world, HOSTILE, "waits")["QuotaReserved"]["reason"] == "ExceedsMaxQuota"
+    assert "maximum capacity" in conditions(world, HOSTILE, "waits")["QuotaReserved"]["message"]
     # what waits may change, and go: the queue counts it again
     code, _ = world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "waits"), {"spec": {"backoffLimit": 1}})
     assert code == 200
@@ -449,6 +545,20 @@ def sidecar(pod: Json) -> None:
     )
 
 
+def beside(where: str) -> Callable[[Json], None]:
+    """A container that requests all but GPUs, so that its image's own variables decide which it sees."""
+
+    def change(pod: Json) -> None:
+        container = pod["spec"]["containers"][0]
+        amounts = {"cpu": "1", "memory": "1Gi"}
+        pod["spec"][where].append({
+            "name": "more", "image": "b:1", "securityContext": container["securityContext"],
+            "resources": {"requests": amounts, "limits": dict(amounts)},
+        })  # fmt: skip
+
+    return change
+
+
 VICTIM = uid(load("teams", folder=FOLDER / "examples").plan.settings.teams[0])
 PODS: dict[str, tuple[Callable[[Json], Any], str]] = {
     "the other team's user": (user(runAsUser=VICTIM), "the team's user and group"),
@@ -495,6 +605,12 @@ PODS: dict[str, tuple[Callable[[Json], Any], str]] = {
     "GPUs that were not requested": (variable(name="NVIDIA_VISIBLE_DEVICES", value="all"), "NVIDIA_VISIBLE_DEVICES"),
     "the same, from a ConfigMap": (main(envFrom=[{"configMapRef": {"name": "mine"}}]), "envFrom"),
     "a node of GPUs without a request": (without_gpu, "with accelerators requests some"),
+    "a sidecar whose image asks for all GPUs": (beside("containers"), "sets NVIDIA_VISIBLE_DEVICES to void"),
+    "an init container whose image asks for all GPUs": (
+        beside("initContainers"), "sets NVIDIA_VISIBLE_DEVICES to void",
+    ),
+    "an end that takes for ever": (spec(terminationGracePeriodSeconds=10**9), "a pod of a team ends within"),
+    "a service account of somebody's": (spec(serviceAccountName="theirs"), "and no other of its namespace"),
     "a claim of devices": (
         spec(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}]), "no resource claims",
     ),
@@ -508,8 +624,10 @@ def fits(said: str, message: str) -> bool:
 @pytest.mark.parametrize("name", PODS)
 def test_a_pod_that_the_operator_may_not_make(world: World, name: str) -> None:
     """Kueue counts what is requested; this is what a pod could have besides."""
-    world.cluster.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "fast"},
-                         "value": 1000})  # fmt: skip
+    world.cluster.apply(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "fast"}, "value": 1000},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "theirs", "namespace": HOSTILE}},
+    )
     change, said = PODS[name]
     pod = pod_of(world, HOSTILE, "speech")
     code, answer = world.ask(CONTROLLER, "POST", core_path(HOSTILE, "pods") + "?dryRun=All", pod)
@@ -518,6 +636,30 @@ def test_a_pod_that_the_operator_may_not_make(world: World, name: str) -> None:
     code, answer = world.ask(CONTROLLER, "POST", core_path(HOSTILE, "pods") + "?dryRun=All", pod)
     assert code in (403, 422), answer
     assert fits(said, answer["message"]), answer["message"]
+
+
+def test_a_sidecar_that_sees_no_gpu_is_let_in(world: World) -> None:
+    pod = pod_of(world, HOSTILE, "speech")
+    beside("containers")(pod)
+    pod["spec"]["containers"][1]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    code, answer = world.ask(CONTROLLER, "POST", core_path(HOSTILE, "pods") + "?dryRun=All", pod)
+    assert code == 201, answer
+
+
+def test_a_pod_that_runs_gets_nothing_besides(world: World) -> None:
+    """Nobody adds a container or room to what the queue counted, whatever rights they have."""
+    worker = next(name for name in running(world, HOSTILE) if "-worker-" in name)
+    container = world.cluster.get("-n", HOSTILE, "pod", worker)["spec"]["containers"][0]
+    amounts = {"cpu": "31"}
+    assert container["resources"]["requests"]["cpu"] != "31"
+    larger = {
+        "spec": {"containers": [{"name": container["name"], "resources": {"requests": amounts, "limits": amounts}}]}
+    }
+    path = core_path(HOSTILE, "pods", f"{worker}/resize")
+    strategic = "application/strategic-merge-patch+json"
+    assert world.ask(MEMBERS[HOSTILE], "PATCH", path, larger, sort=strategic)[0] == 403
+    code, answer = world.ask(ADMINISTRATOR, "PATCH", path, larger, sort=strategic)
+    assert (code, fits("as the queue counted it", answer["message"])) == (422, True), answer["message"]
 
 
 def test_a_pod_of_one_team_is_none_of_the_other(world: World) -> None:
@@ -548,12 +690,12 @@ def test_a_hostile_job_gets_no_pods_and_says_why(world: World) -> None:
 # --- what a member may ask the queue for -----------------------------------------------------------------------------
 
 QUEUED_JOBS: dict[str, tuple[Json, str]] = {
-    "a job beyond its quota and what it may borrow": ({"workers": 4}, "ExceedsMaxQuota"),
+    "a job beyond its quota and what it may borrow": ({"workers": 4}, "insufficient quota"),
     "the highest priority, for nodes that the other team has of its own": (
-        {"workers": 3, "priority": "deadline"}, "WaitingForQuota",
+        {"workers": 3, "priority": "deadline"}, "insufficient unused quota",
     ),
 }  # fmt: skip
-"""Jobs of the hostile team, and the reason for which Kueue lets them wait, while the other team has all its nodes."""
+"""Jobs of the hostile team, and Kueue's words for why they wait, while the other team has all its nodes."""
 
 
 @pytest.fixture
@@ -568,11 +710,12 @@ def both_at_work(world: World) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", QUEUED_JOBS)
 def test_a_job_that_the_queue_does_not_admit(world: World, both_at_work: None, name: str) -> None:
-    fields, reason = QUEUED_JOBS[name]
+    fields, words = QUEUED_JOBS[name]
     assert world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE), world.job("speech", "greedy", **fields))[0] == 201
     world.cluster.until(lambda: "QuotaReserved" in conditions(world, HOSTILE, "greedy"), "Kueue has looked at it")
     said = conditions(world, HOSTILE, "greedy")["QuotaReserved"]
-    assert (said["status"], said["reason"]) == ("False", reason), said
+    assert (said["status"], said["reason"]) == ("False", "Pending"), said
+    assert f"{words} for nvidia.com/gpu in flavor ml.g5.8xlarge" in said["message"], said
     assert admitted(world, FRIENDLY, "train")
     assert admitted(world, FRIENDLY, "more")
     assert world.ask(MEMBERS[HOSTILE], "DELETE", jobs(HOSTILE, "greedy"))[0] == 200

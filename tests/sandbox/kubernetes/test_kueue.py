@@ -219,7 +219,7 @@ def test_a_small_job_passes_a_large_one_that_does_not_fit(world: World) -> None:
     world.settle()
     assert world.runs("vision", "small")
     assert not world.runs("vision", "large")
-    assert world.said("vision", "large")["QuotaReserved"][:2] == ("False", "WaitingForQuota")
+    assert world.said("vision", "large")["QuotaReserved"][:2] == ("False", "Pending")
     assert (
         "insufficient unused quota for nvidia.com/gpu in flavor ml.g5.8xlarge"
         in (world.said("vision", "large")["QuotaReserved"][2])
@@ -242,7 +242,7 @@ def test_a_job_beyond_the_limit_is_never_admitted_and_says_so(world: World) -> N
     world.submit("vision", "huge", workers=5)
     world.settle()
     status, reason, message = world.said("vision", "huge")["QuotaReserved"]
-    assert (status, reason) == ("False", "ExceedsMaxQuota")
+    assert (status, reason) == ("False", "Pending")
     assert "insufficient quota for nvidia.com/gpu in flavor ml.g5.8xlarge" in message
     assert "current podset request (5) > maximum capacity (4)" in message
 
@@ -323,7 +323,7 @@ def test_a_flavor_without_a_topology_admits_no_job_that_asks_for_one(world: Worl
     world.submit("vision", "placed", topology="layer-3")
     world.settle()
     status, reason, message = world.said("vision", "placed")["QuotaReserved"]
-    assert (status, reason) == ("False", "Misconfigured")
+    assert (status, reason) == ("False", "Pending")
     assert f'Flavor "{GPU}" does not support TopologyAwareScheduling' in message
 
 
@@ -342,7 +342,7 @@ def test_a_queue_without_efa_admits_no_worker(world: World) -> None:
     world.submit("vision", "first")
     world.settle()
     status, reason, message = world.said("vision", "first")["QuotaReserved"]
-    assert (status, reason) == ("False", "Misconfigured")
+    assert (status, reason) == ("False", "Pending")
     assert message == (
         "couldn't assign flavors to pod set gpu: resource vpc.amazonaws.com/efa unavailable in ClusterQueue"
     )
@@ -476,7 +476,7 @@ def test_another_profile_is_covered_by_no_queue(partitioned: World) -> None:
     world.settle()
     _, reason, message = world.said("vision", "large")["QuotaReserved"]
     assert (reason, message) == (
-        "Misconfigured",
+        "Pending",
         "couldn't assign flavors to pod set gpu: resource nvidia.com/mig-3g.40gb unavailable in ClusterQueue",
     )
 
@@ -491,7 +491,7 @@ def test_a_neuron_worker_under_the_name_that_the_queue_does_not_count_is_not_adm
     world.settle()
     assert not world.runs("vision", "new-name")
     _, reason, message = world.said("vision", "new-name")["QuotaReserved"]
-    assert reason == "Misconfigured"
+    assert reason == "Pending"
     assert message.endswith("resource aws.amazon.com/neuron unavailable in ClusterQueue")
     assert world.runs("vision", "old-name")
     assert world.used("vision", "ml.trn1.32xlarge", "aws.amazon.com/neurondevice") == ("8", "0")

@@ -62,7 +62,9 @@ def added_add_ons_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
             *NAME,
             what=f"{cluster} has the add-on {addon} already" + (f", of stack {stack}" if stack else ""),
             expected="a cluster without it: this environment creates it",
-            fix=f"{delete}, which ends its Kueue" if ends else f"{delete} --preserve, which keeps its pods",
+            fix=f"see that nobody queues by it (kubectl get workloads -A); then {delete}, which ends its Kueue"
+            if ends
+            else f"{delete} --preserve, which keeps its pods",
         )
     if free:
         yield fine(*NAME, what="; ".join(free))

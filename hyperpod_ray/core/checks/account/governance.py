@@ -39,7 +39,8 @@ def teams_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
                     "task_governance",
                     what=f"{cluster['ClusterName']} has the policy {policy['Name']}, which is not this environment's",
                     expected="no policy beside this environment's: SageMaker refuses what conflicts",
-                    fix="aws sagemaker delete-cluster-scheduler-config --cluster-scheduler-config-id " + identifier,
+                    fix=f"look at it (aws sagemaker describe-cluster-scheduler-config --cluster-scheduler-config-id "
+                    f"{identifier}) and let its owner remove it",
                 )
             )
     for quota in account.pages("sagemaker", "list_compute_quotas", "ComputeQuotaSummaries", ClusterArn=arn):
@@ -52,7 +53,8 @@ def teams_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
                     "name",
                     what=f"team '{team}' has the quota {quota['Name']} already, which is not this environment's",
                     expected=f"no quota of it: namespace and queue are {names.team_namespace(team)}'s",
-                    fix=f"aws sagemaker delete-compute-quota --compute-quota-id {identifier}, or choose another name",
+                    fix=f"choose another name, or look at it (aws sagemaker describe-compute-quota --compute-quota-id "
+                    f"{identifier}) and let its owner remove it",
                 )
             )
     yield from findings

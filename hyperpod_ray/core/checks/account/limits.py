@@ -15,7 +15,8 @@ from hyperpod_ray.core.plan_names import stack_names
 
 Json = dict[str, Any]
 ROLES = {"eks": 30, "slurm": 10}
-"""More than the stacks of any environment of an orchestrator create; a test counts them."""
+"""More than the stacks of any environment of an orchestrator create, but for roles of teams and groups; a test counts
+them."""
 PROVIDERS = 100
 """OpenID Connect providers of an account by default: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
 FUNCTIONS_AT_ONCE = 5
@@ -80,7 +81,9 @@ def roles_are_fewenough(plan: CommonPlan, account: Account) -> Iterator[Finding]
             expected="Roles and RolesQuota",
             fix="look in the IAM console",
         )
-    elif quota - roles < (room := ROLES[plan.settings.orchestrator]) and not _deployed(plan, account):
+    elif quota - roles < (room := ROLES[plan.settings.orchestrator] + len(plan.own_roles)) and not _deployed(
+        plan, account
+    ):
         yield error(
             what=f"{roles} of {quota} roles are used",
             expected=f"room for {room}",
@@ -95,7 +98,8 @@ def roles_are_fewenough(plan: CommonPlan, account: Account) -> Iterator[Finding]
         yield warning(
             what=f"{providers} OpenID Connect providers are there, and {PROVIDERS} is what IAM allows by default",
             expected="room for the cluster's",
-            fix="aws iam delete-open-id-connect-provider for clusters that are gone, or see that the quota was raised",
+            fix="aws iam list-open-id-connect-providers lists them: remove those whose clusters are gone, or see that "
+            "the quota was raised",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import Any
 
 from hyperpod_ray.core.checks.account.keys import readable_secret
 from hyperpod_ray.core.checks.lookup import GROUPS
@@ -114,6 +115,54 @@ def grafana_is_there(plan: Plan, account: Account) -> Iterator[Finding]:
         )
     else:
         yield fine(*path, what=f"{name} is ACTIVE")
+
+
+@rule("hyperpod", "account", "region", needs="account", title="AMIs")
+def images_of_nodes_fit(plan: CommonPlan, account: Account) -> Iterator[Finding]:
+    """An AMI of your own is the account's, is not encrypted, has one volume, and is of the nodes' architecture.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html
+    """
+    own = [(index, group) for index, group in enumerate(plan.groups) if group.image_id]
+    if not own:
+        yield skipped("no group names one")
+    for index, group in own:
+        path = (*GROUPS, index, "image_id")
+        filters = [{"Name": "image-id", "Values": [group.image_id]}]
+        listed = account.call("ec2", "describe_images", Filters=filters)["Images"]
+        if not listed:
+            yield error(
+                *path,
+                what=f"{group.image_id}: no such AMI in {plan.settings.region}",
+                expected="an AMI of this account and Region",
+                fix=f"correct the ID, or aws ec2 copy-image --source-image-id {group.image_id} --source-region REGION "
+                f"--region {plan.settings.region} --name NAME",
+            )
+            continue
+        faults = list(_unfit(listed[0], plan.settings.account, plan.type_spec(group.type).architecture))
+        for what, expected, fix in faults:
+            yield error(*path, what=f"{group.image_id} {what}", expected=expected, fix=fix)
+        if not faults:
+            yield fine(*path, what=f"{group.image_id} ({listed[0].get('Name', 'without a name')}) fits {group.type}")
+
+
+def _unfit(image: dict[str, Any], account: str, architecture: str) -> Iterator[tuple[str, str, str]]:
+    """What HyperPod refuses of an AMI of your own: what, what it expects, and the fix."""
+    volumes = [device["Ebs"] for device in image.get("BlockDeviceMappings", []) if "Ebs" in device]
+    if image.get("State") != "available":
+        yield f"is {image.get('State')}", "an AMI that is available", "wait until it is, or name another one"
+    if image.get("OwnerId") != account:
+        yield (
+            f"is of account {image.get('OwnerId')}",
+            f"an AMI of {account}",
+            "copy it, and name the copy",
+        )
+    if any(volume.get("Encrypted") for volume in volumes):
+        yield "is encrypted", "an AMI that is not encrypted", "create it from a snapshot that is not encrypted"
+    if len(volumes) > 1:
+        yield f"has {len(volumes)} volumes", "the root volume alone", "create it without the other volumes"
+    if image.get("Architecture") not in (None, architecture):
+        yield f"is for {image.get('Architecture')}", f"an AMI for {architecture}", "name one of the nodes' architecture"
 
 
 @rule("hyperpod", needs="account", title="AMI releases")

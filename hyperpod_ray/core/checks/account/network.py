@@ -10,7 +10,6 @@ from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, warning
 from hyperpod_ray.core.model import ExistingSubnets, ExistingVpc
-from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.yaml_source import Path
 from hyperpod_ray_rules import eks
 
@@ -170,11 +169,13 @@ def subnets_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             yield fine(*path, what=f"{message}, which counts the nodes that are there")
         else:
             yield error(*path, what=message, expected=f"{needed} free", fix="use a larger subnet, or fewer nodes")
-    if isinstance(plan, Plan) and isinstance(existing, ExistingVpc):
+    if isinstance(existing, ExistingVpc):
         yield from _control_plane(plan, account, existing, subnets)
 
 
-def _control_plane(plan: Plan, account: Account, existing: ExistingVpc, subnets: dict[str, Json]) -> Iterator[Finding]:
+def _control_plane(
+    plan: CommonPlan, account: Account, existing: ExistingVpc, subnets: dict[str, Json]
+) -> Iterator[Finding]:
     """Subnets of the control plane; an existing cluster has its own, and those of the file carry functions only."""
     zones = plan.settings.network.availability_zone_ids
     accepted = []

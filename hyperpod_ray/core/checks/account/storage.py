@@ -228,17 +228,11 @@ def images_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     https://docs.aws.amazon.com/AmazonECR/latest/APIReference/API_DescribeImages.html
     """
     built = plan.built_image
-    gcs = plan.settings.ray.gcs_fault_tolerance if isinstance(plan, Plan) else None
     if built is None and plan.existing_image is None:
         yield skipped("the file names none")
     if built is not None:
         yield fine("image", what=f"built from {built.folder}/ into repository '{plan.image_repository}'")
-    named: list[tuple[Path, str | None]] = [
-        (("image", "uri"), plan.existing_image),
-        (("image", "base"), built.base if built else None),
-        (("ray", "gcs_fault_tolerance", "redis_image"), gcs.redis_image if gcs else None),
-    ]
-    for path, uri in named:
+    for path, uri in plan.images:
         if uri is None:
             continue
         reference = Reference.parse(uri)

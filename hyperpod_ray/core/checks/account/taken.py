@@ -121,13 +121,11 @@ def buckets_are_free(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     """
     scripts = plan.lifecycle_bucket_name
     planned = [(scripts, "")] if plan.uploads_scripts else []
-    if isinstance(plan, Plan):
-        tiered = plan.settings.hyperpod.tiered_storage
-        if tiered is not None and tiered.bucket is None and plan.tier_bucket_name:
-            planned.append((plan.tier_bucket_name, f"set hyperpod.tiered_storage.bucket: {plan.tier_bucket_name}"))
-        if plan.mlflow_app is not None:
-            take = "name the app that uses it in ray.access.mlflow_arn and remove ray.tracking.mlflow_app"
-            planned.append((plan.mlflow_bucket_name, f"{take}, or {OTHER_NAME}"))
+    if plan.new_tier_bucket is not None:
+        planned.append((plan.new_tier_bucket, f"set hyperpod.tiered_storage.bucket: {plan.new_tier_bucket}"))
+    if plan.mlflow_app is not None:
+        take = "name the app that uses it in ray.access.mlflow_arn and remove ray.tracking.mlflow_app"
+        planned.append((plan.mlflow_bucket_name, f"{take}, or {OTHER_NAME}"))
     if not planned:
         yield skipped("the stacks create no bucket")
     for bucket, take_up in planned:

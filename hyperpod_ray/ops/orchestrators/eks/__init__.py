@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hyperpod_ray.core.loader import EnvironmentFile, GoodFile
+from hyperpod_ray.core.loader import EnvironmentFile
 from hyperpod_ray.ops.observe.node_rows import Row
 from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.ops.orchestrators.eks import nodes, way
@@ -19,7 +19,7 @@ from hyperpod_ray.ops.orchestrators.eks.workloads import EksWorkloads
 from hyperpod_ray.ops.orchestrators.hyperpod_logs import HyperPodLogs
 from hyperpod_ray.ops.orchestrators.hyperpod_nodes import HyperPodNodes
 from hyperpod_ray.ops.orchestrators.interface import Orchestrator, Waits, Work
-from hyperpod_ray.ops.reach.clients import AnyTarget, Target
+from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.tunnel import Mode
 
 if TYPE_CHECKING:
@@ -57,14 +57,12 @@ class EksOperations:
 class Eks:
     """The orchestrator: its environments, and how a snapshot of one reads."""
 
-    def target(self, file: GoodFile, *, folder: Path | None, mode: Mode) -> Target:
+    def target(self, file: EnvironmentFile, *, folder: Path | None, mode: Mode) -> Target:
         """An environment, from its file."""
-        assert isinstance(file, EnvironmentFile)  # noqa: S101  (the loader makes it for this orchestrator)
         return Target(file, folder=folder, mode=mode)
 
-    def operations(self, target: AnyTarget) -> EksOperations:
+    def operations(self, target: Target) -> EksOperations:
         """The operations of an environment."""
-        assert isinstance(target, Target)  # noqa: S101  (`target` above makes it)
         return EksOperations(target)
 
     def rows(self, seen: Snapshot) -> list[Row]:
@@ -80,4 +78,4 @@ class Eks:
         return nodes.work(seen)
 
 
-ORCHESTRATOR: Orchestrator = Eks()
+ORCHESTRATOR: Orchestrator[EnvironmentFile, Target] = Eks()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hyperpod_ray.core.loader import GoodFile, SlurmFile
+from hyperpod_ray.core.loader import SlurmFile
 from hyperpod_ray.ops.observe.node_rows import Row
 from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.ops.orchestrators.hyperpod_logs import HyperPodLogs
@@ -19,7 +19,7 @@ from hyperpod_ray.ops.orchestrators.slurm.repair import SlurmRepair
 from hyperpod_ray.ops.orchestrators.slurm.runs import SlurmRuns
 from hyperpod_ray.ops.orchestrators.slurm.sources import SlurmSources
 from hyperpod_ray.ops.orchestrators.slurm.workloads import SlurmWorkloads
-from hyperpod_ray.ops.reach.clients import AnyTarget, SlurmTarget
+from hyperpod_ray.ops.reach.clients import SlurmTarget
 from hyperpod_ray.ops.reach.tunnel import Mode
 
 if TYPE_CHECKING:
@@ -57,15 +57,13 @@ class SlurmOperations:
 class Slurm:
     """The orchestrator: its environments, and how a snapshot of one reads."""
 
-    def target(self, file: GoodFile, *, folder: Path | None, mode: Mode) -> SlurmTarget:
+    def target(self, file: SlurmFile, *, folder: Path | None, mode: Mode) -> SlurmTarget:
         """An environment, from its file."""
         del mode  # there is no Kubernetes API to tunnel to
-        assert isinstance(file, SlurmFile)  # noqa: S101  (the loader makes it for this orchestrator)
         return SlurmTarget(file, folder=folder)
 
-    def operations(self, target: AnyTarget) -> SlurmOperations:
+    def operations(self, target: SlurmTarget) -> SlurmOperations:
         """The operations of an environment."""
-        assert isinstance(target, SlurmTarget)  # noqa: S101  (`target` above makes it)
         return SlurmOperations(target)
 
     def rows(self, seen: Snapshot) -> list[Row]:
@@ -81,4 +79,4 @@ class Slurm:
         return nodes.work(seen)
 
 
-ORCHESTRATOR: Orchestrator = Slurm()
+ORCHESTRATOR: Orchestrator[SlurmFile, SlurmTarget] = Slurm()

@@ -17,11 +17,13 @@ from hyperpod_ray.ops.orchestrators.node_repair import NodeRepair, Verb, When
 REASONS: dict[str, str] = {"replace": REPLACE, "reboot": REBOOT}
 
 
-def judged(seen: Snapshot, instances: Sequence[Instance], *, verb: Verb, when: When | None, command: str) -> NodeRepair:
+def judged(
+    snapshot: Snapshot, instances: Sequence[Instance], *, verb: Verb, when: When | None, command: str
+) -> NodeRepair:
     """The repair that may be done.
 
     Args:
-        seen: HyperPod and Slurm.
+        snapshot: HyperPod and Slurm.
         instances: The nodes.
         verb: `replace` or `reboot`.
         when: What was asked for. None: at once where no job is lost, else refused.
@@ -30,28 +32,28 @@ def judged(seen: Snapshot, instances: Sequence[Instance], *, verb: Verb, when: W
     Raises:
         OpsError: It must not be done, or somebody must choose.
     """
-    assert seen.cluster is not None  # noqa: S101  (instances have a cluster)
+    assert snapshot.cluster is not None  # noqa: S101  (instances have a cluster)
     for instance in instances:
-        _judge_role(seen.cluster, seen, instance, verb=verb, when=when, command=command)
-    compute = [item for item in instances if role(seen, item) == "Compute"]
-    nodes = [(item, seen.slurm.of(item) if seen.slurm else None) for item in compute]
+        _judge_role(snapshot.cluster, snapshot, instance, verb=verb, when=when, command=command)
+    compute = [instance for instance in instances if role(snapshot, instance) == "Compute"]
+    nodes = [(instance, snapshot.slurm.of(instance) if snapshot.slurm else None) for instance in compute]
     if when == "after-jobs":
-        return _after_jobs(seen, nodes, verb=verb, command=command)
+        return _after_jobs(snapshot, nodes, verb=verb, command=command)
     if when is None:
-        _judge_unasked(seen, nodes, verb=verb, command=command)
-    return NodeRepair(when="now", instances=tuple(instances), lines=tuple(_costs(seen, nodes)))
+        _judge_unasked(snapshot, nodes, verb=verb, command=command)
+    return NodeRepair(when="now", instances=tuple(instances), lines=tuple(_costs(snapshot, nodes)))
 
 
-def role(seen: Snapshot, instance: Instance) -> str:
+def role(snapshot: Snapshot, instance: Instance) -> str:
     """Controller, Login or Compute."""
-    group = seen.group(instance.group)
+    group = snapshot.group(instance.group)
     return (group.role if group else "") or "Compute"
 
 
 def _judge_role(
-    cluster: Cluster, seen: Snapshot, instance: Instance, *, verb: Verb, when: When | None, command: str
+    cluster: Cluster, snapshot: Snapshot, instance: Instance, *, verb: Verb, when: When | None, command: str
 ) -> None:
-    part = role(seen, instance)
+    part = role(snapshot, instance)
     if part == "Compute":
         return
     if part == "Controller" and verb == "replace":
@@ -80,18 +82,18 @@ def _judge_role(
 
 
 def _after_jobs(
-    seen: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]], *, verb: Verb, command: str
+    snapshot: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]], *, verb: Verb, command: str
 ) -> NodeRepair:
-    assert seen.cluster is not None  # noqa: S101  (instances have a cluster)
-    if seen.slurm is None:
+    assert snapshot.cluster is not None  # noqa: S101  (instances have a cluster)
+    if snapshot.slurm is None:
         raise OpsError(
-            f"Slurm could not be asked: {_why(seen)}",
+            f"Slurm could not be asked: {_why(snapshot)}",
             expected="the Slurm controller to answer: --when after-jobs is its work",
             fix=f"repair the way to it, or {command} --when now",
         )
-    if seen.cluster.node_recovery != "Automatic":
+    if snapshot.cluster.node_recovery != "Automatic":
         raise OpsError(
-            f"node recovery: {seen.cluster.node_recovery}",
+            f"node recovery: {snapshot.cluster.node_recovery}",
             expected="Automatic: otherwise nothing acts on the node's reason",
             fix=f"set hyperpod.node_recovery: Automatic and deploy, or {command} --when now",
             code=BAD_USE,
@@ -109,7 +111,7 @@ def _after_jobs(
         hosts.append(node.name)
     lines = [
         f'Slurm takes no new job there: scontrol update nodename={",".join(hosts)} state=fail reason="{REASONS[verb]}"',
-        *(f"{host} is repaired after job {', '.join(jobs)}" for host in hosts if (jobs := _ids(seen.slurm, host))),
+        *(f"{host} is repaired after job {', '.join(jobs)}" for host in hosts if (jobs := _ids(snapshot.slurm, host))),
         "until a node is idle again, do not change its state and do not restart slurmctld: the repair can fail",
     ]
     return NodeRepair(
@@ -118,12 +120,12 @@ def _after_jobs(
 
 
 def _judge_unasked(
-    seen: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]], *, verb: Verb, command: str
+    snapshot: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]], *, verb: Verb, command: str
 ) -> None:
     """Without a choice, nothing may be lost and nothing may be under way."""
-    if seen.slurm is None and nodes:
+    if snapshot.slurm is None and nodes:
         raise OpsError(
-            f"which jobs run there is unknown: {_why(seen)}",
+            f"which jobs run there is unknown: {_why(snapshot)}",
             expected="the Slurm controller to answer, or a choice",
             fix=f"{command} --when now, which ends the jobs there",
             code=BAD_USE,
@@ -132,7 +134,7 @@ def _judge_unasked(
         if node is None:
             continue
         _judge_under_way(node, command=command)
-        if lost := list(_lost(seen.slurm or Slurm(), node)):
+        if lost := list(_lost(snapshot.slurm or Slurm(), node)):
             raise OpsError(
                 f"node {node.name} has work: {'; '.join(lost)}",
                 expected="a choice: after these jobs, or now",
@@ -151,16 +153,16 @@ def _judge_under_way(node: SlurmNode, *, command: str) -> None:
         )
 
 
-def _costs(seen: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]]) -> Iterator[str]:
-    if seen.slurm is None and nodes:
-        yield f"which jobs run there is unknown: {_why(seen)}"
+def _costs(snapshot: Snapshot, nodes: Sequence[tuple[Instance, SlurmNode | None]]) -> Iterator[str]:
+    if snapshot.slurm is None and nodes:
+        yield f"which jobs run there is unknown: {_why(snapshot)}"
     for instance, node in nodes:
-        if seen.slurm is None:
+        if snapshot.slurm is None:
             continue
         if node is None:
             yield f"{instance.id} is not in Slurm: no job runs there"
             continue
-        yield from _lost(seen.slurm, node) or [f"{node.name} has no job"]
+        yield from _lost(snapshot.slurm, node) or [f"{node.name} has no job"]
 
 
 def _lost(slurm: Slurm, node: SlurmNode) -> list[str]:
@@ -181,5 +183,5 @@ def _ids(slurm: Slurm, host: str) -> list[str]:
     return [job.id for job in slurm.on(host)]
 
 
-def _why(seen: Snapshot) -> str:
-    return next((item.why for item in seen.unseen if item.source == "Slurm"), "the controller does not run")
+def _why(snapshot: Snapshot) -> str:
+    return next((source.why for source in snapshot.unseen if source.source == "Slurm"), "the controller does not run")

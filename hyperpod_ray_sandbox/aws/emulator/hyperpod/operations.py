@@ -207,6 +207,8 @@ class ClusterOperations:
             "CurrentImageReleaseVersion": nodes[0]["_image"] if nodes else release,
             "DesiredImageReleaseVersion": release,
         }
+        if "ImageId" in group:
+            detail |= {"CurrentImageId": group["ImageId"], "DesiredImageId": group["ImageId"]}
         if "MinInstanceCount" in group:
             detail["MinCount"] = group["MinInstanceCount"]
         kubernetes = group.get("KubernetesConfig", {})

@@ -1,0 +1,155 @@
+"""The recipes of jobs/ train a tiny model for real: killed and started again, each loss is that of the whole run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).resolve().parents[2]
+JOBS = PROJECT / "jobs"
+LIMIT_S = 600
+
+
+def lines(path: Path, rows: list[dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Llama of two layers with a tokenizer of bytes, as a folder of Hugging Face."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny")
+    vocabulary = {symbol: number for number, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    vocabulary |= {"<pad>": len(vocabulary), "<end>": len(vocabulary) + 1}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>")
+    fast.chat_template = (
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}"
+    )
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=64, max_position_embeddings=256, pad_token_id=vocabulary["<pad>"],
+        eos_token_id=vocabulary["<end>"], bos_token_id=None,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return str(folder)
+
+
+def start(tmp_path: Path, recipe: str, name: str, words: list[str]) -> subprocess.Popen[str]:
+    environ = {
+        **os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+        "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "TQDM_DISABLE": "1",
+    }  # fmt: skip
+    command = [sys.executable, str(JOBS / recipe / "train.py"), "--storage", str(tmp_path / "runs"), "--name", name]
+    return subprocess.Popen(
+        [*command, "--workers", "0", "--save-every-steps", "3", *words], env=environ, cwd=JOBS / recipe,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def steps(tmp_path: Path, name: str) -> list[dict[str, float]]:
+    journal = tmp_path / "runs" / name / "events.jsonl"
+    events = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+    return [event for event in events if event["kind"] == "step"]
+
+
+def losses(tmp_path: Path, name: str) -> dict[int, set[float]]:
+    by_step: dict[int, set[float]] = {}
+    for event in steps(tmp_path, name):
+        by_step.setdefault(int(event["step"]), set()).add(event["loss"])
+    return by_step
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, output[-3000:]
+    return output
+
+
+def equal_after_a_kill(tmp_path: Path, recipe: str, words: list[str], *, kill_at: int) -> dict[int, set[float]]:
+    finish(start(tmp_path, recipe, "whole", words))
+    process = start(tmp_path, recipe, "killed", words)
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if any(event["step"] >= kill_at for event in steps(tmp_path, "killed")):
+            break
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL, "the run was over before it was killed"
+    finish(start(tmp_path, recipe, "killed", words))
+    whole, killed = losses(tmp_path, "whole"), losses(tmp_path, "killed")
+    assert len(whole) > kill_at + 1, "nothing was left to do after the kill"
+    assert killed == whole
+    return whole
+
+
+def text_of(tmp_path: Path) -> Path:
+    from pydoc_data.topics import topics
+
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(topics[key] for key in sorted(topics))[:20_000])
+    return path
+
+
+def test_pretraining_streams_its_tokens(tmp_path: Path) -> None:
+    prepare = [
+        sys.executable,
+        str(JOBS / "pretrain" / "prepare.py"),
+        "--text",
+        str(text_of(tmp_path)),
+        "--sequence",
+        "64",
+    ]
+    done = subprocess.run(
+        [*prepare, "--out", str(tmp_path / "tokens")], env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "rows of 65 tokens in 1 files" in done.stdout
+    words = ["--data", str(tmp_path / "tokens"), "--size", "tiny", "--vocabulary", "257", "--sequence", "64"]
+    words += ["--global-batch", "16", "--warm-up", "3", "--learning-rate", "0.01"]
+    whole = equal_after_a_kill(tmp_path, "pretrain", words, kill_at=7)
+    assert max(whole[max(whole)]) < min(whole[1]) - 1, "it learns"
+
+
+@pytest.mark.parametrize("recipe", ["sft", "dpo"])
+def test_tuning_by_trl(tmp_path: Path, tiny: str, recipe: str) -> None:
+    sums = [(f"What is {n} + {n}?", f"It is {2 * n}.", f"No idea about {n}.") for n in range(48)]
+    if recipe == "sft":
+        rows = [
+            {"messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": good}]}
+            for ask, good, _ in sums
+        ]
+    else:
+        rows = [{"prompt": ask, "chosen": good, "rejected": bad} for ask, good, bad in sums]
+    words = ["--model", tiny, "--data", lines(tmp_path / "rows.jsonl", rows), "--batch", "4", "--accumulate", "2"]
+    words += ["--epochs", "2", "--sequence", "96", "--rank", "4", "--learning-rate", "0.01", "--warm-up", "2"]
+    whole = equal_after_a_kill(tmp_path, recipe, [*words, "--scratch", str(tmp_path / "scratch")], kill_at=7)
+    assert min(whole[max(whole)]) < min(whole[1]), "it learns"
+
+
+def test_reinforcement_by_a_reward_of_ones_own(tmp_path: Path, tiny: str) -> None:
+    """Completions are drawn by the model as it is: after the kill the same ones are drawn again."""
+    rows: list[dict[str, object]] = [{"prompt": f"What is {n} + {n}? ", "answer": str(2 * n)} for n in range(24)]
+    words = ["--model", tiny, "--data", lines(tmp_path / "rows.jsonl", rows), "--batch", "4", "--accumulate", "2"]
+    words += ["--generations", "4", "--completion", "12", "--rank", "4", "--learning-rate", "0.01"]
+    whole = equal_after_a_kill(tmp_path, "grpo", [*words, "--scratch", str(tmp_path / "scratch")], kill_at=5)
+    assert len({loss for values in whole.values() for loss in values}) > 3, "rewards differ"

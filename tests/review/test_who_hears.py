@@ -1,0 +1,96 @@
+"""Who hears of an alarm after a change, and when, in templates written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hyperpod_ray.review.review import EnvironmentReview, review
+from tests.review.small import resources, write
+
+TOPIC = "arn:aws:sns:us-west-2:111122223333:on-call"
+OTHER = "arn:aws:sns:us-west-2:111122223333:other"
+
+
+def alarm(**properties: Any) -> dict[str, Any]:
+    usual = {
+        "AlarmName": "full", "Namespace": "AWS/FSx", "MetricName": "FreeDataStorageCapacity", "Threshold": 10,
+        "ComparisonOperator": "LessThanThreshold", "EvaluationPeriods": 15, "Period": 60,
+        "TreatMissingData": "breaching", "AlarmActions": [TOPIC],
+    }  # fmt: skip
+    return {"Type": "AWS::CloudWatch::Alarm", "Properties": usual | properties}
+
+
+def subscriber(endpoint: str, protocol: str = "https") -> dict[str, Any]:
+    properties = {"TopicArn": TOPIC, "Protocol": protocol, "Endpoint": endpoint}
+    return {"Type": "AWS::SNS::Subscription", "Properties": properties}
+
+
+def slack(channel: str) -> dict[str, Any]:
+    properties = {
+        "ConfigurationName": channel, "SlackWorkspaceId": "T0123ABCDEF", "SlackChannelId": channel,
+        "IamRoleArn": "arn:aws:iam::111122223333:role/chat", "SnsTopicArns": [TOPIC],
+    }  # fmt: skip
+    return {"Type": "AWS::Chatbot::SlackChannelConfiguration", "Properties": properties}
+
+
+def compared(folder: Path, before: dict[str, Any], after: dict[str, Any]) -> EnvironmentReview:
+    sides = [
+        write(folder / name, {"Platform": resources(**side)}) for name, side in (("base", before), ("head", after))
+    ]
+    (environment,) = review(*sides).environments
+    return environment
+
+
+@pytest.mark.parametrize(
+    ("properties", "effect"),
+    [
+        # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+        ({"TreatMissingData": "notBreaching"}, "weakens"),
+        ({"TreatMissingData": "ignore"}, "weakens"),
+        ({"AlarmActions": [OTHER]}, "weakens"),
+        ({"AlarmActions": [TOPIC, OTHER]}, "safe"),
+        ({"AlarmActions": []}, "weakens"),
+        ({"EvaluationPeriods": 60}, "weakens"),
+        ({"EvaluationPeriods": 5}, "safe"),
+        ({"Threshold": 1}, "weakens"),
+        ({"Threshold": 20}, "safe"),
+    ],
+    ids=str,
+)
+def test_an_alarm(properties: dict[str, Any], effect: str, tmp_path: Path) -> None:
+    environment = compared(tmp_path, {"Alarm": alarm()}, {"Alarm": alarm(**properties)})
+    assert environment.effect.code == effect, environment.rows
+
+
+MAIL = subscriber("on-call@example.com", "email")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effect"),
+    [
+        ({"A": subscriber("https://a.example.com")}, {"B": subscriber("https://b.example.com")}, "weakens"),
+        # a mail to somebody else is no page
+        (
+            {"A": subscriber("https://a.example.com"), "Mail": MAIL},
+            {"B": subscriber("https://b.example.com"), "Mail": MAIL},
+            "weakens",
+        ),
+        (
+            {"A": subscriber("https://a.example.com"), "Stays": subscriber("https://c.example.com")},
+            {"B": subscriber("https://b.example.com"), "Stays": subscriber("https://c.example.com")},
+            "safe",
+        ),
+        ({"Mail": MAIL}, {"Mail": MAIL, "A": subscriber("https://a.example.com")}, "safe"),
+        ({"Mail": MAIL, "A": subscriber("https://a.example.com")}, {"Mail": MAIL}, "weakens"),
+        ({"A": slack("C1")}, {"B": slack("C2")}, "weakens"),
+        ({"A": slack("C1"), "Stays": slack("C3")}, {"B": slack("C2"), "Stays": slack("C3")}, "safe"),
+    ],
+    ids=["another page", "and the same mail", "one of two pages", "a page more", "a page less", "chat", "one of two"],
+)
+def test_a_subscriber(before: dict[str, Any], after: dict[str, Any], effect: str, tmp_path: Path) -> None:
+    """https://docs.aws.amazon.com/sns/latest/dg/SendMessageToHttp.confirm.html: a new one has to confirm first."""
+    environment = compared(tmp_path, before, after)
+    assert environment.effect.code == effect, (environment.rows, environment.remarks)
