@@ -167,6 +167,12 @@ def parts(
     state_gib["gradients in reduction"] = reduced if sharded and not lora_rank else 0.0
     state_gib["activations"] = activations
     state_gib["logits"] = constant["logits"].value * rank_tokens * model.vocabulary / split
+    if not sharded and not lora_rank:  # the gradients of one GPU are whole, and grow as activations and logits go
+        state_gib["logits"] = constant["logits_alone"].value * rank_tokens * model.vocabulary
+        passing = 2.0 * (block + root)  # FSDP2 casts the root and one layer also where nobody shares them
+        last = state_gib["gradients"] + (2.0 + 6.0) * root
+        state_gib["gathered layers"] = passing
+        state_gib["gradients"] = max(0.0, last - passing - activations - state_gib["logits"])
     if stages > 1:  # the first stage keeps most micro-batches, the last one has the logits
         state_gib["logits"] = max(0.0, state_gib["logits"] - activations * (1 - 1 / max(1.0, in_flight)))
     return {name: value / GIB for name, value in state_gib.items()}
