@@ -339,7 +339,10 @@ class Completeness:
         read = {memory: step.read[memory] for step in self.steps[:-1] for memory in step.rewritten - newest.read.keys()}
         rewritten = {memory for step in self.steps for memory in step.rewritten}
         for memory, reference in (newest.read | read).items():
-            if memory in newest.held or memory in newest.gradients:
+            was = oldest.before.get(memory)
+            # a batch may have the memory of an earlier one, which is gone
+            fresh = was is None or (was is not newest.before.get(memory) and was() is None)
+            if memory in newest.held or memory in newest.gradients or (self.fetches_by_itself and fresh):
                 continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
