@@ -57,6 +57,8 @@ def survive(
     more = {"extra": dict(extra or {}), "per_rank": dict(per_rank or {}), "recomputed": recomputed}
     keeper = Survive(trainer, run, more)
     trainer.add_callback(keeper)
+    # a step is saved before other callbacks begin the next one, and restored after they have begun the training
+    trainer.callback_handler.callbacks.insert(0, _Steps(keeper))
     trainer._run_epoch = keeper.around_epoch(trainer._run_epoch)
     trainer.get_batch_samples = keeper.around_batches(trainer.get_batch_samples)
     trainer._load_rng_state = keeper.load_rng_state
@@ -140,7 +142,7 @@ class Survive(TrainerCallback):
         self.training.fetched_ahead("survive")
         self.training.looks_at(
             {f"trainer.callback_handler.callbacks[{number}]": callback
-             for number, callback in enumerate(trainer.callback_handler.callbacks)
+             for number, callback in enumerate(trainer.callback_handler.callbacks[1:])
              if not isinstance(callback, ExportableState)}
         )  # fmt: skip
         self.training.total_steps = state.max_steps
@@ -200,11 +202,6 @@ class Survive(TrainerCallback):
 
         return log_save_evaluate
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The step before is done, with its logs and evaluations."""
-        self.training.end_step()
-        self.training.begin_step()
-
     def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A batch of the step is done, and it has more."""
         self.training.part_done()
@@ -220,3 +217,15 @@ class Survive(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save the last step."""
         self.training.end()
+
+
+class _Steps(TrainerCallback):
+    """Tells the run where a step ends, before any other callback knows of the next one."""
+
+    def __init__(self, keeper: Survive) -> None:
+        self.keeper = keeper
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The step before is done, with its logs and evaluations."""
+        self.keeper.training.end_step()
+        self.keeper.training.begin_step()

@@ -11,6 +11,7 @@ import ast
 import builtins
 import functools
 import linecache
+import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -97,8 +98,7 @@ class Usage:
         if "(" in path:
             return False
         self._open = set()
-        attributes = path.split("[", maxsplit=1)[0].split(".")[1:]
-        name = path.split("[", maxsplit=1)[0].split(".", maxsplit=1)[0]
+        name, *attributes = re.sub(r"\[[^\]]*\]", "", path).split(".")
         try:
             return self._attribute_shown(attributes[-1]) if attributes else self._variable_shown(name)
         except RecursionError:

@@ -89,6 +89,8 @@ def test_attributes_are_looked_for_in_every_file_of_the_users() -> None:
     usage = usage_of("meter.total += 1")
     assert usage.only_shown("meter.total"), "`__str__` alone reads it"
     assert not usage.only_shown("meter.rate"), "what a method returns may go anywhere"
+    assert not usage.only_shown("trainer.meters[0].rate")
+    assert usage.only_shown("trainer.meters['a.b'].total")
 
 
 def test_what_the_run_counts_is_told_from_what_enumerate_counts() -> None:
