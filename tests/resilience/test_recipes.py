@@ -133,13 +133,12 @@ def test_pretraining_streams_its_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", ["sft", "dpo"])
 def test_tuning_by_trl(tmp_path: Path, tiny: str, recipe: str) -> None:
     sums = [(f"What is {n} + {n}?", f"It is {2 * n}.", f"No idea about {n}.") for n in range(48)]
-    if recipe == "sft":
-        rows = [
-            {"messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": good}]}
-            for ask, good, _ in sums
-        ]
-    else:
-        rows = [{"prompt": ask, "chosen": good, "rejected": bad} for ask, good, bad in sums]
+    rows: list[dict[str, object]] = [
+        {"messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": good}]}
+        if recipe == "sft"
+        else {"prompt": ask, "chosen": good, "rejected": bad}
+        for ask, good, bad in sums
+    ]
     words = ["--model", tiny, "--data", lines(tmp_path / "rows.jsonl", rows), "--batch", "4", "--accumulate", "2"]
     words += ["--epochs", "2", "--sequence", "96", "--rank", "4", "--learning-rate", "0.01", "--warm-up", "2"]
     whole = equal_after_a_kill(tmp_path, recipe, [*words, "--scratch", str(tmp_path / "scratch")], kill_at=7)
