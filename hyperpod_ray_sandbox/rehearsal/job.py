@@ -54,12 +54,11 @@ class Job:
     other_folder: Path | None = None
 
     def __post_init__(self) -> None:
-        if not (self.folder / DRIVER).exists():
-            job_names = (
-                ", ".join(sorted(path.parent.name for path in (self.project / "jobs").glob(f"*/{DRIVER}"))) or "none"
-            )
+        if not _rehearsable(self.folder / DRIVER):
+            scripts = filter(_rehearsable, (self.project / "jobs").glob(f"*/{DRIVER}"))
+            job_names = ", ".join(sorted(script.parent.name for script in scripts)) or "none"
             raise LocalError(
-                f"--job: {self.name!r} has no jobs/{self.name}/{DRIVER}",
+                f"--job: {self.name!r} has no jobs/{self.name}/{DRIVER} with --steps",
                 expected=f"one of {job_names}",
                 fix="correct the name",
             )
@@ -159,3 +158,8 @@ class Undisturbed:
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
+
+
+def _rehearsable(script: Path) -> bool:
+    """Whether a script trains by itself for a number of steps: recipes want a model or data of yours."""
+    return script.is_file() and '"--steps"' in script.read_text(encoding="utf-8")
