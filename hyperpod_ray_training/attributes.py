@@ -66,7 +66,8 @@ class Attributes:
         """By owner and attribute: what can be put back."""
         plain = {}
         for owner, value in self.owners().items():
-            standard = OF_OPTIMIZERS if isinstance(value, Optimizer) else OF_MODULES | _private_of(type(value))
+            sort: Any = type(value)
+            standard = OF_OPTIMIZERS if isinstance(value, Optimizer) else OF_MODULES | _private_of(sort)
             for name, attribute in vars(value).items():
                 if name not in standard and is_plain(attribute):
                     plain[owner, name] = attribute
