@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: demo test test-slow test-deploys test-all quick changed times house scale lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
+.PHONY: gpu demo test test-slow test-deploys test-all quick changed times house scale lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -193,3 +193,6 @@ status: setup  ## one screen: is training on ENV healthy?
 
 teardown: setup  ## destroy ENV with inventory before and after; waits for file systems, resumable
 	$(RUN) teardown $(ENV)
+
+gpu: setup rehearsal-env  ## measure copies, losses, faults, readers and the planner on one NVIDIA GPU; exit 4 without one
+	.venv-rehearsal/bin/python -m benchmarks.gpu

@@ -31,6 +31,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,10 @@ class _Line(asyncio.Protocol):
         self.transport.write((json.dumps(fields) + "\n").encode())
 
 
+def _same(line: _Line) -> _Line:
+    return line
+
+
 async def _play(ranks: Sequence[int], world: int, pipe: Any) -> None:
     """The members of these ranks: they beat, let go when told to, and note when they are assigned."""
     loop, beat_s, step = asyncio.get_running_loop(), Limits().beat_of(world), 0
@@ -120,7 +125,8 @@ async def _play(ranks: Sequence[int], world: int, pipe: Any) -> None:
         node = f"10.0.{rank // PER_NODE // 250}.{rank // PER_NODE % 250}"
         shown = {"uid": f"rank-{rank}", "order": rank, "node": node, "port": 1, "pid": rank, "group": world}
         for lines, role in ((members, "hello"), (pulses, "pulse")):
-            _, line = await loop.create_connection(lambda r=role, f=shown: _Line({"type": r, **f}, hear), host, port)
+            line = _Line({"type": role, **shown}, hear)
+            await loop.create_connection(partial(_same, line), host, port)
             lines.append(line)
     while not over.is_set():
         step, until = step + 1, time.monotonic() + beat_s

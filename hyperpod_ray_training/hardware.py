@@ -8,6 +8,12 @@ user's.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
+import re
+from pathlib import Path
+
 from hyperpod_ray_training.errors import MARK, in_three_parts
 
 SIGNS: dict[str, str] = {
@@ -15,7 +21,7 @@ SIGNS: dict[str, str] = {
     "uncorrectable ECC error": "cudaErrorECCUncorrectable (214)",
     "uncorrectable NVLink error": "cudaErrorNvlinkUncorrectable (220)",
     "hardware stack error": "cudaErrorHardwareStackError (714)",
-    "Invalid access of peer GPU memory over nvlink or a hardware error": "cudaErrorContained (721)",
+    "Invalid access of peer GPU memory over nvlink or a hardware error": "cudaErrorContained (226)",
     "no CUDA-capable device is detected": "cudaErrorNoDevice (100), on a device that has worked",
     "CUDA-capable device(s) is/are busy or unavailable": "cudaErrorDevicesUnavailable (46)",
     "system not yet initialized": "cudaErrorSystemNotReady (802): the fabric manager is away",
@@ -31,6 +37,17 @@ SIGNS: dict[str, str] = {
 """What an error's text contains, and its source."""
 _CHECK_SIZE = 64
 _FIX = "nothing here: this process ends, and HyperPod's health agent looks at the node"
+
+
+_NVML, _UNCORRECTED, _SINCE_BOOT = "libnvidia-ml.so.1", 1, 0
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html: nvmlMemoryErrorType_t, nvmlEccCounterType_t
+_errors_at_start: dict[str, int] = {}
+"""Uncorrected memory errors of each GPU when this process began to train on it."""
+
+
+_trains_on: int | None = None
+_RELAXED = 2
+# https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html: cudaStreamCaptureModeRelaxed
 
 
 class DeviceBrokenError(RuntimeError):
@@ -57,8 +74,83 @@ def sign_of(error: BaseException) -> str | None:
     return None
 
 
+@functools.cache
+def _nvml() -> ctypes.CDLL | None:
+    try:
+        library = ctypes.CDLL(_NVML)
+    except OSError:
+        return None
+    return library if library.nvmlInit_v2() == 0 else None
+
+
+def uncorrected_errors(uuid: str) -> int | None:
+    """Memory errors of a GPU since the node booted that ECC did not correct; None where NVML does not say.
+
+    Args:
+        uuid: Of the GPU, as `torch.cuda.get_device_properties` gives it.
+    """
+    library = _nvml()
+    if library is None:
+        return None
+    handle, count = ctypes.c_void_p(), ctypes.c_ulonglong()
+    name = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
+    if library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle)):
+        return None
+    if library.nvmlDeviceGetTotalEccErrors(handle, _UNCORRECTED, _SINCE_BOOT, ctypes.byref(count)):
+        return None
+    return count.value
+
+
+def _uuid() -> str:
+    import torch
+
+    return str(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", ""))
+
+
+def training_begins() -> None:
+    """Note this thread's GPU, and the errors that it has had before: later questions are about them."""
+    global _trains_on
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        _trains_on, uuid = torch.cuda.current_device(), _uuid()
+        errors = uncorrected_errors(uuid)
+        if errors is not None:
+            _errors_at_start.setdefault(uuid, errors)
+
+
+@functools.cache
+def _runtime() -> ctypes.CDLL | None:
+    """The CUDA runtime that torch has loaded."""
+    with contextlib.suppress(OSError):
+        path = re.search(r"/\S*libcudart\S*\.so\S*", Path("/proc/self/maps").read_text())
+        return ctypes.CDLL(path[0]) if path else None
+    return None
+
+
+def device_is_busy() -> bool:
+    """Whether work is queued on the GPU that this process trains on; any thread may ask. False where nobody knows.
+
+    A thread that waits for its GPU uses the processor all the time: CUDA asks again and again.
+    """
+    runtime = _runtime() if _trains_on is not None else None
+    if runtime is None:
+        return False
+    import torch
+
+    mode = ctypes.c_int(_RELAXED)  # a question in the midst of the capture of a graph must not end it
+    if runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode)):
+        return False
+    try:
+        return not torch.cuda.default_stream(_trains_on).query()
+    except RuntimeError:
+        return False
+    finally:
+        runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
 def check_device() -> None:
-    """Compute on this process's GPU and compare; DeviceBrokenError where it fails.
+    """Compute on this process's GPU and compare, and ask for its memory errors; DeviceBrokenError where it fails.
 
     Nothing where this process has not used CUDA.
     """
@@ -76,3 +168,8 @@ def check_device() -> None:
     if total != _CHECK_SIZE**3:
         failure = f"the GPU failed a check: a sum of {total:g}"
         raise DeviceBrokenError(in_three_parts(failure, expected=f"{_CHECK_SIZE**3}", fix=_FIX))
+    uuid = _uuid()
+    errors, before = uncorrected_errors(uuid), _errors_at_start.get(uuid)
+    if errors is not None and before is not None and errors > before:
+        failure = f"the GPU failed a check: {errors} memory errors that ECC did not correct"
+        raise DeviceBrokenError(in_three_parts(failure, expected=f"{before}, as when training began", fix=_FIX))

@@ -6,6 +6,7 @@ The first says where it stands and is replaced atomically; the second says what 
 failed) and state_t, t (unix seconds of this writing), started_t (driver) and begun_t (workers), last_step and
 last_step_t, step_s (median of the newest steps), best_step_s (the best that it has been) and pauses_s (the longest
 between two steps), where the loop notes parts of its steps also last_part_t, part_s and part_pauses_s,
+copy_every_steps (with spares: steps from one copy in memory to the next),
 last_checkpoint_step, last_checkpoint_t and last_checkpoint_path, total_steps, world_size, device, attempt, metrics,
 last_error. Watch the *age* of the last step and checkpoint: after a head failover a dead job can read RUNNING for
 minutes. `hyperpod-ray status` does, by `hyperpod_ray_training.publish`.

@@ -234,7 +234,7 @@ class Resumable(Looping):
         self.journal.update(
             state=self._running, last_step=self.step, metrics=metrics,
             last_step_t=round(time.time(), 3), world_size=self.world, total_steps=self.total_steps,
-            attempt=self.attempt, **pace,
+            attempt=self.attempt, copy_every_steps=self.memory.interval if self.memory else None, **pace,
         )  # fmt: skip
         if self.generation is not None:
             self.generation.member.now.step = self.step

@@ -80,7 +80,7 @@ class Saver:
         # one stager for all saves: it keeps its buffers, and touching 150 MB of new memory costs more than copying
         # into old. A save waits for the one before, so a buffer is never overwritten while it is being written out.
         on_gpu = state.device.type == "cuda"
-        self.stager = DefaultStager(
+        self.stager = _KeptStager(
             StagingOptions(
                 use_pinned_memory=on_gpu, use_shared_memory=False, use_async_staging=False, use_non_blocking_copy=on_gpu
             )
@@ -225,6 +225,13 @@ class Saver:
                 expected="storage that can be written",
                 fix="free space or repair the storage, then submit the same run again",
             )
+
+
+class _KeptStager(DefaultStager):  # type: ignore[misc]
+    """A stager for all saves of a process: torch before 2.13 closes the one it is given when the first save is over."""
+
+    def close(self) -> None:
+        """Stay open."""
 
 
 def reasons(error: BaseException) -> list[str]:

@@ -68,6 +68,8 @@ class Settings:
         hang_steps: The same limit as a multiple of the median step.
         memory_every_steps: A copy of each rank's state goes to a neighbour on another node after so many steps;
             0 = never.
+        memory_overhead: Copies are made less often where steps would wait for them longer than this share of their
+            time; 0 = never less often than `memory_every_steps`.
         save_every_s: Seconds between two checkpoints, which the ranks turn into steps by the time that a step takes;
             0 = the run's `save_every_steps` holds.
         verify_checksums: Check the CRC-32 of every shard before a restore (each rank reads its share of the files);
@@ -107,6 +109,7 @@ class Settings:
     hang_s: float = 2.5
     hang_steps: float = 6.0
     memory_every_steps: int = 1
+    memory_overhead: float = 0.03
     verify_checksums: bool = True
     strict: bool = True
 
@@ -219,7 +222,7 @@ class Settings:
 MAY_BE_ZERO = frozenset(
     {
         "crash_loop_limit", "termination_grace_margin_s", "placement_wait_s", "deadline_margin_s", "spares",
-        "save_every_s", "spare_wait_s", "memory_every_steps", "standby_workers",
+        "save_every_s", "spare_wait_s", "memory_every_steps", "memory_overhead", "standby_workers",
     }
 )  # fmt: skip
 # a rehearsal's switch and the path of a file: they share the prefix but are no settings

@@ -653,8 +653,12 @@ def _copies(outlook: Outlook) -> list[Row]:
     share = outlook.checkpoint / max(1, cluster.world - cluster.standing_by)
     flow = data.times()
     exchange = Range(*sorted(share / (rate * 1e9 / 8) for rate in flow["copy_gbps"].seconds))
-    longer = Range(
-        *(max(0.0, handover - step) for handover, step in zip(exchange, reversed(outlook.step_seconds), strict=True))
+    fastest, usual, slowest = outlook.step_seconds
+    often = Range(
+        *(
+            max(1, math.ceil(handover / step))
+            for handover, step in zip(exchange, (slowest, usual, fastest), strict=True)
+        )
     )
     per_rank = zip(flow["group_per_rank"].range, flow["nccl_per_rank"].range, strict=True)
     ranks = [cluster.world * sum(seconds) for seconds in per_rank]
@@ -662,16 +666,16 @@ def _copies(outlook: Outlook) -> list[Row]:
     return [
         Row(what="copies of a step take", value=exchange, unit="s", source=flow["copy_gbps"].source),
         Row(
-            what="which makes a step longer by",
-            value=Range(min(longer), longer.central, max(longer)),
-            unit="s",
-            source="what is longer than a step: below it, copies hide behind the arithmetic",
+            what="so a copy is sent after",
+            value=often,
+            unit="steps",
+            source="one is over before the next begins; copies hold steps up for 3 % of their time at most",
         ),
         Row(
             what=f"a lost rank is back, of {cluster.world} ranks",
             value=back,
             unit="s",
-            source="hand-over of a copy, groups by rank, rebuild and NCCL (planner/data/times.yaml); one step again",
+            source="hand-over, groups by rank, rebuild and NCCL (planner/data/times.yaml); then those steps again",
         ),
     ]
 

@@ -140,17 +140,10 @@ def parts(
         state_gib["weights"] += constant["frozen"].value * model.parameters / world
     rank_tokens = tokens / parallel.context
     split, stages = parallel.tensor, parallel.pipeline
-    bytes_each = constant["activations_none"].value * rank_tokens / split
-    largest = bytes_each * kept_elements(model)
-    if recompute == "full":  # the inputs of all layers, and the one that is computed again
-        activations = constant["activations_full"].value * rank_tokens * model.width * model.layers / split
-    else:
-        share = constant["activations_selective_compiled" if compiled else "activations_selective"].value
-        activations = bytes_each * kept_by_layers(model) * (share if recompute == "selective" else 1)
     in_flight = parallel.in_flight(micro_batches) if stages > 1 else 1.0
-    activations *= in_flight / stages
-    if recompute == "full":
-        activations += largest
+    activations = _activations(
+        model, rank_tokens=rank_tokens, split=split, recompute=recompute, compiled=compiled, held=in_flight / stages
+    )
     if split > 1:
         activations += constant["tensor_parallel"].value * rank_tokens * model.width
     # two layers are gathered in bf16 at once, and the root's all the time; one gradient is whole, in bf16 and float32
@@ -167,9 +160,28 @@ def parts(
     state_gib["gradients in reduction"] = reduced if sharded and not lora_rank else 0.0
     state_gib["activations"] = activations
     state_gib["logits"] = constant["logits"].value * rank_tokens * model.vocabulary / split
+    if not sharded and not lora_rank:  # the gradients of one GPU are whole, and grow as activations and logits go
+        state_gib["logits"] = constant["logits_alone"].value * rank_tokens * model.vocabulary
+        passing = 2.0 * (block + root)  # FSDP2 casts the root and one layer also where nobody shares them
+        last = state_gib["gradients"] + (2.0 + 6.0) * root
+        state_gib["gathered layers"] = passing
+        state_gib["gradients"] = max(0.0, last - passing - activations - state_gib["logits"])
     if stages > 1:  # the first stage keeps most micro-batches, the last one has the logits
         state_gib["logits"] = max(0.0, state_gib["logits"] - activations * (1 - 1 / max(1.0, in_flight)))
     return {name: value / GIB for name, value in state_gib.items()}
+
+
+def _activations(
+    model: Architecture, *, rank_tokens: float, split: int, recompute: Recompute, compiled: bool, held: float
+) -> float:
+    """Bytes that the layers keep for the backward pass; `held` is the share of a micro-batch's that a stage has."""
+    constant = data.memory()
+    bytes_each = constant["activations_none"].value * rank_tokens / split
+    if recompute == "full":  # the inputs of all layers, and the one that is computed again
+        kept = constant["activations_full"].value * rank_tokens * model.width * model.layers / split
+        return kept * held + bytes_each * kept_elements(model)
+    share = constant["activations_selective_compiled" if compiled else "activations_selective"].value
+    return bytes_each * kept_by_layers(model) * (share if recompute == "selective" else 1) * held
 
 
 def fit(

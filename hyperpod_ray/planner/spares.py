@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-COPIES = 8
+COPIES = 4
 """Copies of a rank's state that its pod keeps for warm spares. A test compares it with the training library."""
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.journal import log
 
-_COPIES, _COPIES_WITH_REPLICAS = 8, 4
-"""Three steps of this rank's and three of its neighbour's, one of each on its way; only this rank's, with replicas."""
+_COPIES, _COPIES_WITH_REPLICAS = 4, 2
+"""Two steps of this rank's and two of its neighbour's, the newer one on its way; only this rank's, with replicas."""
 _CGROUP = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
 

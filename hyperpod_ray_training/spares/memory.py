@@ -5,8 +5,12 @@ sends the copy to its neighbour while the next step computes. When a rank is los
 is whole: at most the step under way is done again. When a rank and the node with its copy are lost together, the run
 continues from the newest checkpoint.
 
-Three steps of each are kept. Ranks can be a step apart when one is lost, and a copy may be under way: with two, a
-survivor could have dropped the one step that all others still hold.
+Two steps of each are kept, four states in all: one that every rank's exchange is known to be over for, and one under
+way. The older one is written over when all ranks have said that the newer one has arrived, so that whichever rank is
+lost at whatever moment, one of the two is whole.
+
+How often depends on what a copy costs: `memory_every_steps` at least, and as seldom as keeps the time that steps wait
+below `memory_overhead` of them (`Neighbour.stretch`, the same on every rank).
 
 Where another rank on another node holds the same shard anyway (a replica of HSDP's, or of DDP's), only what is this
 rank's own is sent: random numbers, the place in the data, buffers, the state by name. The rest comes from the replica.
@@ -22,6 +26,7 @@ import torch
 import torch.distributed as dist
 
 from hyperpod_ray_training.errors import InputError
+from hyperpod_ray_training.hardware import training_begins
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.spares import host_memory as room
@@ -47,13 +52,20 @@ class Memory:
         self.snapshot, self.neighbour, self.every = snapshot, neighbour, every
         self.store = neighbour.store
 
+    @property
+    def interval(self) -> int:
+        """Steps from one copy to the next, as paced now."""
+        return self.every * self.neighbour.stretch
+
     def finished(self, step: int, *, settle: bool = False) -> None:
         """Keep the state after `step` steps. `settle` waits until the neighbour has it too."""
-        if step % (self.every * self.neighbour.stretch) == 0 or settle:
+        self.neighbour.stepped()
+        if step % self.interval == 0 or settle:
+            self.neighbour.settle()  # its buffers are free then
             buffer = self.snapshot.take(step, self.store)
             if counts(buffer):
                 self.store.put(self.neighbour.rank, step, buffer)
-            self.neighbour.send(step, buffer)
+            self.neighbour.send(step, buffer, pending=self.snapshot.pending)
         if settle:
             self.neighbour.settle()
 
@@ -121,6 +133,7 @@ def memory_of(
     group = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
     # a save and a copy run beside the loop and may be slow: no sign of a hang
     generation.quiet_groups = {quiet, group}
+    training_begins()
     if not settings.memory_every_steps:
         return None
     replicas = replicas_among(state, generation.nodes) or ()
@@ -142,6 +155,8 @@ def memory_of(
             log(f"no copies in memory, a lost rank goes back to the checkpoint: {refusal}")
         return None
     neighbour = Neighbour(
-        store=generation.store.of(state.world), group=group, nodes=generation.nodes, rank=state.rank, replicas=replicas
-    )
+        store=generation.store.of(state.world), group=group, nodes=generation.nodes, rank=state.rank,
+        replicas=replicas, share=settings.memory_overhead, steps=settings.memory_every_steps,
+        pinned=state.device.type == "cuda", limit=timedelta(seconds=settings.checkpoint_group_timeout_s),
+    )  # fmt: skip
     return Memory(snapshot=snapshot, neighbour=neighbour, every=settings.memory_every_steps)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
+import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -17,15 +21,23 @@ from torch.nn.parallel import DistributedDataParallel
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares.host_memory import memory_free
 from hyperpod_ray_training.spares.sealed import room_for
-from hyperpod_ray_training.spares.snapshot import numbers_of, own_part
+from hyperpod_ray_training.spares.snapshot import counts, numbers_of, own_part
 from hyperpod_ray_training.spares.store import Store
 from hyperpod_ray_training.state import TrainingState
 
 Inventory = Sequence[tuple[int, int]]
-LONG_WAIT_S = 2.0
-"""A step that waits for the copy before it for longer than this, and than it took itself, waits too long."""
-MOST_STRETCH, QUICK_EXCHANGES = 64, 20
-"""At most one copy in so many is made; after so many exchanges that nobody waited for, twice as many again."""
+MOST_STRETCH = 64
+"""At least one copy in so many is made."""
+UNNOTICED_S = 0.02
+"""Copies that hold a step up for less than this are never skipped."""
+SETTLED = 8
+"""Copies of a generation before their cost is judged: they take memory, and steps are watched beside them."""
+JUDGED = 3
+"""How often to copy follows from the median of so many copies: one that met a busy moment says little."""
+STEPS = 8
+"""Newest steps by which the time of a step is known."""
+CHUNK = 32 << 20
+"""Bytes of a message: those that are copied are sent while the rest is copied."""
 
 
 def neighbour_distance(nodes: Sequence[str]) -> int:
@@ -131,6 +143,94 @@ def _replicated(parameters: Sequence[torch.Tensor], world: int) -> list[list[int
     return [[int(rank) for rank in row] for row in mesh.mesh.permute(order).reshape(apart, -1).tolist()]
 
 
+class Pending(Protocol):
+    """A copy that is under way from a GPU."""
+
+    @property
+    def stall_s(self) -> float:
+        """So long the GPU has waited for it."""
+
+    def wait(self, length: int) -> None:
+        """Until so many bytes are there."""
+
+    def finish(self) -> None:
+        """Until all are."""
+
+
+class Exchange:
+    """One exchange, in a thread: what is copied is sent at once, and all ranks say when theirs is over.
+
+    Args:
+        step: Of the copy.
+        complete: Whether this rank's copy counts.
+        pending: Where the copy comes from a GPU.
+        received: Where the other rank's copy goes; None in a world of one.
+        limit: Of each message.
+    """
+
+    def __init__(
+        self,
+        *,
+        step: int,
+        complete: bool,
+        pending: Pending | None = None,
+        received: torch.Tensor | None = None,
+        limit: timedelta,
+    ) -> None:
+        self.step, self.pending, self.received, self.limit = step, pending, received, limit
+        self.vote = torch.tensor([1, int(not complete)])
+        """How often to copy, and whether a copy is missing: the most of all ranks, once all are over."""
+        self.arrived = False
+        self.seconds = 0.0
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it is over, on every rank."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def begin(self, buffer: torch.Tensor, *, to: int, source: int, group: Any) -> None:
+        """Send and receive in the background."""
+        self._thread = threading.Thread(target=self._run, args=(buffer, to, source, group), daemon=True)
+        self._thread.start()
+
+    def _run(self, buffer: torch.Tensor, to: int, source: int, group: Any) -> None:
+        begun = time.monotonic()
+        try:
+            assert self.received is not None  # noqa: S101 - it begins with one
+            incoming = [
+                dist.irecv(self.received[at : at + CHUNK], source, group=group, tag=1 + at // CHUNK)
+                for at in range(0, self.received.numel(), CHUNK)
+            ]
+            outgoing = []
+            for at in range(0, buffer.numel(), CHUNK):
+                chunk = buffer[at : at + CHUNK]
+                if self.pending is not None:
+                    self.pending.wait(at + chunk.numel())
+                outgoing.append(dist.isend(chunk, to, group=group, tag=1 + at // CHUNK))
+            for work in incoming:
+                _wait(work, self.limit)
+            self.arrived = True
+            for work in outgoing:
+                _wait(work, self.limit)
+            if not counts(self.received):
+                self.vote[1] = 1
+            dist.all_reduce(self.vote, op=dist.ReduceOp.MAX, group=group)
+            self.seconds = time.monotonic() - begun
+        except BaseException as error:  # the loop's thread raises it
+            self._error = error
+
+    def wait(self) -> None:
+        """Until it is over on every rank; what it raised is raised here."""
+        if self.pending is not None:
+            self.pending.finish()
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+
 class Neighbour:
     """Sends this rank's copies to one neighbour and receives another's, in the background, on a group of its own.
 
@@ -140,6 +240,11 @@ class Neighbour:
         nodes: The node of each rank.
         rank: This rank.
         replicas: Of each rank, the others with the same tensors: only a rank's own part is sent then.
+        share: Of a step that copies may hold it up; 0: no copy is skipped.
+        steps: Between two copies, as asked for.
+        pinned: Whether buffers are for a GPU.
+        limit: Of one message. Gloo's own would be the short one that the group was opened with: `set_limit` is for
+            collectives alone.
     """
 
     def __init__(
@@ -150,28 +255,45 @@ class Neighbour:
         nodes: Sequence[str],
         rank: int,
         replicas: Sequence[Sequence[int]] = (),
+        share: float = 0.03,
+        steps: int = 1,
+        pinned: bool = False,
+        limit: timedelta = timedelta(minutes=30),
     ) -> None:
+        self.limit = limit
         self.store, self.group, self.rank, self.world, self.replicas = store, group, rank, len(nodes), replicas
         distance = neighbour_distance(nodes)
         self.to, self.source = (rank + distance) % self.world, (rank - distance) % self.world
         self.stretch = 1
         """A copy after so many times as many steps as asked for: the same on every rank."""
+        self.share, self.steps = share, steps
+        self.pinned = pinned
         self._sizes: list[int] | None = None
-        self._under_way: tuple[list[Any], int, torch.Tensor] | None = None
-        self._vote: tuple[Any, torch.Tensor] | None = None
-        self._sent_t: float | None = None
-        self._quick = 0
-        self._accepted = 0
-        """The size of the last frame that had room."""
+        self._under_way: Exchange | None = None
+        self._costs: deque[float] = deque(maxlen=JUDGED)
+        self._exchanges: deque[float] = deque(maxlen=JUDGED)
+        self._free_s: deque[float] = deque(maxlen=STEPS)
+        self._busy_s: deque[float] = deque(maxlen=STEPS)
+        """Seconds of steps without a copy under way, and with one."""
+        self._begun = time.monotonic()
+        self._stepped_t: float | None = None
+        self._copies = self._accepted = 0
+        """Copies of this generation, and the size of the last frame that had room."""
 
-    def send(self, step: int, buffer: torch.Tensor) -> None:
-        """Begin to exchange copies of `step`; the exchange before is over when this returns.
+    def send(self, step: int, buffer: torch.Tensor, *, pending: Pending | None = None) -> None:
+        """Begin to exchange copies of `step`; the exchange before is over already (`settle`).
 
-        Where that takes long, the ranks agree to skip the copies of some steps: one is under way at a time.
+        Where that costs more than its share of the steps, the ranks agree to skip the copies of some steps.
+
+        Args:
+            step: Steps that are done.
+            buffer: The copy.
+            pending: Where the copy is under way itself.
         """
-        begun, before = time.monotonic(), self.stretch
-        self.settle()
+        complete = counts(buffer)
         if self.world < 2:
+            self._under_way = Exchange(step=step, complete=complete, pending=pending, limit=self.limit)
+            self._under_way.vote[0] = self._ask()
             return
         if self.replicas:
             buffer = own_part(buffer)
@@ -181,71 +303,87 @@ class Neighbour:
             dist.all_gather(sizes, own_size, group=self.group)
             self._sizes = [int(size) for size in sizes]
         received = self._frame(self._sizes[self.source], self.source)
-        works = [
-            dist.isend(buffer, self.to, group=self.group, tag=1),
-            dist.irecv(received, self.source, group=self.group, tag=1),
-        ]
-        self._under_way = (works, step, received)
-        self._ask(waited=time.monotonic() - begun, now=begun, changed=self.stretch != before)
+        self._under_way = Exchange(step=step, complete=complete, pending=pending, received=received, limit=self.limit)
+        self._under_way.vote[0] = self._ask()
+        self._under_way.begin(buffer, to=self.to, source=self.source, group=self.group)
 
     def _frame(self, size: int, source: int) -> torch.Tensor:
         """A buffer for a frame of another rank; none that is larger than what is free here."""
         if size != self._accepted:
             free = memory_free()[1] + self.store.bytes
             self._accepted = room_for(size, free=free, source=source)
-        return self.store.buffer(size, pinned=False)
+        return self.store.buffer(size, pinned=self.pinned)
 
-    def _ask(self, *, waited: float, now: float, changed: bool) -> None:
-        """Say how often this rank would have copies; the answer is read when this exchange is over."""
-        between = now if self._sent_t is None or changed else now - self._sent_t
-        self._sent_t = now + waited
-        slow = waited > max(LONG_WAIT_S, between)
-        self._quick = 0 if waited > LONG_WAIT_S else self._quick + 1
-        ask = self.stretch
-        if slow:
-            ask = min(2 * self.stretch, MOST_STRETCH)
-        elif self._quick >= QUICK_EXCHANGES:
-            ask = max(1, self.stretch // 2)
-        vote = torch.tensor([ask])
-        self._vote = dist.all_reduce(vote, op=dist.ReduceOp.MAX, group=self.group, async_op=True), vote
+    def stepped(self) -> None:
+        """A step is over: with a copy under way it may have taken longer than without."""
+        moment = time.monotonic()
+        if self._stepped_t is not None:
+            free = self._under_way is None or self._under_way.over
+            (self._free_s if free else self._busy_s).append(moment - self._stepped_t)
+        self._stepped_t = moment
+
+    def _ask(self) -> int:
+        """How often this rank would have copies, after what this one and those before have cost.
+
+        So seldom that an exchange is over before the next one, and that what a step waits for its copy, and what it
+        loses beside it, is the given share of the steps at most.
+        """
+        moment = time.monotonic()
+        self._costs.append(moment - self._begun)
+        self._copies += 1
+        self._stepped_t = moment  # what a copy takes is no part of a step
+        steps = [*self._free_s, *self._busy_s]
+        if not self.share or self._copies < SETTLED or len(steps) < JUDGED:
+            return self.stretch if self.share else 1
+        step_s = max(1e-6, statistics.median(self._free_s or self._busy_s))
+        exchange = statistics.median(self._exchanges) if self._exchanges else 0.0
+        exchange = exchange if exchange > UNNOTICED_S else 0.0
+        slower = statistics.median(self._busy_s) - step_s if self._free_s and self._busy_s else 0.0
+        cost = statistics.median(self._costs) + max(0.0, slower) * max(1.0, exchange / step_s)
+        often = 1.0 if cost <= UNNOTICED_S else cost / (self.share * step_s)
+        return max(1, min(MOST_STRETCH, math.ceil(max(often, exchange / step_s) / self.steps)))
 
     def settle(self) -> None:
-        """Wait until the exchange under way is over."""
-        if self._under_way is None:
+        """Wait until the exchange under way is over, on every rank."""
+        exchange, self._under_way = self._under_way, None
+        self._begun = time.monotonic()
+        if exchange is None:
             return
-        works, step, received = self._under_way
-        self._under_way = None
-        for work in works:
-            work.wait()
-        self._keep(step, received)
-        if self._vote is not None:
-            work, vote = self._vote
-            work.wait()
-            if self.stretch != int(vote):
-                self._quick = 0
-                if self.rank == 0:
-                    log(f"memory: one copy in {int(vote)} is sent; a copy takes longer than the steps it covers")
-            self.stretch, self._vote = int(vote), None
+        exchange.wait()
+        begun = time.monotonic()
+        if exchange.pending is not None and self._costs:
+            self._costs[-1] += exchange.pending.stall_s
+        if exchange.received is not None:
+            self._keep(exchange.step, exchange.received)
+        stretch, incomplete = (int(number) for number in exchange.vote)
+        (self.store.drop if incomplete else self.store.whole)(exchange.step)
+        if stretch != self.stretch and self.rank == 0:
+            log(f"memory: a copy after each {self.steps * stretch} steps now, so that steps wait for copies no longer")
+        self.stretch = stretch
+        self._begun = time.monotonic()
+        self._exchanges.append(exchange.seconds + self._begun - begun)
 
     def _keep(self, step: int, received: torch.Tensor) -> None:
-        length, _, _, next_size, next_own, _ = numbers_of(received)
+        length, _, _, next_size, next_own, *_ = numbers_of(received)
         if self._sizes is not None:
             self._sizes[self.source] = next_own if self.replicas else next_size
         if length:
             (self.store.put_own if self.replicas else self.store.put)(self.source, step, received)
+        else:
+            self.store.release(received)
 
     def salvage(self) -> None:
-        """The generation is over: keep what has arrived whole, wait for nothing."""
-        if self._under_way is None:
+        """The generation is over: keep what has arrived whole, wait for nothing but this rank's own GPU."""
+        exchange, self._under_way = self._under_way, None
+        if exchange is None:
             return
-        works, step, received = self._under_way
-        self._under_way = None
-        try:
-            complete = works[1].is_completed() and works[1].exception() is None
-        except Exception:  # a broken group's work raises when it is looked at
-            complete = False
-        if complete:
-            self._keep(step, received)
+        if exchange.pending is not None:
+            try:
+                exchange.pending.finish()
+            except Exception:  # the GPU has failed: its copy is none
+                self.store.held.pop((self.rank, exchange.step), None)
+        if exchange.received is not None and exchange.arrived:
+            self._keep(exchange.step, exchange.received)
 
     def restore(self, step: int, sources: Sequence[Source]) -> torch.Tensor:
         """Hand copies to the ranks that lack theirs; this rank's own copy of `step`."""
@@ -269,12 +407,17 @@ class Neighbour:
             return None
         if self.rank == holder:
             assert copy is not None  # noqa: S101 - it was in this rank's inventory
-            dist.send(torch.tensor([copy.numel()]), owner, group=self.group)
-            dist.send(copy, owner, group=self.group)
+            for message in (torch.tensor([copy.numel()]), copy):
+                _wait(dist.isend(message, owner, group=self.group), self.limit)
         elif self.rank == owner:
             size = torch.zeros(1, dtype=torch.int64)
-            dist.recv(size, holder, group=self.group)
+            _wait(dist.irecv(size, holder, group=self.group), self.limit)
             received = self._frame(int(size), holder)
-            dist.recv(received, holder, group=self.group)
+            _wait(dist.irecv(received, holder, group=self.group), self.limit)
             return received
         return None
+
+
+def _wait(work: dist.Work | None, limit: timedelta) -> None:
+    if work is not None:
+        work.wait(limit)

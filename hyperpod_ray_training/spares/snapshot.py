@@ -7,12 +7,14 @@ import pickle
 import zlib
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 import torch
 
 from hyperpod_ray_training import rng
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares.sealed import seal, unseal
+from hyperpod_ray_training.spares.side_stream import SideStream, Taken, sum_of
 from hyperpod_ray_training.spares.store import Store
 from hyperpod_ray_training.state import BUFFERS, EXTRA, GRADIENTS, MODEL, OPTIMIZER, Content, TrainingState
 from hyperpod_ray_training.trees import checksum, local, mark_of, weighed
@@ -20,7 +22,9 @@ from hyperpod_ray_training.trees import checksum, local, mark_of, weighed
 _NUMBER_BYTES, _LEAST_META = 8, 1 << 16
 _ALIGNED = 64
 """The pickled part has a multiple of so many bytes of room: tensors are read where they lie."""
-_HEAD_BYTES = 6 * _NUMBER_BYTES
+_HEAD_BYTES = 8 * _NUMBER_BYTES
+_SUM_AT = 6 * _NUMBER_BYTES
+_SUM_MASK = (1 << 63) - 1
 _MOMENTS = {"betas": 2, "momentum": 1}
 
 
@@ -41,6 +45,13 @@ class Snapshot:
         """Checksums of parameters that nobody has changed yet."""
         self.changed: set[str] = set()
         """Parameters of no optimizer that a step has changed, such as a momentum network's."""
+        self.swift = frozenset[str]()
+        """Names of the tensors that only optimizers write."""
+        self.side: SideStream | None = None
+        self.pending: Taken | None = None
+        """The newest copy, where it comes from a GPU."""
+        if self.device.type == "cuda":
+            self.side = SideStream(self.device, [single.optimizer for single in state.optimizers.values()])
         self._still(state.content())
 
     def _still(self, content: Content) -> dict[str, int]:
@@ -88,15 +99,18 @@ class Snapshot:
 
     def take(self, step: int, store: Store) -> torch.Tensor:
         """Copy this moment into a buffer of the store."""
+        if self.side is not None:
+            self.side.judge()
         content = self.state.content()
         still = self._still(content)
         own_names, rest = self._ordered(content, still)
+        swift = self._written_by_optimizers(content) & set(rest) if self.side is not None else frozenset()
         pickled = pickle.dumps(
             {
                 "step": step, "rng": rng.capture(self.device), "still": still, "trees": content.trees,
                 "marks": [[mark_of(name, content.tensors[name]) for name in names] for names in (own_names, rest)],
                 "shared": self.state.shared(), "own": self.state.own(), "gradients": self.state.gradients,
-                "proved": self.state.proved,
+                "proved": self.state.proved, "swift": [name for name in rest if name in swift],
             }
         )  # fmt: skip
         meta = seal(pickled, secret=self.secret, about=self._about)
@@ -113,28 +127,42 @@ class Snapshot:
             max(needed[2], minimums[1]),
         )  # fmt: skip
         starts, next_starts = starts_of(room), starts_of(self.room)
-        on_gpu = self.device.type == "cuda"
-        buffer = store.buffer(starts[2], pinned=on_gpu)
+        buffer = store.buffer(starts[2], pinned=self.side is not None)
         if not fits:
             log(f"memory: the state is of {next_starts[2]} bytes now; the copy of step {step} does not count")
-        for tensors, start in zip(parts if fits else [], starts[:2], strict=False):
+        pieces: list[tuple[int, torch.Tensor, bool]] = []
+        for tensors, names, start in zip(parts if fits else [], (own_names, rest), starts[:2], strict=False):
             at = start
-            for tensor in tensors:
-                flat = tensor.contiguous().reshape(-1).view(torch.uint8)
-                buffer[at : at + flat.numel()].copy_(flat, non_blocking=on_gpu)
-                at += flat.numel()
-        if on_gpu:
-            torch.cuda.current_stream(self.device).synchronize()
+            for tensor, name in zip(tensors, names, strict=True):
+                pieces.append((at, tensor, name in swift))
+                at += _bytes(tensor)
         # what is not this rank's own may come from a replica: is that what was here?
         alike = _together(parts[1]) if self.replicas and fits else 0
-        numbers = (len(meta) if fits else 0, room[0], starts[1], next_starts[2], next_starts[1], alike)
+        numbers = (len(meta) if fits else 0, room[0], starts[1], next_starts[2], next_starts[1], alike, 0, 0)
         head = b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in numbers) + (meta if fits else b"")
         buffer[: len(head)].copy_(torch.frombuffer(bytearray(head), dtype=torch.uint8))
+        if self.side is not None:
+            self.pending = self.side.take(pieces, buffer, partial(_write_sum, buffer))
+            return buffer
+        for at, tensor, _ in pieces:
+            flat = tensor.contiguous().reshape(-1).view(torch.uint8)
+            buffer[at : at + flat.numel()].copy_(flat)
         return buffer
+
+    def _written_by_optimizers(self, content: Content) -> frozenset[str]:
+        """Names of the tensors on this GPU that nobody but an optimizer should write: its parameters and its state."""
+        trained = {id(tensor) for tensor in self.state.trained()}
+        named = {name for name, tensor in self.state.named().items() if id(tensor) in trained}
+        return frozenset(
+            name for name, tensor in content.tensors.items()
+            if (name in named or name.startswith(f"{OPTIMIZER}.")) and local(tensor).is_cuda
+        )  # fmt: skip
 
     def load(self, buffer: torch.Tensor) -> int:
         """Put a copy back and return its step; the random numbers last."""
-        length, room, own_start, _, _, alike = numbers_of(buffer)
+        if self.pending is not None:
+            self.pending.finish()
+        length, room, own_start, _, _, alike, total, _ = numbers_of(buffer)
         sealed = buffer[_HEAD_BYTES : _HEAD_BYTES + length].numpy().tobytes()
         meta = pickle.loads(unseal(sealed, secret=self.secret, about=self._about))  # noqa: S301 - sealed by this run
         self.state.make_buffers(meta["trees"])
@@ -148,14 +176,10 @@ class Snapshot:
                 if (buffer.storage_offset() + at) % mark.dtype.itemsize:
                     part = part.clone()  # no tensor begins there
                 part = part.view(mark.dtype).reshape(mark.shape)
-                content.tensors[mark.name] = part.to(self.device) if mark.device != "cpu" else part
+                content.tensors[mark.name] = part
                 at += size
         if at > buffer.numel():
             raise ValueError(f"a copy has {buffer.numel()} bytes, {at} expected")
-        if alike and _together(content.tensors[mark.name] for mark in meta["marks"][1]) != alike:
-            raise ValueError(
-                "the tensors of a replica are not what this rank had: its parameters or learning rates differ by rank"
-            )
         saved = {mark.name: mark for marks in meta["marks"] for mark in marks}
         rebuilt = [name for name, value in meta["still"].items() if name not in live or checksum(live[name]) != value]
         if rebuilt:
@@ -166,18 +190,26 @@ class Snapshot:
         if reason:
             raise ValueError(reason)
         self.state.gradients, self.state.proved = meta["gradients"], meta["proved"]
-        self._detach(content, buffer)
+        self._detach(content, buffer, {name for name, mark in saved.items() if mark.device != "cpu"})
         self.state.fill(content)
+        filled = self.state.content().tensors if alike or total else {}
+        if alike and _together(filled[mark.name] for mark in meta["marks"][1]) != alike:
+            raise ValueError(
+                "the tensors of a replica are not what this rank had: its parameters or learning rates differ by rank"
+            )
+        if total and int(sum_of([filled[name] for name in meta["swift"]])) & _SUM_MASK != total & _SUM_MASK:
+            raise ValueError("the copy is torn: something beside optimizer.step has written what was being copied")
         self.state.fill_own(meta["shared"], meta["own"])
         rng.restore(meta["rng"], self.device)
         self.frozen = dict(meta["still"])
         self.changed = {name for name in saved if name in live and self._nobody_trains(live[name])}
         return int(meta["step"])
 
-    def _detach(self, content: Content, buffer: torch.Tensor) -> None:
+    def _detach(self, content: Content, buffer: torch.Tensor, on_device: set[str]) -> None:
         """Take out of the buffer, which is used again, what others keep: into tensors that are there, where they fit.
 
-        What `fill` copies into a parameter or a buffer of the model stays where it is.
+        What `fill` copies into a parameter or a buffer of the model, or to the GPU, stays where it is: nothing is there
+        twice.
         """
         current, copied = self.state.content().tensors, self.state.named().keys()
         shares = Counter(local(tensor).untyped_storage().data_ptr() for tensor in current.values())
@@ -186,8 +218,12 @@ class Snapshot:
                 if name in copied:
                     continue
                 there = local(current[name]) if name in current and name.startswith(f"{OPTIMIZER}.") else None
-                if there is not None and _fits(there, part) and shares[there.untyped_storage().data_ptr()] == 1:
+                on_gpu = name in on_device
+                alone = there is not None and shares[there.untyped_storage().data_ptr()] == 1
+                if there is not None and alone and _fits(there, part, on_gpu=on_gpu):
                     content.tensors[name] = there.copy_(part)
+                elif self.side is not None and on_gpu:
+                    continue
                 elif part.untyped_storage().data_ptr() == buffer.untyped_storage().data_ptr():
                     content.tensors[name] = part.clone()
 
@@ -204,9 +240,15 @@ def _double(size: int) -> int:
     return -(-2 * size // _ALIGNED) * _ALIGNED
 
 
-def _fits(there: torch.Tensor, part: torch.Tensor) -> bool:
+def _write_sum(buffer: torch.Tensor, total: int) -> None:
+    number = (total & _SUM_MASK | 1 << 63).to_bytes(_NUMBER_BYTES, "big")
+    buffer[_SUM_AT : _SUM_AT + _NUMBER_BYTES].copy_(torch.frombuffer(bytearray(number), dtype=torch.uint8))
+
+
+def _fits(there: torch.Tensor, part: torch.Tensor, *, on_gpu: bool) -> bool:
     """Whether a tensor can take a part's content and be used in its place."""
-    alike = (there.shape, there.dtype, there.device) == (part.shape, part.dtype, part.device)
+    alike = (there.shape, there.dtype) == (part.shape, part.dtype)
+    alike = alike and (there.device.type != "cpu") == on_gpu
     return alike and there.is_contiguous() and not there.requires_grad
 
 
@@ -234,7 +276,8 @@ def numbers_of(buffer: torch.Tensor) -> list[int]:
     """A copy's head.
 
     Bytes of the pickled part (0: does not count), room for it, bytes of its own part; then of the next copy, all its
-    bytes and those of its own part; last a checksum of what is not its own, where a replica has it too.
+    bytes and those of its own part; a checksum of what is not its own, where a replica has it too; last a sum of what
+    was copied while a step ran (0: nothing was), and a number that is not used.
     """
     head = bytes(buffer[:_HEAD_BYTES].tolist())
     return [int.from_bytes(head[at : at + _NUMBER_BYTES], "big") for at in range(0, _HEAD_BYTES, _NUMBER_BYTES)]

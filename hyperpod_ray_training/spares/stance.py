@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from hyperpod_ray_training.hardware import device_is_busy
+
 COLLECTIVE, BACKWARD, COPY = "collective", "backward", "copy"
 """Waits for other ranks; may wait for them (DDP does in C++); waits for a copy, which may be large."""
 WORK = frozenset({"data", "storage", "compile", "debugger", "sleep", "input", "moves"})
@@ -46,11 +48,14 @@ _MARKS = (
 )  # fmt: skip
 _OWN = {
     "ranks.py": COLLECTIVE, "spares/neighbour.py": COPY, "spares/memory.py": COPY,
+    "spares/snapshot.py": COPY, "spares/side_stream.py": COPY,
     "rows.py": "data", "batches.py": "data", "saving.py": "storage", "restoring.py": "storage", "folder.py": "storage",
     "writers.py": "storage", "tiered.py": "storage", "merging.py": "storage", "journal.py": "storage",
 }  # fmt: skip
 """What this library's own files wait for."""
 _BUSY_SHARE = 0.2
+DEVICE_S = 10.0
+"""A thread that uses the processor at one place for so long, while its GPU is never idle, waits for a stuck kernel."""
 # https://man7.org/linux/man-pages/man2/syscalls.2.html: numbers differ by architecture
 _CALLS: dict[str, dict[str, tuple[int, ...]]] = {
     "x86_64": {
@@ -78,6 +83,7 @@ class Stance:
         self._calls = _CALLS.get(os.uname().machine, {})
         self._before: tuple[Any, float, float, float] | None = None
         self._moved = 0.0
+        self._device_since: float | None = None
 
     def look(self, now: float) -> dict[str, Any]:
         """Of this moment: `still` (seconds since it last moved), `activity` and `at` (the line that it stands in)."""
@@ -90,14 +96,25 @@ class Stance:
             threshold = _BUSY_SHARE * (now - self._before[3])
             idle = process - self._before[2] < threshold
             moved = used - self._before[1] > threshold
+            if moved and self._waits_for_device(now):
+                self._before = stack, used, process, now
+                return {"still": round(now - self._moved, 2), "place": LOCK, "at": _line(frame)}
         else:
-            moved = True
+            moved, self._device_since = True, None
         self._before = stack, used, process, now
-        if moved:
+        if moved and self._device_since is None:
             self._moved = now
         activity = "moves" if moved else self._place(frame)
         activity = "process" if activity == LOCK and not idle else activity
         return {"still": round(now - self._moved, 2), "place": activity, "at": _line(frame)}
+
+    def _waits_for_device(self, now: float) -> bool:
+        """Whether it has stood at its place for long, and its GPU has been at work at each look."""
+        if not device_is_busy():
+            self._device_since = None
+        elif self._device_since is None:
+            self._device_since = now
+        return self._device_since is not None and now - self._device_since >= DEVICE_S
 
     def _place(self, frame: FrameType) -> str:
         caller: FrameType | None = frame

@@ -54,7 +54,7 @@ def test_without_the_section_nothing_is_said() -> None:
         ({"training": {**TRAINING, "save_every_seconds": 60}}, "training.save_every_seconds", "the next one waits"),
         ({"training": {**TRAINING, "save_every_seconds": 60_000}}, "training.save_every_seconds", "Fix: set 4646"),
         ({"ray/workers/0/replicas": 4, f"{WORKERS}/count": 4}, "training", "Fix: use 48 GPUs or more"),
-        ({"ray/training_spares": 8, "ray/workers/0/memory_gib": 400}, "ray.training_spares", "keep 901 GiB of copies"),
+        ({"ray/training_spares": 8, "ray/workers/0/memory_gib": 400}, "ray.training_spares", "keep 451 GiB of copies"),
         ({"training": {"model": "lama-70b", "tokens": "1T"}}, "training.model", "error: model: lama-70b. Expected"),
         ({"training": {"tokens": "1T"}}, "training", "error: no model is given"),
     ],
@@ -68,15 +68,15 @@ def test_copies_that_fit_are_no_doubt_and_are_in_the_plan() -> None:
     assert "ray.training_spares" not in said(edits)
     found = checks.outlook(plan_of(edits))
     assert found is not None
-    # eight copies of twelve bytes a parameter of 56 ranks, for eight ranks of a pod
-    assert found.copies == pytest.approx(8 * 8 * 12 * found.job.model.parameters / 56 / 2**30, rel=1e-6)
+    # four copies of twelve bytes a parameter of 56 ranks, for eight ranks of a pod
+    assert found.copies == pytest.approx(4 * 8 * 12 * found.job.model.parameters / 56 / 2**30, rel=1e-6)
     bill = cluster.bill(plan_of(edits), price_file.recorded(), day=date(2026, 11, 22))
     rows = answers.plan(found, bill, simulated=False).answers[0].rows
     assert [row.value for row in rows if row.what == "copies in host memory"] == [Range.exact(found.copies)]
-    standbys = checks.outlook(plan_of({"ray/workers/0/memory_gib": 400}))
+    standbys = checks.outlook(plan_of({"ray/workers/0/memory_gib": 300}))
     assert standbys is not None
     # no spare: the standby of each node needs them too, and a run whose pods have no room trains without
-    assert standbys.copies == pytest.approx(8 * 8 * 12 * standbys.job.model.parameters / 64 / 2**30, rel=1e-6)
+    assert standbys.copies == pytest.approx(4 * 8 * 12 * standbys.job.model.parameters / 64 / 2**30, rel=1e-6)
     assert not standbys.keeps_copies
     assert any("keeps none" in note for note in answers.plan(standbys, bill, simulated=False).answers[0].notes)
 

@@ -160,6 +160,23 @@ def test_keep_holds_in_a_process_of_its_own_and_makes_room_before_a_save(
     assert max(most) == 1, "one has gone before the next is written"
 
 
+def test_each_save_works_where_torch_closes_the_stager_after_one(
+    fit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch before 2.13 does."""
+    save = dcp.async_save
+
+    def closing(*arguments: Any, async_stager: Any, **options: Any) -> Any:
+        future = save(*arguments, async_stager=async_stager, **options)
+        future.add_done_callback(lambda _: async_stager.close())
+        return future
+
+    monkeypatch.setattr(dcp, "async_save", closing)
+    fit()
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert not [event for event in events if event["kind"] == "error"]
+
+
 def test_a_checkpoint_says_its_format(fit: Callable[..., Any], tmp_path: Path) -> None:
     fit()
     newest = max(tmp_path.glob("run/step-*"))

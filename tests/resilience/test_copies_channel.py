@@ -109,7 +109,9 @@ def test_a_generation_proves_its_group_and_seals_its_copies_with_the_runs_secret
     generation = SimpleNamespace(
         member=SimpleNamespace(token="the run's"), number=7, nodes=["a", "b"], store=Store(), quiet_groups=set(),
     )  # fmt: skip
-    settings = SimpleNamespace(checkpoint_group_timeout_s=60, memory_every_steps=1, spares=1)
+    settings = SimpleNamespace(
+        checkpoint_group_timeout_s=60, memory_every_steps=1, memory_overhead=0.03, spares=1
+    )  # fmt: skip
     made = memory.memory_of(generation, state, settings, quiet=None)  # type: ignore[arg-type]
     assert made is not None
     assert asked == [("the run's", "copies of generation 7")]
@@ -133,7 +135,7 @@ def test_without_spares_a_run_trains_without_copies_that_fit_nowhere_or_not_on_s
     generation = SimpleNamespace(
         member=SimpleNamespace(token="t"), number=0, nodes=["a", "b"], store=Store(), quiet_groups=set(),
     )  # fmt: skip
-    settings = SimpleNamespace(checkpoint_group_timeout_s=60, memory_every_steps=1, spares=0)
+    settings = SimpleNamespace(checkpoint_group_timeout_s=60, memory_every_steps=1, memory_overhead=0.03, spares=0)
     state = snapshot("").state
     made = memory.memory_of(generation, state, settings, quiet=None)  # type: ignore[arg-type]
     assert (made is not None) == copies

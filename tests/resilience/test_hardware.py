@@ -55,6 +55,12 @@ class Card:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda: initialized)
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(hardware, "_uuid", lambda: "GPU-1")
+        monkeypatch.setattr(hardware, "_errors_at_start", {})
+        monkeypatch.setattr(hardware, "_trains_on", None)
+        monkeypatch.setattr(hardware, "uncorrected_errors", lambda uuid: self.errors)
+        self.errors: int | None = 2
         real = torch.ones
 
         def ones(*size: int, device: str) -> torch.Tensor:
@@ -96,3 +102,21 @@ def test_a_process_without_cuda_is_not_given_a_context(monkeypatch: pytest.Monke
 
 def test_each_sign_has_a_source() -> None:
     assert all(source and sign for sign, source in hardware.SIGNS.items())
+
+
+def test_a_device_with_new_memory_errors_may_not_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = Card(monkeypatch)
+    hardware.training_begins()
+    check_device()  # those from before are somebody else's
+    card.errors = 3
+    hardware.training_begins()  # the next generation
+    with pytest.raises(DeviceBrokenError, match=r"3 memory errors that ECC did not correct\. Expected 2, as when"):
+        check_device()
+    card.errors = None
+    check_device()
+
+
+def test_without_nvml_nobody_knows_of_errors() -> None:
+    if hardware._nvml() is None:
+        assert hardware.uncorrected_errors("GPU-1") is None
+    assert not hardware.device_is_busy()

@@ -15,10 +15,10 @@ GB = 10**9
 
 
 def test_copies_per_rank_and_node() -> None:
-    assert memory_needed(GB) == 8 * GB
-    assert memory_needed(GB, ranks_per_node=4) == 32 * GB
-    assert memory_needed(GB, replicas=True) == 4 * GB
-    assert memory_needed(parameters=7e9, shards=64, ranks_per_node=8) == 84 * GB
+    assert memory_needed(GB) == 4 * GB
+    assert memory_needed(GB, ranks_per_node=4) == 16 * GB
+    assert memory_needed(GB, replicas=True) == 2 * GB
+    assert memory_needed(parameters=7e9, shards=64, ranks_per_node=8) == 42 * GB
 
 
 def container(tmp_path: Path, *, limit: str, used: int, cache: int) -> Path:
@@ -64,7 +64,7 @@ def test_what_does_not_fit_is_refused_with_what_helps(
     monkeypatch.setattr(room, "memory_free", lambda: (64 * GB, 60 * GB))
     given: dict[str, Any] = {"nodes": ["a", "a", "b"], "rank": 0, "tell": True}
     with pytest.raises(InputError, match=r"needs 64\.0 GB on this node for 2 ranks .* RESILIENCE_MEMORY_EVERY_STEPS=0"):
-        room.check(4 * GB, replicas=False, held=0, **given)
-    room.check(4 * GB, replicas=False, held=2 * GB, **given)  # a later generation has its buffers already
-    room.check(4 * GB, replicas=True, held=0, **given)
-    assert "memory for spares: 32.0 GB on this node" in capsys.readouterr().err
+        room.check(8 * GB, replicas=False, held=0, **given)
+    room.check(8 * GB, replicas=False, held=2 * GB, **given)  # a later generation has its buffers already
+    room.check(12 * GB, replicas=True, held=0, **given)
+    assert "memory for spares: 48.0 GB on this node" in capsys.readouterr().err

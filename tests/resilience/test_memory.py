@@ -6,7 +6,9 @@ import itertools
 import multiprocessing
 import os
 import random
+import time
 from collections.abc import Sequence
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,11 +17,12 @@ import torch
 import torch.distributed as dist
 
 from hyperpod_ray_training import Resumable
+from hyperpod_ray_training.ranks import set_limit
 from hyperpod_ray_training.spares import neighbour
 from hyperpod_ray_training.spares.memory import Memory
 from hyperpod_ray_training.spares.neighbour import Neighbour, Source, neighbour_distance, newest_whole, replicas_among
 from hyperpod_ray_training.spares.snapshot import Snapshot, counts, own_part
-from hyperpod_ray_training.spares.store import KEPT, Store
+from hyperpod_ray_training.spares.store import SLOTS, Store
 from hyperpod_ray_training.state import TrainingState
 
 
@@ -84,26 +87,26 @@ def test_nothing_is_nothing() -> None:
     assert newest_whole([[], []]) is None
 
 
-def test_ranks_a_step_apart_with_a_copy_under_way_always_share_a_step() -> None:
-    """Any of four ranks is lost while the others finish step s+1 or still work at it, and copies of s may be missing.
+def test_whichever_rank_is_lost_at_whatever_moment_one_of_two_steps_is_whole() -> None:
+    """Each rank is somewhere between two agreements; a copy is dropped when all have said that the next has arrived.
 
-    With fewer than three kept this fails: a rank that is ahead has dropped the one step that all others hold.
+    A rank takes step s only when it has heard that s-1 is whole everywhere, which nobody hears before all have said so.
     """
     world, s, distance = 4, 10, 1
-    for gone, ahead in itertools.product(range(world), itertools.product([0, 1], repeat=world)):
+    moments = range(4)  # has s-1 alone, took s, has the neighbour's s too and said so, heard it of all and dropped s-1
+    for gone, at in itertools.product(range(world), itertools.product(moments, repeat=world)):
+        if 3 in at and min(at) < 2:
+            continue  # nobody hears of all what one has not said
         inventories: list[list[tuple[int, int]]] = []
         for rank in range(world):
-            if rank == gone:
-                inventories.append([])
-                continue
-            newest = s + ahead[rank]
-            own = [(rank, step) for step in range(newest, newest - KEPT, -1)]
-            # finishing a step waits for the copy of the step before; the newest copy may not have arrived
-            source = (rank - distance) % world
-            copies = [(source, step) for step in range(newest - 1, newest - 1 - KEPT, -1)]
-            inventories.append(own + copies)
+            source, moment = (rank - distance) % world, at[rank]
+            steps = {0: (s - 1,), 1: (s - 1, s), 2: (s - 1, s), 3: (s,)}[moment]
+            copies = {0: (s - 1,), 1: (s - 1,), 2: (s - 1, s), 3: (s,)}[moment]
+            held = [(rank, step) for step in steps] + [(source, step) for step in copies]
+            assert len(held) <= 2 * SLOTS
+            inventories.append([] if rank == gone else held)
         found = newest_whole(inventories)
-        assert found is not None, (gone, ahead)
+        assert found is not None, (gone, at)
         assert found[0] >= s - 1
 
 
@@ -180,17 +183,31 @@ def test_a_state_by_name_that_outgrows_its_room_does_not_count() -> None:
     assert second.numel() == first.numel()  # the exchange goes on: its size is agreed
 
 
-def test_the_store_keeps_three_and_uses_buffers_again() -> None:
+def test_the_store_keeps_two_of_each_and_uses_buffers_again() -> None:
     store = Store()
-    seen = set()
+    addresses = set()
     for step in range(1, 20):
-        buffer = store.buffer(1000, pinned=False)
-        seen.add(buffer.data_ptr())
-        store.put(0, step, buffer)
-    assert store.inventory() == [(0, 17), (0, 18), (0, 19)]
-    assert len(seen) == KEPT + 1
-    store.only(18, {0})
-    assert store.inventory() == [(0, 18)]
+        for owner in (0, 1):
+            buffer = store.buffer(1000 + owner, pinned=False)
+            addresses.add(buffer.data_ptr())
+            store.put(owner, step, buffer)
+        assert store.bytes <= SLOTS * 2001
+        store.whole(step)
+    assert store.inventory() == [(0, 19), (1, 19)]
+    assert len(addresses) == 2 * SLOTS
+    store.put(0, 20, store.buffer(1000, pinned=False))
+    store.drop(20)  # some rank has none
+    assert store.inventory() == [(0, 19), (1, 19)]
+    store.only(19, {0})
+    assert store.inventory() == [(0, 19)]
+
+
+def test_a_larger_state_leaves_no_smaller_buffer_behind() -> None:
+    store = Store()
+    for step, size in enumerate((1000, 1000, 4000, 4000)):
+        store.put(0, step, store.buffer(size, pinned=False))
+        store.whole(step)
+    assert store.bytes == 2 * 4000
 
 
 class Alone(Neighbour):
@@ -350,6 +367,12 @@ class Clock:
         return self.now
 
 
+def copy_of(content: int) -> torch.Tensor:
+    """A copy with a head, and something in it."""
+    head = b"".join(number.to_bytes(8, "big") for number in (8, 8, 64, 80, 64, 0, 0, 0))
+    return torch.tensor([*head, *(content % 256,) * 16], dtype=torch.uint8)
+
+
 def slow_copies(rank: int, port: int, pipe: Any) -> None:
     """Two ranks; the copies of rank 1 take seven seconds until step 20."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -366,14 +389,15 @@ def slow_copies(rank: int, port: int, pipe: Any) -> None:
 
     def take(step: int, store: Store) -> torch.Tensor:
         copied.append(step)
-        head = b"".join(number.to_bytes(8, "big") for number in (8, 8, 48, 56, 48))
-        return torch.tensor([*head, *(step % 256,) * 16], dtype=torch.uint8)
+        return copy_of(step)
 
     exchange._keep = slow  # type: ignore[method-assign]
-    memory = Memory(snapshot=SimpleNamespace(take=take), neighbour=exchange, every=1)  # type: ignore[arg-type]
+    memory = Memory(snapshot=SimpleNamespace(take=take, pending=None), neighbour=exchange, every=1)  # type: ignore[arg-type]
     for step in range(1, 700):
         at[0], clock.now = step, clock.now + 1.0
         memory.finished(step)
+        while exchange._under_way is not None and not exchange._under_way.over:
+            time.sleep(0.001)  # a step of this clock takes no time, and the exchange some
     exchange.settle()
     held = {owner: [s for o, s in exchange.store.inventory() if o == owner] for owner in (0, 1)}
     whole = all(int(exchange.store.held[key][-1]) == key[1] % 256 for key in exchange.store.inventory())
@@ -400,7 +424,7 @@ def test_copies_that_are_slower_than_steps_are_skipped_at_the_same_steps_everywh
     assert len(early) <= 4, "while copies were slow, most were skipped"
     assert stretch == 1, "they are quick again"
     assert copied[-3:] == [697, 698, 699]
-    assert held == {0: [697, 698, 699], 1: [697, 698, 699]}
+    assert held == {0: [699], 1: [699]}
 
 
 def storages(optimizer: torch.optim.Optimizer) -> set[int]:
@@ -474,18 +498,51 @@ def test_tensors_of_mixed_widths_come_back_from_where_no_tensor_can_begin() -> N
     assert model.weight.tolist() == [0.5, -0.25]
 
 
-@pytest.mark.parametrize(
-    ("completed", "fault", "kept"),
-    [(True, None, True), (False, None, False), (True, RuntimeError("connection reset"), False)],
-    ids=["arrived", "under way", "broken"],
-)
-def test_only_what_has_arrived_whole_is_salvaged(completed: bool, fault: Exception | None, kept: bool) -> None:
-    """A receive that goes on has no exception, and its buffer has part of the copy."""
+def late(rank: int, port: int, pipe: Any) -> None:
+    """A copy, and one that is handed over, come later than the limit that their group was opened with."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=1))
+    set_limit(group, timedelta(minutes=10))
+    exchange = Neighbour(store=Store(), group=group, nodes=["a", "b"], rank=rank)
+    copy = copy_of(rank)
+    exchange.store.put(rank, 3, copy)
+    exchange._sizes = [copy.numel()] * 2
+    time.sleep(2.5 * rank)
+    exchange.send(3, copy)
+    exchange.settle()
+    if rank == 0:
+        exchange.store.only(-1, set())  # as in a new process
+    time.sleep(2.5 * rank)
+    restored = exchange.restore(3, [Source(1), Source(1)])
+    pipe.send((exchange.store.inventory(), restored.tolist() == copy_of(rank).tolist()))
+
+
+def test_a_copy_may_take_longer_than_its_group_had_to_open() -> None:
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe() for _ in range(2)]
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    ranks = [context.Process(target=late, args=(rank, store.port, pipes[rank][1])) for rank in range(2)]
+    try:
+        for process in ranks:
+            process.start()
+        assert all(pipe.poll(300) for pipe, _ in pipes)
+        answers = [pipe.recv() for pipe, _ in pipes]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.join()
+    assert answers == [([(0, 3)], True), ([(0, 3), (1, 3)], True)]
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_only_what_has_arrived_whole_is_salvaged(arrived: bool) -> None:
+    """A buffer that is being received has part of the copy."""
     received: list[int] = []
     holder: Any = object.__new__(Neighbour)
-    work = SimpleNamespace(is_completed=lambda: completed, exception=lambda: fault)
-    holder._under_way = ([SimpleNamespace(), work], 7, torch.zeros(1))
+    holder._under_way = SimpleNamespace(step=7, pending=None, received=torch.zeros(1), arrived=arrived)
     holder._keep = lambda step, _: received.append(step)
     holder.salvage()
-    assert received == ([7] if kept else [])
+    assert received == ([7] if arrived else [])
     assert holder._under_way is None

@@ -32,7 +32,8 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     )
     monkeypatch.setattr(device_manager, "_torch_device_manager", "of a process without devices")
     monkeypatch.setenv(seat.VISIBLE, "0,1")
-    monkeypatch.setattr(seat, "wait_until_gone", lambda pid: None)
+    context.waited_for = []
+    monkeypatch.setattr(seat, "wait_until_gone", context.waited_for.append)
     return context
 
 
@@ -58,6 +59,7 @@ def test_a_seat_without_devices_changes_none(worker: SimpleNamespace) -> None:
     assert global_worker.get_accelerator_ids_for_accelerator_resource("GPU", "") == []
     assert seat.visible() == "0,1"
     assert worker.distributed_context.local_rank == 1
+    assert worker.waited_for == [1], "the lost process may still have its devices"
 
 
 def test_who_has_asked_cuda_for_fewer_devices_takes_no_seat(

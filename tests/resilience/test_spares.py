@@ -28,7 +28,9 @@ pytestmark = pytest.mark.slow
 STEPS = 30
 # a loaded machine is slow, not dead: the tests are about what happens, `make rehearse` about how soon; an end is seen
 # at the connection, and for a silence and a hang the tests put the clock on, of the one that is to be noticed
-PATIENT: dict[str, Any] = {"silence_s": 900.0, "hang_s": 900.0, "process_group_timeout_s": 300}
+PATIENT: dict[str, Any] = {
+    "silence_s": 900.0, "hang_s": 900.0, "process_group_timeout_s": 300, "memory_overhead": 0.0,
+}  # fmt: skip
 UNHURRIED = Limits(silence_s=900.0, hang_s=900.0, ready_s=900.0, barren=1000, gather_s=900.0, elastic_gather_s=900.0)
 AGES_S = 1e9
 # the ranks wait before step 8 until `strike` was there: a busy machine must not let a run end before its fault

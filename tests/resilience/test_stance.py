@@ -23,6 +23,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from hyperpod_ray_training.spares import stance
 from hyperpod_ray_training.spares.stance import Stance
 
 
@@ -212,3 +213,13 @@ def test_a_rank_that_waits_for_a_peer(place: str) -> None:
         for process in ranks:
             process.kill()
             process.join()
+
+
+@pytest.mark.parametrize(("busy", "place"), [(True, "lock"), (False, "moves")])
+def test_a_thread_that_spins_while_its_gpu_never_rests_waits_for_it(
+    busy: bool, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stance, "device_is_busy", lambda: busy)
+    monkeypatch.setattr(stance, "DEVICE_S", 0.5)
+    looked = Loop(sorts_in_c).until(place, still=busy)
+    assert not busy or looked["still"] >= 0.5

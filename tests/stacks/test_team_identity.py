@@ -160,11 +160,9 @@ def test_every_action_of_a_role_is_its_own_or_shared_and_both_evaluators_say_so(
     pairs = sorted({(action, resource) for permissions in by_space.values() for statement in permissions
                     for action in many(statement["Action"]) for resource in many(statement["Resource"])})  # fmt: skip
     prefixes = ["", "public/", "teams/vision/x", "teams/speech/x", "prod/teams/vision/x"]
-    contexts: list[dict[str, str | list[str]]] = [
-        {}, *({"s3:prefix": prefix} for prefix in prefixes), {"kms:ViaService": "s3.us-west-2.amazonaws.com"},
-        {"kms:ViaService": "secretsmanager.us-west-2.amazonaws.com"},
-        {"cloudwatch:namespace": "/aws/sagemaker/Clusters"},
-    ]  # fmt: skip
+    services = [{"kms:ViaService": f"{service}.us-west-2.amazonaws.com"} for service in ("s3", "secretsmanager")]
+    listed = [{"s3:prefix": prefix} for prefix in prefixes]
+    contexts: list[dict[str, str]] = [{}, *listed, *services, {"cloudwatch:namespace": "/aws/sagemaker/Clusters"}]
     asked = [
         (space, Request(action=action, resource=resource, context=context))
         for space in by_space for action, resource in pairs for context in contexts

@@ -1,0 +1,1 @@
+"""What one NVIDIA GPU shows of the copies, the recovery, the readers and the planner: `python -m benchmarks.gpu`."""
