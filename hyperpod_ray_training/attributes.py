@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 import pickle
 import random
+import sys
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -64,7 +66,8 @@ class Attributes:
         """By owner and attribute: what can be put back."""
         plain = {}
         for owner, value in self.owners().items():
-            standard = OF_OPTIMIZERS if isinstance(value, Optimizer) else OF_MODULES
+            sort: Any = type(value)
+            standard = OF_OPTIMIZERS if isinstance(value, Optimizer) else OF_MODULES | _private_of(sort)
             for name, attribute in vars(value).items():
                 if name not in standard and is_plain(attribute):
                     plain[owner, name] = attribute
@@ -137,6 +140,18 @@ class Attributes:
         for name, trained in state.get(_TRAINED, {}).items():
             if name in parameters:
                 parameters[name].requires_grad_(trained)
+
+
+@functools.lru_cache(maxsize=1000)
+def _private_of(sort: Any) -> frozenset[str]:
+    """What a package's base classes keep for themselves, such as a cache of identities; torch's own have none."""
+    names: set[str] = set()
+    for base in sort.__mro__:
+        file = str(getattr(sys.modules.get(base.__module__), "__file__", ""))
+        code = getattr(vars(base).get("__init__"), "__code__", None)
+        if code is not None and "site-packages" in file and not base.__module__.startswith("torch."):
+            names |= {name for name in code.co_names if name.startswith("_")}
+    return frozenset(names)
 
 
 def is_plain(value: Any, depth: int = _DEPTH) -> bool:  # noqa: PLR0911 - one for each sort

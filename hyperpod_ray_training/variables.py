@@ -231,7 +231,9 @@ def _inside(value: Any) -> list[tuple[str, Any]]:  # noqa: PLR0911 - one for eac
     if isinstance(value, torch.utils.data.DataLoader):
         parts = {"dataset": value.dataset, "sampler": value.sampler, "batch_sampler": value.batch_sampler,
                  "collate_fn": value.collate_fn}  # fmt: skip
-        return [(f".{name}", part) for name, part in parts.items() if part is not None]
+        itself = hasattr(value, "load_state_dict")  # torchdata's saves what has a state
+        return [(f".{name}", part) for name, part in parts.items()
+                if part is not None and not (itself and hasattr(part, "state_dict"))]  # fmt: skip
     if isinstance(value, torch.optim.lr_scheduler.LRScheduler):
         return [(f".lr_lambdas[{number}]", rate) for number, rate in enumerate(getattr(value, "lr_lambdas", ()))
                 if _user_function(rate)]  # fmt: skip

@@ -85,6 +85,17 @@ def test_what_was_saved_of_a_module_that_is_gone_is_refused() -> None:
     assert "model.inner.weight is trained is saved" in problems
 
 
+def test_what_a_package_keeps_for_itself_stays_its_own() -> None:
+    """Lightning caches names of metrics by their identity, which is another one in another process."""
+    import pytorch_lightning as pl
+
+    net = pl.LightningModule()
+    net.inner, net._calls = nn.Linear(4, 4), 0
+    state = state_of(net)
+    net._calls, net._metric_attributes = 3, {id(net): "metric"}
+    assert state.attributes.state_dict()["values"]["model"] == {"_calls": 3}
+
+
 def test_graphs_modules_and_parameters_are_not_plain() -> None:
     weight = nn.Parameter(torch.ones(1))
     assert not any(map(is_plain, (weight, weight * 2, [weight], nn.Linear(1, 1), object())))
