@@ -8,7 +8,7 @@ Three parts, each the product's own code:
   training, and from the loss of a rank to the last assignment.
 - A process group: a real gloo group on a real store, a thread for each rank, up to `MOST_THREADS` ranks, whose sockets
   one process may still have. A generation opens `GROUPS` of them.
-- What each rank computes of the copies that are held: the neighbour, and the newest step that is whole.
+- What each rank computes of the copies: the neighbour, and the newest step that is whole.
 
 No step trains, and no network is slow here. `expected` adds up what the parts mean for a cluster, with the figures that
 one machine cannot give (`PUBLISHED`).
@@ -81,12 +81,12 @@ class _Line(asyncio.Protocol):
                 proof = pulse.proof(
                     TOKEN, challenge=message["challenge"], role=self.hello["type"], uid=self.hello["uid"]
                 )
-                self.say(**self.hello, proof=proof)
+                self.send(**self.hello, proof=proof)
                 self.greeted = True
             elif self.hear is not None:
                 self.hear(self, message)
 
-    def say(self, **fields: Any) -> None:
+    def send(self, **fields: Any) -> None:
         assert self.transport is not None  # noqa: S101
         self.transport.write((json.dumps(fields) + "\n").encode())
 
@@ -96,7 +96,7 @@ def _same(line: _Line) -> _Line:
 
 
 async def _play(ranks: Sequence[int], world: int, pipe: Any) -> None:
-    """The members of these ranks: they beat, let go when told to, and note when they are assigned."""
+    """The members of these ranks: they beat, let go when a message asks for it, and note when they are assigned."""
     loop, beat_s, step = asyncio.get_running_loop(), Limits().beat_of(world), 0
     host, port = pipe.recv()
     over = asyncio.Event()
@@ -106,7 +106,7 @@ async def _play(ranks: Sequence[int], world: int, pipe: Any) -> None:
 
     def hear(line: _Line, message: dict[str, Any]) -> None:
         if message["type"] == "abandon":
-            line.say(type="ready", gen=message["gen"])
+            line.send(type="ready", gen=message["gen"])
         elif message["type"] == "assign":
             assigned_t[message["gen"]] = time.monotonic()
 
@@ -132,10 +132,11 @@ async def _play(ranks: Sequence[int], world: int, pipe: Any) -> None:
         step, until = step + 1, time.monotonic() + beat_s
         for line in members:
             if line.greeted and not line.transport.is_closing():
-                line.say(type="beat", step=step, busy=False, saving=False, seq=step, place="moves", still=0.0, at="a:1")
+                beat = {"step": step, "busy": False, "saving": False, "seq": step, "place": "moves", "still": 0.0}
+                line.send(type="beat", at="a:1", **beat)
         for line in pulses if step % 2 else ():
             if line.greeted and not line.transport.is_closing():
-                line.say(state="S", ticks=step)
+                line.send(state="S", ticks=step)
         await asyncio.sleep(max(0.01, until - time.monotonic()))
 
 

@@ -206,7 +206,7 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
     The pod security level `restricted` is enforced there too: no host paths, no host network, no privilege, no root.
     This adds what that level leaves open, and what Kueue does not count: a scheduler that is passed by, a priority that
     preempts other teams' pods, nodes that taints keep free, more CPU and memory than was requested, GPUs that were not
-    requested, claims of other storage, an end that takes as long as the pod wants it to.
+    requested, claims of other storage, an end that takes as long as the pod asks for.
 
     A pod that runs gets nothing besides: no ephemeral container, and no other size.
     """

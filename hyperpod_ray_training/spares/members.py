@@ -109,7 +109,7 @@ class Member:
 
 
 def packed(nodes: Iterable[str]) -> str:
-    """The node of each rank in few bytes: thousands of ranks are told of thousands."""
+    """The node of each rank in few bytes: thousands of ranks hear of thousands."""
     return ",".join(f"{node}*{sum(1 for _ in ranks)}" for node, ranks in itertools.groupby(nodes))
 
 

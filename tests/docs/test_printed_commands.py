@@ -215,7 +215,11 @@ def test_what_needs_an_account_is_at_least_understood(command: Command, tmp_path
         case "pip":
             assert (PROJECT / words[words.index("--constraint") + 1]).is_file()
         case "python" | ".venv/bin/python":
-            assert (PROJECT / (words[2].replace(".", "/") + ".py")).is_file()
+            if words[1] == "-m":
+                module = PROJECT / words[2].replace(".", "/")
+                assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file()
+            else:
+                assert list((PROJECT / "tests").rglob(Path(words[1]).name)), words[1]
         case ".github/protect.sh":
             assert subprocess.run(["bash", "-n", words[0]], cwd=PROJECT, check=False).returncode == 0
         case "helm":

@@ -137,7 +137,7 @@ def _network_policy(before: KubernetesObject | None, after: KubernetesObject | N
     assert policy is not None  # noqa: S101  (one of the two has it)
     if after is None:
         detail = "no longer in the manifests; kubectl prunes no policies, so it holds until someone deletes it"
-        # what it opened stays as it is; what it closed is open wherever the manifests are applied anew
+        # what it opened stays as it is; what it closed is open wherever the manifests are applied again
         yield Remark(direction="changed" if _allowed(before) else "broadened", what=str(policy.id), detail=detail)
         return
     allowed_before, allowed_after = _allowed(before), _allowed(after)

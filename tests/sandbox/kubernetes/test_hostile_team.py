@@ -609,7 +609,7 @@ PODS: dict[str, tuple[Callable[[Json], Any], str]] = {
     "an init container whose image asks for all GPUs": (
         beside("initContainers"), "sets NVIDIA_VISIBLE_DEVICES to void",
     ),
-    "an end that takes for ever": (spec(terminationGracePeriodSeconds=10**9), "a pod of a team ends within"),
+    "an end that never comes": (spec(terminationGracePeriodSeconds=10**9), "a pod of a team ends within"),
     "a service account of somebody's": (spec(serviceAccountName="theirs"), "and no other of its namespace"),
     "a claim of devices": (
         spec(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}]), "no resource claims",
