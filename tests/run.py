@@ -164,7 +164,10 @@ def _computed() -> float:
 
 def parts() -> list[Part]:
     """Return all parts, the longest first, as the last one to start decides the end; every file is in exactly one."""
-    spares = ("resilience/test_spares.py", "resilience/test_examples.py", "resilience/test_in_ray.py")
+    spares = (
+        "resilience/test_spares.py", "resilience/test_examples.py", "resilience/test_in_ray.py",
+        "resilience/test_standby.py", "resilience/test_scale_benchmark.py", "resilience/test_gpu_benchmark.py",
+    )  # fmt: skip
     # one Slurm at a time: each looks for processes that are left
     slurm = ("rehearsal/slurm/test_slurm_cluster.py", "rehearsal/slurm/test_slurm_operations.py")
     with_ray = (

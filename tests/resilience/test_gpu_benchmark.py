@@ -49,7 +49,12 @@ def test_a_killed_run_and_struck_ranks_on_a_cpu(tmp_path: Path) -> None:
     figures = tmp_path / "figures"
     words = ["--device", "cpu", "--small", "--only", "groups,losses,faults", "--json", str(figures)]
     run = subprocess.run(
-        [sys.executable, "-m", "benchmarks.gpu", *words], cwd=PROJECT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "benchmarks.gpu", *words],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
     )
     assert run.returncode in {0, MISSED}, run.stderr[-4000:]
     parts = json.loads(figures.read_text())["parts"]
