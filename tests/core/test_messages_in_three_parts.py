@@ -44,6 +44,8 @@ OTHERS = {
     "hyperpod_ray/cli/review.py": "made of an error that has the parts, before it is raised",
     "hyperpod_ray/planner/reading.py": "caught by its reader, which adds the parts",
     "hyperpod_ray_training/checkpoint.py": "caught by its reader, which adds the parts",
+    "hyperpod_ray_training/history.py": "caught by its readers, as any file that cannot be read",
+    "jobs/pretrain/train.py": "a class that names the fault, with the parts in its text",
     "hyperpod_ray_training/metadata.py": "caught by its reader, which adds the parts",
     "hyperpod_ray_training/optimizers.py": "built of the parts, before it is raised",
     "hyperpod_ray_training/restoring.py": "built of the parts, before it is raised",

@@ -31,7 +31,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     file = yaml.safe_load((FOLDER / "examples" / f"{NAME}.yaml").read_text(encoding="utf-8"))
     settings, _ = rehearsed({**file, "region": REGION})
     settings["network"]["availability_zone_ids"] = list(default_zones(REGION))
-    with running(root / "aws", account=settings["account"], region=REGION, kubernetes="embedded") as emulator:
+    with running(root / "aws", account=settings["account"], region=REGION, api_server="embedded") as emulator:
         story = synthesized(emulator, root, name=NAME, settings=settings)
         story.cdk("bootstrap", f"aws://{settings['account']}/{REGION}")
         story.cdk("deploy", f"{NAME}/*", "--require-approval", "never", "--concurrency", "3")
