@@ -68,6 +68,7 @@ def main(folder: str, data: str) -> None:
         pq.write_table(table, f"{base}/{begin}.parquet", filesystem=store, row_group_size=7)
     ray.init(address="local", num_cpus=5, include_dashboard=False)
     patient = Settings(
+        standby_workers=0,  # all ranks begin again, by the checkpoint
         silence_s=900, hang_s=900, process_group_timeout_s=900, collective_timeout_s=900,
         worker_health_check_timeout_s=900, worker_group_start_timeout_s=900,
     )  # fmt: skip

@@ -29,7 +29,6 @@ def test_each_row_counts_once_although_a_rank_was_killed_and_all_began_again(
         env={
             **kept,
             "PYTHONPATH": f"{ROOT}:{SCRIPT.parent}",
-            "RESILIENCE_STANDBY_WORKERS": "0",  # all ranks begin again, by the checkpoint
             # Ray's own niceness of workers, 15, leaves them a thirtieth of a core beside the rest of the suite
             "RAY_worker_niceness": "0", "RAY_raylet_start_wait_time_s": "600",
             "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1",
