@@ -106,14 +106,19 @@ class Usage:
 
     def from_run(self, path: str) -> bool:
         """Whether a variable is what a `for` over the run's own epochs or steps yields, which a restore sets."""
-        return any(name == path for name, loop in self._loops() if not isinstance(loop, ast.Call))
+        return any(name == path for name, loop in self._loops if not isinstance(loop, ast.Call))
 
     def counted_again(self) -> list[str]:
         """Variables that `enumerate` counts from a constant around the run's batches, and that are not only shown."""
-        names = {name for name, loop in self._loops() if isinstance(loop, ast.Call)}
+        names = {name for name, loop in self._loops if isinstance(loop, ast.Call)}
         return [name for name in sorted(names) if not self.only_shown(name)]
 
-    def _loops(self) -> Iterator[tuple[str, ast.AST]]:
+    @functools.cached_property
+    def _loops(self) -> list[tuple[str, ast.AST]]:
+        """`for` over the run, read once: every variable of the loop is asked about."""
+        return list(self._read_loops())
+
+    def _read_loops(self) -> Iterator[tuple[str, ast.AST]]:
         """Of each `for` over the run: a variable that it sets, and the `enumerate` where that counts for it."""
         for code in self.codes:
             source = _source_of(code.co_filename)
