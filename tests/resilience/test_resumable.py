@@ -53,7 +53,7 @@ def loop(config: dict[str, Any]) -> None:
     dropout = torch.nn.Dropout(0.25)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     generator_of = torch.Generator()
-    with Resumable(config["run"], model=model, optimizer=optimizer) as training:
+    with Resumable(config["run"], model=model, optimizer=optimizer, recomputed=["config"]) as training:
         for step in training.steps(STEPS):
             if step == config.get("stop_at"):
                 raise RuntimeError("stopped by the test")
