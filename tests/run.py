@@ -245,6 +245,8 @@ def main(arguments: list[str]) -> int:
                 lines.append(f"alone: {part.report()}")
     except KeyboardInterrupt:
         _stop(running)
+        for part in running:
+            print(f"interrupted: {part.report()}", flush=True)
         return 130
     finally:
         caches.cleanup()

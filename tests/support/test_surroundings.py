@@ -78,6 +78,8 @@ def test_what_a_test_sees_is_the_same_everywhere(tmp_path: Path) -> None:
     [
         ("(tmp_path / 'x').write_text('x')", True),
         ("(PROJECT / '.cache' / 'written-by-a-test').touch()", True),
+        ("(PROJECT.joinpath(*surroundings.UNPACKED) / 'written-by-a-test').mkdir(parents=True)", True),
+        ("(PROJECT / 'hyperpod_ray_sandbox' / 'charts' / 'written-by-a-test').mkdir()", False),
         ("(PROJECT / 'written-by-a-test').write_text('x')", False),
         ("(PROJECT / 'docs' / 'written-by-a-test').mkdir()", False),
         ("(tmp_path / 'x').touch(); (tmp_path / 'x').rename(PROJECT / 'written-by-a-test')", False),
@@ -85,8 +87,11 @@ def test_what_a_test_sees_is_the_same_everywhere(tmp_path: Path) -> None:
     ],
 )
 def test_a_test_that_writes_elsewhere_fails(writes: str, passes: bool, tmp_path: Path) -> None:
-    places = [surroundings.PROJECT / name for name in ("", ".cache", "docs")] + [Path("/var")]
-    text = f"from tests.support.surroundings import PROJECT\ndef test_it(tmp_path):\n    {writes}\n"
+    unpacked = Path(*surroundings.UNPACKED)
+    inner = ("", ".cache", "docs", unpacked.parent, unpacked)
+    places = [surroundings.PROJECT / name for name in inner] + [Path("/var")]
+    imports = "from tests.support import surroundings\nfrom tests.support.surroundings import PROJECT\n"
+    text = f"{imports}def test_it(tmp_path):\n    {writes}\n"
     try:
         done = suite(*probe(tmp_path, text), home=tmp_path)
     finally:
