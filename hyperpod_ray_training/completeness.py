@@ -43,6 +43,8 @@ WATCHED = (2, 3, 5)
 """Steps that are watched, from where a process begins; two in a row, and one apart for what is not each step."""
 AGAIN_FROM = 8
 """Later pairs of steps that are watched begin here, and each about twice as far as the one before."""
+TRAINER = "trainer"
+"""The path of a trainer that has the loop."""
 _MOST_CONSTANTS = 10_000
 _FILLS = {"copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "_foreach_zero_", "_foreach_copy_"}
 
@@ -342,7 +344,9 @@ class Completeness:
             was = oldest.before.get(memory)
             # a batch may have the memory of an earlier one, which is gone
             fresh = was is None or (was is not newest.before.get(memory) and was() is None)
-            if memory in newest.held or memory in newest.gradients or (self.fetches_by_itself and fresh):
+            if memory in newest.held or memory in newest.gradients:
+                continue
+            if self.fetches_by_itself and fresh and memory not in owners:  # what the user's objects have is no batch
                 continue
             tensor = reference()
             gone = tensor is None or not _has_memory(tensor) or _memory(tensor) != memory
@@ -406,6 +410,15 @@ class Completeness:
 
     def _for_adapter(self, missing: Missing) -> Missing:
         """The fix where an adapter has called `Resumable`."""
+        name, *below = missing.path.removeprefix(f"{TRAINER}.").replace("[", ".").replace("(", ".").split(".")
+        fills = missing.fix.startswith((f"per_rank={{{TRAINER!r}", "make it in the step")) or " in a " in missing.sort
+        if missing.path.startswith(f"{TRAINER}.") and name != "callback_handler" and fills:
+            # a trainer has the model and the run: nobody can save it whole, and an attribute may be another object next
+            if below or missing.sort == "a Values":
+                return dataclasses.replace(missing, fix=f"{self.through}(…, per_rank={{{name!r}: {TRAINER}.{name}}})")
+            argument = f"{self.through}(…, per_rank={{'kept': {TRAINER}.kept}})"
+            fix = f"keep it in Values: {TRAINER}.kept = Values({name}=…), {argument}, and self.kept.{name} in its place"
+            return dataclasses.replace(missing, fix=fix)
         if not missing.fix.startswith(("model=", "optimizer=", "extra=", "per_rank=")):
             return missing
         stays = missing.fix.startswith(("per_rank=", "extra="))
@@ -645,7 +658,7 @@ def _named(tensor: torch.Tensor, owner: tuple[str, str] | None) -> Missing:
 
 
 def _loose(path: str, shape: tuple[int, ...], sort: str = "a tensor") -> Missing:
-    name = path if path.isidentifier() else "x"
+    name = next((word for word in reversed(_words(path)) if word.isidentifier()), "x")
     return Missing(
         path, f"{sort} {list(shape)}",
         "make it in the step that uses it, or keep it in Values: "

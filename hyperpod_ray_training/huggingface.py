@@ -22,6 +22,7 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from hyperpod_ray_training import rng
+from hyperpod_ray_training.completeness import TRAINER
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.resumable import Resumable
 from hyperpod_ray_training.run import Run
@@ -53,6 +54,12 @@ def survive(
             f"transformers: this version's Trainer has no {', '.join(missing)}",
             expected="transformers 5",
             fix="install it in the image",
+        )
+    if any(value is trainer for value in [*(extra or {}).values(), *(per_rank or {}).values()]):
+        raise InputError(
+            f"survive: the {type(trainer).__name__} itself in extra= or per_rank=, which has the model and the run",
+            expected="what its class keeps beside those",
+            fix="trainer.kept = Values(mean=…), per_rank={'kept': trainer.kept}, and self.kept.mean in the class",
         )
     more = {"extra": dict(extra or {}), "per_rank": dict(per_rank or {}), "recomputed": recomputed}
     keeper = Survive(trainer, run, more)
@@ -141,9 +148,10 @@ class Survive(TrainerCallback):
         )  # fmt: skip
         self.training.fetched_ahead("survive")
         self.training.looks_at(
-            {f"trainer.callback_handler.callbacks[{number}]": callback
-             for number, callback in enumerate(trainer.callback_handler.callbacks[1:])
-             if not isinstance(callback, ExportableState)}
+            {TRAINER: trainer}
+            | {f"{TRAINER}.callback_handler.callbacks[{number}]": callback
+               for number, callback in enumerate(trainer.callback_handler.callbacks[1:])
+               if not isinstance(callback, ExportableState)}
         )  # fmt: skip
         self.training.total_steps = state.max_steps
         self.training.begin()

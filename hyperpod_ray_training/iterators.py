@@ -10,11 +10,15 @@ import gc
 import io
 import itertools
 import operator
+import pickle
+import random
 import types
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -25,6 +29,9 @@ _AROUND = (zip, map, filter, enumerate, itertools.cycle, itertools.chain, iterto
            itertools.dropwhile, itertools.starmap, itertools.zip_longest, itertools.accumulate)  # fmt: skip
 """Iterators that draw from others."""
 _DEPTH, _MOST = 6, 20_000
+_ENDS = 500
+"""So many elements at each end of a list are compared."""
+_PACKAGE = f"{__name__.partition('.')[0]}."
 _OPAQUE = (
     types.ModuleType,
     types.FunctionType,
@@ -55,7 +62,7 @@ def place_of(value: Any, depth: int = _DEPTH) -> Any:  # noqa: PLR0911 - one for
         frame = value.gi_frame
         if frame is None or value.gi_running:
             return None
-        names = [(name, plain(local)) for name, local in sorted(frame.f_locals.items())]
+        names = [(name, _content(local)) for name, local in sorted(frame.f_locals.items())]
         return frame.f_lasti, names, _places_in(value, depth)
     if depth and isinstance(value, _AROUND):
         places = _places_in(value, depth)
@@ -81,6 +88,34 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(plain(element) for element in value)
     return value if isinstance(value, (int, float, str, bytes, bool)) else type(value).__name__
+
+
+def _content(value: Any, depth: int = 3) -> Any:  # noqa: PLR0911 - one for each sort
+    """What tells a local variable of a generator from what it was: a buffer that fills, numbers that were drawn."""
+    if isinstance(value, random.Random):
+        return hash(value.getstate())
+    if isinstance(value, (np.random.Generator, np.random.RandomState)):
+        state = value.bit_generator.state if isinstance(value, np.random.Generator) else value.get_state()
+        return zlib.crc32(pickle.dumps(state))
+    if isinstance(value, torch.Generator):
+        return zlib.crc32(value.get_state().numpy().data)
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape), -1 if value.is_inference() else value._version
+    if isinstance(value, np.ndarray):
+        return value.shape, zlib.crc32(np.ascontiguousarray(value).data) if value.dtype != object else 0
+    if depth == 0 or isinstance(value, _OPAQUE) or type(value).__module__.startswith(_PACKAGE):
+        return plain(value)
+    if isinstance(value, dict):
+        value = list(value.items())
+    if isinstance(value, (list, tuple, deque)):
+        elements = list(value)
+        ends = elements if len(elements) <= 2 * _ENDS else [*elements[:_ENDS], *elements[-_ENDS:]]
+        return len(elements), [_content(element, depth - 1) for element in ends]
+    if isinstance(value, set):
+        return len(value), sum(hash(element) for element in value)
+    if not isinstance(value, Iterator) and hasattr(value, "__dict__") and not isinstance(value, torch.optim.Optimizer):
+        return [(name, _content(attribute, depth - 1)) for name, attribute in sorted(vars(value).items())]
+    return plain(value)
 
 
 def counts_only(value: Any) -> bool:

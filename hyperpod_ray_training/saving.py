@@ -218,6 +218,12 @@ class Saver:
         )
         self.journal.event("error", step=save.step, message=f"save failed: {text}", path=self.folder.at(save.name))
         self.journal.update(at_once=True, last_error=f"save failed at step {save.step}: {text}")
+        if problems := self.state.unsavable():  # no storage will ever take it
+            raise Unrecoverable(
+                f"no checkpoint can hold {'; '.join(problems[:4])}",
+                expected="objects whose attributes are numbers, tensors, generators and containers of those",
+                fix="give it state_dict and load_state_dict, or keep what the loop needs of it in Values",
+            )
         if self.failures >= limit:
             raise Unrecoverable(
                 f"{self.failures} saves in a row failed under {self.folder.url}, last: {text}; step "

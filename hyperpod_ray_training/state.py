@@ -9,6 +9,7 @@ Random numbers, the place in a loader that knows its own, and `per_rank` are dif
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -288,6 +289,17 @@ class TrainingState:
         """Drop what a copy that did not fit may have left in the optimizers."""
         for optimizer in self.optimizers.values():
             optimizer.optimizer.state.clear()
+
+    def unsavable(self) -> list[str]:
+        """The arguments whose content pickle refuses, each with its reason."""
+        problems = []
+        for argument, members in (("extra", self.extra), ("per_rank", self.per_rank)):
+            for name, member in members.items():
+                try:
+                    pickle.dumps(split(member.state_dict(), "", {}))
+                except Exception as error:  # an object of somebody's own raises what it likes
+                    problems.append(f"{argument}[{name!r}] ({error})")
+        return problems
 
     # ---- of this rank alone ----
 

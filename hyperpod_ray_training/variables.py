@@ -23,6 +23,7 @@ import torch
 
 from hyperpod_ray_training import iterators
 from hyperpod_ray_training.attributes import OF_MODULES, OF_OPTIMIZERS, is_plain
+from hyperpod_ray_training.batches import Values
 from hyperpod_ray_training.iterators import place_of, plain
 
 _DEPTH, _MOST, _FRAMES = 4, 4000, 8
@@ -33,8 +34,8 @@ _WHOLE = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, torch.optim.lr_s
           torch.amp.GradScaler)  # fmt: skip
 """What is asked for its state as one, and not looked into."""
 _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, type)
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
-"""Classes of Python's own that have what a user puts into them."""
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, Values)
+"""Classes of Python's own, and of this library's, that have what a user puts into them."""
 _REFILLED = (list, dict, set, deque, np.ndarray, torch.Tensor)
 _MOST_ELEMENTS, _SMALL_BYTES = 100_000, 1 << 20
 
@@ -374,7 +375,7 @@ def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> st
             ] not in vars(holder):
                 argument = f"per_rank={{{name_of(owner)!r}: {owner}}}"
                 return f"keep it on the object, self.{name_of(path)} in __init__, and {argument}"
-            if is_object(holder) and hasattr(holder, "state_dict"):
+            if is_object(holder) and hasattr(holder, "state_dict") and not isinstance(holder, Values):
                 return f"add {name_of(path)} to {type(holder).__name__}.state_dict, and give it in extra or per_rank"
             if is_object(holder):
                 return f"per_rank={{{name_of(owner)!r}: {owner}}}"

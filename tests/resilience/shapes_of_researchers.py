@@ -716,3 +716,43 @@ def sampler_of_ones_own(run: Run) -> None:
             loss.backward()
             optimizer.step()
             training.note(loss=total(loss))
+
+
+def packed(length: int) -> Iterator[torch.Tensor]:
+    """Documents of any length, one after another, in rows of one length; the rest of a document is in a list."""
+    numbers, rest = random.Random(dist.get_rank()), []  # type: random.Random, list[int]
+    while True:
+        rest += [numbers.randrange(32) for _ in range(numbers.randrange(3, 17))]
+        while len(rest) >= length:
+            yield torch.tensor(rest[:length])
+            rest = rest[length:]
+
+
+def _next_token(model: nn.Module, optimizer: Any, ids: torch.Tensor) -> float:
+    loss = functional.cross_entropy(model(ids[:-1]), ids[1:])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return total(loss)
+
+
+@shape
+def packer(run: Run) -> None:
+    torch.manual_seed(0)
+    model = ddp(nn.Sequential(nn.Embedding(32, 8), nn.Linear(8, 32)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for _ in training.epochs(2):
+        for ids in training.batches(itertools.islice(packed(12), STEPS // 2)):
+            training.note(loss=_next_token(model, optimizer, ids))
+
+
+@shape
+def packer_forgotten(run: Run) -> None:
+    torch.manual_seed(0)
+    model = ddp(nn.Sequential(nn.Embedding(32, 8), nn.Linear(8, 32)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    stream = packed(12)
+    training = Resumable(run, model=model, optimizer=optimizer)
+    for step in training.steps(STEPS):
+        training.finished(step, loss=_next_token(model, optimizer, next(stream)))

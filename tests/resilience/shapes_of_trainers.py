@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from hyperpod_ray_training import Run
+from hyperpod_ray_training import Run, Values
 
 VOCABULARY, LENGTH = 32, 12
 
@@ -340,6 +340,45 @@ def trainer_callback(run: Run) -> None:
 @shape
 def trainer_callback_forgotten(run: Run) -> None:
     _rate_by_callback(run, saved=False)
+
+
+def _normalized_by_a_mean(run: Run, *, saved: bool) -> None:
+    """A trainer of one's own that divides by a mean of its losses, another tensor after each step."""
+    from transformers import Trainer
+
+    from hyperpod_ray_training.huggingface import survive
+
+    class Normalized(Trainer):  # type: ignore[misc]
+        kept: Any
+
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **more: Any) -> Any:
+            loss, outputs = super().compute_loss(model, inputs, return_outputs=True, **more)
+            mean = self.kept.mean
+            self.kept.mean = loss.detach() if mean is None else 0.9 * mean + 0.1 * loss.detach()
+            loss = loss / self.kept.mean
+            return (loss, outputs) if return_outputs else loss
+
+        def log(self, logs: Any, *rest: Any) -> None:
+            super().log(logs | ({"loss": logs["loss"] + weights(self.model)} if "loss" in logs else {}), *rest)
+
+    def collate(examples: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"input_ids": torch.stack(examples), "labels": torch.stack(examples)}
+
+    trainer = Normalized(
+        model=causal_model(), args=arguments_of(run), data_collator=collate, train_dataset=list(tokens(96, 1))
+    )
+    trainer.kept = Values(mean=None)
+    survive(trainer, run, per_rank={"kept": trainer.kept} if saved else {}).train()
+
+
+@shape
+def trainer_mean(run: Run) -> None:
+    _normalized_by_a_mean(run, saved=True)
+
+
+@shape
+def trainer_mean_forgotten(run: Run) -> None:
+    _normalized_by_a_mean(run, saved=False)
 
 
 @shape

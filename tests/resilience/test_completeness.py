@@ -17,7 +17,7 @@ import torch
 import torch._dynamo.utils
 from torch import nn
 
-from hyperpod_ray_training import iterators
+from hyperpod_ray_training import Values, iterators
 from hyperpod_ray_training.completeness import AGAIN_FROM, WATCHED, Completeness, Missing, _begins_pair
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.variables import loop_frames
@@ -321,6 +321,75 @@ def test_batches_fetched_ahead_are_data_where_the_run_knows_of_them(handed: bool
         train(model, optimizer, batch)
         del batch
     assert bool(watched.refused) is not handed, watched.refused
+
+
+def test_what_a_trainers_class_replaces_in_each_step_is_no_batch() -> None:
+    class Own:
+        def __init__(self) -> None:
+            self.mean: Any = None
+            self.kept = Values(mean=None)
+
+    trainer = Own()
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    watched = Watched(model, optimizer)
+    watched.complete.fetches_by_itself, watched.complete.through = True, "survive"
+    watched.complete.beside = {"trainer": trainer}
+    for _ in watched.steps():
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 16)).square().mean()
+        now = loss.detach()
+        for holder in (trainer, trainer.kept):
+            holder.mean = now if holder.mean is None else 0.9 * holder.mean + 0.1 * now
+            loss = loss / holder.mean
+        loss.backward()
+        optimizer.step()
+    in_values = "trainer.kept = Values(mean=…), survive(…, per_rank={'kept': trainer.kept}), and self.kept.mean"
+    assert in_values in watched.refused["trainer.mean"]
+    assert watched.refused["trainer.kept"] == "survive(…, per_rank={'kept': trainer.kept})"
+
+
+def test_values_that_are_in_no_argument_are_state() -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept, saved = Values(scale=1.0), Values(scale=1.0)
+    watched = Watched(model, optimizer, per_rank={"saved": saved})
+    for _ in watched.steps():
+        kept.scale *= 0.9
+        saved.scale *= 0.9
+        train(model, optimizer, torch.randn(8, 16) * kept.scale * saved.scale)
+    assert watched.refused == {"kept": "per_rank={'kept': kept}"}
+
+
+@pytest.mark.parametrize("state", ["list", "random", "numpy", "tensor", "object"])
+def test_a_generator_has_another_place_where_only_what_it_keeps_has_changed(state: str) -> None:
+    """A packer of tokens stands at the same line each time; what is left of a document differs."""
+
+    class Numbers:
+        def __init__(self) -> None:
+            self.left = [1]
+
+    def packer() -> Iterator[int]:
+        keeps: Any = {"list": [0], "random": random.Random(1), "numpy": np.random.default_rng(1),
+                      "tensor": torch.zeros(2), "object": Numbers()}[state]  # fmt: skip
+        while True:
+            if isinstance(keeps, list):
+                keeps[0] += 1
+            elif isinstance(keeps, torch.Tensor):
+                keeps += 1
+            elif isinstance(keeps, Numbers):
+                keeps.left.append(1)
+            else:
+                keeps.random()
+            yield 1
+
+    stream = packer()
+    places = []
+    for _ in range(3):
+        next(stream)
+        places.append(repr(iterators.place_of(stream)))
+        assert repr(iterators.place_of(stream)) == places[-1], "it has not moved"
+    assert len(set(places)) == 3, places
 
 
 def test_a_cycle_over_somebodys_own_iterator_has_a_place() -> None:
