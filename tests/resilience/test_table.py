@@ -219,6 +219,18 @@ def test_a_machine_on_which_pulses_come_late_is_given_more_time_too() -> None:
     assert world.table.silence_limit_s(world.t) == pytest.approx(3.0, abs=0.3)
 
 
+def test_a_rank_that_held_pythons_lock_says_nothing_of_its_machine() -> None:
+    """A frozen rank is noticed as soon after it as before."""
+    world = World(patience_s=180.0)
+    world.run(2)
+    held = world.holder(1)
+    beside(world, held, 12.0, "R", computes=True)
+    world.run(1)
+    assert world.table.silence_limit_s(world.t) <= 3 * 1.5
+    beside(world, held, 5.0, "T", computes=False)
+    assert world.holder(1) != held
+
+
 def test_a_pulse_of_nobody_is_no_news() -> None:
     world = World()
     assert world.table.pulse(world.t, "stranger", state="R", ticks=5) == []
