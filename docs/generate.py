@@ -17,6 +17,7 @@ import typer
 from docs import (
     access_page,
     alarms_page,
+    changed_lines,
     commands_page,
     limits_page,
     plan_agreement,
@@ -47,6 +48,7 @@ def generated() -> Iterator[tuple[Path, Callable[[], str]]]:
     yield limits_page.PAGE, limits_page.page
     yield access_page.PAGE, access_page.page
     yield alarms_page.PAGE, alarms_page.page
+    yield changed_lines.PAGE, changed_lines.page
     yield team_attacks.PAGE, team_attacks.page
     yield fitting.FILE, fitting.text
     yield plan_agreement.PAGE, plan_agreement.page

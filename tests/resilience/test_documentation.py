@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, job_environment
 
+from docs import changed_lines
 from hyperpod_ray_training.settings import Settings
 
 PAGE = (ROOT / "docs" / "make-your-script-survive.md").read_text()
@@ -22,6 +23,16 @@ PAGE = (ROOT / "docs" / "make-your-script-survive.md").read_text()
 
 def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{re.escape(kind)}\n(.*?)^```", PAGE, re.M | re.S)
+
+
+def test_no_script_of_others_changes_more_than_ten_lines() -> None:
+    lines = changed_lines.counts()
+    assert len(lines) > 50
+    assert {name: number for name, number in lines.items() if not 0 < number <= 10} == {}
+    plain, surviving = changed_lines.shapes()["recurrent"]
+    assert "hyperpod" not in plain
+    assert "Values" not in plain
+    assert "kept.hidden" in surviving
 
 
 RECIPES = ("epochs", "everything", "pause", "exact", "rows")

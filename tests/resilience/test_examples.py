@@ -11,6 +11,8 @@ import pytest
 from examples import ADAPTERS, EXAMPLES
 from test_spares import party  # noqa: F401
 
+from docs import changed_lines
+
 pytestmark = pytest.mark.slow
 
 
@@ -18,6 +20,7 @@ pytestmark = pytest.mark.slow
 def test_ten_lines_are_enough(name: str) -> None:
     changed = EXAMPLES[name].changed_lines()
     assert 0 < len(changed) <= 10, changed
+    assert len(changed) == changed_lines.counts()[name], "the page's count is that of the script as published"
 
 
 FAULTS = {5: "kill", 11: "freeze", 17: "hang", 23: "kill"}  # before these steps
