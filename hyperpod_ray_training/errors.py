@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import dis
+import os
+import re
+import sysconfig
+from pathlib import Path
+from types import CodeType
+
 MARK = "[unrecoverable] "
+_STANDARD = (sysconfig.get_paths()["stdlib"] + os.sep, "<frozen")
+_PACKAGES = os.sep + "site-packages" + os.sep
+_OF_RANKS = (str(Path(__file__).parent) + os.sep, *(f"{_PACKAGES}{name}{os.sep}" for name in ("torch", "ray")))
+"""Where what other ranks, a device or a node do is raised in Python."""
 
 
 def in_three_parts(failure: str, *, expected: str, fix: str) -> str:
@@ -34,3 +45,40 @@ class Unrecoverable(RuntimeError):
         # the mark survives Ray's wrapping of the message in other exceptions, from worker to controller to driver
         text = in_three_parts(what, expected=expected, fix=fix)
         super().__init__(text if text.startswith(MARK) else MARK + text)
+
+
+def of_user(error: BaseException) -> bool:
+    """Whether the user's own code has raised an error, whatever its text quotes: a statement `raise`, or a call outside
+    of torch and Ray.
+
+    False where nobody can know: an error that has not been raised here, and one out of C, such as CUDA's.
+    """
+    if str(error).startswith("Caught ") and " in DataLoader worker process" in str(error):
+        return True  # torch raises it again here: the dataset is the user's
+    frames = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        frames.append((traceback.tb_frame.f_code, traceback.tb_lasti))
+        traceback = traceback.tb_next
+    if not frames:
+        return False
+    code, offset = frames[-1]
+    if not code.co_filename.startswith(_STANDARD) or _PACKAGES in code.co_filename:
+        return not _of_ranks(code.co_filename) and _raises(code, offset)
+    callers = [caller.co_filename for caller, _ in frames]
+    outside = [file for file in callers if not file.startswith(_STANDARD) or _PACKAGES in file]
+    return bool(outside) and not _of_ranks(outside[-1])
+
+
+def of_user_by(traceback: str) -> bool:
+    """The same of an error whose traceback has come as text, from another process."""
+    frames = re.findall(r'File "([^"]+)", line \d+, in [^\n]*\n\s+([^\n]*)', traceback)
+    return bool(frames) and frames[-1][1].startswith("raise ") and not _of_ranks(frames[-1][0])
+
+
+def _of_ranks(file: str) -> bool:
+    return any(place in file for place in _OF_RANKS)
+
+
+def _raises(code: CodeType, offset: int) -> bool:
+    return any(step.offset == offset and step.opname == "RAISE_VARARGS" for step in dis.get_instructions(code))

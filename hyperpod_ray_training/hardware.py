@@ -14,7 +14,7 @@ import functools
 import re
 from pathlib import Path
 
-from hyperpod_ray_training.errors import MARK, in_three_parts
+from hyperpod_ray_training.errors import MARK, in_three_parts, of_user
 
 SIGNS: dict[str, str] = {
     # https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html: texts of `cudaGetErrorString`
@@ -35,6 +35,8 @@ SIGNS: dict[str, str] = {
     "is killed by signal: Bus error": "SIGBUS in a DataLoader's worker: memory that failed, or a full /dev/shm",
 }
 """What an error's text contains, and its source."""
+_AS_THE_RUNTIME = ("CUDA error: ", "cuDNN error: ", "NCCL error", "DataLoader worker (pid")
+"""How torch begins what a device, a library of the device or a loader's process has said."""
 _CHECK_SIZE = 64
 _FIX = "nothing here: this process ends, and HyperPod's health agent looks at the node"
 
@@ -57,7 +59,8 @@ class DeviceBrokenError(RuntimeError):
 def sign_of(error: BaseException) -> str | None:
     """The sign of a device's or node's failure in an error, or in what caused it; None for any other error.
 
-    Only errors of the runtime count (RuntimeError, OSError): a ValueError may quote anything.
+    Only errors of the runtime count (RuntimeError, OSError, NVML's): a ValueError may quote anything. Of those that the
+    user's own code raises, one counts that says it as the runtime does, from its first word on.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -66,9 +69,9 @@ def sign_of(error: BaseException) -> str | None:
             return None
         if isinstance(cause, DeviceBrokenError):
             return text
-        if isinstance(cause, (RuntimeError, OSError)):
+        if isinstance(cause, (RuntimeError, OSError)) or type(cause).__name__.startswith("NVMLError"):
             sign = next((sign for sign in SIGNS if sign in text), None)
-            if sign is not None:
+            if sign is not None and (text.startswith((sign, *_AS_THE_RUNTIME)) or not of_user(cause)):
                 return sign
         cause = cause.__cause__ or cause.__context__
     return None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ray.exceptions import RayError
 from ray.train import UserCallback
 
-from hyperpod_ray_training.errors import MARK, InputError, Unrecoverable, in_three_parts
+from hyperpod_ray_training.errors import MARK, InputError, Unrecoverable, in_three_parts, of_user_by
 from hyperpod_ray_training.fresh_view import FreshView
 from hyperpod_ray_training.hardware import SIGNS
 from hyperpod_ray_training.history import consequence
@@ -67,7 +68,8 @@ class Watch(UserCallback):
                 fatal = cause_of(error)
             elif isinstance(_inner(error), InputError):
                 fatal = str(_inner(error))
-        script_error = next((text for text in texts.values() if not any(word in text for word in _HARDWARE)), None)
+        script_error = next((texts[rank] for rank, error in sorted(worker_exceptions.items())
+                             if _of_script(error, texts[rank])), None)  # fmt: skip
         limit = self.run.settings.crash_loop_limit
         if fatal is None and script_error is not None and limit:
             key = (script_error, journal.progress.get("last_checkpoint_step"))
@@ -98,6 +100,15 @@ class Watch(UserCallback):
 
 _LIMITS = ("Timed out waiting", "Watchdog caught collective operation timeout")
 """What gloo and NCCL say where a collective has reached its limit."""
+
+
+def _of_script(error: Exception, text: str) -> bool:
+    """Whether an error is the script's own, whatever machines, networks and workers it names."""
+    if not isinstance(_inner(error), (RuntimeError, OSError, RayError)):
+        return True
+    if not any(word in text for word in _HARDWARE):
+        return True
+    return not any(sign in text for sign in SIGNS) and of_user_by(str(getattr(error, "_traceback_str", "")))
 
 
 def _inner(error: Exception) -> BaseException:

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from hyperpod_ray_training import flight
-from hyperpod_ray_training.errors import MARK
+from hyperpod_ray_training.errors import MARK, of_user
 from hyperpod_ray_training.hardware import check_device, sign_of
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.open_runs import closing
@@ -293,12 +293,11 @@ def is_network(error: BaseException) -> bool:
     """Whether an error is what a lost peer looks like, in it or in what caused it."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, _NETWORK_ERRORS):
-            return True
         text = str(cause)
         if MARK in text:
             return False
-        if isinstance(cause, RuntimeError) and any(word in text for word in _NETWORK):
+        names_it = isinstance(cause, RuntimeError) and any(word in text for word in _NETWORK)
+        if (isinstance(cause, _NETWORK_ERRORS) or names_it) and not of_user(cause):
             return True
         cause = cause.__cause__ or cause.__context__
     return False

@@ -161,6 +161,61 @@ def test_whose_fault_an_error_is(error: BaseException, network: bool) -> None:
     assert is_network(wrapped) is network
 
 
+def raised(call: Callable[[], Any]) -> BaseException:
+    try:
+        call()
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def quotes(text: str, sort: type[Exception] = RuntimeError) -> None:
+    raise sort(text)
+
+
+def fails_by(error: BaseException) -> None:
+    try:
+        raise error
+    except BaseException as cause:
+        raise RuntimeError("the step failed") from cause
+
+
+class Broken(torch.utils.data.Dataset[int]):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        raise RuntimeError("Connection to the feature store refused")
+
+
+def refused() -> None:
+    """The user's own client, of the standard library."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    socket.create_connection(("127.0.0.1", port), timeout=120)
+
+
+def of_torch() -> None:
+    dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).wait(["never"], timedelta(milliseconds=10))
+
+
+@pytest.mark.parametrize(
+    ("call", "network"),
+    [
+        (lambda: quotes("NCCL_DEBUG must be set"), False),
+        (lambda: quotes("no peer review of this sample, Connection closed by peer"), False),
+        (lambda: quotes("Timed out", ConnectionError), False),
+        (lambda: list(torch.utils.data.DataLoader(Broken(), num_workers=1)), False),
+        (refused, False),
+        (of_torch, True),
+        (lambda: fails_by(raised(of_torch)), True),
+    ],
+)
+def test_an_error_of_the_users_own_stays_one_whatever_it_quotes(call: Callable[[], Any], network: bool) -> None:
+    assert is_network(raised(call)) is network
+
+
 def meshes(rank: int) -> tuple[int, list[Any]]:
     """A sharded parameter's rank, and its offsets in a checkpoint, after a change of rank in one process."""
     from torch.distributed.checkpoint.planner_helpers import _create_write_items

@@ -47,6 +47,29 @@ def test_whose_an_error_is(error: BaseException, sign: str | None) -> None:
     assert sign_of(wrapped) == got
 
 
+@pytest.mark.parametrize(
+    ("text", "fences"),
+    [
+        ("the log of another job says: CUDA error: uncorrectable ECC error encountered", False),
+        ("is the GPU lost? nvidia-smi: GPU is lost", False),
+        (ECC, True),  # as torch says it, from a rehearsal in a script
+        ("NCCL error in: x.cpp:1, Cuda failure 'uncorrectable ECC error encountered'", True),
+    ],
+)
+def test_what_the_users_own_code_quotes_fences_nobody(text: str, fences: bool) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        raise RuntimeError(text)
+    assert (sign_of(caught.value) is not None) is fences
+
+
+class NVMLError_GpuIsLost(Exception):  # noqa: N801, N818 - pynvml's own name
+    """As pynvml has it."""
+
+
+def test_nvml_says_that_a_gpu_is_lost() -> None:
+    assert sign_of(NVMLError_GpuIsLost("GPU is lost")) == "GPU is lost"
+
+
 class Card:
     """CUDA as a process sees it that has used it."""
 

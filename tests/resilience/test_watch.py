@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 
 import pytest
+from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
 
 from hyperpod_ray_training import Run, Settings
 from hyperpod_ray_training.watch import Watch
@@ -34,6 +36,29 @@ def test_an_error_of_the_script_ends_the_run_and_one_of_a_machine_does_not(
     fatal = [watched._judge({0: RuntimeError(text)}) for _ in range(3)]
     assert fatal[:2] == [None, None]
     assert (fatal[2] is not None) == ends
+
+
+def returned(error: Exception) -> Exception:
+    """As Ray returns an error of a worker."""
+    try:
+        raise error
+    except Exception as caught:
+        return UserExceptionWithTraceback(caught, traceback.format_exc())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("NCCL_DEBUG: 3"),
+        KeyError("Connection"),
+        RuntimeError("Worker 3 has no timeout in its configuration"),
+        ConnectionError("gloo"),
+    ],
+)
+def test_an_error_of_the_script_that_quotes_a_machines_ends_the_run_too(tmp_path: Path, error: Exception) -> None:
+    watched = watch(tmp_path)
+    fatal = [watched._judge({0: returned(error)}) for _ in range(3)]
+    assert "the same error 3 times in a row" in str(fatal[2])
 
 
 @pytest.mark.slow
