@@ -103,11 +103,14 @@ def evaluate(step: int) -> None:
 class Slow(torch.utils.data.Dataset[int]):  # type: ignore[misc]
     """Takes its time to read."""
 
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
     def __len__(self) -> int:
         return 1
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(GIVEN["alone_s"])
+        time.sleep(self.seconds)
         return index
 
 
@@ -125,7 +128,7 @@ def alone(step: int) -> None:
     elif task == "sleep":
         time.sleep(GIVEN["alone_s"])
     elif task == "read":
-        list(torch.utils.data.DataLoader(Slow(), num_workers=1, generator=torch.Generator()))
+        list(torch.utils.data.DataLoader(Slow(GIVEN["alone_s"]), num_workers=1, generator=torch.Generator()))
     elif task == "lock":
         lock = threading.Lock()
         with lock:
@@ -150,8 +153,7 @@ def perform(step: int) -> None:
             while time.monotonic() < until:  # new code each time, as a compiler makes it
                 exec(compile(f"x = {time.monotonic()}", "generated", "exec"), {})  # noqa: S102
         elif task == "read":
-            GIVEN["alone_s"] = seconds
-            list(torch.utils.data.DataLoader(Slow(), num_workers=1, generator=torch.Generator()))
+            list(torch.utils.data.DataLoader(Slow(seconds), num_workers=1, generator=torch.Generator()))
         elif task == "lock":
             ctypes.PyDLL(None).usleep(int(seconds * 1e6))
 
