@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import math
 import shutil
@@ -63,23 +64,27 @@ def export(
         )  # fmt: skip
     keys = _model_keys(metadata, rank=rank, prefix=prefix)
     tensors = {saved_as: _tensor(metadata, key) for saved_as, key in keys.items()}
+    published = _Published()
     if like is not None:
-        _refuse_other_names({saved_as: tuple(tensor.size) for saved_as, tensor in tensors.items()}, like)
+        published = _Published(_model_like(like))
+        published.refuse_other_names({saved_as: tuple(tensor.size) for saved_as, tensor in tensors.items()})
     unfinished = target.with_name(f".{target.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     files = _parted(tensors, largest_file)
+    weight_map: dict[str, str] = {}
     for file, names in files.items():
-        _write(unfinished / file, {saved_as: (keys[saved_as], tensors[saved_as]) for saved_as in names}, reader)
+        chosen = {saved_as: (keys[saved_as], tensors[saved_as]) for saved_as in names}
+        weight_map |= dict.fromkeys(_write(unfinished / file, chosen, reader, published), file)
+    published.refuse_half_converted(weight_map)
     size = sum(map(_bytes, tensors.values()))
     if len(files) > 1:
-        index = {"metadata": {"total_size": size},
-                 "weight_map": {saved_as: file for file, names in files.items() for saved_as in names}}  # fmt: skip
+        index = {"metadata": {"total_size": size}, "weight_map": weight_map}
         (unfinished / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
     for path in _beside_weights(like):
         shutil.copy2(path, unfinished / path.name)
     unfinished.rename(target)
-    return {"checkpoint": folder.at(name), "tensors": len(tensors), "bytes": size, "files": sorted(files)}
+    return {"checkpoint": folder.at(name), "tensors": len(weight_map), "bytes": size, "files": sorted(files)}
 
 
 def _require_safetensors() -> None:
@@ -163,26 +168,36 @@ def _bytes(tensor: TensorStorageMetadata) -> int:
 
 
 def _parted(tensors: Mapping[str, TensorStorageMetadata], largest: int) -> dict[str, list[str]]:
-    """The files with the names of their tensors, in the order of the names."""
+    """The files with the names of their tensors, in the order of the names; a part of a layer stays in one file."""
     parts: list[list[str]] = [[]]
     size = 0
-    for name, tensor in sorted(tensors.items()):
-        if parts[-1] and size + _bytes(tensor) > largest:
+    for _, group in itertools.groupby(sorted(tensors), key=lambda name: name.split(".")[:-2] or [name]):
+        names = list(group)
+        bytes_of_group = sum(_bytes(tensors[name]) for name in names)
+        if parts[-1] and size + bytes_of_group > largest:
             parts.append([])
             size = 0
-        parts[-1].append(name)
-        size += _bytes(tensor)
+        parts[-1] += names
+        size += bytes_of_group
     if len(parts) == 1:
         return {"model.safetensors": parts[0]}
     return {f"model-{number:05d}-of-{len(parts):05d}.safetensors": names for number, names in enumerate(parts, 1)}
 
 
-def _write(path: Path, tensors: Mapping[str, tuple[str, TensorStorageMetadata]], reader: Any) -> None:
+def _write(
+    path: Path, tensors: Mapping[str, tuple[str, TensorStorageMetadata]], reader: Any, published: _Published
+) -> list[str]:
+    """Write one file; the names of its tensors."""
     from safetensors.torch import save_file
 
     content = {key: torch.empty(tuple(tensor.size), dtype=tensor.properties.dtype) for key, tensor in tensors.values()}
     dcp.load(content, storage_reader=reader, no_dist=True)
-    save_file({name: content[key] for name, (key, _) in tensors.items()}, path, metadata={"format": "pt"})
+    converted = published.converted({name: content.pop(key) for name, (key, _) in tensors.items()})
+    path.touch()
+    mode = path.stat().st_mode  # safetensors gives its file to the owner alone; on a shared folder others read it
+    save_file(converted, path, metadata={"format": "pt"})
+    path.chmod(mode)
+    return sorted(converted)
 
 
 # ---- Hugging Face ----
@@ -196,8 +211,8 @@ def _beside_weights(like: Path | None) -> Iterable[Path]:
             if path.is_file() and path.suffix not in WEIGHTS and not path.name.endswith(".index.json")]  # fmt: skip
 
 
-def _refuse_other_names(shapes: Mapping[str, tuple[int, ...]], like: Path) -> None:
-    """Refuse tensors that the class of the configuration does not have: it would begin at random, with a warning."""
+def _model_like(like: Path) -> Any:
+    """The model that a folder describes, without its weights."""
     if not (like / "config.json").is_file():
         raise InputError(
             f"export: --like {like} has no config.json", expected="a folder of Hugging Face", fix="correct the folder"
@@ -215,21 +230,67 @@ def _refuse_other_names(shapes: Mapping[str, tuple[int, ...]], like: Path) -> No
     with torch.device("meta"):
         model = model_class(config)
     model.tie_weights()
-    groups: dict[int, set[str]] = {}
-    expected = model.state_dict(keep_vars=True)
-    for name, tensor in expected.items():
-        groups.setdefault(id(tensor), set()).add(name)
-    problems = [f"{min(alike)} is missing" for alike in groups.values() if not alike & set(shapes)]
-    problems += [f"{name} is not in it" for name in sorted(shapes) if name not in expected]
-    problems += [f"{name} is {list(shape)}, not {list(expected[name].shape)}" for name, shape in sorted(shapes.items())
-                 if name in expected and tuple(expected[name].shape) != shape]  # fmt: skip
-    if problems:
-        suffix = f" and {len(problems) - 4} more" if len(problems) > 4 else ""
-        raise InputError(
-            f"export: the checkpoint is no {architecture}: {'; '.join(problems[:4])}{suffix}",
-            expected=f"the tensors of {architecture} as config.json describes it",
-            fix="correct --like; where the model is a part of a module, name it with --prefix, such as --prefix model.",
-        )
+    return model
+
+
+def _by_itself(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with memory of its own: the format has no views, as parts of one tensor are."""
+    if tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+class _Published:
+    """The names and forms in which a model's tensors are published, which transformers' classes convert to their own.
+
+    A mixture of experts is published expert by expert, and trained as one tensor: other software reads the former.
+
+    Args:
+        model: Of transformers, without weights. Default: names stay as the checkpoint has them.
+    """
+
+    def __init__(self, model: Any = None) -> None:
+        self.model, self.expected = model, set[str]()
+
+    def refuse_other_names(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Refuse tensors that the class does not have: it would begin at random, with a warning."""
+        groups: dict[int, set[str]] = {}
+        expected = self.model.state_dict(keep_vars=True)
+        for name, tensor in expected.items():
+            groups.setdefault(id(tensor), set()).add(name)
+        problems = [f"{min(alike)} is missing" for alike in groups.values() if not alike & set(shapes)]
+        problems += [f"{name} is not in it" for name in sorted(shapes) if name not in expected]
+        problems += [f"{name} is {list(shape)}, not {list(expected[name].shape)}"
+                     for name, shape in sorted(shapes.items())
+                     if name in expected and tuple(expected[name].shape) != shape]  # fmt: skip
+        if problems:
+            suffix = f" and {len(problems) - 4} more" if len(problems) > 4 else ""
+            architecture = type(self.model).__name__
+            raise InputError(
+                f"export: the checkpoint is no {architecture}: {'; '.join(problems[:4])}{suffix}",
+                expected=f"the tensors of {architecture} as config.json describes it",
+                fix="correct --like; where the model is a part of a module, name it with --prefix, such as --prefix model.",
+            )
+        self.expected = set(self.converted({name: expected[name].detach() for name in shapes}))
+
+    def converted(self, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Tensors in their published form."""
+        if self.model is None:
+            return tensors
+        try:
+            from transformers.core_model_loading import revert_weight_conversion
+        except ImportError:  # transformers 4 trains the published form
+            return tensors
+        published: dict[str, torch.Tensor] = revert_weight_conversion(self.model, tensors)
+        return {name: _by_itself(tensor) for name, tensor in published.items()}
+
+    def refuse_half_converted(self, names: Iterable[str]) -> None:
+        """Refuse files in which a conversion had only some of its tensors."""
+        if self.model is not None and (missing := sorted(self.expected - set(names))):
+            raise InputError(
+                f"export: {missing[0]} needs tensors of two files", expected="tensors of one layer in one file",
+                fix="export without --like, and convert with save_pretrained",
+            )  # fmt: skip
 
 
 def main() -> None:

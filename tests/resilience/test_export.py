@@ -69,6 +69,34 @@ def test_a_hugging_face_model_comes_out_and_a_run_starts_from_it(tmp_path: Path)
     assert trained(tmp_path, again, name="second", steps=2), "a run starts from it"
 
 
+def test_a_mixture_of_experts_comes_out_as_it_is_published(tmp_path: Path) -> None:
+    """transformers trains its experts as one tensor; other software reads each by its own name, as the hub has them."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=32, hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1)
+    model = MixtralForCausalLM(MixtralConfig(**sizes, num_hidden_layers=2, num_local_experts=3))
+    model.save_pretrained(tmp_path / "base")
+    run = trained(tmp_path / "runs", model, steps=2)
+    for name, largest_file in (("one", 5_000_000_000), ("several", 8_000)):
+        written = export(run, tmp_path / name, like=tmp_path / "base", largest_file=largest_file)
+        tensors: dict[str, torch.Tensor] = {}
+        for file in written["files"]:
+            tensors |= load_file(tmp_path / name / file)
+        model.save_pretrained(tmp_path / f"{name}-published")
+        published = load_file(tmp_path / f"{name}-published" / "model.safetensors")
+        assert tensors.keys() == published.keys() == load_file(tmp_path / "base" / "model.safetensors").keys()
+        assert all(torch.equal(tensors[key], tensor) for key, tensor in published.items())
+        again = MixtralForCausalLM.from_pretrained(tmp_path / name)
+        assert all(torch.equal(again.state_dict()[key], tensor) for key, tensor in model.state_dict().items())
+    index = json.loads((tmp_path / "several" / "model.safetensors.index.json").read_text())
+    assert index["weight_map"].keys() == tensors.keys()
+    assert len(written["files"]) > 2
+    assert written["tensors"] == len(tensors)
+    readable = {path.stat().st_mode & 0o777 for path in (tmp_path / "several").iterdir()}
+    assert readable == {Path(tmp_path / "base" / "config.json").stat().st_mode & 0o777}, "whoever reads one, reads all"
+
+
 def test_a_large_model_goes_into_several_files_with_an_index(tmp_path: Path) -> None:
     model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(5))).to(torch.bfloat16)
     model.register_buffer("count", torch.tensor(3))
