@@ -17,7 +17,7 @@ from torch import nn
 
 from hyperpod_ray_training import Resumable, Run
 from hyperpod_ray_training.errors import InputError
-from hyperpod_ray_training.export import export
+from hyperpod_ray_training.export import _Published, export
 
 
 def tiny_gpt(seed: int = 0) -> Any:
@@ -95,6 +95,14 @@ def test_a_mixture_of_experts_comes_out_as_it_is_published(tmp_path: Path) -> No
     assert written["tensors"] == len(tensors)
     readable = {path.stat().st_mode & 0o777 for path in (tmp_path / "several").iterdir()}
     assert readable == {Path(tmp_path / "base" / "config.json").stat().st_mode & 0o777}, "whoever reads one, reads all"
+
+
+def test_a_conversion_that_had_half_of_its_tensors_is_refused() -> None:
+    published = _Published(nn.Linear(2, 2))
+    published.expected = {"qkv.weight", "norm.weight"}
+    with pytest.raises(InputError, match=r"qkv\.weight needs tensors of two files"):
+        published.refuse_half_converted(["norm.weight"])
+    published.refuse_half_converted(["norm.weight", "qkv.weight"])
 
 
 def test_a_large_model_goes_into_several_files_with_an_index(tmp_path: Path) -> None:
