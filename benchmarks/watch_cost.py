@@ -33,7 +33,8 @@ def measured(config: dict[str, Any]) -> None:
     torch.manual_seed(0)
     model = network(width)
     optimizer = torch.optim.AdamW(model.parameters())
-    training = Resumable(config["run"], model=model, optimizer=optimizer)
+    of_measuring = ["plain", "watched", "cpu_plain", "cpu_watched", "before", "cpu_before", "peak_kib"]
+    training = Resumable(config["run"], model=model, optimizer=optimizer, recomputed=of_measuring)
     plain: list[float] = []
     watched: list[float] = []
     cpu_plain: list[float] = []
