@@ -20,18 +20,22 @@ SURVIVAL = PROJECT / "docs" / "make-your-script-survive.md"
 _HEAD = """<!-- Written by `python -m docs.generate`; do not edit. -->
 # Lines that a script changes
 
-Each count comes from a diff: lines that are new or different. [Make your script survive](make-your-script-survive.md) explains them.
+Each count comes from a diff: lines that are new or different. [Make your script survive](make-your-script-survive.md)
+explains them.
 
 ## Published scripts
 
-Tests read these scripts from the packages that publish them, apply the lines, and hit the result with a kill, a freeze and a hang.
+Tests read these scripts from the packages that publish them, and apply the lines. A kill, a freeze and a hang hit the
+result.
 
 """
 _SHAPES = """
 ## Shapes
 
-Tests kill these loops, and compare every loss with [a run that nothing disturbs](make-your-script-survive.md#whole-state-or-a-refusal).
-The diff is against the same loop without the library. Your script adds two lines: the import, and the line that starts the run.
+Tests kill these loops, and compare every loss with that of a run that nothing disturbs:
+[whole state, or a refusal](make-your-script-survive.md#whole-state-or-a-refusal).
+The diff is against the same loop without the library.
+Your script adds two lines: the import, and the line that starts the run.
 
 | what the script has | shape | changed lines |
 |---|---|---|
@@ -132,8 +136,9 @@ class _Plain(ast.NodeTransformer):
 
 def _without(source: str) -> str:
     tree = ast.parse(source)
-    kept = {getattr(target, "attr", getattr(target, "id", "")) for node in ast.walk(tree) if isinstance(node, ast.Assign) and _calls(node.value, "Values")
-            for target in node.targets}  # fmt: skip
+    assignments = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _calls(node.value, "Values")]
+    targets = [target for assignment in assignments for target in assignment.targets]
+    kept = {getattr(target, "attr", getattr(target, "id", "")) for target in targets}
     return ast.unparse(ast.fix_missing_locations(_Plain(kept).visit(tree)))
 
 
@@ -153,15 +158,20 @@ def _is_training(node: ast.AST) -> bool:
     )
 
 
+def equal_shapes() -> list[tuple[str, str]]:
+    """What the script has and the name, of each shape that the page for users calls equal on both paths."""
+    rows = re.findall(r"^\|([^|]*)\| `(\w+)` \| equal \| equal \|$", SURVIVAL.read_text(encoding="utf-8"), re.M)
+    return [(described.strip(), name) for described, name in rows]
+
+
 def counts() -> dict[str, int]:
     """Changed lines of each published script and of each shape that ends with equal losses."""
-    equal = re.findall(r"^\|([^|]*)\| `(\w+)` \| equal \| equal \|$", SURVIVAL.read_text(encoding="utf-8"), re.M)
     loops = shapes()
     of_scripts = {
         name: sum(count(diff(*change)) for change in changes if change[1].strip())
         for name, changes in published().items()
     }
-    return of_scripts | {name: count(diff(*loops[name])) for _, name in equal}
+    return of_scripts | {name: count(diff(*loops[name])) for _, name in equal_shapes()}
 
 
 def page() -> str:
@@ -176,9 +186,5 @@ def page() -> str:
             lines += [f"{line}\n" for line in diff(before, after)]
         lines.append("```\n\n")
     lines.append(_SHAPES.removeprefix("\n"))
-    rows = re.findall(r"^\|([^|]*)\| `(\w+)` \| equal \| equal \|$", SURVIVAL.read_text(encoding="utf-8"), re.M)
-    title = ""
-    for described, name in rows:
-        title = described.strip()
-        lines.append(f"| {title} | `{name}` | {numbers[name]} |\n")
+    lines += [f"| {described} | `{name}` | {numbers[name]} |\n" for described, name in equal_shapes()]
     return "".join(lines)

@@ -48,9 +48,9 @@ class Unrecoverable(RuntimeError):
 
 
 def of_user(error: BaseException) -> bool:
-    """Whether the user's own code has raised an error, whatever its text quotes: a statement `raise`, or a call outside
-    of torch and Ray.
+    """Whether the user's own code has raised an error, by a statement or a call outside of torch and Ray.
 
+    Whatever its text quotes: a message may name a network or a GPU.
     False where nobody can know: an error that has not been raised here, and one out of C, such as CUDA's.
     """
     if str(error).startswith("Caught ") and " in DataLoader worker process" in str(error):

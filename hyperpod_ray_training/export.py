@@ -269,7 +269,8 @@ class _Published:
             raise InputError(
                 f"export: the checkpoint is no {architecture}: {'; '.join(problems[:4])}{suffix}",
                 expected=f"the tensors of {architecture} as config.json describes it",
-                fix="correct --like; where the model is a part of a module, name it with --prefix, such as --prefix model.",
+                fix="correct --like; where the model is a part of a module, name it with --prefix, such as --prefix "
+                "model.",
             )
         self.expected = set(self.converted({name: expected[name].detach() for name in shapes}))
 

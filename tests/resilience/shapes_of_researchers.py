@@ -733,7 +733,7 @@ def _next_token(model: nn.Module, optimizer: Any, ids: torch.Tensor) -> float:
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    return total(loss)
+    return float(total(loss))
 
 
 @shape

@@ -74,7 +74,13 @@ def test_a_mixture_of_experts_comes_out_as_it_is_published(tmp_path: Path) -> No
     from transformers import MixtralConfig, MixtralForCausalLM
 
     torch.manual_seed(0)
-    sizes = dict(vocab_size=32, hidden_size=16, intermediate_size=24, num_attention_heads=2, num_key_value_heads=1)
+    sizes = {
+        "vocab_size": 32,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
     model = MixtralForCausalLM(MixtralConfig(**sizes, num_hidden_layers=2, num_local_experts=3))
     model.save_pretrained(tmp_path / "base")
     run = trained(tmp_path / "runs", model, steps=2)

@@ -62,7 +62,7 @@ def test_what_the_users_own_code_quotes_fences_nobody(text: str, fences: bool) -
     assert (sign_of(caught.value) is not None) is fences
 
 
-class NVMLError_GpuIsLost(Exception):  # noqa: N801, N818 - pynvml's own name
+class NVMLError_GpuIsLost(Exception):
     """As pynvml has it."""
 
 

@@ -22,8 +22,8 @@ def saver(unsavable: list[str] | None = None) -> Any:
     holder: Any = object.__new__(Saver)
     holder.__dict__.update(
         run=SimpleNamespace(settings=SimpleNamespace(save_failure_limit=3)), folder=folder, journal=quiet, tier=None,
-        state=SimpleNamespace(unsavable=lambda: unsavable or []), ranks=SimpleNamespace(rank=0, world=1), report=lambda *_: None,
-        saved_step=-1, failures=0, last_save_s=0.0,
+        state=SimpleNamespace(unsavable=lambda: unsavable or []), ranks=SimpleNamespace(rank=0, world=1),
+        report=lambda *_: None, saved_step=-1, failures=0, last_save_s=0.0,
     )  # fmt: skip
     return holder
 

@@ -43,7 +43,8 @@ def returned(error: Exception) -> Exception:
     try:
         raise error
     except Exception as caught:
-        return UserExceptionWithTraceback(caught, traceback.format_exc())
+        of_ray: Exception = UserExceptionWithTraceback(caught, traceback.format_exc())
+        return of_ray
 
 
 @pytest.mark.parametrize(
