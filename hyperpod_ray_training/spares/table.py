@@ -136,7 +136,7 @@ class Table:
         if member is None:
             return [(uid, {"type": "fence"})]
         if uid in self.rank_of:
-            # where the process beside it was heard all the time its machine is not slow: something held Python's lock
+            # where the process beside it was heard all the time its machine is not slow: something keeps Python's lock
             most = max(now - member.pulse, self.limits.silence_s) if member.state else math.inf
             self._remember_gap(now, min(now - member.beat, most))
         member.beat = now
