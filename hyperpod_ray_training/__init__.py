@@ -13,12 +13,12 @@ from hyperpod_ray_training.errors import InputError, Unrecoverable
 from hyperpod_ray_training.settings import Settings
 
 if TYPE_CHECKING:
-    from hyperpod_ray_training.batches import Values
     from hyperpod_ray_training.exact import EpochBatches
     from hyperpod_ray_training.order import batch_of, share_of
     from hyperpod_ray_training.resumable import Resumable, ensure_process_group
     from hyperpod_ray_training.rows import Rows
     from hyperpod_ray_training.run import Run, add_arguments, main_of, run_from
+    from hyperpod_ray_training.stateful import Values
 
 __version__ = "0.3.0"
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Values": "hyperpod_ray_training.batches",
+    "Values": "hyperpod_ray_training.stateful",
     "EpochBatches": "hyperpod_ray_training.exact",
     "Rows": "hyperpod_ray_training.rows",
     "Resumable": "hyperpod_ray_training.resumable",

@@ -345,30 +345,3 @@ class _Behind:
         """Draw what is done and drop it."""
         count, self.count = self.count, 0
         _without(self.batches, count)
-
-
-class Values:
-    """A few numbers or tensors of the loop's own that a checkpoint should hold: sums over an epoch, a best score.
-
-    seen = Values(loss=0.0, samples=0)
-    training = Resumable(run, model=model, optimizer=optimizer, per_rank={"seen": seen})
-    seen.loss += loss.item()
-    """
-
-    def __init__(self, **values: Any) -> None:
-        self.__dict__.update(values)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"Values has no {name!r}; known: {', '.join(self.__dict__)}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self.__dict__[name] = value
-
-    def state_dict(self) -> dict[str, Any]:
-        """All values."""
-        return dict(self.__dict__)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over saved values."""
-        self.__dict__.clear()
-        self.__dict__.update(state)

@@ -23,8 +23,8 @@ import torch
 
 from hyperpod_ray_training import iterators
 from hyperpod_ray_training.attributes import OF_MODULES, OF_OPTIMIZERS, is_plain
-from hyperpod_ray_training.batches import Values
 from hyperpod_ray_training.iterators import place_of, plain
+from hyperpod_ray_training.stateful import Values
 
 _DEPTH, _MOST, _FRAMES = 4, 4000, 8
 _RECENT_S = 3600.0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ray.train.v2._internal.exceptions import UserExceptionWithTraceback
@@ -38,27 +40,34 @@ def test_an_error_of_the_script_ends_the_run_and_one_of_a_machine_does_not(
     assert (fatal[2] is not None) == ends
 
 
-def returned(error: Exception) -> Exception:
-    """As Ray returns an error of a worker."""
+def returned(call: Callable[[], Any]) -> Exception:
+    """As Ray returns what a worker's loop raised."""
     try:
-        raise error
+        call()
     except Exception as caught:
         of_ray: Exception = UserExceptionWithTraceback(caught, traceback.format_exc())
         return of_ray
+    raise AssertionError("nothing was raised")
+
+
+def quotes(text: str) -> None:
+    raise RuntimeError(text)
 
 
 @pytest.mark.parametrize(
-    "error",
+    "call",
     [
-        ValueError("NCCL_DEBUG: 3"),
-        KeyError("Connection"),
-        RuntimeError("Worker 3 has no timeout in its configuration"),
-        ConnectionError("gloo"),
+        lambda: int("NCCL"),
+        lambda: {}["Connection"],
+        lambda: quotes("Worker 3 has no timeout in its configuration"),
+        lambda: quotes("gloo"),
     ],
 )
-def test_an_error_of_the_script_that_quotes_a_machines_ends_the_run_too(tmp_path: Path, error: Exception) -> None:
+def test_an_error_of_the_script_that_quotes_a_machines_ends_the_run_too(
+    tmp_path: Path, call: Callable[[], Any]
+) -> None:
     watched = watch(tmp_path)
-    fatal = [watched._judge({0: returned(error)}) for _ in range(3)]
+    fatal = [watched._judge({0: returned(call)}) for _ in range(3)]
     assert "the same error 3 times in a row" in str(fatal[2])
 
 
