@@ -16,7 +16,7 @@ from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares.sealed import seal, unseal
 from hyperpod_ray_training.spares.side_stream import SideStream, Taken, sum_of
 from hyperpod_ray_training.spares.store import Store
-from hyperpod_ray_training.state import BUFFERS, EXTRA, GRADIENTS, MODEL, OPTIMIZER, Content, TrainingState
+from hyperpod_ray_training.state import ATTRIBUTES, BUFFERS, EXTRA, GRADIENTS, MODEL, OPTIMIZER, Content, TrainingState
 from hyperpod_ray_training.trees import checksum, local, mark_of, weighed
 
 _NUMBER_BYTES, _LEAST_META = 8, 1 << 16
@@ -82,6 +82,7 @@ class Snapshot:
         for name in content.tensors:
             section = name.partition(".")[0]
             buffer = (section in {BUFFERS, MODEL} and name not in parameters) or name in statistics
+            buffer = buffer or name.startswith(f"{EXTRA}.{ATTRIBUTES}.")  # such as a metric of this rank's batches
             if name not in left_out:
                 (own_names if buffer or section == GRADIENTS or name in self.changed else rest).append(name)
         return own_names, rest

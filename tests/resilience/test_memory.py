@@ -310,6 +310,24 @@ def test_a_replica_that_is_not_alike_is_refused() -> None:
         newcomer.load(torch.cat([own, other[len(own) :]]))
 
 
+def test_attributes_of_modules_are_of_their_rank_also_beside_a_replica() -> None:
+    """As a torchmetric of the batches that this rank alone has seen."""
+
+    def taken(mean: float) -> torch.Tensor:
+        model, optimizer = adapted(0, 1.0)
+        model[0].mean = torch.zeros(3)
+        state = TrainingState(model=model, optimizer=optimizer, extra={}, per_rank={}, rank=0, world=2)
+        model[0].mean = torch.full((3,), mean)
+        return Snapshot(state, replicas=True).take(1, Store())
+
+    mine, twin = taken(2.0), taken(7.0)
+    own = own_part(mine)
+    newcomer = adapted(5, 1.0)
+    newcomer[0][0].mean = torch.zeros(3)
+    assert snapshot_of(*newcomer, {}).load(torch.cat([own, twin[len(own) :]])) == 1
+    assert torch.equal(newcomer[0][0].mean, torch.full((3,), 2.0))
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_gradients_come_back_where_they_outlive_a_step(kept: bool) -> None:
     model, optimizer = adapted(0, 1.0)
