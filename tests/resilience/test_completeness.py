@@ -365,7 +365,7 @@ def test_values_that_are_in_no_argument_are_state() -> None:
     assert watched.refused == {"kept": "per_rank={'kept': kept}"}
 
 
-@pytest.mark.parametrize("state", ["list", "random", "numpy", "tensor", "object"])
+@pytest.mark.parametrize("state", ["list", "random", "numpy", "tensor", "another tensor", "object"])
 def test_a_generator_has_another_place_where_only_what_it_keeps_has_changed(state: str) -> None:
     """A packer of tokens stands at the same line each time; what is left of a document differs."""
 
@@ -375,10 +375,13 @@ def test_a_generator_has_another_place_where_only_what_it_keeps_has_changed(stat
 
     def packer() -> Iterator[int]:
         keeps: Any = {"list": [0], "random": random.Random(1), "numpy": np.random.default_rng(1),
-                      "tensor": torch.zeros(2), "object": Numbers()}[state]  # fmt: skip
+                      "tensor": torch.zeros(2), "another tensor": torch.ones(2),
+                      "object": Numbers()}[state]  # fmt: skip
         while True:
             if isinstance(keeps, list):
                 keeps[0] += 1
+            elif state == "another tensor":
+                keeps = 0.9 * keeps
             elif isinstance(keeps, torch.Tensor):
                 keeps += 1
             elif isinstance(keeps, Numbers):
