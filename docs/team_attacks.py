@@ -18,6 +18,7 @@ from hyperpod_ray.core.names import team_namespace
 from hyperpod_ray.core.team_files import mounts, uid
 from hyperpod_ray.k8s.team_policies import PODS, QUEUED
 from tests.k8s.conftest import BINDINGS
+from tests.sandbox.kubernetes import test_friendly_day as day
 from tests.sandbox.kubernetes import test_hostile_team as played
 
 PAGE = Path(__file__).resolve().parent / "security" / "teams.md"
@@ -259,6 +260,9 @@ def _inside() -> Iterator[tuple[str, ...]]:
         if not re.search(rf"^def {name}\(", file.read_text(encoding="utf-8"), re.MULTILINE):
             raise SystemExit(f"no test {name} in {file}")
         yield by, attempt, refused, f"`tests/{played_by}`"
+    for attempt in day.ATTACKS:
+        played_by = "tests/sandbox/kubernetes/test_friendly_day.py::test_the_friendly_team_has_its_day"
+        yield "a process in a pod", attempt, "mounts, users and modes", f"`{played_by}`"
 
 
 def _attempts() -> Iterator[tuple[str, ...]]:

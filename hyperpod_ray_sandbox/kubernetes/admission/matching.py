@@ -86,7 +86,7 @@ class Attributes:
 
 
 def author(resource: Resource, obj: Json | None, stored: Json | None, options: Options) -> Identity | None:
-    """Who writes: the user, or the controller that creates a pod, Job or RayCluster, by the owner of what it creates."""
+    """Who writes: the user, or the controller that creates a pod, Job or RayCluster, by its owner."""
     if options.user is not None or obj is None:
         return options.user
     owner = next((r for r in obj["metadata"].get("ownerReferences") or [] if r.get("controller")), None)

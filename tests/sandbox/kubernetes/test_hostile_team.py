@@ -93,7 +93,8 @@ def core_path(space: str, kind: str, name: str = "") -> str:
 def node(name: str, group: str, kind: str, gpus: int) -> Json:
     devices = {"nvidia.com/gpu": str(gpus), "vpc.amazonaws.com/efa": "1"} if gpus else {}
     room = {"cpu": "32", "memory": "160Gi", "pods": "29", **devices}
-    labels = {GROUP: group, TYPE: kind, "sagemaker.amazonaws.com/node-health-status": "Schedulable"}
+    labels = {GROUP: group, TYPE: kind, "kubernetes.io/hostname": name}
+    labels["sagemaker.amazonaws.com/node-health-status"] = "Schedulable"
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
             "status": {"allocatable": room, "capacity": room}}  # fmt: skip
 
