@@ -54,9 +54,10 @@ __all__ = ["root", "world"]  # fixtures of other files, made again here
 
 Json = dict[str, Any]
 REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
+TRAINING = PROJECT / "tests" / "sandbox" / "kubernetes" / "pod_training.py"
 HOLDS_AT = 7
 VIEW = """
-root=$1; view=$2; user=$3; mounts=$4; shift 4
+root=$1; view=/mnt; user=$2; mounts=$3; shift 3
 mount -t tmpfs -o mode=0755 none "$view"
 printf '%s\n' "$mounts" | while read -r folder path options; do
   mkdir -p "$view$path"
@@ -67,7 +68,9 @@ mount -t tmpfs none "$root"
 cd "$view/fsx"
 exec setpriv --reuid "$user" --regid "$user" --groups 100 "$@"
 """
-"""Arguments: the file system's root, the pod's own root, its user, its mounts as lines, and the command."""
+"""Arguments: the file system's root, the pod's user, its mounts as lines, and the command. What the pod has at `/` is
+below `/mnt` of a mount namespace of its own: nothing of it is there for others."""
+FSX = "/mnt/fsx"
 
 
 def _mounts_are_allowed() -> bool:
@@ -112,26 +115,19 @@ class Kubelet:
 
     def start(self, pod: Json, *command: str) -> subprocess.Popen[str]:
         """A process as the pod's user, with the pod's view of files."""
-        view = self.view(pod)
-        view.mkdir(exist_ok=True)
         user = pod["spec"]["securityContext"]["runAsUser"]
         process = subprocess.Popen(
-            ["unshare", "-m", "sh", "-euc", VIEW, "pod", str(self.root), str(view), str(user), self.mounts(pod),
+            ["unshare", "-m", "sh", "-euc", VIEW, "pod", str(self.root), str(user), self.mounts(pod),
              *command],
-            env={"PATH": os.environ["PATH"], "HOME": f"{view}/fsx", "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
+            env={"PATH": os.environ["PATH"], "HOME": FSX, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
             cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.processes.append(process)
         return process
 
-    def view(self, pod: Json) -> Path:
-        """The pod's own root."""
-        return self.folder / str(pod["metadata"]["name"])
-
     def train(self, pod: Json) -> subprocess.Popen[str]:
         """The job's command."""
-        program = PROJECT / "tests" / "sandbox" / "kubernetes" / "pod_training.py"
-        return self.start(pod, str(REHEARSAL), str(program), f"{self.view(pod)}/fsx/runs", "first", str(HOLDS_AT))
+        return self.start(pod, str(REHEARSAL), str(TRAINING), f"{FSX}/runs", "first", str(HOLDS_AT))
 
 
 def member(world: World, space: str) -> Target:
@@ -156,7 +152,9 @@ def submit(target: Target, team: str, name: str, workers: int) -> None:
 def head(world: World, space: str, job: str) -> Json:
     """The head's pod, once the job's cluster runs."""
     world.cluster.until(
-        lambda: world.cluster.get("-n", space, "rayjob", job)["status"].get("jobDeploymentStatus") == "Running",
+        lambda: (
+            (world.cluster.get("-n", space, "rayjob", job).get("status") or {}).get("jobDeploymentStatus") == "Running"
+        ),
         f"{job} runs",
     )
     (pod,) = (
@@ -176,10 +174,6 @@ def kubelet(world: World, root: Path, tmp_path: Path) -> Iterator[Kubelet]:
         os.chown(runs, uid(team), uid(team))
     (root / "shared" / "model.pt").write_text("vision's")
     os.chown(root / "shared" / "model.pt", uid(world.plan.settings.teams[0]), 100)
-    place = tmp_path
-    while place != Path("/"):
-        place.chmod(place.stat().st_mode | 0o055) if place.stat().st_uid == 0 else None
-        place = place.parent
     stand_in = Kubelet(world, root, tmp_path)
     yield stand_in
     for process in stand_in.processes:
@@ -192,7 +186,7 @@ ATTACKS = {
     "the file system's root": "assert os.listdir(ROOT)",
     "above its own mount": "os.listdir(f'{FSX}/../teams/vision')",
     "a link to the other team's folder": "os.symlink(f'{ROOT}/teams/vision', f'{FSX}/out'); os.listdir(f'{FSX}/out')",
-    "the other pod's files, by its process": "os.listdir(f'/proc/{VICTIM}/root{THEIRS}/fsx/runs')",
+    "the other pod's files, by its process": "os.listdir(f'/proc/{VICTIM}/root{FSX}/runs')",
     "its folder, by its process": "os.listdir(f'/proc/{VICTIM}/cwd')",
     "its memory": "open(f'/proc/{VICTIM}/mem', 'rb')",
     "its variables": "open(f'/proc/{VICTIM}/environ').read()",
@@ -220,106 +214,131 @@ for name, attack in about['attacks'].items():
 """
 
 
+@dataclass
+class Day:
+    """The story's parts, in the order of the test below."""
+
+    world: World
+    kubelet: Kubelet
+    friendly: Target
+    hostile: Target
+
+    @property
+    def run(self) -> Path:
+        """The friendly team's run, as root sees it."""
+        return self.kubelet.root / "teams" / "vision" / "runs" / "first"
+
+    def events(self, sort: str) -> list[int]:
+        """Steps of the run's events of one sort."""
+        file = self.run / "events.jsonl"
+        events = map(json.loads, file.read_text().splitlines()) if file.exists() else []
+        return [event["step"] for event in events if event["kind"] == sort]
+
+    def borrows_and_saves(self) -> tuple[Json, subprocess.Popen[str]]:
+        """Submitted by the product, admitted beyond the quota, trained in the head's pod until it waits."""
+        submit(self.friendly, "vision", "first", workers=3)
+        pod = head(self.world, FRIENDLY, "first")
+        assert gpus(self.world, FRIENDLY) == "3", "one more than its quota"
+        training = self.kubelet.train(pod)
+        self.world.cluster.until(
+            lambda: 6 in self.events("save") or training.poll() is not None, "a checkpoint of step 6"
+        )
+        assert training.poll() is None, training.communicate()[0]
+        return pod, training
+
+    def is_attacked(self, victim: int) -> None:
+        """From inside a pod that the other team has by right, and with all its rights."""
+        world, member = self.world, MEMBERS[HOSTILE]
+        submit(self.hostile, "speech", "lurk", workers=1)
+        pod = head(world, HOSTILE, "lurk")
+        vision = next(team for team in world.plan.settings.teams if team.name == "vision")
+        about = {
+            "names": {"ROOT": str(self.kubelet.root), "FSX": FSX, "VICTIM": victim, "USER": uid(vision)},
+            "attacks": {**ATTACKS, "its own folder": "os.listdir(FSX)"},
+        }
+        program = self.kubelet.start(pod, str(REHEARSAL), "-I", "-c", PROGRAM, json.dumps(about))
+        assert program.communicate(timeout=600)[0].splitlines() == ["its own folder"]
+        for name, (method, path, body) in FORBIDDEN.items():
+            assert world.ask(member, method, path, body)[0] == 403, name
+        for name, (change, _) in JOBS.items():
+            job = world.job("speech", "refused")
+            change(job)
+            assert world.ask(member, "POST", jobs(HOSTILE) + "?dryRun=All", job)[0] == 422, name
+        for name, (patch, _) in LATER.items():
+            assert world.ask(member, "PATCH", jobs(HOSTILE, "lurk"), patch)[0] == 422, name
+        assert gpus(world, HOSTILE) == "1"
+
+    def looks_at_its_own(self, pod: Json) -> None:
+        """Dashboard, log, what it has of the quota; and nothing of that for the other team."""
+        world, cluster = self.world, pod["metadata"]["labels"]["ray.io/cluster"]
+        with web_server() as address:
+            bridge = {"namespace": FRIENDLY, "selector": "ray.io/node-type=head", "port": 8265, "to": address}
+            world.cluster.post("/rehearsal/bridges", bridge)
+            with connect.dashboard(self.friendly, port=0, namespace=FRIENDLY, cluster=cluster) as forward:
+                assert urllib.request.urlopen(f"http://127.0.0.1:{forward.port}/", timeout=600).read() == b"ok"
+            with pytest.raises(Exception, match="403"):
+                connect.dashboard(self.hostile, port=0, namespace=FRIENDLY, cluster=cluster)
+            world.cluster.post("/rehearsal/bridges", None, "DELETE")
+        log = core_path(FRIENDLY, "pods", f"{pod['metadata']['name']}/log")
+        assert world.ask(MEMBERS[FRIENDLY], "GET", log)[0] == 501, "allowed, and no container is there to ask"
+        assert world.ask(MEMBERS[HOSTILE], "GET", log)[0] == 403
+        (use,) = kube.quotas(self.friendly, FRIENDLY)
+        assert use.reserved["ml.g5.8xlarge"] == 3, "what `cost` and `status` count for the team"
+        with pytest.raises(Exception, match="403"):
+            kube.quotas(self.hostile, FRIENDLY)
+        with pytest.raises(OpsError, match="does not exist"):
+            own_cluster.find(self.hostile, "first")
+
+    def waits_for(self) -> str:
+        """What the product says of the run's place."""
+        return str(queues.why_it_waits(self.friendly, own_cluster.find(self.friendly, "first")) or "")
+
+    def gives_back(self, training: subprocess.Popen[str]) -> None:
+        """What it borrowed goes back by right: it knows its place and why."""
+        assert not self.waits_for()
+        submit(self.hostile, "speech", "own", workers=1)
+        self.world.cluster.until(lambda: admitted(self.world, HOSTILE, "own"), "the other team has its own quota")
+        training.kill()  # its pod goes, at a bad moment
+        training.wait()
+        self.world.cluster.until(lambda: "Preempted" in conditions(self.world, FRIENDLY, "first"), "its preemption")
+        self.world.cluster.until(self.waits_for, "it waits")
+        for words in (f"queue '{FRIENDLY}-localqueue', place 1 of 1, since 20", "it was preempted: a job with a right"):
+            assert words in self.waits_for()
+        for name in ("own", "lurk"):
+            assert self.world.ask(MEMBERS[HOSTILE], "DELETE", jobs(HOSTILE, name))[0] == 200
+
+    def resumes(self, alone: Path) -> None:
+        """Admitted again, it continues from its checkpoint, with every loss as if nothing had been."""
+        self.world.cluster.until(lambda: admitted(self.world, FRIENDLY, "first"), "it is admitted again")
+        for storage in (self.run.parent, alone):
+            storage.mkdir(exist_ok=True)
+            (storage / "go").touch()
+        again = self.kubelet.train(head(self.world, FRIENDLY, "first"))
+        out, _ = again.communicate(timeout=1800)
+        assert again.returncode == 0, out
+        assert self.events("restore") == [6]
+        assert self.events("save") == [2, 4, 6, 8, 10, 12]
+        undisturbed = subprocess.run(
+            [REHEARSAL, TRAINING, alone, "first", str(HOLDS_AT)], env={**os.environ, "PYTHONPATH": str(PROJECT)},
+            capture_output=True, text=True, timeout=1800, check=True,
+        )  # fmt: skip
+        assert [line for line in out.splitlines() if line.startswith("last loss")] == undisturbed.stdout.splitlines()
+
+
 def test_the_friendly_team_has_its_day(world: World, kubelet: Kubelet, tmp_path: Path) -> None:
-    friendly, hostile = member(world, FRIENDLY), member(world, HOSTILE)
     for space in (FRIENDLY, HOSTILE):
         assert world.ask(MEMBERS[space], "DELETE", jobs(space, "train"))[0] == 200
         world.cluster.until(lambda space=space: gpus(world, space) == "0" and not running(world, space), "idle nodes")
+    day = Day(world, kubelet, member(world, FRIENDLY), member(world, HOSTILE))
+    pod, training = day.borrows_and_saves()
+    day.is_attacked(training.pid)
+    day.looks_at_its_own(pod)
+    day.gives_back(training)
+    day.resumes(tmp_path / "alone")
 
-    print("STAGE 1", flush=True)
-    # it submits, is admitted, borrows, trains and saves
-    submit(friendly, "vision", "first", workers=3)
-    pod = head(world, FRIENDLY, "first")
-    assert gpus(world, FRIENDLY) == "3", "one more than its quota"
-    training = kubelet.train(pod)
-    run = kubelet.root / "teams" / "vision" / "runs" / "first"
-
-    def saves() -> list[int]:
-        file = run / "events.jsonl"
-        events = map(json.loads, file.read_text().splitlines()) if file.exists() else []
-        return [event["step"] for event in events if event["kind"] == "save"]
-
-    world.cluster.until(lambda: 6 in saves() or training.poll() is not None, "a checkpoint of step 6")
-    assert training.poll() is None, training.communicate()[0]
-
-    print("STAGE 2", flush=True)
-    # the other team gets a pod of its own by right, and tries all that it can from inside
-    submit(hostile, "speech", "lurk", workers=1)
-    lurking = head(world, HOSTILE, "lurk")
     vision = next(team for team in world.plan.settings.teams if team.name == "vision")
-    names = {"ROOT": str(kubelet.root), "FSX": f"{kubelet.view(lurking)}/fsx", "THEIRS": str(kubelet.view(pod)),
-             "VICTIM": training.pid, "USER": uid(vision)}  # fmt: skip
-    # as the friendly team's user each of the victim's own files is there: what is refused below is refused to `speech`
-    reached = kubelet.start(lurking, str(REHEARSAL), "-I", "-c", PROGRAM,
-                            json.dumps({"names": names, "attacks": {**ATTACKS, "its own folder": "os.listdir(FSX)"}}))  # fmt: skip
-    assert reached.communicate(timeout=600)[0].split("\n") == ["its own folder", ""]
-    for name, (method, path, body) in FORBIDDEN.items():
-        assert world.ask(MEMBERS[HOSTILE], method, path, body)[0] == 403, name
-    for name, (change, _) in JOBS.items():
-        job = world.job("speech", "refused")
-        change(job)
-        assert world.ask(MEMBERS[HOSTILE], "POST", jobs(HOSTILE) + "?dryRun=All", job)[0] == 422, name
-    for name, (patch, _) in LATER.items():
-        assert world.ask(MEMBERS[HOSTILE], "PATCH", jobs(HOSTILE, "lurk"), patch)[0] == 422, name
-    assert gpus(world, HOSTILE) == "1"
-
-    print("STAGE 3", flush=True)
-    # meanwhile: dashboard, log, what it costs, and none of that for the other
-    cluster = pod["metadata"]["labels"]["ray.io/cluster"]
-    with web_server() as address:
-        bridge = {"namespace": FRIENDLY, "selector": "ray.io/node-type=head", "port": 8265, "to": address}
-        world.cluster.post("/rehearsal/bridges", bridge)
-        with connect.dashboard(friendly, port=0, namespace=FRIENDLY, cluster=cluster) as forward:
-            assert urllib.request.urlopen(f"http://127.0.0.1:{forward.port}/", timeout=600).read() == b"ok"
-        with pytest.raises(Exception, match="403"):
-            connect.dashboard(hostile, port=0, namespace=FRIENDLY, cluster=cluster)
-        world.cluster.post("/rehearsal/bridges", None, "DELETE")
-    log = core_path(FRIENDLY, "pods", f"{pod['metadata']['name']}/log")
-    assert world.ask(MEMBERS[FRIENDLY], "GET", log)[0] == 501, "allowed, and no container is there to ask"
-    assert world.ask(MEMBERS[HOSTILE], "GET", log)[0] == 403
-    (use,) = kube.quotas(friendly, FRIENDLY)
-    assert use.reserved["ml.g5.8xlarge"] == 3
-    with pytest.raises(Exception, match="403"):
-        kube.quotas(hostile, FRIENDLY)
-    with pytest.raises(OpsError, match="does not exist"):
-        own_cluster.find(hostile, "first")
-
-    # what it borrowed goes back by right: it knows its place and why, and loses no checkpoint
-    assert queues.why_it_waits(friendly, own_cluster.find(friendly, "first")) is None
-    submit(hostile, "speech", "own", workers=1)
-    world.cluster.until(lambda: admitted(world, HOSTILE, "own"), "the other team has its own quota")
-    training.kill()
-    training.wait()
-    world.cluster.until(lambda: "Preempted" in conditions(world, FRIENDLY, "first"), "the borrowed node goes back")
-    world.cluster.until(
-        lambda: queues.why_it_waits(friendly, own_cluster.find(friendly, "first")) is not None, "it waits"
-    )
-    waits = str(queues.why_it_waits(friendly, own_cluster.find(friendly, "first")))
-    for words in (f"queue '{FRIENDLY}-localqueue', place 1 of 1, since 20", "it was preempted: a job with a right"):
-        assert words in waits, waits
-
-    # it is admitted again, and continues from its checkpoint with every loss as if nothing had been
-    for name in ("own", "lurk"):
-        assert world.ask(MEMBERS[HOSTILE], "DELETE", jobs(HOSTILE, name))[0] == 200
-    world.cluster.until(lambda: admitted(world, FRIENDLY, "first"), "it is admitted again")
-    (run.parent / "go").touch()
-    again = kubelet.train(head(world, FRIENDLY, "first"))
-    out, _ = again.communicate(timeout=1800)
-    assert again.returncode == 0, out
-    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    assert [event["step"] for event in events if event["kind"] == "restore"] == [6]
-    assert saves() == [2, 4, 6, 8, 10, 12]
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    (alone / "go").touch()
-    undisturbed = subprocess.run(
-        [REHEARSAL, PROJECT / "tests" / "sandbox" / "kubernetes" / "pod_training.py", alone, "first", str(HOLDS_AT)],
-        env={**os.environ, "PYTHONPATH": str(PROJECT)}, capture_output=True, text=True, timeout=1800, check=True,
-    )  # fmt: skip
-    assert [line for line in out.splitlines() if line.startswith("last loss")] == undisturbed.stdout.splitlines()
-
-    # and nothing of it was touched
-    assert {path.stat().st_uid for path in run.rglob("*")} == {uid(vision)}
+    owners = {path.stat().st_uid for path in day.run.rglob("*")}
+    assert owners == {uid(vision)}, "nothing of it was touched"
     assert (kubelet.root / "shared" / "model.pt").read_text() == "vision's"
     assert not list((kubelet.root / "data").iterdir())
     told = world.cluster.get("-n", FRIENDLY, "events")["items"]
