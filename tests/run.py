@@ -201,7 +201,7 @@ def parts() -> list[Part]:
         Part(paths=stories, only="--stories"),
     ]
     taken = tuple(path for part in folders for path in part.paths)
-    return [Part(paths=(".",), without=taken, quick=True), *folders]
+    return [Part(paths=(".",), without=taken, quick=True, deploys=True), *folders]
 
 
 def main(arguments: list[str]) -> int:
@@ -222,7 +222,7 @@ def main(arguments: list[str]) -> int:
         waiting = narrowed(waiting, changed.test_files(os.environ.get("BASE") or "origin/main"))
     if chosen == "":
         waiting = [part for part in waiting if not part.slow]
-    if chosen in ("", "--slow", "--deploys", "--changed"):
+    if chosen in ("", "--slow", "--deploys", "--changed", "--quick"):
         arguments += ["-m", "slow" if chosen in ("--slow", "--deploys") else "not slow"]
     running, ended, lines = list[Part](), list[Part](), list[str]()
     caches = tempfile.TemporaryDirectory(prefix="tests-")
