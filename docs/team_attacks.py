@@ -276,7 +276,7 @@ def _attempts() -> Iterator[tuple[str, ...]]:
         yield "a change", name, f"policy `{QUEUED}`"
     yield "a change", "more CPU for a pod that runs", f"rights (403), policy `{PODS}`"
     for name in played.OTHER_MAKERS:
-        yield "a pod of no RayJob", f"made by {name}", f"policy `{PODS}`"
+        yield "a pod of no RayJob", f"created by {name}", f"policy `{PODS}`"
     yield "a Job of Kubernetes", "created, or with more pods", f"rights (403), policy `{PODS}`"
     for name, (_, words) in played.QUEUED_JOBS.items():
         yield "a job in the queue", name, f"Kueue ({words})"

@@ -210,7 +210,7 @@ class Saver:
     def _failed(self, save: Save, error: BaseException | None, *, full: bool) -> None:
         """Say it, and end the run where saves fail in a row; but for want of room, which somebody makes while it runs.
 
-        A run that ends has lost the steps since its last checkpoint. One that goes on keeps them when there is room.
+        A run that ends has lost the steps since its last checkpoint. One that continues keeps them when there is room.
         """
         self.failures += not full
         limit = self.run.settings.save_failure_limit

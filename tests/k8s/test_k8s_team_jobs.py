@@ -75,7 +75,7 @@ def test_a_standing_cluster_that_is_suspended_suspends_no_job() -> None:
     live = copy.deepcopy(_live())
     for suspended in (live["spec"], *live["spec"]["workerGroupSpecs"]):
         suspended["suspend"] = True
-    job = job_object.ray_job(plan(), live, Job(command="python main.py", team="vision", workers=2), name="x")
+    job = job_object.ray_job(plan(), live, Job(command="python main.py", team="vision", workers="2"), name="x")
     cluster = job["spec"]["rayClusterSpec"]
     assert not any("suspend" in part for part in (cluster, *cluster["workerGroupSpecs"]))
     assert job["spec"]["suspend"] is True, "Kueue starts it"
