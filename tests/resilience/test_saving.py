@@ -18,7 +18,8 @@ from hyperpod_ray_training.errors import InputError, Unrecoverable
 from hyperpod_ray_training.folder import RunFolder, check_writable
 from hyperpod_ray_training.history import History
 from hyperpod_ray_training.journal import Journal
-from hyperpod_ray_training.saving import BROKEN, NO_ROOM, WRITTEN, Save, Saver
+from hyperpod_ray_training.room import advice
+from hyperpod_ray_training.saving import BROKEN, NO_ROOM, WRITTEN, Save, Saver, reasons
 
 
 def saver() -> Any:
@@ -135,6 +136,16 @@ def test_a_full_quota_of_the_journal_is_told_and_what_follows_is_read(
     history.take_up(tmp_path / "events.jsonl")
     assert history.highest == 4
     assert history.counts["step"] == 2, "3 stands behind half a line and is read"
+
+
+def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "teams.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(os, "geteuid", lambda: 23191)
+    monkeypatch.setattr(Path, "is_mount", lambda place: str(place) == "/fsx")
+    printed = (
+        f"last error: save failed at step 6: {' '.join(reasons(QUOTA))}. To make room, {advice(QUOTA, '/fsx/runs/a')}"
+    )
+    assert printed in page.splitlines()
 
 
 def test_a_run_is_not_started_where_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
