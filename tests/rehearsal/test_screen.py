@@ -81,7 +81,7 @@ def test_a_step_beside_others_has_a_log_and_a_time_of_its_own(tmp_path: Path) ->
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     lines = [line.strip() for line in done.stdout.splitlines()]
     # while both run, each shows the last line of its own log; a fact is the step's in whose block it is said
-    while_both_run = [re.sub(r" +[\d.]+ s", " T s", line) for line in lines[1:6]]
+    while_both_run = [re.sub(r" +[\d.]+ s ", " T s ", line) for line in lines[1:6]]
     assert while_both_run == [
         "… T s build", "built: 8 stacks", "--- built: 8 stacks", "… T s beside", "its own words",
     ]  # fmt: skip
