@@ -81,7 +81,7 @@ test: setup emulator-env rehearsal-env local-charts  ## the suite, without the t
 test-slow: setup emulator-env rehearsal-env local-charts  ## the tests marked slow: deploys, printed commands, the runbook, soaks
 	$(BIN)/python -m tests.run --slow
 
-test-deploys: setup emulator-env rehearsal-env local-charts  ## those of the slow tests that need no Ray: deploys, teardown, projects, pages
+test-deploys: setup emulator-env rehearsal-env local-charts  ## slow tests that need no Ray: deploys, teardown, projects, pages (not shapes of scripts, nor reviews)
 	$(BIN)/python -m tests.run --deploys
 
 test-all: test test-slow  ## the whole suite

@@ -25,10 +25,8 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get(
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Emulators, API servers, Ray, jobs, CLIs: whatever tests start ends with this process, killed or not. A worker of
-# pytest-xdist is a process that the run started.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    leash.hold()
+# Emulators, API servers, Ray, jobs, CLIs: whatever tests start ends with this process, killed or not.
+leash.hold()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -9,10 +9,10 @@ than `UNSTEADY` failures, none runs again.
 
 Without an option it is `make test`, which leaves the tests marked `slow` to `--slow` (`make test-slow`): deploys,
 printed commands, the runbook, soaks and most rehearsals. `--deploys` (`make test-deploys`) runs those of them that need
-no Ray: what `.ci/run` has time for. `--quick` (`make quick`) runs the parts that start no server,
-no Ray and no cdk CLI: about half of the tests, a tenth of the processor time of all. `--changed` (`make changed`) runs
-the test files that import what changed against the revision BASE (`tests/changed.py`). `--walk` (`make walk`) types
-what the pages print. `--stories` plays minutes of real Ray (`make stories`).
+no Ray, but for the shapes of other people's scripts and most reviews: what `.ci/run` has time for. `--quick`
+(`make quick`) runs the parts that start no server, no Ray and no cdk CLI. `--changed` (`make changed`) runs the test
+files that import what changed against the revision BASE (`tests/changed.py`). `--walk` (`make walk`) types what the
+pages print. `--stories` plays minutes of real Ray (`make stories`).
 """
 
 from __future__ import annotations
@@ -168,6 +168,7 @@ def parts() -> list[Part]:
         "resilience/test_spares.py", "resilience/test_examples.py", "resilience/test_in_ray.py",
         "resilience/test_standby.py", "resilience/test_scale_benchmark.py", "resilience/test_gpu_benchmark.py",
     )  # fmt: skip
+    shapes = "resilience/test_shapes.py"
     # one Slurm at a time: each looks for processes that are left
     slurm = ("rehearsal/slurm/test_slurm_cluster.py", "rehearsal/slurm/test_slurm_operations.py")
     with_ray = (
@@ -179,14 +180,15 @@ def parts() -> list[Part]:
     )  # fmt: skip
     played = "ops/test_ops_faults_played.py"
     folders = [
-        Part(paths=("constructs", "review"), deploys=True),
+        Part(paths=("constructs", "review")),
         Part(paths=("project",), deploys=True),
         Part(paths=("rehearsal", *with_ray), without=(*slurm, *stories)),  # one Ray cluster at a time
         Part(paths=slurm),
         Part(paths=("ops",), without=(*with_ray, day, played)),
         Part(paths=(played,)),
         Part(paths=("docs", "cli"), deploys=True),
-        Part(paths=("resilience",), without=spares, interpreter=REHEARSAL, deploys=True),
+        Part(paths=("resilience",), without=(*spares, shapes), interpreter=REHEARSAL, deploys=True),
+        Part(paths=(shapes,), interpreter=REHEARSAL),
         Part(
             paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py"), deploys=True
         ),
@@ -201,7 +203,7 @@ def parts() -> list[Part]:
         Part(paths=stories, only="--stories"),
     ]
     taken = tuple(path for part in folders for path in part.paths)
-    return [Part(paths=(".",), without=taken, quick=True), *folders]
+    return [Part(paths=(".",), without=taken, quick=True, deploys=True), *folders]
 
 
 def main(arguments: list[str]) -> int:
@@ -222,7 +224,7 @@ def main(arguments: list[str]) -> int:
         waiting = narrowed(waiting, changed.test_files(os.environ.get("BASE") or "origin/main"))
     if chosen == "":
         waiting = [part for part in waiting if not part.slow]
-    if chosen in ("", "--slow", "--deploys", "--changed"):
+    if chosen in ("", "--slow", "--deploys", "--changed", "--quick"):
         arguments += ["-m", "slow" if chosen in ("--slow", "--deploys") else "not slow"]
     running, ended, lines = list[Part](), list[Part](), list[str]()
     caches = tempfile.TemporaryDirectory(prefix="tests-")

@@ -212,6 +212,7 @@ class TestFrozen:
 
 
 class TestContents:
+    @pytest.mark.slow
     def test_images_by_region_and_the_values_that_change_them(self, tmp_path: Path) -> None:
         lock = locked_from(tmp_path, upstream(tmp_path))
         store.fetch(lock.charts["op"])
@@ -221,6 +222,7 @@ class TestContents:
         assert str(image.at("eu-west-1")) == "eu-west-1.example/agent:v1"
         assert image.levers == {"repository": "agent.image.repository", "tag": "agent.image.tag"}
 
+    @pytest.mark.slow
     def test_only_values_that_something_reads_are_known(self, tmp_path: Path) -> None:
         lock = locked_from(tmp_path, upstream(tmp_path))
         store.fetch(lock.charts["op"])
@@ -228,6 +230,7 @@ class TestContents:
         values = {"agent": {"enabled": True, "labels": {"a": "b"}, "colour": "red"}, "left": 1, "un": {"on": False}}
         assert contents.unknown_values(values, known) == ["agent.colour", "left", "un"]
 
+    @pytest.mark.slow
     def test_the_record_is_made_once_for_an_archive(self, tmp_path: Path) -> None:
         lock = locked_from(tmp_path, upstream(tmp_path))
         store.fetch(lock.charts["op"])

@@ -67,6 +67,7 @@ def state(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

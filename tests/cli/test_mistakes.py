@@ -137,6 +137,7 @@ def frozen() -> Iterator[Path]:
     shutil.rmtree(top)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "path"),
     [
@@ -184,6 +185,7 @@ def test_a_refusal_of_the_operating_system_names_the_file(number: int, said: str
     assert other.code == ERROR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variables", "words"), LATIN, ids=["latin-1", "ascii", "C"])
 def test_a_terminal_that_is_not_utf_8(project: Path, variables: dict[str, str], words: list[str]) -> None:
     """Files are UTF-8 whatever the terminal is; a sign that it lacks is a question mark."""

@@ -101,6 +101,7 @@ def test_a_folded_example_is_one_command_for_a_shell() -> None:
     assert printed.splitlines() == shlex.split(line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["plan dev", "env check dev", "--help"])
 @pytest.mark.parametrize("shell", ["PYTHONIOENCODING=latin-1 {} >/dev/full 2>&1 || true; PYTHONIOENCODING=latin-1 {}",
                                    "{} >&-", "{} 2>&-", "PYTHONIOENCODING=ascii {}"])  # fmt: skip

@@ -315,6 +315,7 @@ def test_every_line_can_be_the_last(name: str) -> None:
         judge("\n".join(lines[:end]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TEXTS))
 def test_every_setting_can_be_missing_or_null(name: str) -> None:
     for *way, last in places(DATA[name]):

@@ -40,6 +40,7 @@ def said(data: Any) -> list[str]:
     return [str(problem) for problem in file.warnings]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BASES)
 def test_no_file_is_an_internal_error(name: str) -> None:
     for number, (what, data) in enumerate(variations(BASES[name])):

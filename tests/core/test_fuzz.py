@@ -12,6 +12,7 @@ from tests import fuzz
 CASES = 150
 
 
+@pytest.mark.slow
 def test_no_hostile_case_gets_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every = fuzz.Cases(random.Random(29), tmp_path)
     monkeypatch.chdir(tmp_path)

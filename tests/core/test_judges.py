@@ -133,6 +133,7 @@ def test_an_entry_says_one_of_five_things() -> None:
         assert all(theirs for _, theirs in pairs(name)) if name in ASKED else True, f"{name}: the judge says nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
 def test_no_limit_is_wider_than_the_judges(name: str) -> None:
     for ours, theirs in pairs(name):

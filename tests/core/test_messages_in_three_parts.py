@@ -181,6 +181,7 @@ def test_errors_have_their_three_parts() -> None:
     assert problems == [], "\n".join(problems)
 
 
+@pytest.mark.slow
 def test_no_exception_of_the_list_is_idle() -> None:
     names = [name for name, _ in trees()]
     assert [place for place in OTHERS if not any(name.startswith(place) for name in names)] == []
@@ -221,6 +222,7 @@ def test_the_search_finds_findings(name: str, line: str, count: int) -> None:
     assert len(list(wrong(name, ast.parse(line), {"OpsError"}))) == count
 
 
+@pytest.mark.slow
 def test_the_rooms_of_rules_are_there() -> None:
     names = [name for name, _ in trees()]
     assert all(any(name.startswith(place) for name in names) for place in FINDINGS)

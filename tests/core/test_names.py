@@ -87,6 +87,7 @@ def sources() -> list[Path]:
     return [path for path in found if str(path) not in {names.__file__, service_names.__file__}]
 
 
+@pytest.mark.slow
 def test_a_shared_name_stands_in_core_names_only() -> None:
     found = {
         (path.relative_to(PROJECT).as_posix(), value): line

@@ -35,6 +35,7 @@ def test_every_action_is_one_that_iam_knows(role: str) -> None:
     assert unknown == []
 
 
+@pytest.mark.slow
 def test_roles_differ_where_they_must() -> None:
     def actions(role: str) -> set[str]:
         return set(json.loads(access_page.policy(role))["Statement"][0]["Action"])
@@ -53,6 +54,7 @@ SHELL = "arn:aws:ssm:us-west-2:111122223333:document/SSM-SessionManagerRunShell"
 CHECKED = {"ssm:SessionDocumentAccessCheck": "true"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "resource", "context", "allowed"),
     [

@@ -123,6 +123,7 @@ def not_here(path: Path, known: set[str]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_every_document_that_is_cited_is_here() -> None:
     known = {path.name for path in files() if path.suffix == ".md"} | {"CHANGELOG.md", *WRITTEN}
     ours = [path for path in files() if not str(path.relative_to(PROJECT)).startswith(SOURCES)]

@@ -100,6 +100,7 @@ def test_every_row_has_been_compared_with_its_source_or_with_transcriptions_of_i
             assert "arxiv.org" in published.sources()[row.source].url or row.source == "mpt", row.what
 
 
+@pytest.mark.slow
 def test_the_fit_does_not_see_what_is_kept_out(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fitting.fit()
     rows = dict(published.rows())

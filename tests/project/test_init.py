@@ -156,6 +156,7 @@ def test_what_cannot_be_reviewed_says_why(project: Path, run: Run, tmp_path: Pat
     refused(done.returncode, done.stderr, "package-lock.json:1: conflict markers of a merge")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     ["env check", "review dev --base main", "charts fetch", "charts verify", "image pin", "env schema", "deploy dev"],
@@ -166,6 +167,7 @@ def test_without_a_project_no_verb_takes_the_products_files(run: Run, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["local ray start dev", "local ray stop", "local rehearse dev", "demo"])
 def test_what_needs_the_products_checkout_says_so(project: Path, run: Run, words: str) -> None:
     before = sorted(project.rglob("*"))
@@ -184,6 +186,7 @@ def test_a_folder_without_history_says_so(run: Run, tmp_path: Path) -> None:
     refused(done.returncode, done.stderr, "has no commit")
 
 
+@pytest.mark.slow
 def test_each_verb_works_with_the_projects_files(project: Path, run: Run) -> None:
     done = run("manifests", "dev", cwd=project)
     assert done.returncode in (0, 2), done.stderr

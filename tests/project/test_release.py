@@ -56,6 +56,7 @@ def test_versions_are_compared_by_their_numbers(text: str, numbers: tuple[int, .
     assert version.release(text) == numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DISTRIBUTIONS, ids=lambda name: name or "hyperpod_ray")
 def test_a_source_distribution_builds_the_same_wheel(name: str, wheels: dict[str, Path], tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build"]

@@ -8,6 +8,7 @@ import pickle
 import random
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -85,6 +86,7 @@ def test_what_was_saved_of_a_module_that_is_gone_is_refused() -> None:
     assert "model.inner.weight is trained is saved" in problems
 
 
+@pytest.mark.slow
 def test_what_a_package_keeps_for_itself_stays_its_own() -> None:
     """Lightning caches names of metrics by their identity, which is another one in another process."""
     import pytorch_lightning as pl

@@ -178,6 +178,7 @@ def loop(kind: str, *, copy: torch.Tensor | None, stop: int = -1, accumulate: in
     return training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOADERS)
 def test_every_step_of_every_loader_can_be_the_last(kind: str) -> None:
     whole = loop(kind, copy=None)

@@ -103,6 +103,7 @@ def stopped(fit: Callable[..., Any], **config: Any) -> None:
         fit(stop_at=5, **config)
 
 
+@pytest.mark.slow
 def test_state_that_grows_with_use_and_several_optimizers_come_back(fit: Callable[..., Any]) -> None:
     whole = fit("whole", two=True)
     stopped(fit, two=True)
@@ -184,6 +185,7 @@ def test_a_checkpoint_says_its_format(fit: Callable[..., Any], tmp_path: Path) -
     assert json.loads((newest / ABOUT).read_text())["format"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "said"), [(3, "its format is 3"), (0, r"older than 1 \(before version 0\.2\.0\)")])
 def test_a_format_that_is_not_read_is_refused_in_words(
     fit: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, number: int, said: str
@@ -194,6 +196,7 @@ def test_a_format_that_is_not_read_is_refused_in_words(
         fit()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_version_0_2_0_goes_on(fit: Callable[..., Any], tmp_path: Path, monkeypatch: Any) -> None:
     """Written here as that version did: torch's own state dict of one optimizer, and no number."""
     import pickle

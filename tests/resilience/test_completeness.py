@@ -110,6 +110,7 @@ def test_a_forgotten_optimizer_is_named_with_the_argument() -> None:
     assert watched.refused == {"two": "optimizer=[…, two]"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("declared", [False, True])
 def test_a_target_network_is_named_unless_it_is_declared(declared: bool) -> None:
     model = net()
@@ -219,6 +220,7 @@ def test_what_is_used_in_every_second_step_only_is_seen() -> None:
     assert watched.refused.keys() == {"rare"}
 
 
+@pytest.mark.slow
 def test_other_tensors_at_a_save_are_watched_again() -> None:
     model, late = net(), torch.zeros(4)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -236,6 +238,7 @@ def test_other_tensors_at_a_save_are_watched_again() -> None:
     assert watched.refused.keys() == {"late"}
 
 
+@pytest.mark.slow
 def test_a_constant_that_somebody_writes_is_looked_at_at_once() -> None:
     """A target network that begins to follow between two pairs of watched steps, here of 32 and of 64."""
     model, target = net(), net().eval().requires_grad_(False)
@@ -267,6 +270,7 @@ def test_a_loop_that_is_left_within_a_watched_step_leaves_no_mode_behind() -> No
     assert _get_current_dispatch_mode() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 100])
 def test_under_torch_compile_steps_are_watched_by_their_number(first: int) -> None:
     torch._dynamo.reset()  # what an earlier test has compiled is compiled again
@@ -374,6 +378,7 @@ def _slow_weights(period: int, first: int, steps: int) -> Watched:
     return watched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1, 2, 3, 4])
 def test_state_that_each_fifth_step_alone_reads_and_writes_is_named(first: int) -> None:
     watched = _slow_weights(5, first, steps=28)
@@ -388,6 +393,7 @@ def test_what_is_due_once_in_a_few_steps_meets_a_watched_step(period: int) -> No
     assert {number % period for number in watched} == set(range(period))
 
 
+@pytest.mark.slow
 def test_a_buffer_that_a_step_empties_again_is_no_state() -> None:
     model = nn.Linear(16, 4)
     optimizer = torch.optim.AdamW(model.parameters())

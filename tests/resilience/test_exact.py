@@ -121,6 +121,7 @@ def by_step(seen: list[tuple[int, int, list[int]]]) -> dict[int, set[int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_sample_once_per_epoch_whatever_the_size_before_and_after(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -90,6 +90,7 @@ def run(tmp_path: Path) -> Run:
     return Run(storage=str(tmp_path / "runs"), name="run", save_every_steps=3, settings=Settings())
 
 
+@pytest.mark.slow
 def test_it_is_in_the_journal_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL writes while the first step is under way; the backend is its stand-in here."""
     monkeypatch.setattr(fabric, "uses_nccl", lambda: True)
@@ -110,6 +111,7 @@ def test_it_is_in_the_journal_once(run: Run, tmp_path: Path, monkeypatch: pytest
     assert progress(run)["transport"] == "sockets"
 
 
+@pytest.mark.slow
 def test_gloo_has_none_and_an_earlier_starts_is_forgotten(run: Run) -> None:
     fit(run)
     assert events(run, "transport") == []

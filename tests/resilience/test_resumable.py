@@ -105,6 +105,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return fit(Run(storage=storage, name="undisturbed", save_every_steps=EVERY, settings=Settings()))
 
 
+@pytest.mark.slow
 def test_parts_of_a_step_have_their_pace(run: Run) -> None:
     noted: list[dict[str, Any]] = []
 
@@ -146,6 +147,7 @@ def test_each_save_holds_the_moment_it_was_asked_for(run: Run, undisturbed: dict
     assert [event["step"] for event in events(run, "restore")] == [7]
 
 
+@pytest.mark.slow
 def test_seconds_decide_when_to_save(run: Run, undisturbed: dict[str, Any]) -> None:
     """No multiple of the steps comes up; once a step is measured, each is longer than the interval."""
     often = Run(
@@ -157,6 +159,7 @@ def test_seconds_decide_when_to_save(run: Run, undisturbed: dict[str, Any]) -> N
     assert len(saved) >= 2
 
 
+@pytest.mark.slow
 def test_a_finished_run_has_nothing_left_to_do(run: Run) -> None:
     fit(run)
     before = {path: path.stat().st_mtime_ns for path in Path(run.url).rglob("*.distcp")}
@@ -170,6 +173,7 @@ def test_a_finished_run_has_nothing_left_to_do(run: Run) -> None:
     assert {path: path.stat().st_mtime_ns for path in Path(run.url).rglob("*.distcp")} == before
 
 
+@pytest.mark.slow
 def test_progress_and_events_say_what_happened(run: Run) -> None:
     fit_stopped(run, at=5)
     assert progress(run)["state"] == "failed"
@@ -213,9 +217,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         ".metadata cannot be read",
     ),
 }
+KINDS = [pytest.param(kind, marks=() if kind == "flipped bit" else pytest.mark.slow) for kind in DAMAGE]
 
 
-@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_checkpoint_is_told_and_passed_over(run: Run, undisturbed: dict[str, Any], kind: str) -> None:
     fit_stopped(run, at=10)
     damage, said = DAMAGE[kind]
@@ -228,7 +233,7 @@ def test_a_damaged_checkpoint_is_told_and_passed_over(run: Run, undisturbed: dic
     assert torch.equal(result["weight"], undisturbed["weight"])
 
 
-@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("kind", KINDS)
 def test_with_none_usable_the_run_stops_and_overwrites_nothing(run: Run, kind: str) -> None:
     fit_stopped(run, at=10)
     for checkpoint in checkpoints(run):
@@ -243,6 +248,7 @@ def test_with_none_usable_the_run_stops_and_overwrites_nothing(run: Run, kind: s
     assert progress(run)["state"] == "failed"
 
 
+@pytest.mark.slow
 def test_an_unfinished_checkpoint_does_not_count_and_is_tidied_away(run: Run, undisturbed: dict[str, Any]) -> None:
     fit_stopped(run, at=10)
     (checkpoints(run)[-1] / ".metadata").unlink()
@@ -260,6 +266,7 @@ def test_only_what_was_there_at_a_return_from_memory_is_tidied_away(run: Run) ->
     assert [path.name for path in checkpoints(run)] == ["step-00000006-1a7e50", "step-00000008-abcdef"]
 
 
+@pytest.mark.slow
 def test_a_folder_that_the_snapshot_names_is_never_removed(run: Run) -> None:
     fit_stopped(run, at=10)
     newest = checkpoints(run)[-1]
@@ -269,6 +276,7 @@ def test_a_folder_that_the_snapshot_names_is_never_removed(run: Run) -> None:
     assert newest.exists()
 
 
+@pytest.mark.slow
 def test_a_byte_spoilt_on_the_way_to_the_disk_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CRC-32 is of what was meant: one taken from the file would bless it, and a shard would be read twice."""
     fit_stopped(run, at=5)
@@ -337,6 +345,7 @@ def test_a_save_reads_no_shard_back_and_syncs_all_of_it(run: Run, monkeypatch: p
 # ---- storage ----
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_keeps_what_there_was_and_ends_the_run_in_words(run: Run) -> None:
     fit_stopped(run, at=5)
     before = {path: path.read_bytes() for path in checkpoints(run)[0].iterdir()}
@@ -355,6 +364,7 @@ def test_a_disk_that_fills_up_keeps_what_there_was_and_ends_the_run_in_words(run
     assert fit(run)["step"] == STEPS  # with room again, the same run goes on
 
 
+@pytest.mark.slow
 def test_one_failed_save_is_told_and_training_goes_on(run: Run, undisturbed: dict[str, Any]) -> None:
     def full_for_a_moment(training: Resumable, step: int) -> None:
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -371,6 +381,7 @@ def test_one_failed_save_is_told_and_training_goes_on(run: Run, undisturbed: dic
     assert [event["step"] for event in events(run, "error")] == [6]
 
 
+@pytest.mark.slow
 def test_failed_saves_with_good_ones_between_them_do_not_end_the_run(run: Run) -> None:
     """The limit is of failures in a row: a run of weeks meets more than that in all."""
     short = dataclasses.replace(run, save_every_steps=1, settings=Settings(save_failure_limit=2))
@@ -387,6 +398,7 @@ def test_failed_saves_with_good_ones_between_them_do_not_end_the_run(run: Run) -
     assert [event["step"] for event in events(short, "error")] == [3, 5, 7, 9]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "said"), [("disk-full", "No space left on device"), ("quota-full", "quota")])
 def test_a_save_that_meets_a_full_quota_is_told_and_the_run_goes_on_when_room_is_made(
     run: Run, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, fault: str, said: str
@@ -448,6 +460,7 @@ def test_another_ray_versions_snapshot_is_refused_and_left_alone(run: Run) -> No
     assert snapshot.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_rebuild_snapshot_goes_on_from_disk(run: Run, undisturbed: dict[str, Any]) -> None:
     fit_stopped(run, at=5)
     write_snapshot(run, names=[checkpoints(run)[0].name], version="2.49.0")
@@ -466,6 +479,7 @@ def test_a_snapshot_that_names_a_deleted_folder_is_refused(run: Run) -> None:
         fit(run)
 
 
+@pytest.mark.slow
 def test_a_snapshot_cut_short_is_set_aside_without_a_hand(run: Run, undisturbed: dict[str, Any]) -> None:
     fit_stopped(run, at=5)
     path = write_snapshot(run, names=[checkpoints(run)[0].name], version=ray.__version__)
@@ -474,6 +488,7 @@ def test_a_snapshot_cut_short_is_set_aside_without_a_hand(run: Run, undisturbed:
     assert events(run, "restore")[-1]["step"] == 3
 
 
+@pytest.mark.slow
 def test_a_new_run_can_start_from_another(run: Run, undisturbed: dict[str, Any]) -> None:
     fit_stopped(run, at=10)
     other = Run(storage=run.storage, name="other", save_every_steps=EVERY, start_from=run.url, settings=Settings())
@@ -497,6 +512,7 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Preemptio
     return lambda notice: monkeypatch.setattr(draining, "notice", notice)
 
 
+@pytest.mark.slow
 def test_a_drain_notice_saves_at_once_and_again_before_the_deadline(
     run: Run, notices: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

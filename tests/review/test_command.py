@@ -132,6 +132,7 @@ def test_safe_rows_are_folded_beneath_the_others(tmp_path: Path) -> None:
     assert "loses nodes (1 ml.p5.48xlarge node), weakens security, recovery or alarms (1)" in text.splitlines()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [300, 1500])
 def test_a_comment_never_exceeds_githubs_limit(tmp_path: Path, count: int) -> None:
     def many(word: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def test_until_every_node_takes_work_it_takes_no_longer(assemble: Assemble, name
     assert all("deep health checks" in one.why for one in made.nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["prod", "dev"])
 def test_a_plan_answers_with_the_templates_own_path(
     assemble: Assemble, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

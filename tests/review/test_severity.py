@@ -39,6 +39,7 @@ def test_the_table_has_every_type_of_the_templates(of_templates: dict[str, dict[
     assert set(of_templates) - set(severity.table()["types"]) == set()
 
 
+@pytest.mark.slow
 def test_a_removed_resource_is_as_bad_as_the_table_says(
     of_templates: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:

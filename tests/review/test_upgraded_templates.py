@@ -30,6 +30,7 @@ def reviewed(name: str, folder: Path, *, upgrade: bool) -> EnvironmentReview:
     return environment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dev", "prod", "local", "closed", "dynamic-storage", "everything"])
 def test_an_upgraded_file_loses_nothing(name: str, tmp_path: Path) -> None:
     environment = reviewed(name, tmp_path, upgrade=True)

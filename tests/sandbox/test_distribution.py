@@ -98,6 +98,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {**kept, "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme_runs_where_nothing_else_of_this_project_is(installed: Path, tmp_path: Path) -> None:
     text = (SANDBOX / "README.md").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

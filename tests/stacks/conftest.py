@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,14 +88,8 @@ def synthesize(name: str, *, folder: Path = FOLDER, validation: bool = False, up
 
 @pytest.fixture(scope="session")
 def assemblies() -> dict[str, Assembly]:
-    """Every shipped environment, synthesized once. Workers begin with different ones, and find the others made."""
-    every = environment_names()
-    first = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    made = {}
-    for index in range(len(every)):
-        name = every[(first + index) % len(every)]
-        made[name] = synthesize(name, uploads=True)
-    return {name: made[name] for name in every}
+    """Every shipped environment, synthesized once."""
+    return {name: synthesize(name, uploads=True) for name in environment_names()}
 
 
 @pytest.fixture(scope="session", params=environment_names())

@@ -58,6 +58,7 @@ def alarms(assembly: Assembly) -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.slow
 def test_every_alarm_reaches_its_topic(assembly: Assembly) -> None:
     account = load(assembly.name).settings.account
     found = alarms(assembly)

@@ -38,6 +38,7 @@ def test_folders_are_linked_to_s3_as_the_file_says() -> None:
     assert runs["S3"]["AutoExportPolicy"]["Events"] == ["NEW", "CHANGED"]
 
 
+@pytest.mark.slow
 def test_the_review_says_what_is_created(example: Assembly, tmp_path: Path) -> None:
     nothing = write(tmp_path / "nothing", {})
     (made,) = review(nothing, example.folder, only=example.name).environments

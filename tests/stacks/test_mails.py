@@ -47,6 +47,7 @@ def of_cluster(assembly: Assembly, fault: dict[str, Any]) -> dict[str, Any]:
     return {**fault, "resources": archive["resources"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.event], ids=lambda fault: fault.name)
 def test_each_fault_has_its_mail_and_its_alarms_and_no_other(assembly: Assembly, fault: Fault) -> None:
     said = of_cluster(assembly, fault.event)

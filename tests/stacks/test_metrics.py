@@ -124,6 +124,7 @@ def test_without_the_section_nothing_is_installed(assembly: Assembly) -> None:
     assert names.OBSERVABILITY_ADDON not in addons
 
 
+@pytest.mark.slow
 def test_templates_pass_the_registry_schemas(observed: Assembly) -> None:
     assert observed.lint_errors() == []
 

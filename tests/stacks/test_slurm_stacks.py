@@ -90,6 +90,7 @@ def statements(made: Assembly) -> dict[str, dict[str, Any]]:
     return {statement["Sid"]: statement for statement in policy}
 
 
+@pytest.mark.slow
 def test_the_registry_finds_no_error(either: Assembly) -> None:
     assert either.lint_errors() == []
 

@@ -29,6 +29,7 @@ def shared() -> Assembly:
     return synthesize("teams", folder=FOLDER / "examples")
 
 
+@pytest.mark.slow
 def test_the_templates_have_no_error_but_types_newer_than_the_list(shared: Assembly) -> None:
     """The list of types by Region that cfn-lint carries has the policy in us-east-1 and not in us-west-2."""
     left = [line for line in shared.lint_errors() if "E3006" not in line or POLICY not in line]

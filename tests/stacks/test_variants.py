@@ -29,6 +29,7 @@ def existing() -> Assembly:
     return synthesize("existing", folder=VARIANTS)
 
 
+@pytest.mark.slow
 def test_cfn_lint_finds_no_error(variant: Assembly) -> None:
     assert variant.lint_errors() == []
 

@@ -10,6 +10,7 @@ import pytest
 from tests import changed, run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "chosen", "left_out"),
     [

@@ -46,6 +46,7 @@ def suite(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_hostile_surroundings_change_no_answer(tmp_path: Path) -> None:
     done = suite(*(f"tests/{name}" for name in JUDGED), home=tmp_path)
     assert done.returncode == 0, done.stdout
@@ -73,6 +74,7 @@ def test_what_a_test_sees_is_the_same_everywhere(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("writes", "passes"),
     [

@@ -253,6 +253,7 @@ def test_a_good_account_is_fine(file: Json) -> None:
     assert all(found.values()), "every rule answers"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_sabotage(case: Sabotage) -> None:
     found = bad(judged(case.file, case.edits))

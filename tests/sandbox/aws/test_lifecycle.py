@@ -62,6 +62,7 @@ def test_of_two_ups_at_once_one_is_refused(state: Path) -> None:
     assert "region us-west-2" in said(local(state, "up", "--region", "eu-west-1"), code=1)
 
 
+@pytest.mark.slow
 def test_down_takes_the_kubernetes_objects_along_and_keeps_the_logs(state: Path) -> None:
     first = process.start(state=state)
     objects(first, "create", "namespace", "survivor")
@@ -77,6 +78,7 @@ def test_down_takes_the_kubernetes_objects_along_and_keeps_the_logs(state: Path)
     assert second.secret != first.secret
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", ["up", "down"])
 def test_what_a_killed_emulator_left_is_ended(state: Path, then: str) -> None:
     first = process.start(state=state)
@@ -94,6 +96,7 @@ def test_what_a_killed_emulator_left_is_ended(state: Path, then: str) -> None:
         assert sum("hyperpod_ray_sandbox.kubernetes.server" in line for line in command_lines(state).values()) == 1
 
 
+@pytest.mark.slow
 def test_a_killed_kubernetes_api_is_named_and_starts_again_with_its_objects(state: Path) -> None:
     first = process.start(state=state)
     objects(first, "create", "namespace", "survivor")
@@ -167,6 +170,7 @@ def test_a_port_belongs_to_the_first_that_asks(tmp_path: Path) -> None:
     assert process.marked(tmp_path / "aws") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("region", ["eu-central-1", "us-east-2"])
 def test_nodes_join_in_every_region(tmp_path: Path, region: str) -> None:
     with running(tmp_path / "aws", region=region) as emulator:

@@ -86,6 +86,7 @@ def test_nothing_is_left_behind(
     assert bool(defaults) is not shared, "a default PriorityClass reaches everybody's next pods"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "obj"),
     [

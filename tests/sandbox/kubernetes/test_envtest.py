@@ -61,6 +61,7 @@ def assets(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_hyperpods_nodes_join_a_real_server(tools: None, assets: Path, tmp_path: Path) -> None:
     state = tmp_path / "aws"
     with running(state, api_server="real", api_server_folder=assets) as emulator:

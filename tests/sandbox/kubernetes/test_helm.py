@@ -100,6 +100,7 @@ def test_wait_times_out_where_no_node_takes_the_pods(cluster: Any, tmp_path: Pat
     cluster.helm("uninstall", "stuck", "-n", "default")
 
 
+@pytest.mark.slow
 def test_chart_with_a_definition(cluster: Any, tmp_path: Path) -> None:
     root = chart(tmp_path, "withcrd", crd=True)
     cluster.helm("upgrade", "crd", str(root), "--install", "--namespace", "default")

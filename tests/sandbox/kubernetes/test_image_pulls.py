@@ -16,6 +16,7 @@ pytestmark = pytest.mark.emulator
 IMAGE = "000000000001.dkr.ecr.us-west-2.amazonaws.com/late:1"
 
 
+@pytest.mark.slow
 def test_nodes_and_pods_wait_for_images(tools: None, tmp_path: Path, make_cluster: Any) -> None:
     with running(tmp_path / "aws") as emulator:
         cluster = make_cluster(tmp_path)

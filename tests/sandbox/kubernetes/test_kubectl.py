@@ -244,6 +244,7 @@ def test_get_wide_and_api_resources(cluster: Any) -> None:
     assert cluster.kubectl("auth", "can-i", "create", "pods").stdout.strip() == "yes"
 
 
+@pytest.mark.slow
 def test_a_service_accounts_token_is_judged_by_its_rights(cluster: Any) -> None:
     """It counts for the account that it was issued for, and for no later one of the same name."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "one", "namespace": "tokens"}}

@@ -291,6 +291,7 @@ def test_a_deleted_job_gives_its_quota_back(world: World) -> None:
     assert world.used("vision", GPU, "nvidia.com/gpu") == ("0", "0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sharing", "runs"),
     [
