@@ -26,7 +26,7 @@ from docs import (
     settings_page,
     team_attacks,
 )
-from hyperpod_ray.cli.main import app
+from hyperpod_ray.cli.main import whole
 from hyperpod_ray.core import load_any, needs_page, reference
 from hyperpod_ray.core.loader import environment_names
 from hyperpod_ray.planner import data, fitting
@@ -42,7 +42,7 @@ def generated() -> Iterator[tuple[Path, Callable[[], str]]]:
     yield PROJECT / reference.JOB_SCHEMA_FILE, reference.job_schema
     yield DOCS / "settings.md", settings_page.settings_page
     yield DOCS / "job-file.md", settings_page.job_page
-    yield DOCS / "reference" / "commands.md", lambda: commands_page.page(typer.main.get_command(app))
+    yield DOCS / "reference" / "commands.md", lambda: commands_page.page(typer.main.get_command(whole()))
     yield DOCS / "reference" / "exit-codes.md", commands_page.exit_codes
     yield rules_page.PAGE, rules_page.page
     yield limits_page.PAGE, limits_page.page

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 DEFAULT = "charts.lock.yaml"
 app = group("Fetch and verify the locked Helm charts.", examples=["charts fetch", "charts verify"])
+
+
+def register(root: typer.Typer) -> None:
+    """Add the group to the root."""
+    root.add_typer(app, name="charts")
+
+
 LockFile = Annotated[
     Path | None,
     typer.Option(

@@ -28,6 +28,11 @@ Generated = Annotated[
 Check = Annotated[bool, typer.Option("--check", help="Write nothing. Exit code 3 when the file is stale.")]
 
 
+def register(root: typer.Typer) -> None:
+    """Add the group to the root."""
+    root.add_typer(app, name="env")
+
+
 @command(app, examples=["env check", "env check prod", "env check prod -o json"])
 def check(
     names_: Annotated[

@@ -15,6 +15,13 @@ app = group(
     "Show and pin the container image; lock packages of your own.",
     examples=["image pin", "image lock research"],
 )
+
+
+def register(root: typer.Typer) -> None:
+    """Add the group to the root."""
+    root.add_typer(app, name="image")
+
+
 SetName = Annotated[
     str | None,
     typer.Argument(metavar="[SET]", help="Parameter set in hyperpod_ray/image/versions.yaml. Default: its `default`."),

@@ -409,8 +409,9 @@ def teams(env: Manifest, out: ReportFolder = None, form: Plain = "table") -> int
     return OK if survived else CONDITION_FALSE
 
 
-def register_demo(root: typer.Typer) -> None:
-    """Add the demo to the root."""
+def register(root: typer.Typer) -> None:
+    """Add the group and the demo to the root."""
+    root.add_typer(app, name="local")
 
     @command(root, examples=["demo", "demo --no-rehearsal --keep"])
     def demo(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import importlib
 import io
 import itertools
 import os
@@ -12,28 +13,11 @@ import signal
 import sys
 import textwrap
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hyperpod_ray.cli import (
-    cdk,
-    charts,
-    completion,
-    data,
-    deploy,
-    environments,
-    image,
-    init,
-    local,
-    manifests,
-    nodes,
-    operate,
-    plan,
-    review,
-    runs,
-    submit,
-)
+from hyperpod_ray.cli import completion
 from hyperpod_ray.cli.failures import EXIT_CODES, failure
 from hyperpod_ray.cli.options import current, epilog
 from hyperpod_ray.core import names
@@ -43,21 +27,41 @@ from hyperpod_ray.core.version import full_version
 from hyperpod_ray.ops import output, steering
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, OpsError, explain
 
-COMMANDS = (
-    "init", "env", "plan", "preflight", "review", "diff", "deploy", "wait", "status", "nodes", "logs", "connect",
-    "submit", "runs", "ray-job", "cost", "teardown", "manifests", "charts", "image", "data", "local", "demo",
-    "completion",
-)  # fmt: skip
-"""The commands in the order in which an environment needs them, as help shows them."""
+if TYPE_CHECKING:  # what `_register` imports, for tools that read imports
+    from hyperpod_ray.cli import (  # noqa: F401
+        cdk,
+        charts,
+        data,
+        deploy,
+        environments,
+        image,
+        init,
+        local,
+        manifests,
+        nodes,
+        operate,
+        plan,
+        review,
+        runs,
+        submit,
+    )  # fmt: skip
+
+COMMANDS = {
+    "init": "init", "env": "environments", "plan": "plan", "preflight": "operate", "review": "review", "diff": "cdk",
+    "deploy": "deploy", "wait": "operate", "status": "operate", "nodes": "nodes", "logs": "operate",
+    "connect": "operate", "submit": "submit", "runs": "runs", "ray-job": "manifests", "cost": "operate",
+    "teardown": "operate", "manifests": "manifests", "charts": "charts", "image": "image", "data": "data",
+    "local": "local", "demo": "local", "completion": "completion",
+}  # fmt: skip
+"""The commands in the order in which an environment needs them, as help shows them, and the module of each."""
 
 
 class Root(typer.core.TyperGroup):
     """The root, whose help lists the commands in their order."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of the commands, hidden ones last."""
-        names_ = super().list_commands(ctx)
-        return sorted(names_, key=lambda name: COMMANDS.index(name) if name in COMMANDS else len(COMMANDS))
+        """Names of the commands."""
+        return sorted(super().list_commands(ctx), key=list(COMMANDS).index)
 
 
 app = typer.Typer(
@@ -108,23 +112,18 @@ def _common(
     current.tunnel = tunnel
 
 
-init.register(app)
-app.add_typer(environments.app, name="env")
-operate.register(app)
-submit.register(app)
-plan.register(app)
-app.add_typer(nodes.app, name="nodes")
-app.add_typer(runs.app, name="runs")
-deploy.register(app)
-cdk.register(app)
-review.register(app)
-manifests.register(app)
-data.register(app)
-app.add_typer(charts.app, name="charts")
-app.add_typer(image.app, name="image")
-app.add_typer(local.app, name="local")
-local.register_demo(app)
-completion.register(app)
+@functools.cache
+def _register(module: str) -> None:
+    """Add the commands of one module to the root."""
+    importlib.import_module(f"hyperpod_ray.cli.{module}").register(app)
+
+
+def whole() -> typer.Typer:
+    """The root with all commands."""
+    for module in COMMANDS.values():
+        _register(module)
+    return app
+
 
 # typer carries its own click; the base of its errors has no public name
 USAGE: Any = typer.BadParameter.__mro__[2]
@@ -135,9 +134,10 @@ def tree(first: str = "") -> Any:
     """The command tree, as click commands; built once, for a process that runs many commands.
 
     Args:
-        first: First word of a command line. Where it is a command, the tree has that alone, which is quicker to build.
+        first: First word of a command line. Where it is a command, the tree has that alone, and the modules of the
+            other commands are not imported.
     """
-    group: Any = typer.main.get_command(_only(first) or app)
+    group: Any = typer.main.get_command(_only(first) if first in COMMANDS else whole())
     inner = group.invoke
 
     def invoke(context: Any) -> Any:
@@ -152,8 +152,9 @@ def tree(first: str = "") -> Any:
     return group
 
 
-def _only(name: str) -> typer.Typer | None:
-    """The app with one of its commands or groups; None where it has none of that name."""
+def _only(name: str) -> typer.Typer:
+    """The root with one of its commands or groups."""
+    _register(COMMANDS[name])
     part = copy.copy(app)
     part.registered_groups = [group for group in app.registered_groups if group.name == name]
     part.registered_commands = [
@@ -161,7 +162,7 @@ def _only(name: str) -> typer.Typer | None:
         for command in app.registered_commands
         if name == (command.name or typer.main.get_command_name(getattr(command.callback, "__name__", "")))
     ]
-    return part if part.registered_groups or part.registered_commands else None
+    return part
 
 
 def main(arguments: list[str] | None = None) -> int:

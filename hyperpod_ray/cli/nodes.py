@@ -34,6 +34,11 @@ app = group(
 )
 
 
+def register(root: typer.Typer) -> None:
+    """Add the group to the root."""
+    root.add_typer(app, name="nodes")
+
+
 @command(
     app, "list",
     examples=["nodes list prod", "nodes list prod --group workers -o json", "nodes list prod --unhealthy"],

@@ -32,6 +32,11 @@ app = group(
 )
 
 
+def register(root: typer.Typer) -> None:
+    """Add the group to the root."""
+    root.add_typer(app, name="runs")
+
+
 Storage = Annotated[
     str,
     typer.Option(metavar="FOLDER", help="On Slurm: folder of runs on the nodes. Default: /fsx/runs."),

@@ -402,10 +402,9 @@ def _validated(root: Node, model: type[CommonEnvironment]) -> tuple[CommonEnviro
                 )  # the kind of the section comes first
                 path = (key, *(part for part in location if part != "[key]"))
                 flaws.append(flaw_of(detail, path=path, root=root, model=model))
-    flaws = without_echoes(flaws)
-    if not flaws:
-        return model(**values), frozenset(values), flaws
-    return model.model_construct(_fields_set=set(values), **values), frozenset(values), flaws
+    # each section is validated; the validator of the whole model would be built for nothing
+    settings = model.model_construct(_fields_set=set(values), **values)
+    return settings, frozenset(values), without_echoes(flaws)
 
 
 _ADAPTERS: dict[tuple[type[CommonEnvironment], str], TypeAdapter[Any]] = {}

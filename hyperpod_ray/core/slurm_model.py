@@ -3,8 +3,6 @@
 What belongs to EKS has no place here: Kubernetes labels, charts, Ray clusters, claims of file systems.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag

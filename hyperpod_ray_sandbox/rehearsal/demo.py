@@ -1,7 +1,7 @@
 """The demo: the whole story on one machine, with the real cdk CLI and no AWS account.
 
-Deploy, look, diff clean, scale by editing the environment file, diff, deploy, lose a node in training and resume,
-destroy, and prove by inventory that nothing is left.
+Deploy, look, diff clean, scale by editing the environment file, diff, deploy, destroy, and prove by inventory that
+nothing is left. Beside that, training loses a node and resumes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from rich.table import Table
 
 from hyperpod_ray.core.errors import ProjectError
 from hyperpod_ray_sandbox.aws import paths, process
-from hyperpod_ray_sandbox.rehearsal.commands import rehearse
-from hyperpod_ray_sandbox.rehearsal.options import Options
-from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.screen import Screen
 
 ENVIRONMENT = "local"
@@ -33,6 +30,8 @@ SECONDS_PER_STATE = 0.3
 WORK = PROJECT / ".local" / "demo"
 LOG = PROJECT / ".local" / "demo.log"
 """What all commands of the demo print."""
+TRAINING_LOG = PROJECT / ".local" / "demo-training.log"
+"""What the training prints."""
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
 
 
@@ -41,7 +40,7 @@ BOOTSTRAP = "cdk bootstrap"
 DEPLOY = f'cdk deploy "{ENVIRONMENT}/*"'
 DIFF = "cdk diff: nothing to change"
 SCALE = "scale the workers by editing the environment file"
-TRAIN = "train, lose a node, resume"
+TRAIN = "beside these steps: train, lose a node, resume"
 DESTROY = f'cdk destroy "{ENVIRONMENT}/*"'
 
 
@@ -56,25 +55,32 @@ def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
         rehearsal: Whether to run the training job that loses a node.
         keep: Whether the embedded AWS continues to run at the end.
     """
-    steps = [START, BOOTSTRAP, DEPLOY, DIFF, SCALE, *([TRAIN] if rehearsal else []), DESTROY]
+    steps = [START, BOOTSTRAP, DEPLOY, DIFF, SCALE, DESTROY, *([TRAIN] if rehearsal else [])]
     screen = Screen(LOG, steps=steps)
     state = WORK / "aws"
     running = None
+    training = None
     problem: Exception | None = None
     with screen:
         try:
+            if rehearsal:
+                training = Training()
+                screen.begin(TRAIN, log=TRAINING_LOG)
             with screen.step(START):
                 running = _start(state)
                 screen.fact("embedded AWS", f"{running.client.endpoint}, account {running.account}")
-            _story(screen, Cdk(running), rehearsal=rehearsal)
+            _story(screen, Cdk(running), training)
         except (DemoError, process.StartError) as error:
             problem = error
         finally:
+            if training is not None:
+                training.stop()
             if running is not None and not keep:
                 process.stop(running, state)
     if problem is not None:
-        sys.stderr.write("".join(f"  {line}\n" for line in screen.last_lines()))
-        sys.stderr.write(f"demo: {problem}\nlog: {LOG}\n")
+        log = next((step.log for step in screen.steps if step.failed), None) or LOG
+        sys.stderr.write("".join(f"  {line}\n" for line in screen.last_lines(log=log)))
+        sys.stderr.write(f"demo: {problem}\nlog: {log}\n")
         return False
     sys.stdout.write(
         f"  {screen.seconds:6.1f} s in all. docs/embedded-aws.md says what this proves and what it cannot.\n"
@@ -147,7 +153,56 @@ class Cdk:
         return code, "".join(lines)
 
 
-def _story(screen: Screen, cdk: Cdk, *, rehearsal: bool) -> None:
+class Training:
+    """The rehearsal of a training job: a node lost with a spare, a process lost without one, resumed.
+
+    It needs nothing of the embedded AWS, so it runs beside the other steps.
+    """
+
+    def __init__(self) -> None:
+        self.out = PROJECT / ".local" / "rehearsal"
+        shutil.rmtree(self.out, ignore_errors=True)
+        TRAINING_LOG.parent.mkdir(parents=True, exist_ok=True)
+        words = ["local", "rehearse", ENVIRONMENT, "--faults", "node,spareless", "--spares", "1", "--step-delay", "0.1"]
+        with TRAINING_LOG.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "hyperpod_ray.cli", *words, "--out", str(self.out)],
+                cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def wait(self) -> str:
+        """What happened, and where the picture is.
+
+        Raises:
+            DemoError: the run did not survive, or the rehearsal could not be carried through.
+        """
+        if code := self._process.wait():
+            raise DemoError(
+                f"the rehearsal ended with exit code {code}",
+                expected="a run that survives the lost node",
+                fix=f"see its messages in {TRAINING_LOG}",
+            )
+        pictures = sorted(self.out.rglob("*.png"))
+        if not pictures:
+            raise DemoError(
+                "no picture of the run",
+                expected="the file that the rehearsal draws",
+                fix=f"see its messages in {TRAINING_LOG}",
+            )
+        node, process = json.loads((self.out / "report.json").read_text(encoding="utf-8"))["faults"]
+        return (
+            f"node lost, {node['taken_over_by']} took over, training back in {node['recovery_s']} s with "
+            f"{node['steps_lost']} step done again; process lost without a spare, {process['taken_over_by']} took "
+            f"over, back in {process['recovery_s']} s; picture {pictures[-1].relative_to(PROJECT)}"
+        )
+
+    def stop(self) -> None:
+        """End it; it stops its own cluster first."""
+        self._process.terminate()
+        self._process.wait()
+
+
+def _story(screen: Screen, cdk: Cdk, training: Training | None) -> None:
     everything, aws = f"{ENVIRONMENT}/*", cdk.running.client
     with screen.step(BOOTSTRAP):
         cdk("bootstrap", f"aws://{cdk.running.account}/{cdk.running.region}", folder=WORK)
@@ -192,9 +247,6 @@ def _story(screen: Screen, cdk: Cdk, *, rehearsal: bool) -> None:
                 fix="look at them: hyperpod-ray nodes ENV",
             )
         screen.fact("changed", f"group workers to {count} nodes; cluster has {after}")
-    if rehearsal:
-        with screen.step(TRAIN):
-            screen.fact("rehearsal", _rehearse())
     with screen.step(DESTROY):
         cdk("destroy", "--app", str(assembly), everything, "--force")
         leftovers = [r for r in aws.inventory() if _key(r) not in before]
@@ -207,6 +259,9 @@ def _story(screen: Screen, cdk: Cdk, *, rehearsal: bool) -> None:
         screen.fact(
             "destroyed", f"all of it; inventory as before the deploy ({len(before)} resources of the bootstrap)"
         )
+    if training is not None:
+        with screen.step(TRAIN):
+            screen.fact("rehearsal", training.wait())
 
 
 def _show_cluster(running: process.Running) -> int:
@@ -267,35 +322,6 @@ def _scale_workers() -> int:
     count = int(match[2]) + 1
     path.write_text(text[: match.start()] + match[1] + str(count) + text[match.end() :], encoding="utf-8")
     return count
-
-
-def _rehearse() -> str:
-    """The training half: a node lost with a spare, a process lost without one, resumed; says where the picture is."""
-    out = PROJECT / ".local" / "rehearsal"
-    try:
-        options = Options(faults=("node", "spareless"), spares=1, step_delay_s=0.1)
-        survived = rehearse(ENVIRONMENT, options=options, out=out)
-    except LocalError as error:
-        raise DemoError(
-            f"the rehearsal failed: {error}",
-            expected="a run that survives the lost node",
-            fix="see its messages in the log",
-        ) from error
-    if not survived:
-        raise DemoError(
-            "the run ended with the lost node", expected="a run that survives it", fix="see its messages in the log"
-        )
-    pictures = sorted(out.rglob("*.png"))
-    if not pictures:
-        raise DemoError(
-            "no picture of the run", expected="the file that the rehearsal draws", fix="see its messages in the log"
-        )
-    node, process = json.loads((out / "report.json").read_text(encoding="utf-8"))["faults"]
-    return (
-        f"node lost, {node['taken_over_by']} took over, training back in {node['recovery_s']} s with "
-        f"{node['steps_lost']} step done again; process lost without a spare, {process['taken_over_by']} took over, "
-        f"back in {process['recovery_s']} s; picture {pictures[-1].relative_to(PROJECT)}"
-    )
 
 
 def _resources(running: process.Running) -> set[tuple[str, str]]:

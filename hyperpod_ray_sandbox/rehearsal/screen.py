@@ -29,6 +29,7 @@ class Step:
     start: float | None = None
     seconds: float | None = None
     failed: bool = False
+    log: Path | None = None
     facts: list[str] = field(default_factory=list)
 
 
@@ -46,6 +47,7 @@ class Screen:
         self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        self._began = time.monotonic()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         file = self._resources.enter_context(self.log.open("w", encoding="utf-8"))
         self._terminal = self._resources.enter_context(_redirected(file))
@@ -59,11 +61,21 @@ class Screen:
     def __exit__(self, *failure: object) -> None:
         self._resources.close()
 
+    def begin(self, title: str, *, log: Path) -> None:
+        """Begin a step that runs beside others until `step` waits for it.
+
+        Args:
+            title: The step.
+            log: File of what it prints.
+        """
+        step = self._named(title)
+        step.start, step.log = time.monotonic(), log
+
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """A step, from here to the end of the block."""
-        step = next(each for each in self.steps if each.title == title)
-        step.start = time.monotonic()
+        """A step, from here or from its beginning to the end of the block."""
+        step = self._current = self._named(title)
+        step.start = step.start or time.monotonic()
         print(f"\n=== {title}", flush=True)
         try:
             yield
@@ -77,33 +89,36 @@ class Screen:
                 for fact in step.facts:
                     self.console.print(f"           {fact}")
 
+    def _named(self, title: str) -> Step:
+        return next(step for step in self.steps if step.title == title)
+
     def fact(self, label: str, value: str) -> None:
-        """What a step has shown."""
-        current = next(step for step in reversed(self.steps) if step.start is not None)
-        current.facts.append(f"{label}: {value}")
+        """What the step has shown."""
+        self._current.facts.append(f"{label}: {value}")
         print(f"--- {label}: {value}", flush=True)
 
     @property
     def seconds(self) -> float:
-        """Time of all steps together."""
-        return sum(step.seconds or 0 for step in self.steps)
+        """Time since the screen's beginning."""
+        return time.monotonic() - self._began
 
-    def last_lines(self, count: int = LINES_OF_A_FAILURE) -> list[str]:
-        """The end of the log, without colours."""
-        with self.log.open("rb") as file:
-            file.seek(max(0, self.log.stat().st_size - TAIL_BYTES))
+    def last_lines(self, count: int = LINES_OF_A_FAILURE, *, log: Path | None = None) -> list[str]:
+        """The end of the log, or of a step's own, without colours."""
+        path = log or self.log
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
             text = file.read().decode("utf-8", errors="replace")
         lines = [_CONTROL.sub("", line).rstrip() for line in text.splitlines()]
         return [line for line in lines if line][-count:]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The steps; below the one that runs, the last line of the log."""
+        """The steps; below each that runs, the last line of its log."""
         for step in self.steps:
             yield _cut(_line(step), "bold red" if step.failed else "bold" if step.start else "dim")
             for fact in step.facts:
                 yield _cut(f"           {fact}", "green")
             if step.start is not None and step.seconds is None:
-                yield _cut(f"           {''.join(self.last_lines(1))}", "dim")
+                yield _cut(f"           {''.join(self.last_lines(1, log=step.log))}", "dim")
 
 
 def _line(step: Step) -> str:

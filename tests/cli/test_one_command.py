@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from docs import commands_page
-from hyperpod_ray.cli.main import USAGE, app, main, tree
+from hyperpod_ray.cli.main import USAGE, main, tree, whole
 from hyperpod_ray.cli.options import epilog
 from hyperpod_ray.ops import errors
 
@@ -162,7 +162,7 @@ def test_the_reference_holds_every_command_and_option() -> None:
 # --- commands that are written somewhere ------------------------------------------------------------------------------
 
 # its own: a command keeps the help options of the first context that it is parsed in, here one without the root
-TREE: Any = typer.main.get_command(app)
+TREE: Any = typer.main.get_command(whole())
 NAMED = re.compile(r"(?<![\w.-])hyperpod-ray(?= )")
 END = {
     ".py": re.compile(r"""[`"'|;)\n,]|\\n|…|#|\.(\s|$)| (to|asks|and|reads|does|on|says) |$"""),

@@ -14,9 +14,10 @@ import yaml
 from docs import settings_page
 from hyperpod_ray import core
 from hyperpod_ray.cli.main import main as cli
-from hyperpod_ray.core import needs, reference
+from hyperpod_ray.core import model, needs, reference
 from hyperpod_ray.core.loader import FOLDER, environment_names
 from hyperpod_ray.core.model import Environment
+from hyperpod_ray.core.model.words import Settings
 from tests.support import forked
 
 PROJECT = FOLDER.parent
@@ -113,6 +114,24 @@ def test_an_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_bad_use_is_exit_code_2() -> None:
     assert run("chekc").returncode == 2
+
+
+def test_no_validator_of_the_whole_model_is_built() -> None:
+    """Each section has been validated: the whole costs a twentieth of a check."""
+    code = "from hyperpod_ray import core; print(type(core.load('local').settings).__pydantic_complete__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_annotations_of_the_model_are_no_strings() -> None:
+    """Pydantic would evaluate each string at every start."""
+    models = [
+        value for name, module in sys.modules.items() if name.startswith(f"{model.__name__}.")
+        for value in vars(module).values() if isinstance(value, type) and issubclass(value, Settings)
+    ]  # fmt: skip
+    assert len(models) > 60
+    annotations = [annotation for each in models for annotation in each.__annotations__.values()]
+    assert not [annotation for annotation in annotations if isinstance(annotation, str)]
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -6,10 +6,11 @@ import ipaddress
 from typing import Any
 
 import pytest
+import yaml
 
 from hyperpod_ray.core.common_plan import catalogue
-from hyperpod_ray.core.loader import environment_names, load
-from hyperpod_ray.core.model import RayWorkerGroup
+from hyperpod_ray.core.loader import FOLDER, environment_names, load
+from hyperpod_ray.core.model import Environment, RayWorkerGroup
 from hyperpod_ray.core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, Allocatable, Plan, PodResources
 from tests.core.environment_files import plan
 
@@ -146,6 +147,11 @@ def test_names_that_others_need() -> None:
 @pytest.mark.parametrize("name", environment_names())
 def test_shipped_environments_plan(name: str) -> None:
     one = load(name).plan
+    # the sections are validated one by one, the whole is not: it is what it would be
+    written = one.settings.model_dump()
+    assert Environment.model_validate(written) == one.settings
+    data = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    assert all(written[key] == value for key, value in data.items() if isinstance(value, str) or key == "tags")
     for worker in one.settings.ray.workers:
         pod = one.worker_resources(worker)
         room = one.allocatable(one.group(worker.instance_group))

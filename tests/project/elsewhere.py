@@ -8,9 +8,12 @@ Installs as the README of a project says, tells the story with a job on a real R
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,25 +23,35 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from examples import check_package, extend_with_all
+from examples import ON_SLURM, check_package, extend_with_all
 from story import Story
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT, ACCOUNT, REGION = "research", "222233334444", "eu-west-1"
 ANSWERS = ("--env", ENVIRONMENT, "--account", ACCOUNT, "--region", REGION, "--type", "ml.g5.12xlarge", "--count", "3")
 PRODUCT = ("hyperpod-ray", "hyperpod-ray-rules", "hyperpod-ray-training", "hyperpod-ray-sandbox")
-DASHBOARD = "127.0.0.1:18265"
 BRIDGE = """
-import base64, sys
-from pathlib import Path
-from hyperpod_ray_sandbox.rehearsal.ray_hosts.bridge import Kubernetes
-kubernetes = Kubernetes(Path(".local/aws/kubernetes"))
-head = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265, "to": sys.argv[1]}
-kubernetes.request("POST", "/rehearsal/bridges", head)
-secret = kubernetes.request("GET", "/api/v1/namespaces/ray/secrets/ray")
-print(base64.b64decode(secret["data"]["auth_token"]).decode())
+import base64, json, ssl, sys, urllib.request
+server = json.load(open(".local/aws/kubernetes/server.json"))
+context = ssl.create_default_context(cafile=server["ca_file"])
+def request(method, path, body=None):
+    headers = {"Authorization": "Bearer " + server["token"], "Content-Type": "application/json"}
+    data = json.dumps(body).encode() if body else None
+    asked = urllib.request.Request(server["url"] + path, data=data, method=method, headers=headers)
+    return json.load(urllib.request.urlopen(asked, timeout=60, context=context))
+request("POST", "/rehearsal/bridges", {**json.loads(sys.argv[1]), "to": sys.argv[2]})
+print(base64.b64decode(request("GET", "/api/v1/namespaces/ray/secrets/ray")["data"]["auth_token"]).decode())
 """
+HEAD = {"namespace": "ray", "selector": "ray.io/node-type=head", "port": 8265}
 """Leads the port of the recorded head to a real one; prints the token that the command will send."""
+
+
+def free_port() -> int:
+    """A port on loopback that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 class Elsewhere:
@@ -114,16 +127,19 @@ class Elsewhere:
         version = re.search(r"ray-project/ray:([\d.]+)|rayproject/ray:([\d.]+)", self.run("env", "check").stderr)
         assert version is not None
         self.must(f"{ray}/bin/pip", "install", "--quiet", f"ray[default]=={version[1] or version[2]}")
-        bridged = self.run("python", "-c", BRIDGE, DASHBOARD, **sandbox)
+        gcs, dashboard, agent = (free_port() for _ in range(3))
+        bridged = self.run("python", "-c", BRIDGE, json.dumps(HEAD), f"127.0.0.1:{dashboard}", **sandbox)
         assert bridged.returncode == 0, bridged.stderr
-        secret = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": bridged.stdout.strip()}
+        # its own niceness of workers leaves a job nearly nothing of a busy machine
+        variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": bridged.stdout.strip(), "RAY_worker_niceness": "0"}
         command = [f"{ray}/bin/ray", "start", "--head", "--block", "--disable-usage-stats", "--num-cpus=1"]
-        command += ["--port=0", f"--temp-dir={tempfile.mkdtemp(prefix='r')}", '--resources={"driver": 1}']
-        command += ["--node-ip-address=127.0.0.1", f"--dashboard-port={DASHBOARD.rpartition(':')[2]}"]
+        command += [f"--port={gcs}", f"--temp-dir={tempfile.mkdtemp(prefix='r')}", '--resources={"driver": 1}']
+        command += ["--node-ip-address=127.0.0.1", f"--dashboard-port={dashboard}"]
+        command += [f"--dashboard-agent-listen-port={agent}", "--min-worker-port=0", "--max-worker-port=0"]
         path = f"{ray}/bin{os.pathsep}{os.environ['PATH']}"
         log = (self.folder / "ray.log").open("w")
         head = subprocess.Popen(
-            command, env={**self.variables, **secret, "PATH": path}, stdout=log, stderr=log, start_new_session=True
+            command, env={**self.variables, **variables, "PATH": path}, stdout=log, stderr=log, start_new_session=True
         )
         try:
             (self.project / "job").mkdir(exist_ok=True)
@@ -142,10 +158,12 @@ class Elsewhere:
             end = time.monotonic() + 600
             while (done := self.run(*words, **sandbox)).returncode and time.monotonic() < end and head.poll() is None:
                 time.sleep(5)  # Ray's dashboard and its agent are not there yet
-            assert (done.returncode, "step 2" in done.stdout) == (0, True), done.stdout + done.stderr
+            said = f"{done.stdout}{done.stderr}\n{(self.folder / 'ray.log').read_text()[-3000:]}"
+            assert (done.returncode, "step 2" in done.stdout) == (0, True), said
             assert "ours" in self.run("runs", "list", ENVIRONMENT, **sandbox).stdout
         finally:
-            os.killpg(head.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(head.pid, signal.SIGKILL)
             head.wait()
 
     def uninstall(self) -> None:
@@ -162,10 +180,16 @@ def main() -> int:
         place = Elsewhere(Path(name).resolve())
         place.install()
         assert place.run("python", "-c", "import hyperpod_ray; print(hyperpod_ray.__file__)").stdout.startswith(name)
-        extend_with_all(place.project)
+        extend_with_all(place.project, ENVIRONMENT)
         place.must("pip", "install", "--quiet", str(check_package(place.folder)))
         story = Story(
-            project=place.project, run=place.run, env=ENVIRONMENT, account=ACCOUNT, region=REGION, submit=place.submit
+            project=place.project,
+            run=place.run,
+            env=ENVIRONMENT,
+            account=ACCOUNT,
+            region=REGION,
+            on_slurm=ON_SLURM,
+            submit=place.submit,
         )
         story.tell()
         place.uninstall()

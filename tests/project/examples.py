@@ -15,6 +15,8 @@ def blocks(language: str) -> list[str]:
 
 STACK, CHART, ROW, BOUNDARY, NAMES, CHECK = blocks("python")
 (LOCK,) = (block for block in blocks("yaml") if block.startswith("folder:"))
+(SLURM_STEP,) = (block for block in blocks("yaml") if "on_init_complete" in block)
+(PROXY,) = (block for block in blocks("yaml") if "proxy:" in block)
 (STEP,) = (block for block in blocks("text") if block.startswith("#!"))
 (PACKAGE,) = blocks("toml")
 
@@ -37,8 +39,28 @@ def check_package(folder: Path) -> Path:
     return package
 
 
-def extend_with_all(project: Path) -> None:
-    """Every extension of the page in one project: stack, chart, dashboard rows, boundary, names and keys, step."""
+ON_SLURM = "batch"
+"""The environment on Slurm that `extend_with_all` writes."""
+
+
+def extend_with_all(project: Path, env: str) -> None:
+    """Every extension of the page in one project: stack, chart, dashboard rows, boundary, names and keys, steps, proxy.
+
+    Beside the environment of `init` the project gets one on Slurm, in the same account.
+    """
+    file = project / "environments" / f"{env}.yaml"
+    zones = re.search(r"^  availability_zone_ids: .*\n", file.read_text(), re.MULTILINE)
+    assert zones is not None
+    file.write_text(file.read_text().replace("network:\n", PROXY, 1))
+    place = "".join(re.findall(r"^(?:account|region): .*\n", file.read_text(), re.MULTILINE))
+    roles = {"head": "role: controller", "login": "role: login", "workers": "role: compute, partitions: [train]"}
+    groups = [
+        f"    - {{name: {name}, type: ml.m5.xlarge, count: 1, slurm: {{{role}}}}}\n" for name, role in roles.items()
+    ]
+    (project / "environments" / f"{ON_SLURM}.yaml").write_text(
+        f"orchestrator: slurm\n{place}{PROXY}{zones[0]}{SLURM_STEP}  cluster_name: {ON_SLURM}\n  instance_groups:\n"
+        f"{''.join(groups)}storage: {{on_destroy: delete}}\ntags: {{cost-center: '4711'}}\n"
+    )
     parts = [
         example.replace("def extend(", f"def extend_{number}(").replace("class Company", f"class Company{number}")
         for number, example in enumerate((STACK, CHART, ROW, BOUNDARY, NAMES))
@@ -54,5 +76,6 @@ def extend_with_all(project: Path) -> None:
     (chart / "templates" / "settings.yaml").write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: reporter}\ndata: {cluster: {{ .Values.cluster }}}\n"
     )
-    (project / "lifecycle").mkdir()
-    (project / "lifecycle" / "after_create.sh").write_text(STEP)
+    (project / "lifecycle" / "slurm").mkdir(parents=True)
+    for script in ("after_create.sh", "slurm/after_init.sh"):
+        (project / "lifecycle" / script).write_text(STEP)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.conftest import ANSWERS, install_check
-from tests.project.examples import extend_with_all
+from tests.project.examples import ON_SLURM, extend_with_all
 from tests.project.story import Run, Story, account_of
 
 ACCOUNT = ANSWERS[1]
@@ -15,10 +15,12 @@ pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
 
 def test_the_life_of_an_environment_with_every_extension(project: Path, run: Run, tmp_path: Path) -> None:
-    """One of each: stack, alarm, objects, chart, dashboard rows, boundary, names, keys, tags, lifecycle step, check."""
-    extend_with_all(project)
+    """Stack, alarm, objects, chart, dashboard rows, boundary, names, keys, tags, lifecycle steps, proxy and check."""
+    extend_with_all(project, "dev")
     checks = {"PYTHONPATH": str(install_check(tmp_path))}
-    Story(project=project, run=run, env="dev", account=ACCOUNT, region="us-west-2", checks=checks).tell()
+    Story(
+        project=project, run=run, env="dev", account=ACCOUNT, region="us-west-2", on_slurm=ON_SLURM, checks=checks
+    ).tell()
 
 
 def test_a_stack_that_left_the_app_is_no_nothing_left(project: Path, run: Run) -> None:

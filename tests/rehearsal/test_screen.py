@@ -54,6 +54,44 @@ def test_without_a_terminal_a_step_is_a_line(tmp_path: Path) -> None:
         assert words in text
 
 
+BESIDE = """
+import sys, time
+from pathlib import Path
+from hyperpod_ray_sandbox.rehearsal.screen import Screen
+
+own = Path(sys.argv[1] + ".own")
+own.write_text("its own words\\n")
+with Screen(Path(sys.argv[1]), steps=["build", "beside"]) as screen:
+    screen.begin("beside", log=own)
+    with screen.step("build"):
+        time.sleep(0.3)
+        print("words of the build")
+        screen.fact("built", "8 stacks")
+        screen.console.print(screen)
+    with screen.step("beside"):
+        screen.fact("done", "yes")
+    whole = screen.seconds
+print(round(sum(step.seconds for step in screen.steps) - whole, 1))
+"""
+
+
+def test_a_step_beside_others_has_a_log_and_a_time_of_its_own(tmp_path: Path) -> None:
+    variables = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-c", BESIDE, str(tmp_path / "log")]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    # while both run, each shows the last line of its own log; a fact is the step's in whose block it is said
+    while_both_run = [re.sub(r" +[\d.]+ s ", " T s ", line) for line in lines[1:6]]
+    assert while_both_run == [
+        "… T s build", "built: 8 stacks", "--- built: 8 stacks", "… T s beside", "its own words",
+    ]  # fmt: skip
+    (build, beside) = (line for line in lines if line.startswith("✓"))
+    assert lines[lines.index(build) + 1] == "built: 8 stacks"
+    assert lines[lines.index(beside) + 1] == "done: yes"
+    # its time begins where it began, and the whole is no sum of what ran at once
+    assert float(lines[-1]) >= 0.3
+
+
 def test_a_terminal_that_is_not_utf_8(tmp_path: Path) -> None:
     done = story(tmp_path / "log", encoding="latin-1")
     assert (done.returncode, done.stderr) == (0, "")

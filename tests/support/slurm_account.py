@@ -73,9 +73,9 @@ def tree(_: str = "") -> Any:
     """The command tree, built once for all runs of a process."""
     import typer
 
-    from hyperpod_ray.cli.main import app
+    from hyperpod_ray.cli.main import whole
 
-    return typer.main.get_command(app)
+    return typer.main.get_command(whole())
 
 
 @dataclass

@@ -4,6 +4,8 @@ One file is one environment is one CDK Stage. Units are in the names (`capacity_
 descriptions carry the AWS or Kubernetes term and the default. Only what one value
 can say about itself is checked here (type, range, pattern); what two values must say to each other is in `checks`.
 
+Annotations are values here, not strings: pydantic would evaluate some three hundred of them whenever a command starts.
+
 The JSON Schema for editors and `docs/settings.md` are generated from this package (`hyperpod-ray env`).
 """
 

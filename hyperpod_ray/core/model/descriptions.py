@@ -3,8 +3,6 @@
 Pydantic can read these docstrings while a class is created (`use_attribute_docstrings`): every command would pay.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect

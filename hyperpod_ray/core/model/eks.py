@@ -1,7 +1,5 @@
 """Section `eks`: a new EKS cluster, or one that exists, and who may use it."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag

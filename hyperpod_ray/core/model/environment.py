@@ -1,7 +1,5 @@
 """An environment: all sections of one file."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Section `hyperpod`: the cluster and its instance groups."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
 

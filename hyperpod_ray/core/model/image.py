@@ -1,7 +1,5 @@
 """Sections `image` and `registries`: what pods run, and where nodes pull it from."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag

@@ -1,7 +1,5 @@
 """Section `network`: a new VPC, or one that exists."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag

@@ -1,7 +1,5 @@
 """Sections `helm`, `observability`, `budget` and `instance_types`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Section `ray`: the RayCluster, and what its jobs may reach."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Section `storage`: the shared file system and its links to S3."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag

@@ -1,7 +1,5 @@
 """Sections `teams` and `task_governance`: who shares the cluster, and how."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

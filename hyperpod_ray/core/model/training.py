@@ -1,7 +1,5 @@
 """Section `training`: what is trained, for `plan` and `submit`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """What sections are written in: kinds of text and of numbers, and the base of every section."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
