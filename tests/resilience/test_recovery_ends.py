@@ -26,7 +26,7 @@ STUCK = 0.02
 LIMITS = Limits.of(Settings())
 
 
-class Recovering(World):
+class Recovering(World):  # type: ignore[misc]
     """Members take their time to let go; each that is lost gets a successor, as Ray does."""
 
     def __init__(self, dice: random.Random, **more: Any) -> None:

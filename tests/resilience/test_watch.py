@@ -58,7 +58,7 @@ def quotes(text: str) -> None:
     "call",
     [
         lambda: int("NCCL"),
-        lambda: {}["Connection"],
+        lambda: dict[str, int]()["Connection"],
         lambda: quotes("Worker 3 has no timeout in its configuration"),
         lambda: quotes("gloo"),
     ],
