@@ -18,6 +18,7 @@ from hyperpod_ray.core.names import team_namespace
 from hyperpod_ray.core.team_files import mounts, uid
 from hyperpod_ray.k8s.team_policies import PODS, QUEUED
 from tests.k8s.conftest import BINDINGS
+from tests.sandbox.kubernetes import test_friendly_day as day
 from tests.sandbox.kubernetes import test_hostile_team as played
 
 PAGE = Path(__file__).resolve().parent / "security" / "teams.md"
@@ -30,13 +31,15 @@ A member of a team has the rights of an IAM role in `teams[].role_arns`. The Kub
 member writes into a RayJob. Rights decide what a member may ask for. Admission policies decide what may be there. The
 file system and IAM decide what a pod reaches.
 
-Five things are no barriers between teams:
+Six things are no barriers between teams:
 
 - Ray users of `eks.ray_users` read the whole file system.
 - Administrators of the cluster may change everything here.
 - Nodes are shared: pods of two teams can run on one node, with one kernel and one disk.
 - A node whose GPUs two teams share shows all of them to the init container `wait-gcs-ready`. KubeRay runs it with the
   worker's image, and NVIDIA's runtime reads variables of an image. Give workers all GPUs of a node.
+- Nodes pull images with their own role. A team runs every image that this role may pull, another team's too. Keep
+  nothing secret in an image.
 - An image can put its user into any group (`/etc/group`). So `/fsx/shared` keeps nothing from another team that its
   group may read.
 """
@@ -257,6 +260,9 @@ def _inside() -> Iterator[tuple[str, ...]]:
         if not re.search(rf"^def {name}\(", file.read_text(encoding="utf-8"), re.MULTILINE):
             raise SystemExit(f"no test {name} in {file}")
         yield by, attempt, refused, f"`tests/{played_by}`"
+    for attempt in day.ATTACKS:
+        played_by = "tests/sandbox/kubernetes/test_friendly_day.py::test_the_friendly_team_has_its_day"
+        yield "a process in a pod", attempt, "mounts, users and modes", f"`{played_by}`"
 
 
 def _attempts() -> Iterator[tuple[str, ...]]:
@@ -269,6 +275,9 @@ def _attempts() -> Iterator[tuple[str, ...]]:
     for name in played.LATER:
         yield "a change", name, f"policy `{QUEUED}`"
     yield "a change", "more CPU for a pod that runs", f"rights (403), policy `{PODS}`"
+    for name in played.OTHER_MAKERS:
+        yield "a pod of no RayJob", f"created by {name}", f"policy `{PODS}`"
+    yield "a Job of Kubernetes", "created, or with more pods", f"rights (403), policy `{PODS}`"
     for name, (_, words) in played.QUEUED_JOBS.items():
         yield "a job in the queue", name, f"Kueue ({words})"
     yield "a job in the queue", "nodes that it borrowed, with the highest priority", "Kueue (InCohortReclamation)"

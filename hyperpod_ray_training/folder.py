@@ -23,6 +23,7 @@ from typing import Any
 import fsspec
 
 from hyperpod_ray_training.errors import InputError
+from hyperpod_ray_training.room import advice
 
 SNAPSHOT = "checkpoint_manager_snapshot.json"
 METADATA = ".metadata"
@@ -261,7 +262,7 @@ def check_writable(folder: RunFolder) -> None:
         raise InputError(
             f"storage: {folder.url} cannot be written ({error.strerror or error})",
             expected="a path that every node can write, for example the shared file system's mount",
-            fix="check the mount, its owner and its free space",
+            fix=advice(error, folder.path) or "check the mount, its owner and its free space",
         ) from error
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_training.history import KINDS, Event, History, whole
+from hyperpod_ray_training.room import advice
 
 if TYPE_CHECKING:  # `hyperpod_ray_training.supervise` imports this module, and has no use for file systems
     from hyperpod_ray_training.folder import RunFolder
@@ -138,4 +139,5 @@ class Journal:
     def _complain(self, file: str, error: OSError) -> None:
         if not self.complained:
             self.complained = True
-            log(f"{self.folder.at(file)}: not written ({error.strerror or error}); training continues without it")
+            said = f"{self.folder.at(file)}: not written ({error.strerror or error}); training continues without it"
+            log(f"{said}. To make room, {hint}" if (hint := advice(error, self.folder.path)) else said)

@@ -12,7 +12,7 @@ import pickle
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
 _PLAIN = {
     "torch.distributed.checkpoint.metadata": {
@@ -30,6 +30,8 @@ class _Restricted(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if name in _PLAIN.get(module, ()):
             return super().find_class(module, name)
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         if module == "torch" and "." not in name:
             value = getattr(torch, name, None)
             if value is torch.Size or isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
@@ -37,6 +39,13 @@ class _Restricted(pickle.Unpickler):
         if module in {"pathlib", "pathlib._local"} and name in _PATHS:
             return pathlib.PurePosixPath
         raise pickle.UnpicklingError(f"{module}.{name} does not belong into a checkpoint's metadata")
+
+
+def _member(owner: Any, name: Any) -> Any:
+    """A member of an enumeration, which Python 3.11.0 to 3.11.3 pickle as its attribute."""
+    if owner is not _MEM_FORMAT_ENCODING or name not in _MEM_FORMAT_ENCODING.__members__:
+        raise pickle.UnpicklingError(f"{name!r} of {owner!r} does not belong into a checkpoint's metadata")
+    return _MEM_FORMAT_ENCODING[name]
 
 
 def read(content: bytes) -> Metadata:

@@ -490,7 +490,7 @@ class Resumable(Looping):
             leaving = self._asked_to_leave()
             self.ranks.ask(
                 float(saving and not self.saver.done_here),
-                float(self.saver.failed_here),
+                self.saver.outcome_here,
                 code,
                 float(every),
                 leaving,
@@ -510,12 +510,12 @@ class Resumable(Looping):
         answer = self.ranks.answer()
         if answer is None:
             return None
-        unfinished, failed, code, every, leaving, *waits = answer
+        unfinished, outcome, code, every, leaving, *waits = answer
         self._name_straggler(self.waits.answer(waits, self.step))
         self.leaving, self.resizing = leaving > STAY, leaving > MOVE
         save, self._asked_about = self._asked_about, None
         if save is not None and save is self.saver.in_flight and not unfinished:
-            self.saver.settle(failed=failed > 0)
+            self.saver.settle(outcome=outcome)
         if not every:  # nobody looked for a notice
             return None
         reason = self.drains.heard(self.step, code=code, every=every)

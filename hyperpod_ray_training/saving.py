@@ -21,12 +21,15 @@ from hyperpod_ray_training.faults import FaultHooks
 from hyperpod_ray_training.folder import ABOUT, RunFolder, checkpoint_name
 from hyperpod_ray_training.journal import Journal, log
 from hyperpod_ray_training.ranks import Ranks
+from hyperpod_ray_training.room import advice, causes, is_full
 from hyperpod_ray_training.run import Run
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.tiered import Tier
 from hyperpod_ray_training.writers import writer_for
 
 LAST_SAVE_S = 5.0
+WRITTEN, NO_ROOM, BROKEN = 0.0, 1.0, 2.0
+"""How a rank's part of a save ended. The ranks agree on the largest: a save that nothing but room is missing for."""
 # what went wrong on any rank arrives on all, wrapped in dcp's own exception, which is no `Exception`
 DCP_ERRORS = (Exception, CheckpointException)
 Report = Callable[[str, Mapping[str, Any]], None]
@@ -144,9 +147,10 @@ class Saver:
         return self.in_flight is not None and self.in_flight.future.done()
 
     @property
-    def failed_here(self) -> bool:
-        """Whether it has ended badly."""
-        return self.done_here and self.in_flight is not None and self.in_flight.future.exception() is not None
+    def outcome_here(self) -> float:
+        """How it has ended: `WRITTEN`, also while it has not, `NO_ROOM` or `BROKEN`."""
+        error = self.in_flight.future.exception() if self.done_here and self.in_flight is not None else None
+        return WRITTEN if error is None else NO_ROOM if is_full(error) else BROKEN
 
     def finish(self) -> None:
         """Wait for the save in flight, if any, and report it."""
@@ -159,16 +163,16 @@ class Saver:
         # ranks may finish their parts far apart: meet on the patient group before anything with a short limit
         self.ranks.meet()
         save.stall_s += time.monotonic() - waited
-        self.settle(failed=self.ranks.agree(float(self.failed_here))[0] > 0)
+        self.settle(outcome=self.ranks.agree(self.outcome_here)[0])
 
-    def settle(self, *, failed: bool) -> None:
-        """All ranks are done with the save in flight; `failed` on any of them. The same call on every rank."""
+    def settle(self, *, outcome: float) -> None:
+        """All ranks are done with the save in flight, with the worst outcome of any. The same call on every rank."""
         save = self.in_flight
         assert save is not None  # noqa: S101
         error = save.future.exception()
         self.in_flight = None
-        if failed:
-            self._failed(save, error)
+        if outcome > WRITTEN:
+            self._failed(save, error, full=outcome == NO_ROOM)
             return
         if self.tier is not None and self.ranks.rank == 0:
             self.tier.point(self.folder, save.name, step=save.step)
@@ -203,21 +207,28 @@ class Saver:
             last_checkpoint_path=path,
         )
 
-    def _failed(self, save: Save, error: BaseException | None) -> None:
-        self.failures += 1
+    def _failed(self, save: Save, error: BaseException | None, *, full: bool) -> None:
+        """Say it, and end the run where saves fail in a row; but for want of room, which somebody makes while it runs.
+
+        A run that ends has lost the steps since its last checkpoint. One that continues keeps them when there is room.
+        """
+        self.failures += not full
         limit = self.run.settings.save_failure_limit
         text = " ".join(reasons(error)) if error is not None else "another rank could not write its part"
+        hint = advice(error, self.folder.path) if error is not None else ""
+        told = f"{text}. To make room, {hint}" if hint else text
         if self.ranks.rank == 0:
             try:
                 self.folder.remove_failed(save.name)
             except OSError as problem:
                 log(f"{self.folder.at(save.name)}: not removed ({problem})")
+        goes_on = "saves again at its next checkpoint" if full else f"{self.failures} of {limit} failures in a row"
         log(
-            f"checkpoint {self.folder.at(save.name)} was not written: {text}; earlier checkpoints are untouched "
-            f"and training continues ({self.failures} of {limit} failures in a row)"
+            f"checkpoint {self.folder.at(save.name)} was not written: {told}. Earlier checkpoints are untouched "
+            f"and training continues ({goes_on})"
         )
-        self.journal.event("error", step=save.step, message=f"save failed: {text}", path=self.folder.at(save.name))
-        self.journal.update(at_once=True, last_error=f"save failed at step {save.step}: {text}")
+        self.journal.event("error", step=save.step, message=f"save failed: {told}", path=self.folder.at(save.name))
+        self.journal.update(at_once=True, last_error=f"save failed at step {save.step}: {told}")
         if self.failures >= limit:
             raise Unrecoverable(
                 f"{self.failures} saves in a row failed under {self.folder.url}, last: {text}; step "
@@ -236,10 +247,8 @@ class _KeptStager(DefaultStager):  # type: ignore[misc]
 
 def reasons(error: BaseException) -> list[str]:
     """The distinct causes inside a failed save or load, one line each; dcp carries one per rank."""
-    failures = getattr(error, "failures", None)
-    inner = [cause[0] if isinstance(cause, tuple) else cause for cause in failures.values()] if failures else [error]
     texts = []
-    for cause in inner:
+    for cause in causes(error):
         lines = [line for line in str(cause).splitlines() if line.strip()]
         text = f"{type(cause).__name__}: {lines[0].strip() if lines else ''}"
         if text not in texts:

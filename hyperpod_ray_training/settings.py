@@ -49,7 +49,8 @@ class Settings:
         drain_check_interval_s: How often the training loop asks whether a drain notice has come; translated to steps.
         deadline_margin_s: The second save of a drained run starts this long before the deadline, or three times the
             last save's duration, whichever is longer.
-        save_failure_limit: So many saves failing in a row end the run: it would only lose work from then on.
+        save_failure_limit: So many saves failing in a row end the run: it would only lose work from then on. A save
+            that fails for want of room does not count: the run continues until somebody makes some.
         crash_loop_limit: The same error from user code, so many times in a row without a new checkpoint, ends the run;
             0 = never.
         standby_driver: Whether `hyperpod_ray_training.supervise` keeps the next driver ready beside the driver, with

@@ -30,8 +30,13 @@ OPERATOR = f"system:serviceaccount:{names.OPERATOR_NAMESPACE}:{names.OPERATOR_CH
 """The KubeRay operator's user. Its chart calls the service account as itself."""
 AUTOSCALING, FINALIZER = "kueue.x-k8s.io/elastic-job", "ray.io/rayjob-finalizer"
 """Annotation by which Kueue lets Ray's autoscaler change a job's size, and the finalizer that KubeRay removes."""
+FAULT_TOLERANT = "ray.io/ft-enabled"
+"""Annotation that does what `gcsFaultToleranceOptions` does: KubeRay runs a Job of its own when the cluster goes."""
 FINALIZERS = [FINALIZER, "foregroundDeletion", "orphan"]
 """Finalizers of a RayJob that somebody removes when it is deleted: the operator, and Kubernetes."""
+MAKERS = [OPERATOR, "system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager"]
+"""Who makes pods of what a queue admitted: the operator, and Kubernetes' controller for the Job that submits.
+https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/job/job_controller.go"""
 KUEUE_GROUP = f"system:serviceaccounts:{names.KUEUE_NAMESPACE}"
 """Kueue's controllers: the group of the service accounts of its namespace."""
 DEVICES = "NVIDIA_VISIBLE_DEVICES"
@@ -178,11 +183,14 @@ def _job_rules() -> Iterator[tuple[str, str]]:
         "and remove ttlSecondsAfterFinished and deletionStrategy",
     )
     absent = [f"!{head}.?headService.hasValue()", f"!{head}.?enableIngress.orValue(false)"]
-    absent += [f"!{cluster}.?{field}.hasValue()" for field in ("networkPolicy", "tlsOptions", "historyServerOptions")]
+    fields = ("networkPolicy", "tlsOptions", "historyServerOptions", "gcsFaultToleranceOptions")
+    absent += [f"!{cluster}.?{field}.hasValue()" for field in fields]
+    absent.append(f"object.metadata.?annotations[?'{FAULT_TOLERANT}'].orValue('false') == 'false'")
     yield (
         f"{head}.?serviceType.orValue('ClusterIP') in ['', 'ClusterIP'] && " + " && ".join(absent),
         "a team's RayJob opens no network and adds no container that the queue does not count: remove headService, "
-        "enableIngress, networkPolicy, tlsOptions, historyServerOptions, and a serviceType other than ClusterIP",
+        "enableIngress, networkPolicy, tlsOptions, historyServerOptions, gcsFaultToleranceOptions, annotation "
+        f"{FAULT_TOLERANT}, and a serviceType other than ClusterIP",
     )
     yield (
         f"object.metadata.?finalizers.orValue([]).all(name, name in {_literal(FINALIZERS)})",
@@ -208,7 +216,9 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
     preempts other teams' pods, nodes that taints keep free, more CPU and memory than was requested, GPUs that were not
     requested, claims of other storage, an end that takes as long as the pod asks for.
 
-    A pod that runs gets nothing besides: no ephemeral container, and no other size.
+    A pod that runs gets nothing besides: no ephemeral container, and no other size. Kueue looks at RayJobs and
+    RayClusters alone: a pod of a Deployment, or of somebody's Job, would run beside every quota. So the operator makes
+    all pods, through the Job of a RayJob too, whose number of pods nobody else changes.
     """
     users = {names.team_namespace(team.name): uid(team) for team in plan.settings.teams}
     claims = {
@@ -236,7 +246,8 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
     )
     parts = "".join(f" || container.?resources.?limits[?'{name}'].orValue('0') != '0'" for name in partitions)
     grace = max(recovery(plan).termination_grace_period_s, DEFAULT_GRACE_SECONDS)
-    of_pod = "request.subResource != '' || "
+    of_pod = "request.subResource != '' || request.resource.resource != 'pods' || "
+    operator = f"request.userInfo.username == '{OPERATOR}'"
     own_user = f"{_literal(users)}[request.namespace]"
     every = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
     selected = f"object.spec.?nodeSelector[?'{names.INSTANCE_TYPE_LABEL}'].orValue('')"
@@ -244,6 +255,10 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
     kinds = ("configMap", "downwardAPI", "emptyDir", "persistentVolumeClaim", "projected", "secret")
     volume = " || ".join(f"has(volume.{candidate})" for candidate in kinds)
     checks = [
+        (
+            f"request.userInfo.username in {_literal(MAKERS)}",
+            "a pod of a team is KubeRay's, of what the queue admitted: create a RayJob instead",
+        ),
         (
             f"object.spec.?securityContext.?runAsUser.orValue(0) == {own_user} && "
             f"object.spec.?securityContext.?runAsGroup.orValue(0) == {own_user}",
@@ -327,9 +342,15 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
     rules = [
         {**rule, "operations": ["CREATE"], "resources": ["pods"]},
         {**rule, "operations": ["UPDATE"], "resources": ["pods/ephemeralcontainers", "pods/resize"]},
+        {**rule, "apiGroups": ["batch"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]},
     ]
+    of_ray = (
+        f"request.resource.resource != 'jobs' || {operator} || "
+        "(request.operation == 'UPDATE' && object.spec == oldObject.spec)",
+        "a Job in a team's namespace is KubeRay's, as the queue counted it: create a RayJob instead",
+    )
     changed = (
         "request.subResource == ''",
         "a pod of a team runs as the queue counted it: no ephemeral containers, and no other resources",
     )
-    return _policy(spaces, rules, [changed, *((f"{of_pod}({check})", message) for check, message in checks)])
+    return _policy(spaces, rules, [changed, of_ray, *((f"{of_pod}({check})", message) for check, message in checks)])

@@ -25,6 +25,6 @@ def test_every_rule_is_attacked(rule: str) -> None:
     played_words = [part for _, said in {**played.JOBS, **played.PODS}.values() for part in said.split("|")]
     elsewhere = (
         "KubeRay gives its runs no labels", "only the KubeRay operator", "only the queue starts",
-        "does not change while it runs", "as the queue counted it",
+        "does not change while it runs", "as the queue counted it", "of what the queue admitted", "a Job in a team's",
     )  # fmt: skip
     assert any(words in rule for words in (*played_words, *elsewhere)), rule

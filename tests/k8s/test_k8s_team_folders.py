@@ -20,6 +20,7 @@ from hyperpod_ray.core.loader import FOLDER, parse
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.team_files import mounts, uid
 from tests.k8s.conftest import BINDINGS
+from tests.review.test_team_files import MOVED, of_strangers
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="folders change hands: root only, as the Job is")
 THIRD = """  - name: third
@@ -145,6 +146,33 @@ def test_runs_of_before_move_with_their_files(root: Path) -> None:
     assert as_user(vision, own, "os.chmod('runs', 0o750)") == ""
     assert (done := hand_over(plan, root)).returncode == 0, done.stderr
     assert (own / "runs").stat().st_mode & 0o777 == 0o750
+
+
+def test_teams_of_other_names_lose_nothing(root: Path) -> None:
+    """A team called like the folder of all, one with hyphens, one as long as the service takes."""
+    plan = plan_of(lambda _: of_strangers(moves=True))
+    content = {}
+    for folder in (*MOVED.values(), "runs/of-nobody", "data/set", "shared-by-hand"):
+        file = root / folder / "step-00000010-abcdef" / "data"
+        file.parent.mkdir(parents=True)
+        file.write_text(folder)
+        content[folder] = file.stat().st_ino
+    assert (done := hand_over(plan, root)).returncode == 0, done.stderr
+    assert [line.partition(" to ")[0] for line in done.stdout.splitlines()] == [f"moved {x}" for x in MOVED.values()]
+    assert (done := hand_over(plan, root)).returncode == 0, done.stderr
+    assert not done.stdout, "nothing moves a second time"
+    for team in plan.settings.teams:
+        (folder,) = team.moves
+        content[f"teams/{team.name}/{folder}"] = content.pop(folder)
+        read = f"assert pathlib.Path({folder!r}, 'step-00000010-abcdef', 'data').read_text() == {folder!r}"
+        assert as_user(uid(team), root / "teams" / team.name, read) == ""
+        for other in plan.settings.teams:
+            if other is not team:
+                look = f"os.listdir({str(root / 'teams' / other.name)!r})"
+                assert as_user(uid(team), root / "teams" / team.name, look) == "PermissionError"
+    files = {path.stat().st_ino for path in root.rglob("data") if path.is_file()}
+    assert files == set(content.values()), "the same files, no copy and none lost"
+    assert (root / "shared").stat().st_mode & 0o7777 == 0o1777
 
 
 def test_a_folder_moves_before_the_team_has_its_own_and_never_later(root: Path) -> None:

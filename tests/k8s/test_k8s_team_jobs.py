@@ -70,6 +70,17 @@ def test_every_pod_names_the_instance_type_whose_quota_it_takes() -> None:
     assert all(TYPE not in one["spec"]["nodeSelector"] for one in templates(standing).values()), "no queue, no flavor"
 
 
+def test_a_standing_cluster_that_is_suspended_suspends_no_job() -> None:
+    """The RayJob would be admitted, and its cluster would keep the quota without a pod."""
+    live = copy.deepcopy(_live())
+    for suspended in (live["spec"], *live["spec"]["workerGroupSpecs"]):
+        suspended["suspend"] = True
+    job = job_object.ray_job(plan(), live, Job(command="python main.py", team="vision", workers="2"), name="x")
+    cluster = job["spec"]["rayClusterSpec"]
+    assert not any("suspend" in part for part in (cluster, *cluster["workerGroupSpecs"]))
+    assert job["spec"]["suspend"] is True, "Kueue starts it"
+
+
 def test_its_token_is_its_own() -> None:
     """The token of the standing cluster is in another namespace."""
     assert made()["spec"]["rayClusterSpec"]["authOptions"] == {"mode": "token"}

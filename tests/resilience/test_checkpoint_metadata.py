@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata, TensorProperties
 
 from hyperpod_ray_training import metadata
 from hyperpod_ray_training.faults import FaultHooks
@@ -31,6 +32,16 @@ class Reduces:
     def __reduce__(self) -> Any:
         return self.call, self.arguments
 
+    def __call__(self) -> None:
+        """What it makes may be called in its turn."""
+
+
+def by_attributes(proof: Path) -> Reduces:
+    """From a class that is allowed to `os.mkdir`, by nothing but attributes."""
+    constructor = Reduces(getattr, Metadata, "__init__")
+    get = Reduces(getattr, Reduces(getattr, constructor, "__globals__"), "__getitem__")
+    return Reduces(Reduces(getattr, Reduces(get, "os"), "mkdir"), str(proof))
+
 
 def planted(folder: Path, content: bytes) -> RunFolder:
     (folder / NAME).mkdir()
@@ -44,6 +55,9 @@ def test_a_planted_pickle_is_not_executed(tmp_path: Path) -> None:
         pickle.dumps(Reduces(os.system, f"touch {proof}")),
         pickle.dumps(Reduces(exec, f"open({str(proof)!r}, 'w')")),
         pickle.dumps({"state": Reduces(os.mkdir, str(proof))}, protocol=0),
+        pickle.dumps(Reduces(getattr, Metadata, "__init__")),
+        pickle.dumps(Reduces(getattr, _MEM_FORMAT_ENCODING, "mro")),
+        pickle.dumps(by_attributes(proof)),
         # by way of a module that is allowed: a dotted name of protocol 4
         b"\x80\x04\x8c\x13torch.serialization\x8c\x0cos.getcwd.__\x93.",
         b"ctorch\nload\n(S'" + str(proof).encode() + b"'\ntR.",
@@ -64,6 +78,15 @@ def test_what_is_allowed_is_no_function_that_does_anything() -> None:
         for name in names:
             value = getattr(__import__(module, fromlist=[name]), name)
             assert isinstance(value, type) or (module, name) == ("torch.serialization", "_get_layout")
+
+
+def test_a_checkpoint_of_debians_python_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11.0 to 3.11.3, which Debian 12 has, pickle a member of an enumeration as its class's attribute."""
+    written = Metadata({}, {"format": TensorProperties(memory_format=torch.contiguous_format)})
+    monkeypatch.setattr(_MEM_FORMAT_ENCODING, "__reduce_ex__", lambda member, _: (getattr, (type(member), member.name)))
+    content = pickle.dumps(written)
+    assert b"getattr" in content
+    assert metadata.read(content) == written
 
 
 @pytest.mark.parametrize("kind", ["shared", "fsspec"])

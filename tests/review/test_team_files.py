@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hyperpod_ray import k8s
 from hyperpod_ray.core.loader import FOLDER, parse
@@ -42,14 +43,19 @@ def of_before(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def said(tmp_path: Path, before: list[dict[str, Any]], now: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Code to effect and text of each row."""
+def reviewed(tmp_path: Path, before: list[dict[str, Any]], now: list[dict[str, Any]]) -> Any:
+    """The review's environments."""
     sides = []
     for side, items in (("before", before), ("now", now)):
         manifest = {"Type": "Custom::AWSCDK-EKS-KubernetesResource",
                     "Properties": {"Manifest": json.dumps(items), "ClusterName": "c"}}  # fmt: skip
         sides.append(write(tmp_path / side, {"Ray": resources(Item=manifest)}))
-    (made,) = review(*sides).environments
+    return review(*sides).environments
+
+
+def said(tmp_path: Path, before: list[dict[str, Any]], now: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Code to effect and text of each row."""
+    (made,) = reviewed(tmp_path, before, now)
     return {row.code: (row.effect.name, f"{row.what} {row.change} {row.consequence}") for row in made.rows}
 
 
@@ -60,6 +66,30 @@ def test_a_move_to_folders_of_their_own_is_said(tmp_path: Path) -> None:
     assert effect == "INTERRUPTS"
     assert "No file is deleted" in text and "`moves` of the team" in text
     assert "runs/first → teams/vision/runs/first" in rows["team-folder-moves"][1]
+
+
+NAMES = ("shared", "speech-and-audio", "a" * 40)
+MOVED = {"shared": "runs/shared", "speech-and-audio": "runs/first", "a" * 40: "archive/2025/run.1"}
+
+
+def of_strangers(*, moves: bool) -> str:
+    """The example with three teams that somebody else named; each takes a run of before along."""
+    file = yaml.safe_load(TEXT)
+    file["hyperpod"]["instance_groups"] = [
+        {**group, "count": 9, "deep_health_checks": []} for group in file["hyperpod"]["instance_groups"]
+    ]
+    quota = [{"type": "ml.g5.8xlarge", "instances": 1}, {"type": "ml.m5.2xlarge", "instances": 1}]
+    teams = [{"name": name, "quota": quota, **({"moves": [MOVED[name]]} if moves else {})} for name in NAMES]
+    return yaml.safe_dump({**file, "teams": json.loads(json.dumps(teams))})  # without YAML's aliases
+
+
+def test_teams_of_other_names_move_as_well(tmp_path: Path) -> None:
+    """A team called like the folder of all, one with hyphens, one as long as the service takes."""
+    (made,) = reviewed(tmp_path, of_before(rendered(of_strangers(moves=False))), rendered(of_strangers(moves=True)))
+    apart = {row.what for row in made.rows if row.code == "team-files-apart"}
+    assert apart == {f"files of team {name}" for name in NAMES}
+    moves = {row.change for row in made.rows if row.code == "team-folder-moves"}
+    assert moves == {f"{folder} → teams/{name}/{folder}" for name, folder in MOVED.items()}
 
 
 CHANGES: dict[str, tuple[Callable[[str], str], str, str]] = {

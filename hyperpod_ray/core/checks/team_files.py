@@ -8,6 +8,8 @@ from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.team_files import DATA_FOLDER, SHARED_FOLDER, TEAMS_FOLDER, uid
 
+NOBODY = 65_534
+"""User of every image and node that owns nothing, and of files whose owner a server hides."""
 TAKEN = (TEAMS_FOLDER, SHARED_FOLDER, DATA_FOLDER)
 
 
@@ -19,6 +21,15 @@ def users_differ(plan: Plan) -> Iterator[Finding]:
     """
     owners: dict[int, str] = {}
     for index, team in enumerate(plan.settings.teams):
+        if uid(team) == NOBODY:
+            yield error(
+                "teams",
+                index,
+                "uid",
+                what=f"{NOBODY} is the user 'nobody', as which processes of others run",
+                expected="a user that only the team has",
+                fix=f"set uid: {_free(plan)}",
+            )
         owner = owners.setdefault(uid(team), team.name)
         if owner != team.name:
             derived = "" if team.uid is not None else ", which follows from its name"

@@ -228,6 +228,8 @@ def _placed(plan: Plan, template: Json, job: Job) -> None:
 def _cluster(plan: Plan, spec: Json, job: Job, *, name: str) -> Json:
     """`rayClusterSpec`: the live cluster's, with the job's size, variables and secrets."""
     spec.pop("upgradeStrategy", None)  # KubeRay allows a job's cluster none
+    for suspendable in (spec, *spec["workerGroupSpecs"]):
+        suspendable.pop("suspend", None)  # the standing cluster may be: the job's would never get pods
     if job.team:
         spec.pop("gcsFaultToleranceOptions", None)  # its store and its token are in another namespace
     elif (spec.get("authOptions") or {}).get("mode") == "token":

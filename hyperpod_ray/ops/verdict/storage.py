@@ -20,7 +20,7 @@ NEARLY_FULL = 0.1
 
 
 def free_space(snapshot: Snapshot) -> Iterator[Finding]:
-    """File systems that are nearly full: a run that cannot save ends."""
+    """File systems that are nearly full: a run that cannot save loses its steps with the next fault."""
     for file_system in snapshot.file_systems:
         if (
             file_system.free_gib is None
@@ -32,7 +32,7 @@ def free_space(snapshot: Snapshot) -> Iterator[Finding]:
             kind="action-required",
             what=f"file system {file_system.id} is nearly full: "
             f"{file_system.free_gib:,.0f} of {file_system.capacity_gib:,} GiB are free",
-            why="a run whose checkpoints cannot be written ends"
+            why="a run whose checkpoints cannot be written loses its steps with the next fault"
             + (f"; measured {output.clock(file_system.free_at)}" if file_system.free_at else ""),
             next=f"delete old runs under {names.MOUNT_PATH}, or raise storage.capacity_gib and {deploy(snapshot)}",
             subject=file_system.id,

@@ -17,9 +17,10 @@ from hyperpod_ray_sandbox.kubernetes.admission import (
     webhooks,
 )
 from hyperpod_ray_sandbox.kubernetes.admission.amounts import quality
+from hyperpod_ray_sandbox.kubernetes.kueue import webhooks as kueue
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import forbidden
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, forbidden
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.kubernetes.objects import Objects
@@ -88,6 +89,8 @@ def validate(  # noqa: PLR0917
     attributes = _attributes(api, webhooks.VALIDATING, resource, obj, previous, options, subresource)
     if attributes:
         webhooks.call(api, webhooks.VALIDATING, attributes, options)
+    if not subresource and (why := kueue.denial(resource, obj)):
+        raise ApiError(403, "Forbidden", why)
 
 
 def _attributes(  # noqa: PLR0917

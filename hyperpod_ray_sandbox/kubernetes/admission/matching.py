@@ -86,11 +86,11 @@ class Attributes:
 
 
 def author(resource: Resource, obj: Json | None, stored: Json | None, options: Options) -> Identity | None:
-    """Who writes: the user, or the controller that creates a pod or a RayCluster, by the owner of what it creates."""
+    """Who writes: the user, or the controller that creates a pod, Job or RayCluster, by its owner."""
     if options.user is not None or obj is None:
         return options.user
     owner = next((r for r in obj["metadata"].get("ownerReferences") or [] if r.get("controller")), None)
-    if stored is not None or owner is None or resource.kind not in ("Pod", "RayCluster"):
+    if stored is not None or owner is None or resource.kind not in ("Pod", "RayCluster", "Job"):
         return None
     if owner["apiVersion"].startswith(f"{names.RAY_API_GROUP}/"):
         namespace = account = names.OPERATOR_CHART  # where the chart's own guide installs it

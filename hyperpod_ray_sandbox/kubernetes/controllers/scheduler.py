@@ -179,7 +179,8 @@ class Scheduler:
                 matched = any(
                     peer["metadata"]["namespace"] in spaces
                     and matches(term.get("labelSelector"), peer["metadata"].get("labels") or {})
-                    and labels.get(peer["spec"]["nodeName"], {}).get(key) == node_labels.get(key)
+                    and key in node_labels  # a node without the key is in no domain
+                    and labels.get(peer["spec"]["nodeName"], {}).get(key) == node_labels[key]
                     for peer in running
                 )
                 if matched != attracts:
