@@ -12,7 +12,7 @@ for environment in dev prod dev-read prod-read; do
     gh api --method POST "repos/$repository/environments/$environment/deployment-branch-policies" -f name=main
 done
 gh api --method PUT "repos/$repository/branches/main/protection" --input - <<'JSON'
-{"required_status_checks": {"strict": true, "contexts": ["verdict", "lint (3.11)", "lint (3.12)", "lint (3.13)", "test", "elsewhere", "demo", "docs"]},
+{"required_status_checks": {"strict": true, "contexts": ["verdict", "lint (3.11)", "lint (3.12)", "lint (3.13)", "light (3.11)", "light (3.12)", "light (3.13)", "light (3.14)", "test", "elsewhere", "demo", "docs"]},
  "required_pull_request_reviews": {"required_approving_review_count": 1, "require_code_owner_reviews": true,
                                    "dismiss_stale_reviews": true, "require_last_push_approval": true},
  "enforce_admins": true, "restrictions": null}
