@@ -122,6 +122,15 @@ def _shipped(name: str) -> Path | None:
     return Path(next(iter(places))) / rest if places else None
 
 
+def not_installed(name: str) -> bool:
+    """Whether a path lies in a distribution of the product that is not installed here, such as the sandbox's.
+
+    Only who synthesizes needs it: a light installation reads the file of a rehearsed environment without.
+    """
+    top_folder = name.partition("/")[0]
+    return top_folder in DISTRIBUTIONS and importlib.util.find_spec(top_folder) is None
+
+
 def owner(path: Path) -> Path | None:
     """The package of the product in which a path lies, as installed; None for any other path."""
     folders = [PACKAGE.with_name(name) for name in DISTRIBUTIONS]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 from pathlib import Path
 
 import pytest
 import yaml
 
-from hyperpod_ray.core import environment_names, stand_ins
+from hyperpod_ray.core import EnvironmentFileError, environment_names, load_any, stand_ins
 from hyperpod_ray.core.loader import FOLDER, parse
 
 
@@ -30,6 +31,25 @@ def test_each_shipped_environment_can_be_rehearsed(name: str) -> None:
         ).settings.hyperpod.model_dump()
     )
     assert len(notes) >= 2
+
+
+@pytest.mark.parametrize(("part", "refused"), [("hyperpod_ray_sandbox", False), ("hyperpod_ray_sandbux", True)])
+def test_a_light_installation_reads_a_rehearsed_file(
+    part: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no sandbox, whose image and charts the file names; a folder that nobody ships stays an error."""
+    spec_of = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if "sandb" in name else spec_of(name))
+    changed, _ = stand_ins.rehearsed(yaml.safe_load((FOLDER / "dev.yaml").read_text(encoding="utf-8")))
+    (tmp_path / "cdk.json").write_text("{}", encoding="utf-8")
+    folder = tmp_path / ".local/aws/rehearsed/dev/environments"
+    folder.mkdir(parents=True)
+    (folder / "dev.yaml").write_text(yaml.safe_dump(changed).replace("hyperpod_ray_sandbox", part), encoding="utf-8")
+    if refused:
+        with pytest.raises(EnvironmentFileError, match="no file of the project"):
+            load_any("dev", folder=folder)
+    else:
+        assert load_any("dev", folder=folder).settings.helm.lock_file == stand_ins.LOCK_FILE
 
 
 def test_what_exists_elsewhere_is_new_in_the_rehearsal() -> None:

@@ -77,6 +77,8 @@ def folder_exists(plan: CommonPlan, repository: Repository) -> Iterator[Finding]
     if image.folder == image_sets.FOLDER:
         return
     folder = project.file(repository.root, image.folder)
+    if project.not_installed(image.folder) and not folder.exists():
+        return
     if not folder.is_dir():
         yield error(
             "image",

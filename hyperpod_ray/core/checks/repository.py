@@ -81,6 +81,8 @@ def charts_are_locked(plan: Plan, repository: Repository) -> Iterator[Finding]:
     if repository.root is None or ".." in helm.lock_file.split("/"):
         return
     lock = project.file(repository.root, helm.lock_file)
+    if project.not_installed(helm.lock_file) and not lock.exists():
+        return
     if not lock.is_file():
         near = [*project.LOCKS, *(path.name for path in repository.root.glob("*.lock.yaml"))]
         yield error(
