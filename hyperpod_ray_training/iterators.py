@@ -6,6 +6,7 @@ hands out (`batches`); any other begins again with the process.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import itertools
@@ -30,6 +31,7 @@ _NUMBERS: tuple[type, ...] = (type(iter(range(0))), type(iter(range(1 << 65))), 
 _AROUND = (zip, map, filter, enumerate, itertools.cycle, itertools.chain, itertools.islice, itertools.takewhile,
            itertools.dropwhile, itertools.starmap, itertools.zip_longest, itertools.accumulate)  # fmt: skip
 """Iterators that draw from others."""
+_CONTEXT = contextlib._GeneratorContextManager  # type: ignore[attr-defined]
 _DEPTH, _MOST = 6, 20_000
 _ENDS = 500
 """So many elements at each end of a list are compared."""
@@ -145,14 +147,20 @@ def at_work(own: Iterable[Any], foreign: Foreign) -> dict[int, tuple[Any, Any]]:
         foreign: Says of a file whether it is not the user's own.
     """
     accounted = {id(value) for value in behind(own)}
-    places = {}
     feeds = (_BaseDataLoaderIter, types.GeneratorType, *_AROUND)
     by_type: dict[type, bool] = {}
+    candidates = []
     for candidate in gc.get_objects():
         sort = type(candidate)  # `isinstance` would ask what a weak proxy stands for
         if sort not in by_type:
-            by_type[sort] = issubclass(sort, feeds)
-        if by_type[sort] and id(candidate) not in accounted and _feeds(candidate, foreign):
+            by_type[sort] = issubclass(sort, (*feeds, _CONTEXT))
+        if by_type[sort]:
+            candidates.append(candidate)
+    # what stands in a `with` around the loop stays where it is: what its variables hold, the loop has elsewhere
+    accounted |= {id(getattr(value, "gen", None)) for value in candidates if issubclass(type(value), _CONTEXT)}
+    places = {}
+    for candidate in candidates:
+        if issubclass(type(candidate), feeds) and id(candidate) not in accounted and _feeds(candidate, foreign):
             position = place_of(candidate)
             if position is not None:
                 places[id(candidate)] = (candidate, position)

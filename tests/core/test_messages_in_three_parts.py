@@ -67,7 +67,7 @@ OTHERS = {
     "hyperpod_ray/core/__init__.py": "Python's own text for a missing attribute",
     "k8s/__init__.py": "Python's own text for a missing attribute",
     "hyperpod_ray_training/__init__.py": "Python's own text for a missing attribute",
-    "hyperpod_ray_training/batches.py": "Python's own text for a missing attribute",
+    "hyperpod_ray_training/stateful.py": "Python's own text for a missing attribute",
     "hyperpod_ray_training/lightning.py": "Python's own text for a missing attribute",
     "hyperpod_ray_training/writers.py": "a stream's missing methods, for torch",
     "hyperpod_ray_training/faults.py": "the operating system's own text",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import random
@@ -397,6 +398,27 @@ def test_a_generator_has_another_place_where_only_what_it_keeps_has_changed(stat
         places.append(repr(iterators.place_of(stream)))
         assert repr(iterators.place_of(stream)) == places[-1], "it has not moved"
     assert len(set(places)) == 3, places
+
+
+def test_what_stands_in_a_with_around_the_loop_feeds_nothing() -> None:
+    """A profiler or a timer of somebody's own: its generator waits at one line for the end, whatever it counts."""
+
+    @contextlib.contextmanager
+    def timed(seconds: list[float]) -> Iterator[list[float]]:
+        yield seconds
+
+    def packer(seconds: list[float]) -> Iterator[list[float]]:
+        while True:
+            yield seconds
+
+    stream = packer([])
+    next(stream)
+    with timed([]) as seconds:
+        seconds.append(1.0)
+        working = {candidate.gi_code.co_name for candidate, _ in iterators.at_work([], lambda _: False).values()
+                   if hasattr(candidate, "gi_code")}  # fmt: skip
+    assert "packer" in working
+    assert "timed" not in working
 
 
 def test_a_cycle_over_somebodys_own_iterator_has_a_place() -> None:

@@ -79,7 +79,7 @@ def loop(config: dict[str, Any]) -> None:
     torch.manual_seed(0)
     model = torch.nn.Linear(10, 20)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    hooks = ["config['began']"]  # what the test notes is no state of the loop
+    hooks = ["config['began']", "memory"]  # what the test and its fixture note is no state of the loop
     with Resumable(config["run"], model=model, optimizer=optimizer, recomputed=hooks) as training:
         for step in training.steps(STEPS):
             config["began"].append(step)
