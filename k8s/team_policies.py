@@ -34,7 +34,11 @@ FAULT_TOLERANT = "ray.io/ft-enabled"
 """Annotation that does what `gcsFaultToleranceOptions` does: KubeRay runs a Job of its own when the cluster goes."""
 FINALIZERS = [FINALIZER, "foregroundDeletion", "orphan"]
 """Finalizers of a RayJob that somebody removes when it is deleted: the operator, and Kubernetes."""
-MAKERS = [OPERATOR, "system:serviceaccount:kube-system:job-controller", "system:kube-controller-manager"]
+MAKERS = [
+    OPERATOR,
+    f"system:serviceaccount:{names.KUBE_SYSTEM}:job-controller",
+    "system:kube-controller-manager",
+]
 """Who makes pods of what a queue admitted: the operator, and Kubernetes' controller for the Job that submits.
 https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/job/job_controller.go"""
 KUEUE_GROUP = f"system:serviceaccounts:{names.KUEUE_NAMESPACE}"

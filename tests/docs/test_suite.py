@@ -179,7 +179,6 @@ def test_deploys_are_slow_tests_of_parts_without_ray(tmp_path: Path, monkeypatch
     assert {path for part in run.parts() if part.deploys for path in part.paths} >= {
         "project",
         "docs",
-        "review",
         "stacks",
     }
     with_ray = [part for part in run.parts() if "resilience/test_in_ray.py" in part.paths or "rehearsal" in part.paths]
