@@ -163,7 +163,7 @@ class Training:
         self.out = PROJECT / ".local" / "rehearsal"
         shutil.rmtree(self.out, ignore_errors=True)
         TRAINING_LOG.parent.mkdir(parents=True, exist_ok=True)
-        words = ["local", "rehearse", ENVIRONMENT, "--faults", "node,spareless", "--spares", "1", "--step-delay", "0.1"]
+        words = ["local", "rehearse", ENVIRONMENT, "--faults", "node,spareless", "--spares", "1", "--step-delay", "0.3"]
         with TRAINING_LOG.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "hyperpod_ray.cli", *words, "--out", str(self.out)],
