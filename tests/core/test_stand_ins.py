@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hyperpod_ray.core import EnvironmentFileError, environment_names, load_any, stand_ins
+from hyperpod_ray.core import EnvironmentFileError, environment_names, load, stand_ins
 from hyperpod_ray.core.loader import FOLDER, parse
 
 
@@ -47,9 +47,9 @@ def test_a_light_installation_reads_a_rehearsed_file(
     (folder / "dev.yaml").write_text(yaml.safe_dump(changed).replace("hyperpod_ray_sandbox", part), encoding="utf-8")
     if refused:
         with pytest.raises(EnvironmentFileError, match="no file of the project"):
-            load_any("dev", folder=folder)
+            load("dev", folder=folder)
     else:
-        assert load_any("dev", folder=folder).settings.helm.lock_file == stand_ins.LOCK_FILE
+        assert load("dev", folder=folder).settings.helm.lock_file == stand_ins.LOCK_FILE
 
 
 def test_what_exists_elsewhere_is_new_in_the_rehearsal() -> None:
