@@ -62,6 +62,11 @@ class Nothing:
 controllers.Kueue = Nothing
 runpy.run_module("hyperpod_ray_sandbox.kubernetes.server", run_name="__main__")
 """
+DRA = "KueueDRAIntegration"
+SWITCHED_OFF = (
+    "VisibilityOnDemand", f"{DRA}ConsumableCapacity", f"{DRA}ExtendedResource", f"{DRA}PartitionableDevices", DRA,
+)  # fmt: skip
+"""Gates of what needs an API server of its own, and of `resource.k8s.io`, which the API here does not serve."""
 JUDGED = ("rayjobs", "rayclusters", "clusterqueues", "workloads", "localqueues", "resourceflavors", "cohorts")
 BINDING = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 
@@ -143,7 +148,7 @@ def world(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wor
     with (folder / "log").open("w") as log:
         kueue = subprocess.Popen(
             [SOURCE / "kueue", "--config", folder / "config.yaml", "--kubeconfig", folder / "kubeconfig",
-             "--feature-gates=VisibilityOnDemand=false"],
+             "--feature-gates=" + ",".join(f"{gate}=false" for gate in SWITCHED_OFF)],
             stdout=log, stderr=log, env={**os.environ, "POD_NAMESPACE": "kueue-system"},
         )  # fmt: skip
     cluster.kubectl(
@@ -199,7 +204,7 @@ def test_what_submit_makes_is_admitted_and_a_larger_one_waits_with_words(world: 
     for space, team in ((FRIENDLY, "vision"), (HOSTILE, "speech")):
         assert submit(world, space, world.job(team, "train")) == 201
         world.cluster.until(lambda space=space: admitted(world, space, "train"), f"the job in {space}")
-        assert gpus(world, space) == "1"
+        world.cluster.until(lambda space=space: gpus(world, space) == "1", "its queue counts it")
     for name, workers, words in (
         ("never", 4, queues.NEVER_ADMITTED),
         ("waits", 3, "more nvidia.com/gpu of ml.g5.8xlarge"),
@@ -220,7 +225,7 @@ def test_it_counts_replicas_where_kuberay_makes_the_least(world: World, without_
     job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0].update(replicas=1, minReplicas=2, maxReplicas=2)
     assert submit(world, HOSTILE, job) == 201
     world.cluster.until(lambda: admitted(world, HOSTILE, "more"), "it is admitted")
-    assert gpus(world, HOSTILE) == "1"
+    world.cluster.until(lambda: gpus(world, HOSTILE) == "1", "its queue counts it")
     remove(world, HOSTILE, "more")
 
 
