@@ -24,6 +24,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from hyperpod_ray_training.sources import of_package
 from hyperpod_ray_training.stateful import GeneratorState, write_in_place
 from hyperpod_ray_training.trees import checksum
 
@@ -149,7 +150,7 @@ def _private_of(sort: Any) -> frozenset[str]:
     for base in sort.__mro__:
         file = str(getattr(sys.modules.get(base.__module__), "__file__", ""))
         code = getattr(vars(base).get("__init__"), "__code__", None)
-        if code is not None and "site-packages" in file and not base.__module__.startswith("torch."):
+        if code is not None and of_package(file) and not base.__module__.startswith("torch."):
             names |= {name for name in code.co_names if name.startswith("_")}
     return frozenset(names)
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import dis
 import os
 import re
-import sysconfig
 from pathlib import Path
 from types import CodeType
 
+from hyperpod_ray_training.sources import of_package, of_python
+
 MARK = "[unrecoverable] "
-_STANDARD = (sysconfig.get_paths()["stdlib"] + os.sep, "<frozen")
-_PACKAGES = os.sep + "site-packages" + os.sep
-_OF_RANKS = (str(Path(__file__).parent) + os.sep, *(f"{_PACKAGES}{name}{os.sep}" for name in ("torch", "ray")))
-"""Where what other ranks, a device or a node do is raised in Python."""
+_LIBRARY = str(Path(__file__).parent) + os.sep
 
 
 def in_three_parts(failure: str, *, expected: str, fix: str) -> str:
@@ -63,10 +61,9 @@ def of_user(error: BaseException) -> bool:
     if not frames:
         return False
     code, offset = frames[-1]
-    if not code.co_filename.startswith(_STANDARD) or _PACKAGES in code.co_filename:
+    if not of_python(code.co_filename):
         return not _of_ranks(code.co_filename) and _raises(code, offset)
-    callers = [caller.co_filename for caller, _ in frames]
-    outside = [file for file in callers if not file.startswith(_STANDARD) or _PACKAGES in file]
+    outside = [caller.co_filename for caller, _ in frames if not of_python(caller.co_filename)]
     return bool(outside) and not _of_ranks(outside[-1])
 
 
@@ -77,7 +74,8 @@ def of_user_by(traceback: str) -> bool:
 
 
 def _of_ranks(file: str) -> bool:
-    return any(place in file for place in _OF_RANKS)
+    """Whether code raises what other ranks, a device or a node do: torch, Ray and this library."""
+    return _LIBRARY in file or of_package(file, "torch", "ray")
 
 
 def _raises(code: CodeType, offset: int) -> bool:

@@ -24,6 +24,7 @@ import torch
 from hyperpod_ray_training import iterators
 from hyperpod_ray_training.attributes import OF_MODULES, OF_OPTIMIZERS, is_plain
 from hyperpod_ray_training.iterators import place_of, plain
+from hyperpod_ray_training.sources import installed
 from hyperpod_ray_training.stateful import Values
 
 _DEPTH, _MOST, _FRAMES = 4, 4000, 8
@@ -52,7 +53,7 @@ def loop_frames(frame: types.FrameType | None = None) -> list[types.FrameType]:
         file = frame.f_code.co_filename
         if file == _DRIVER:
             break
-        if not file.startswith(_HERE) and not _installed(file):
+        if not file.startswith(_HERE) and not installed(file):
             frames.append(frame)
         frame = frame.f_back
     return frames
@@ -337,11 +338,7 @@ def of_user(file: str | None) -> bool:
 
 def foreign(file: str) -> bool:
     """Whether a file is this library's or an installed package's."""
-    return file.startswith(_HERE) or _installed(file)
-
-
-def _installed(file: str) -> bool:
-    return "site-packages" in file or file.startswith((sys.base_prefix, "<frozen"))
+    return file.startswith(_HERE) or installed(file)
 
 
 def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> str:  # noqa: PLR0911 - one for each sort

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import threading
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from hyperpod_ray_training.hardware import device_is_busy
+from hyperpod_ray_training.sources import of_package, of_python
 
 COLLECTIVE, BACKWARD, COPY = "collective", "backward", "copy"
 """Waits for other ranks; may wait for them (DDP does in C++); waits for a copy, which may be large."""
@@ -29,8 +29,6 @@ UNSURE = frozenset({"thread", "package", "process", "unknown", BACKWARD})
 """Waits for another thread of its process, in a package, for threads that compute, or for what nobody shows."""
 
 _LIBRARY = str(Path(__file__).parents[1]) + os.sep
-_STANDARD = (sysconfig.get_paths()["stdlib"] + os.sep, "<frozen")
-_PACKAGES = os.sep + "site-packages" + os.sep
 _MARKS = (
     ("debugger", ("/bdb.py", "/pdb.py", "/debugpy/", "/pydevd", "/IPython/core/debugger")),
     ("data", ("/torch/utils/data/", "/torchdata/", "/ray/data/", "/datasets/", "/webdataset/", "/pyarrow/")),
@@ -133,7 +131,7 @@ class Stance:
         called = self._call()
         if called not in {LOCK, "unknown"}:
             return called
-        if _PACKAGES in file and not _is_torch(file):
+        if of_package(file) and not _is_torch(file):
             return "package"
         return "thread" if waits_for_thread else called
 
@@ -152,7 +150,7 @@ class Stance:
 def _is_standard(frame: FrameType) -> bool:
     """Whether a frame is the standard library's; installed packages lie below it."""
     file = frame.f_code.co_filename
-    return file.startswith(_STANDARD) and _PACKAGES not in file
+    return of_python(file)
 
 
 def _own(frame: FrameType) -> str | None:
@@ -171,7 +169,7 @@ def _copies(frame: FrameType) -> bool:
 
 
 def _is_torch(file: str) -> bool:
-    return f"{_PACKAGES}torch{os.sep}" in file
+    return of_package(file, "torch")
 
 
 def _marked(frame: FrameType) -> str | None:
@@ -193,7 +191,7 @@ def _line(frame: FrameType) -> str:
     caller: FrameType | None = frame
     while caller is not None:
         file = caller.f_code.co_filename
-        if not file.startswith((*_STANDARD, _LIBRARY)) and _PACKAGES not in file:
+        if not file.startswith(_LIBRARY) and not of_python(file) and not of_package(file):
             return f"{Path(file).name}:{caller.f_lineno} in {caller.f_code.co_name}"
         caller = caller.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"

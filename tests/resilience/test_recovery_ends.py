@@ -14,7 +14,6 @@ from test_table import World
 
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.spares.members import Limits
-from hyperpod_ray_training.spares.table import Out
 
 pytestmark = pytest.mark.slow
 TICK_S, TRIALS = 0.1, 100
@@ -35,20 +34,12 @@ class Recovering(World):  # type: ignore[misc]
         self.orders = 100
         super().__init__(**more, **dataclasses.asdict(LIMITS))
 
-    def take(self, out: Out) -> None:
-        for uid, message in out:
-            self.sent.append((uid, message))
-            if uid not in self.alive:
-                continue
-            if message["type"] == "fence":
-                self.ends(uid)
-            elif message["type"] == "abandon" and self.dice.random() > STUCK:
-                self.due.append((self.t + self.dice.choice(LETS_GO_S), "ready", uid, message["gen"]))
-            elif message["type"] == "assign":
-                self.alive[uid] |= {"gen": message["gen"], "seq": 0}
+    def abandons(self, uid: str, gen: int) -> None:
+        if self.dice.random() > STUCK:
+            self.due.append((self.t + self.dice.choice(LETS_GO_S), "ready", uid, gen))
 
     def ends(self, uid: str) -> None:
-        del self.alive[uid]
+        super().ends(uid)
         self.due.append((self.t + self.dice.choice(STARTS_S), "join", "", 0))
 
     def lose(self, uid: str) -> None:

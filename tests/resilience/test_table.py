@@ -63,11 +63,18 @@ class World:
             if uid not in self.alive:
                 continue
             if message["type"] == "fence":
-                del self.alive[uid]
-            elif message["type"] == "abandon" and self.obedient:
-                self.take(self.table.is_ready(self.t, uid, message["gen"]))
+                self.ends(uid)
+            elif message["type"] == "abandon":
+                self.abandons(uid, message["gen"])
             elif message["type"] == "assign":
                 self.alive[uid] |= {"gen": message["gen"], "seq": 0}
+
+    def ends(self, uid: str) -> None:
+        del self.alive[uid]
+
+    def abandons(self, uid: str, gen: int) -> None:
+        if self.obedient:
+            self.take(self.table.is_ready(self.t, uid, gen))
 
     def run(
         self,

@@ -55,8 +55,8 @@ def reviewed(tmp_path: Path, before: list[dict[str, Any]], now: list[dict[str, A
 
 def said(tmp_path: Path, before: list[dict[str, Any]], now: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
     """Code to effect and text of each row."""
-    (made,) = reviewed(tmp_path, before, now)
-    return {row.code: (row.effect.name, f"{row.what} {row.change} {row.consequence}") for row in made.rows}
+    (change,) = reviewed(tmp_path, before, now)
+    return {row.code: (row.effect.name, f"{row.what} {row.change} {row.consequence}") for row in change.rows}
 
 
 def test_a_move_to_folders_of_their_own_is_said(tmp_path: Path) -> None:
@@ -85,10 +85,10 @@ def of_strangers(*, moves: bool) -> str:
 
 def test_teams_of_other_names_move_as_well(tmp_path: Path) -> None:
     """A team called like the folder of all, one with hyphens, one as long as the service takes."""
-    (made,) = reviewed(tmp_path, of_before(rendered(of_strangers(moves=False))), rendered(of_strangers(moves=True)))
-    apart = {row.what for row in made.rows if row.code == "team-files-apart"}
+    (change,) = reviewed(tmp_path, of_before(rendered(of_strangers(moves=False))), rendered(of_strangers(moves=True)))
+    apart = {row.what for row in change.rows if row.code == "team-files-apart"}
     assert apart == {f"files of team {name}" for name in NAMES}
-    moves = {row.change for row in made.rows if row.code == "team-folder-moves"}
+    moves = {row.change for row in change.rows if row.code == "team-folder-moves"}
     assert moves == {f"{folder} → teams/{name}/{folder}" for name, folder in MOVED.items()}
 
 
