@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from hyperpod_ray_training.spares.sealed import ForeignError, gathered_messages,
 from hyperpod_ray_training.spares.snapshot import _HEAD_BYTES, Snapshot, numbers_of
 from hyperpod_ray_training.spares.store import Store
 from hyperpod_ray_training.state import TrainingState
+from tests.support.ranks import ranks
 
 
 class Planted:
@@ -149,7 +149,7 @@ def test_without_spares_a_run_trains_without_copies_that_fit_nowhere_or_not_on_s
 # --- two processes ----------------------------------------------------------------------------------------------------
 
 
-def meet(rank: int, port: int, pipe: Any, act: str) -> None:
+def meet(rank: int, port: int, act: str, pipe: Any) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
@@ -216,18 +216,9 @@ ACTS: dict[str, Callable[[int], str]] = {
     ],
 )
 def test_two_ranks(act: str, first: str, second: str) -> None:
-    context = multiprocessing.get_context("fork")
-    pipes = [context.Pipe() for _ in range(2)]
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    ranks = [context.Process(target=meet, args=(rank, store.port, pipes[rank][1], act)) for rank in range(2)]
-    try:
-        for process in ranks:
-            process.start()
-        assert all(pipe.poll(600) for pipe, _ in pipes)
-        said = [pipe.recv() for pipe, _ in pipes]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.join()
+    with ranks(meet, store.port, act) as pipes:
+        assert all(pipe.poll(600) for pipe in pipes)
+        said = [pipe.recv() for pipe in pipes]
     assert said[0].startswith(first)
     assert said[1] == second

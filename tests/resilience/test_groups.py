@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import socket
@@ -21,11 +20,12 @@ from hyperpod_ray_training.ranks import _limit_of as limit_of
 from hyperpod_ray_training.spares import groups, warm_up
 from hyperpod_ray_training.spares.groups import Groups, forget_meshes, open_sockets
 from hyperpod_ray_training.spares.loop import is_network
+from tests.support.ranks import ranks
 
 NODE = "127.0.0.1"
 
 
-def waits_for_a_dead_peer(rank: int, pipe: Any, lazy_from: int) -> None:
+def waits_for_a_dead_peer(rank: int, lazy_from: int, pipe: Any) -> None:
     """Rank 1 stops; rank 0 waits for it in a collective until its sockets are cut from another thread."""
     groups.LAZY_FROM = lazy_from
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -51,22 +51,13 @@ def waits_for_a_dead_peer(rank: int, pipe: Any, lazy_from: int) -> None:
 
 @pytest.mark.parametrize("lazy_from", [64, 1])
 def test_gloo_is_cut_where_its_abort_does_nothing_and_a_new_group_opens(lazy_from: int) -> None:
-    context = multiprocessing.get_context("fork")
-    pipes = [context.Pipe() for _ in range(2)]
-    ranks = [context.Process(target=waits_for_a_dead_peer, args=(rank, pipes[rank][1], lazy_from)) for rank in range(2)]
-    try:
-        for process in ranks:
-            process.start()
-        ports = [pipe.recv() for pipe, _ in pipes]
-        for pipe, _ in pipes:
+    with ranks(waits_for_a_dead_peer, lazy_from) as pipes:
+        ports = [pipe.recv() for pipe in pipes]
+        for pipe in pipes:
             pipe.send(ports[0])
-        assert pipes[0][0].poll(900), "it waits for the limit of the collective"
-        assert pipes[0][0].recv() is True
-        assert pipes[0][0].recv() == 1
-    finally:
-        for process in ranks:
-            process.kill()
-            process.join()
+        assert pipes[0].poll(900), "it waits for the limit of the collective"
+        assert pipes[0].recv() is True
+        assert pipes[0].recv() == 1
 
 
 def test_a_generation_that_ended_before_its_store_was_reached_is_not_waited_for() -> None:
@@ -303,24 +294,15 @@ def opens_lazily(rank: int, world: int, pipe: Any) -> None:
 
 
 def test_a_pair_that_connects_later_is_cut_too() -> None:
-    context = multiprocessing.get_context("fork")
     world = 8
-    pipes = [context.Pipe() for _ in range(world)]
-    ranks = [context.Process(target=opens_lazily, args=(rank, world, pipes[rank][1])) for rank in range(world)]
-    try:
-        for process in ranks:
-            process.start()
-        ports = [pipe.recv() for pipe, _ in pipes]
-        for pipe, _ in pipes:
+    with ranks(opens_lazily, world, world=world) as pipes:
+        ports = [pipe.recv() for pipe in pipes]
+        for pipe in pipes:
             pipe.send(ports[0])
-        answers = [pipe.recv() for pipe, _ in pipes]
+        answers = [pipe.recv() for pipe in pipes]
         assert [answers[rank][0] for rank in (0, 4)] == [4.0, 0.0]
         assert all(count >= 1 for _, count in answers), "the connection that was opened meanwhile"
-        for pipe, _ in pipes:
+        for pipe in pipes:
             pipe.send("on")
-        assert pipes[0][0].poll(900), "it waits for the limit of the collective"
-        assert pipes[0][0].recv() is True
-    finally:
-        for process in ranks:
-            process.kill()
-            process.join()
+        assert pipes[0].poll(900), "it waits for the limit of the collective"
+        assert pipes[0].recv() is True

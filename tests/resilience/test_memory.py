@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import random
 import time
@@ -24,6 +23,7 @@ from hyperpod_ray_training.spares.neighbour import Neighbour, Source, neighbour_
 from hyperpod_ray_training.spares.snapshot import Snapshot, counts, own_part
 from hyperpod_ray_training.spares.store import SLOTS, Store
 from hyperpod_ray_training.state import TrainingState
+from tests.support.ranks import ranks
 
 
 @pytest.mark.parametrize(
@@ -423,19 +423,10 @@ def slow_copies(rank: int, port: int, pipe: Any) -> None:
 
 
 def test_copies_that_are_slower_than_steps_are_skipped_at_the_same_steps_everywhere() -> None:
-    context = multiprocessing.get_context("fork")
-    pipes = [context.Pipe() for _ in range(2)]
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    ranks = [context.Process(target=slow_copies, args=(rank, store.port, pipes[rank][1])) for rank in range(2)]
-    try:
-        for process in ranks:
-            process.start()
-        assert all(pipe.poll(900) for pipe, _ in pipes)
-        (copied, stretch, held, whole), second = (pipe.recv() for pipe, _ in pipes)
-    finally:
-        for process in ranks:
-            process.kill()
-            process.join()
+    with ranks(slow_copies, store.port) as pipes:
+        assert all(pipe.poll(900) for pipe in pipes)
+        (copied, stretch, held, whole), second = (pipe.recv() for pipe in pipes)
     assert (copied, stretch, held, whole) == second, "a step that one rank has and another has not is whole nowhere"
     assert whole
     early = [step for step in copied if 8 <= step < 24]
@@ -538,19 +529,10 @@ def late(rank: int, port: int, pipe: Any) -> None:
 
 
 def test_a_copy_may_take_longer_than_its_group_had_to_open() -> None:
-    context = multiprocessing.get_context("fork")
-    pipes = [context.Pipe() for _ in range(2)]
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    ranks = [context.Process(target=late, args=(rank, store.port, pipes[rank][1])) for rank in range(2)]
-    try:
-        for process in ranks:
-            process.start()
-        assert all(pipe.poll(300) for pipe, _ in pipes)
-        answers = [pipe.recv() for pipe, _ in pipes]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.join()
+    with ranks(late, store.port) as pipes:
+        assert all(pipe.poll(300) for pipe in pipes)
+        answers = [pipe.recv() for pipe in pipes]
     assert answers == [([(0, 3)], True), ([(0, 3), (1, 3)], True)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bdb
 import contextlib
-import multiprocessing
 import os
 import pdb
 import queue
@@ -25,6 +24,7 @@ import torch.distributed as dist
 
 from hyperpod_ray_training.spares import stance
 from hyperpod_ray_training.spares.stance import Stance
+from tests.support.ranks import ranks
 
 
 class Loop:
@@ -200,19 +200,10 @@ def waits_for_a_peer(rank: int, port: int, place: str, pipe: Any) -> None:
 
 @pytest.mark.parametrize("place", ["collective", "backward"])
 def test_a_rank_that_waits_for_a_peer(place: str) -> None:
-    context = multiprocessing.get_context("fork")
-    here, there = context.Pipe()
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    ranks = [context.Process(target=waits_for_a_peer, args=(rank, store.port, place, there)) for rank in range(2)]
-    try:
-        for process in ranks:
-            process.start()
-        assert here.poll(900)
-        assert here.recv() == place
-    finally:
-        for process in ranks:
-            process.kill()
-            process.join()
+    with ranks(waits_for_a_peer, store.port, place) as pipes:
+        assert pipes[0].poll(900)
+        assert pipes[0].recv() == place
 
 
 @pytest.mark.parametrize(("busy", "place"), [(True, "lock"), (False, "moves")])
