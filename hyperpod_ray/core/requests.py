@@ -5,6 +5,7 @@ The templates hold the same members with references in place of ids; a test comp
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,11 +58,17 @@ def create_file_system(plan: CommonPlan) -> Json | None:
 def refused(plan: CommonPlan, *rules: str) -> Iterator[Refusal]:
     """What HyperPod refuses of an environment's cluster by some of its rules; `index` is that of the group."""
     settings = plan.settings
-    specs = {name: row.model_dump() for name, row in {**catalogue(), **settings.instance_types}.items()}
+    specs = _known_types() | {name: row.model_dump() for name, row in settings.instance_types.items()}
     where = hyperpod.Where(region=settings.region, account=settings.account, types=specs)
     request = create_cluster(plan)
     for rule in rules:
         yield from hyperpod.RULES[rule](request, where)
+
+
+@functools.cache
+def _known_types() -> dict[str, Json]:
+    """Figures of the known instance types; hundreds of rows, which many rules ask for."""
+    return {name: row.model_dump() for name, row in catalogue().items()}
 
 
 def _group(plan: CommonPlan, group: NodeGroup) -> Json:

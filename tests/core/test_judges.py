@@ -35,10 +35,15 @@ KUBERNETES = {
 ASKED = [name for name, judge in JUDGES.items() if judge.keys() & {"call", "schema", "kubernetes"}]
 
 
+@functools.cache
+def service_model(service: str) -> Any:
+    return botocore.session.get_session().get_service_model(service)
+
+
 def of_call(call: str, path: str) -> Limits:
     """Limits of a member of a request in the words of JSON Schema."""
     service, _, operation = call.partition(".")
-    shape: Any = botocore.session.get_session().get_service_model(service).operation_model(operation).input_shape
+    shape: Any = service_model(service).operation_model(operation).input_shape
     for part in path.split("/"):
         shape = shape.member if part == "*" else shape.members[part]
     assert isinstance(shape, Shape)
