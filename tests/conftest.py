@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import importlib.util
 import os
 import signal
 import sys
@@ -27,6 +29,13 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 # Emulators, API servers, Ray, jobs, CLIs: whatever tests start ends with this process, killed or not.
 leash.hold()
+
+
+# One process of the product makes one session, and a test process hundreds: each would read the services' models again.
+if importlib.util.find_spec("botocore"):
+    from botocore import session
+
+    session.create_loader = functools.cache(session.create_loader)
 
 
 def pytest_configure(config: pytest.Config) -> None:
