@@ -251,6 +251,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
 
 
 @pytest.mark.emulator
+@pytest.mark.slow
 def test_a_thousand_nodes_take_ten_calls_and_a_throttle_is_waited_for(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
