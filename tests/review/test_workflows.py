@@ -115,7 +115,9 @@ def test_a_review_that_fails_still_comments_and_then_fails(
 
 
 @REVIEWS
-def test_a_review_that_cannot_be_made_fails_at_once_and_so_does_the_required_check(tmp_path: Path, folder: Path) -> None:
+def test_a_review_that_cannot_be_made_fails_at_once_and_so_does_the_required_check(
+    tmp_path: Path, folder: Path
+) -> None:
     """A required job that is skipped counts as a success, and one that a path filter skips stays pending.
 
     https://docs.github.com/en/actions/how-tos/write-workflows/choose-when-workflows-run/control-jobs-with-conditions
