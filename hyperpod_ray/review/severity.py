@@ -81,9 +81,7 @@ def when_removed(change: ResourceChange, changes: Changes) -> Effect:
 
 def guard_runs(changes: Changes) -> bool:
     """Whether the node guard has pods afterwards."""
-    return any(
-        name.kind == "Deployment" and name.namespace == names.GUARD for name in changes.head_cluster.objects
-    )
+    return any(name.kind == "Deployment" and name.namespace == names.GUARD for name in changes.head_cluster.objects)
 
 
 def followed(change: ResourceChange, changes: Changes) -> bool:

@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.evidence import Evidence
 from hyperpod_ray.core.findings import Finding
+from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.today import VARIABLE
 from tests.core.account.good import (
     ACCOUNT,
@@ -56,6 +57,7 @@ COPY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/ray@sha256:{'b' * 64}"
 BY_ARTIFACT = {**NEW, "image": {"index": {"codeartifact_arn": PACKAGES}}}
 BY_ADDRESS = {**NEW, "image": {"index": {"url": "https://pypi.example.com/simple", "secret_arn": LOGIN}}}
 AMI = "ami-0123456789abcdef0"
+LINKED = {**NEW, "storage/data_repositories": [{"bucket": "research-datasets", "path": "/data"}]}
 OWN_AMI = {**NEW, "hyperpod/instance_groups/1/image_id": AMI}
 AMI_THERE = {
     "Name": "ours", "State": "available", "OwnerId": ACCOUNT, "Architecture": "x86_64",
@@ -160,6 +162,12 @@ CASES = [
     Sabotage("role of another path", {"roles > Admin > Arn": ADMIN.replace("teams/", "")}, (("roles", "error", "the role Admin is arn:aws:iam::123456789012:role/Admin. Expected"),), file=NEW),
     Sabotage("no alarm", {"alarms": []}, (("alarms", "error", "gpu-errors: no such alarm"),)),
     Sabotage("no MLflow server", {"mlflow": {"team": None}}, (("MLflow", "error", "team: no such server"),)),
+    # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeMlflowTrackingServer.html (TrackingServerStatus)
+    Sabotage("MLflow server that failed", {"mlflow": {"team": "CreateFailed"}}, (("MLflow", "error", "team is CreateFailed"),)),
+    Sabotage("MLflow server that goes", {"mlflow": {"team": "Deleting"}}, (("MLflow", "error", "team is Deleting"),)),
+    # https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadBucket.html: of another Region, with its name
+    Sabotage("bucket of another Region", {"buckets": {"research-datasets": "eu-west-1"}}, (("buckets", "error", "is in eu-west-1, and FSx imports"),), file=LINKED),
+    Sabotage("bucket that redirects", {"buckets": {"research-datasets": "redirect eu-west-1"}}, (("buckets", "error", "is in eu-west-1, and FSx imports"),), file=LINKED),
     Sabotage("no bucket", {"buckets": {"training-sets": None}}, (("buckets", "error", "training-sets: no such bucket"),)),
     Sabotage("bucket of somebody else", {"buckets": {"training-sets": "forbidden"}}, (("buckets", "unknown", "may not see it"),)),
     Sabotage("no image", {"images > team/ray": []}, (("image", "error", "is not in ECR"),)),
@@ -219,6 +227,7 @@ CASES = [
     Sabotage("no workspaces left", {"quotas > aps": {"Workspaces per region per account": 2}, "workspaces": [{}, {"team": "other"}]}, (("metrics quota", "error", "Workspaces per region per account: 1 asked and 2 used by others, 2 allowed"),), file=METRICS),
     Sabotage("few instances", {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 3}}, (("quotas", "error", "4 asked, 3 allowed"),), file=NEW),
     Sabotage("a quota of another name", {"quotas > eks": GONE, "quotas": {"eks": {"Something": 1}}}, (("EKS quotas", "unknown", "no quota is called 'Clusters'"),), file=NEW),
+    Sabotage("topic that may not be read", {"errors": {"sns.get_topic_attributes": "AuthorizationError"}}, (("topic of alarms", "unknown", "these credentials may not read its policy"),), file={**NEW, "hyperpod/alarm_topic_arn": f"arn:aws:sns:{REGION}:{ACCOUNT}:on-call"}),
     Sabotage("no topic of alarms", {}, (("topic of alarms", "error", "on-call: no such topic"),), file={**NEW, "hyperpod/alarm_topic_arn": f"arn:aws:sns:{REGION}:{ACCOUNT}:on-call"}),
     # --- teams
     Sabotage("task governance on an existing cluster", {"addons > amazon-sagemaker-hyperpod-taskgovernance": "v1.6.0-eksbuild.1"}, (("add-ons that are created", "error", "kubectl get workloads -A); then aws eks delete-addon --cluster-name shared --addon-name amazon-sagemaker-hyperpod-taskgovernance, which ends its Kueue"),), file={**EXISTING, **TEAMS}),
@@ -266,6 +275,24 @@ def test_sabotage(case: Sabotage) -> None:
         assert not destroys_blindly(one.fix), one.fix
 
 
+SECTIONS = {name.partition("/")[0] for name in Environment.model_fields}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_named_rules_say_it(case: Sabotage) -> None:
+    """... each at a setting of the file. All the others together are asked by the slow test above."""
+    made = plan(case.file)
+    evidence = Evidence(account=RecordedAccount(account(case.edits)))
+    titles = {title for title, _, _ in case.said}
+    rules = [rule for rule in account_rules() if rule.title in titles and rule.concerns(made)]
+    found = bad({rule.title: list(rule(made, evidence)) for rule in rules})
+    shown = [(title, one.severity, one.message) for title, one in found]
+    assert len(shown) == len(case.said), shown
+    for title, severity, words in case.said:
+        assert any(a == title and b == severity and words in text for a, b, text in shown), shown
+    assert {one.path[0] for _, one in found if one.path} <= SECTIONS
+
+
 DESTROYS = re.compile(r"\b(delete-[a-z-]+|rb s3|kubectl delete|s3 rm|batch-delete|deregister|terminate)\b")
 LOOKED = re.compile(r"which is empty|see that nobody|describe-|look at|--preserve")
 
@@ -286,6 +313,24 @@ def test_there_are_enough() -> None:
 def test_service_linked_roles_are_said() -> None:
     (found,) = judged(NEW, {"roles > AWSServiceRoleForAmazonEKS": GONE})["deployment role"]
     assert (found.severity, "AWSServiceRoleForAmazonEKS will be created" in found.message) == ("fine", True)
+
+
+@pytest.mark.parametrize(
+    ("title", "file", "edits", "says"),
+    [
+        ("EKS quotas", NEW, {"quotas > eks": {"Clusters": 3}, "more_eks": ["one"]}, "Clusters: 1 asked and 2 used by others, 3 allowed"),
+        ("FSx quotas", NEW, {"quotas > fsx": {"Lustre Persistent_2 storage capacity": 6000}}, "1200 asked and 4800 used by others, 6000 allowed"),
+        ("network quotas", NEW, {"addresses": 4}, "EC2-VPC Elastic IPs: 1 asked and 4 used by others, 5 allowed"),
+        ("metrics quota", METRICS, {"quotas > aps": {"Workspaces per region per account": 3}, "workspaces": [{}, {"team": "other"}]}, "1 asked and 2 used by others, 3 allowed"),
+        ("quotas", NEW, {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 4}}, "4 asked, 4 allowed"),
+    ],
+)  # fmt: skip
+def test_the_last_that_a_quota_allows_is_fine(title: str, file: Json, edits: Json, says: str) -> None:
+    made = plan(file)
+    (rule,) = [rule for rule in account_rules() if rule.title == title]
+    found = list(rule(made, Evidence(account=RecordedAccount(account(edits)))))
+    assert [one.message for one in found if one.severity != "fine"] == []
+    assert any(says in one.message for one in found), [one.message for one in found]
 
 
 @pytest.mark.parametrize("action", ["eks:CreateCluster", "fsx:CreateFileSystem", "ec2:CreateVpc"])
