@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.review import assembly
+from hyperpod_ray.review import assembly, schemas
 from hyperpod_ray.review import review as reviewed
 from hyperpod_ray.review.assembly import Key
 from hyperpod_ray.review.effects import eks, kubernetes, team_files
@@ -112,6 +112,24 @@ def test_what_could_not_be_deployed_before_is_one_short_note(tmp_path: Path) -> 
     assert reviewed._refusals(both, both) == [short]
     only_image = read(tmp_path / "image", stacks(A=image))
     assert reviewed._refusals(only_image, only_image) == []
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "known", "create_only", "identifier"),
+    [
+        ("AWS::S3::Bucket", True, ("BucketName",), (("BucketName",),)),
+        ("AWS::SQS::Queue", True, ("QueueName",), None),
+        ("Custom::HyperPodNodesRunning", False, None, None),
+        ("AWS::Nobody::Knows", False, None, None),
+    ],
+)
+def test_what_the_registry_knows_of_a_type(
+    resource_type: str, known: bool, create_only: tuple[str, ...] | None, identifier: Any
+) -> None:
+    found = schemas.rules(resource_type, "us-west-2")
+    assert found.known is known
+    assert create_only is None or create_only in found.create_only
+    assert identifier is None or identifier in found.identifiers
 
 
 def minutes(usual: float) -> Minutes:

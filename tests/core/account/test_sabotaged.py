@@ -260,6 +260,7 @@ def test_a_good_account_is_fine(file: Json) -> None:
     found = judged(file, {})
     assert [(title, one.message) for title, one in bad(found)] == []
     assert all(found.values()), "every rule answers"
+    assert {one.path[0] for listed in found.values() for one in listed if one.path} <= SECTIONS
 
 
 @pytest.mark.slow
