@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.plan import Plan
 from tests.core.account.good import EXISTING as EKS_OF_OTHERS
 from tests.core.environment_files import GONE, Case, changed, judged, problems, text_of
+from tests.core.said import assert_said, line_of
 from tests.core.three_parts import assert_form
 
 GROUPS = "hyperpod/instance_groups"
@@ -510,6 +511,14 @@ def test_every_rule_has_a_case() -> None:
     assert len(RULE) == len(OF_FILES)
 
 
+def said_by_cases() -> Iterator[str]:
+    """What each case's rule says, for `messages.txt`."""
+    for case in CASES:
+        for problem in problems(case.trips):
+            if problem.path == case.path and case.says in problem.message:
+                yield line_of(case.rule, problem.severity, problem.path, problem.message)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.says[:30]}")
 def test_rule(case: Case) -> None:
     said = problems(case.trips)
@@ -517,6 +526,7 @@ def test_rule(case: Case) -> None:
     assert len(ours) == 1, [str(problem) for problem in said]
     assert ours[0].severity == case.severity
     assert ours[0].line >= 1
+    assert_said(line_of(case.rule, ours[0].severity, ours[0].path, ours[0].message))
     for problem in said:
         assert_form(problem)
     others = [problem.path for problem in said if problem is not ours[0]]

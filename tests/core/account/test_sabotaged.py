@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,11 +39,13 @@ from tests.core.account.good import (
 )
 from tests.core.account.recorded import RecordedAccount
 from tests.core.environment_files import plan
+from tests.core.said import assert_said, line_of
 from tests.core.three_parts import assert_form
 
 # ruff: noqa: E501  (a case on one line)
 
 Json = dict[str, Any]
+DAY = "2026-11-22"
 STATES: Json = yaml.safe_load((Path(__file__).parents[2] / "ops" / "account_states.yaml").read_text())
 BUCKET = f"sagemaker-test-{ACCOUNT}-{REGION}"
 TIER = f"tier-test-{ACCOUNT}-{REGION}"
@@ -241,7 +244,7 @@ CASES = [
 
 @pytest.fixture(autouse=True)
 def day(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "2026-11-22")
+    monkeypatch.setenv(VARIABLE, DAY)
 
 
 def judged(file: Json, edits: Json) -> dict[str, list[Finding]]:
@@ -276,22 +279,36 @@ def test_sabotage(case: Sabotage) -> None:
         assert not destroys_blindly(one.fix), one.fix
 
 
+def said_by_cases() -> Iterator[str]:
+    """What the named rules say of each case, for `messages.txt`."""
+    for case in CASES:
+        for title, one in said_by_named(case):
+            yield line_of(title, one.severity, ".".join(map(str, one.path)), one.message)
+
+
+def said_by_named(case: Sabotage) -> list[tuple[str, Finding]]:
+    """What the rules say that a case names."""
+    made = plan(case.file)
+    evidence = Evidence(account=RecordedAccount(account(case.edits)))
+    titles = {title for title, _, _ in case.said}
+    rules = [rule for rule in account_rules() if rule.title in titles and rule.concerns(made)]
+    return bad({rule.title: list(rule(made, evidence)) for rule in rules})
+
+
 SECTIONS = {name.partition("/")[0] for name in Environment.model_fields}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_named_rules_say_it(case: Sabotage) -> None:
     """... each at a setting of the file. All the others together are asked by the slow test above."""
-    made = plan(case.file)
-    evidence = Evidence(account=RecordedAccount(account(case.edits)))
-    titles = {title for title, _, _ in case.said}
-    rules = [rule for rule in account_rules() if rule.title in titles and rule.concerns(made)]
-    found = bad({rule.title: list(rule(made, evidence)) for rule in rules})
+    found = said_by_named(case)
     shown = [(title, one.severity, one.message) for title, one in found]
     assert len(shown) == len(case.said), shown
     for title, severity, words in case.said:
         assert any(a == title and b == severity and words in text for a, b, text in shown), shown
     assert {one.path[0] for _, one in found if one.path} <= SECTIONS
+    for title, one in found:
+        assert_said(line_of(title, one.severity, ".".join(map(str, one.path)), one.message))
 
 
 DESTROYS = re.compile(r"\b(delete-[a-z-]+|rb s3|kubectl delete|s3 rm|batch-delete|deregister|terminate)\b")
