@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from hyperpod_ray.core import today
+
 FILE = Path(__file__).with_name("messages.txt")
 
 
@@ -39,7 +41,7 @@ def main() -> int:
     from tests.core import test_environment_checks, test_slurm_files
     from tests.core.account import test_sabotaged
 
-    os.environ[test_sabotaged.VARIABLE] = test_sabotaged.DAY
+    os.environ[today.VARIABLE] = test_sabotaged.DAY
     written = {*test_environment_checks.said_by_cases(), *test_slurm_files.said_by_cases()}
     written |= {*test_sabotaged.said_by_cases()}
     FILE.write_text("".join(f"{line}\n" for line in sorted(written)), encoding="utf-8")

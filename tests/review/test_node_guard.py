@@ -82,6 +82,15 @@ def test_a_guard_that_goes_takes_its_parts_along(tmp_path: Path) -> None:
     }
 
 
+def test_a_guard_that_runs_makes_no_renamed_alarm_worse(tmp_path: Path) -> None:
+    before, after = (
+        {name: {"Type": "AWS::CloudWatch::Alarm", "Properties": {"MetricName": "Faults", "Threshold": 1}}}
+        for name in ("Old", "New")
+    )
+    environment = compared(tmp_path, template([guard()], **before), template([guard()], **after))
+    assert environment.effect.code == "safe"
+
+
 def identity(arn: Any, *, namespace: str = NAME) -> dict[str, Any]:
     properties = {"ClusterName": "c", "Namespace": namespace, "ServiceAccount": "pods", "RoleArn": arn}
     return {"Type": "AWS::EKS::PodIdentityAssociation", "Properties": properties}

@@ -238,6 +238,8 @@ CASES = [
     Sabotage("a team's quota of another stack", {"team_quotas": {QUOTA: "vision"}, **THERE, "stacks > theirs": {"status": "CREATE_COMPLETE", "resources": [QUOTA]}}, (("task governance", "error", "team 'vision' has the quota some-vision already"),), file={**NEW, **TEAMS}),
     # --- the caller
     Sabotage("not bootstrapped", {"parameters": {"/cdk-bootstrap/hnb659fds/version": None}}, (("bootstrap", "error", "is not bootstrapped"),), file=NEW),
+    Sabotage("the bootstrap's bucket is gone", {"buckets": {f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}": None}}, (("bootstrap bucket", "error", "no such bucket, and the bootstrap stack says that it is there"),), file=NEW),
+    Sabotage("the bootstrap's bucket may not be seen", {"buckets": {f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}": "forbidden"}}, (("bootstrap bucket", "unknown", "may not see it"),), file=NEW),
     Sabotage("may not deploy", {"denied": ["sts:AssumeRole"]}, (("permissions", "error", "may not assume the deployment's role"),), file=NEW),
 ]  # fmt: skip
 
