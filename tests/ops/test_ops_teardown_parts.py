@@ -187,9 +187,14 @@ def test_when_anything_is_taken_down(
     seen: Inventory, dry_run: bool, delete_logs: bool, taken_down: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
+
+    def taking_down(target: Target, held: Inventory, **_: Any) -> int:
+        done.append("down")
+        return 7
+
     monkeypatch.setattr(inventory, "take", lambda target: seen)
     monkeypatch.setattr(teardown, "_confirm", lambda target, **_: done.append("asked"))
-    monkeypatch.setattr(teardown, "_take_down", lambda target, found, **_: done.append("down") or 7)
+    monkeypatch.setattr(teardown, "_take_down", taking_down)
     target = of()
     ended = teardown.run(target, form=Format.table, yes=True, word="", dry_run=dry_run, delete_logs=delete_logs)
     assert (ended, done) == ((7, ["asked", "down"]) if taken_down else (OK, []))
