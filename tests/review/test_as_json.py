@@ -127,3 +127,20 @@ def test_where_a_limit_begins(limit: str, begins: Effect) -> None:
 )
 def test_limits_that_are_no_degree(limit: str, effects: tuple[Effect, ...], ends: bool) -> None:
     assert fails(of(*effects), limit) is ends
+
+
+def test_the_words_and_codes_of_effects() -> None:
+    """What people read in the first line, and what `--fail-on` and other programs take."""
+    assert [(effect.code, effect.words) for effect in Effect] == [
+        ("safe", "safe"),
+        ("weakens", "weakens security, recovery or alarms"),
+        ("interrupts", "interrupts training"),
+        ("rejected", "will be rejected by the service"),
+        ("loses-nodes", "loses nodes"),
+        ("loses-data", "loses data"),
+    ]
+    assert [Effect.of(effect.code) for effect in Effect] == list(Effect)
+    with pytest.raises(
+        ValueError, match="got effect 'safer'; allowed are safe, weakens, interrupts, rejected, loses-nodes"
+    ):
+        Effect.of("safer")

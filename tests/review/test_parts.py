@@ -72,6 +72,13 @@ def test_fewer_metrics(before: str, after: str, less: list[str]) -> None:
     assert eks._fewer_metrics(before, after) == less
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "none"), ("x" * 80, "x" * 80), ("x" * 81, "x" * 77 + "…"), (3, "3")]
+)
+def test_a_long_value_is_cut(value: Any, text: str) -> None:
+    assert eks._short(value) == text
+
+
 def stacks(**templates: Json) -> Json:
     return {name: {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}, **more} for name, more in templates.items()}
 

@@ -63,6 +63,7 @@ def stack(environment: assembly.EnvironmentAssembly) -> Iterator[assembly.Stack]
         ({"Fn::Select": ["0", ["a", "b"]]}, "a"),
         ({"Fn::Select": [3, SPLIT]}, "us-west-2"),
         ({"Fn::Select": [4, SPLIT]}, "111122223333"),
+        ({"Fn::Select": [6, SPLIT]}, "${element 6 of ${A/Role.Arn}}"),
         ({"Fn::Select": [2, SPLIT]}, "${service of A/Role.Arn}"),
         ({"Fn::Select": [0, {"Fn::GetAZs": ""}]}, '${element 0 of ${Fn::GetAZs ""}}'),
     ],
