@@ -175,3 +175,29 @@ def test_users_of_teams_by_the_arguments_of_the_job() -> None:
     words = ["/fsx", "--", "vision", "1001", "runs/a", "runs/b", "--", "data", "speech", "1002", "--", ""]
     assert dict(team_files._parsed(words)) == {"vision": ("1001", ["runs/a", "runs/b"]), "speech": ("1002", [])}
     assert dict(team_files._parsed(["/fsx", "runs"])) == {}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_folder_that_moves_to_a_team(late: bool) -> None:
+    row = team_files._moves("vision", "runs/a", "Storage", late=late)
+    assert row.change == "runs/a → teams/vision/runs/a"
+    assert ("Nothing moves: the team has its folder already" in row.consequence) is late
+    assert ("It is renamed in the file system" in row.consequence) is not late
+    assert (row.unavailable == "") is late
+
+
+GROUP = {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "/ours"}}
+TRAIL = {"Type": "AWS::Logs::MetricFilter", "Properties": {"LogGroupName": "/ours", "FilterPattern": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("base", "taken"), [({"Trail": TRAIL}, True), ({"Trail": TRAIL, "Old": GROUP}, False), ({}, False)]
+)
+def test_a_name_that_exists_and_belongs_to_no_stack(base: Json, taken: bool, tmp_path: Path) -> None:
+    topic = {"Topic": {"Type": "AWS::SNS::Topic"}}
+    sides = [
+        write(tmp_path / name, {"A": {"Resources": {**topic, **base, **more}}})
+        for name, more in (("base", {}), ("head", {"New": GROUP}))
+    ]
+    (environment,) = reviewed.review(*sides).environments
+    assert any(row.code == "name-taken" for row in environment.rows) is taken
