@@ -18,7 +18,6 @@ from hyperpod_ray.review.references import references
 _POLICIES = {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}
 _NAMING = _POLICIES | {"AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy", "AWS::KMS::Key"}
 """Types that name a role and do not act as it."""
-_KEEPS = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 
 
 @functools.cache
@@ -71,28 +70,24 @@ def when_removed(change: ResourceChange, changes: Changes) -> Effect:
         return when_gone(change.type, kept=True)
     of_guard = change.before("Namespace") == names.GUARD  # its identity: `effects.guard` reports what goes with it
     if of_guard or ("guard" in type_entry and followed(change, changes)):
-        return Effect.SAFE
+        return Effect.WEAKENS if of_guard and guard_runs(changes) else Effect.SAFE
     if (only := type_entry.get("only_for")) and changes.text(change, only["property"]).endswith(only["ends"]):
         return Effect.of(only["effect"])
     if "helper" in type_entry and of_helpers(change, changes):
         return Effect.of(type_entry["helper"])
-    if "unused" in type_entry and not _used(change, changes):
-        return Effect.of(type_entry["unused"])
-    return when_gone(change.type, kept=False)
+    unused = "unused" in type_entry and not _used(change, changes)
+    return Effect.of(type_entry["unused"]) if unused else when_gone(change.type, kept=False)
+
+
+def guard_runs(changes: Changes) -> bool:
+    """Whether the node guard has pods afterwards."""
+    return any(name.kind == "Deployment" and name.namespace == names.GUARD for name in changes.head_cluster.objects)
 
 
 def followed(change: ResourceChange, changes: Changes) -> bool:
     """Whether as many of its type come into its stack as leave it: another subscriber, a renamed alarm."""
     same = [sibling for sibling in changes.of_type(change.type) if sibling.key.stack == change.key.stack]
     return sum(sibling.base is None for sibling in same) >= sum(sibling.head is None for sibling in same)
-
-
-def when_unkept(change: ResourceChange) -> Effect | None:
-    """What it means that a deletion policy changes; None when it keeps as before."""
-    before, after = ((side or {}).get("DeletionPolicy") in _KEEPS for side in (change.base, change.head))
-    if before == after:
-        return None
-    return Effect.of(entry(change.type).get("policy", "safe")) if before else Effect.SAFE
 
 
 def of_helpers(change: ResourceChange, changes: Changes) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.plan import Plan
 from tests.core.account.good import EXISTING as EKS_OF_OTHERS
 from tests.core.environment_files import GONE, Case, changed, judged, problems, text_of
+from tests.core.said import assert_said, line_of
 from tests.core.three_parts import assert_form
 
 GROUPS = "hyperpod/instance_groups"
@@ -286,6 +287,10 @@ CASES = [
     Case("namespace_is_ours", {"ray/namespace": "hyperpod-ns-vision"}, "ray.namespace", "is the name of a team's namespace", {"ray/namespace": "vision"}),
     Case("bucket_name_fits", {"hyperpod/cluster_name": "c" * 31}, "hyperpod.cluster_name", "at most 30 characters in us-west-2", {"hyperpod/cluster_name": "c" * 30}),
     Case("proxy_is_reachable", {"network/proxy": {"url": "http://127.0.0.1:3128"}}, "network.proxy.url", "another machine on each node", {"network/proxy": {"url": "http://10.0.0.9:3128"}}),
+    Case("proxy_is_reachable", {**CLOSED, "network/proxy": {"url": "http://proxy.example.com:3128"}}, "network.proxy.url", "outside the VPC, which has no way out", {**CLOSED, "network/proxy": {"url": "http://10.0.0.9:3128"}}),
+    Case("proxy_is_reachable", {**CLOSED, "network/proxy": {"url": "http://10.1.0.9:3128"}}, "network.proxy.url", "an address within 10.0.0.0/16", {**CLOSED, "network/proxy": {"url": "http://10.0.255.9:3128"}}),
+    Case("proxy_is_reachable", {"network/proxy": {"url": "http://169.254.169.254:80"}}, "network.proxy.url", "another machine on each node", {"network/proxy": {"url": "http://10.0.0.9:80"}}),
+    Case("proxy_is_reachable", {"network/proxy": {"url": "http://proxy.example.com:65536"}}, "network.proxy.url", "port 65536", {"network/proxy": {"url": "http://proxy.example.com:65535"}}),
     Case("proxy_is_reachable", {"network/proxy": {"url": "http://proxy.example.com:70000"}}, "network.proxy.url", "port 70000", {"network/proxy": {"url": "http://proxy.example.com:7000"}}),
     Case("what_passes_the_proxy_is_a_range", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["0.0.0.0/0"]}}, "network.proxy.no_proxy[0]", "is every address", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["10.1.0.0/16", ".corp.example.com"]}}),
     Case("what_passes_the_proxy_is_a_range", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["a.example.com/99"]}}, "network.proxy.no_proxy[0]", "is no IPv4 range", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["a.example.com"]}}),
@@ -510,6 +515,14 @@ def test_every_rule_has_a_case() -> None:
     assert len(RULE) == len(OF_FILES)
 
 
+def said_by_cases() -> Iterator[str]:
+    """What each case's rule says, for `messages.txt`."""
+    for case in CASES:
+        for problem in problems(case.trips):
+            if problem.path == case.path and case.says in problem.message:
+                yield line_of(case.rule, problem.severity, problem.path, problem.message)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.says[:30]}")
 def test_rule(case: Case) -> None:
     said = problems(case.trips)
@@ -517,6 +530,7 @@ def test_rule(case: Case) -> None:
     assert len(ours) == 1, [str(problem) for problem in said]
     assert ours[0].severity == case.severity
     assert ours[0].line >= 1
+    assert_said(line_of(case.rule, ours[0].severity, ours[0].path, ours[0].message))
     for problem in said:
         assert_form(problem)
     others = [problem.path for problem in said if problem is not ours[0]]

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from hyperpod_ray.core.checks import operator
 from hyperpod_ray_rules import kuberay
 from hyperpod_ray_rules.kuberay import syntax
+from tests.core.environment_files import plan
 
 DATA = yaml.safe_load(Path(__file__).with_name("kuberay_cases.yaml").read_text(encoding="utf-8"))
 CASES: list[dict[str, Any]] = DATA["cases"]
@@ -130,3 +132,26 @@ def test_the_operators_tests_are_all_there() -> None:
     assert len(judged | set(UPSTREAM["outside"])) == 32
     assert not judged & set(UPSTREAM["outside"])
     assert sum(count for count, _ in UPSTREAM["outside"].values()) == 68
+
+
+@pytest.mark.parametrize(
+    ("edits", "at", "value"),
+    [
+        ({}, ("authOptions",), {"mode": "token"}),
+        ({"ray/auth": "none"}, ("authOptions",), {"mode": "disabled"}),
+        ({}, ("enableInTreeAutoscaling",), None),
+        ({"ray/autoscaling": True, "ray/workers/0/max_replicas": 4}, ("enableInTreeAutoscaling",), True),
+        ({"ray/autoscaling": True, "ray/workers/0/max_replicas": 4}, ("autoscalerOptions",), {"version": "v2"}),
+        ({}, ("gcsFaultToleranceOptions",), None),
+        ({}, ("workerGroupSpecs", 0, "minReplicas"), 4),
+        ({}, ("workerGroupSpecs", 0, "maxReplicas"), 4),
+        ({"ray/autoscaling": True, "ray/workers/0/min_replicas": 1}, ("workerGroupSpecs", 0, "minReplicas"), 1),
+        ({"ray/version": "2.60.0"}, ("rayVersion",), "2.60.0"),
+    ],
+)  # fmt: skip
+def test_what_the_operators_rules_read_of_a_file(edits: dict[str, Any], at: tuple[Any, ...], value: Any) -> None:
+    """https://ray-project.github.io/kuberay/reference/api/#rayclusterspec"""
+    spec: Any = operator.outline(plan(edits))["spec"]
+    for key in at:
+        spec = spec.get(key) if isinstance(spec, dict) else spec[key]
+    assert spec == value

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hyperpod_ray.core.plan_names import stacks
 from hyperpod_ray.core.slurm_model import SlurmEnvironment
 from hyperpod_ray.core.slurm_plan import SlurmPlan
 from tests.core.environment_files import GONE, GOOD, SLURM, Case, changed
+from tests.core.said import assert_said, line_of
 
 GROUPS = "hyperpod/instance_groups"
 CONTROLLER, LOGIN, WORKERS = f"{GROUPS}/0", f"{GROUPS}/1", f"{GROUPS}/2"
@@ -146,12 +148,21 @@ CASES = [
 ]  # fmt: skip
 
 
+def said_by_cases() -> Iterator[str]:
+    """What each case's rule says, for `messages.txt`."""
+    for case in CASES:
+        for problem in problems(case.trips):
+            if problem.path == case.path and case.says in problem.message:
+                yield line_of(case.rule, problem.severity, problem.path, problem.message)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}-{case.says[:20]}")
 def test_rule(case: Case) -> None:
     said = problems(case.trips)
     ours = [one for one in said if one.path == case.path and case.says in one.message]
     assert [one.severity for one in ours] == [case.severity], [str(one) for one in said]
     assert ours[0].line >= 1
+    assert_said(line_of(case.rule, ours[0].severity, ours[0].path, ours[0].message))
     assert ours[0].expected
     assert ours[0].fix
     assert [str(one) for one in problems(case.passes) if one.path == case.path] == []

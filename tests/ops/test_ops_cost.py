@@ -215,6 +215,13 @@ def test_what_nobody_knows_stays_unknown(folder: Path) -> None:
     lines = {line["name"]: line["usd_per_hour"] for line in result.json["lines"]}
     assert (lines["volumes of nodes"], lines["storage"]) == (None, None)
     assert result.json["complete"] is False
+    assert set(result.json) - {"schema_version", "kind", "generated_at"} == {
+        "environment", "region", "currency", "hours_per_month", "lines", "usd_per_hour", "usd_per_month",
+        "most_usd_per_hour", "budget_usd_per_month", "complete", "without_price", "without_price_share", "estimated",
+        "not_counted",
+    }, "programs of others read these"  # fmt: skip
+    assert (result.json["environment"], result.json["region"]) == ("demo", "eu-north-1")
+    assert result.json["without_price"] == ["volumes of nodes", "storage", "NAT gateways"]
     said = run(folder, "--offline").err
     assert "no price is known for volumes of nodes, storage" in said
     assert "~ workers: an estimate, 1.06 times us-east-1, as EC2 asks (AmazonSageMaker 20260916170501" in said

@@ -455,3 +455,18 @@ def test_submit_puts_a_teams_job_into_its_queue(tmp_path: Path, capsys: pytest.C
     shown = capsys.readouterr()
     assert shown.out.strip() == "j"
     assert "warning: Kueue's waitForPodsReady.timeout: 5m." in shown.err
+
+
+@pytest.mark.parametrize(("status", "listed"), [(403, []), (404, []), (500, None), (None, None)])
+def test_workloads_that_may_not_be_seen_are_none_and_a_fault_is_one(
+    status: int | None, listed: list[Json] | None
+) -> None:
+    failure = RuntimeError("fault")
+    failure.status = status  # type: ignore[attr-defined]
+    item = {"metadata": {"name": "job", "namespace": "hyperpod-ns-speech"}}
+    if listed is None:
+        with pytest.raises(RuntimeError, match="fault"):
+            queues._workloads(target(failure), item)
+    else:
+        assert queues._workloads(target(failure), item) == listed
+    assert queues._workloads(target(failure), {"metadata": {"name": "job"}}) == []

@@ -281,10 +281,28 @@ def test_pictures_of_runs(storage: Path, tmp_path: Path, capfd: pytest.CaptureFi
             assert 0 <= float(x) <= box[2]
             assert 0 <= float(y) <= box[3]
     assert "restored at step 10" in out.read_text()
+    said = [str(element.text) for element in root.findall(f"{name}text")]
+    assert {"step", "loss"} <= set(said), "both axes have a name"
+    assert {"— first", "— second"} <= set(said)
     drawn = run("plot", "demo", "first", "second", *here, capfd=capfd)
     assert "●" in drawn
     assert "▲ second" in drawn
     assert main(["runs", "plot", "demo", "no", *here]) == 2
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0, 100, [0, 20, 40, 60, 80, 100]),
+        (0, 47, [0, 10, 20, 30, 40]),
+        (0, 7, [0, 2, 4, 6]),
+        (3, 8, [3, 4, 5, 6, 7, 8]),
+        (1.2, 1.45, [1.2, 1.25, 1.3, 1.35, 1.4, 1.45]),
+        (-3, 22, [0, 5, 10, 15, 20]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
+    assert run_plot._ticks(low, high) == pytest.approx(ticks)
 
 
 def test_a_flat_line_and_a_single_point_are_drawn(tmp_path: Path) -> None:

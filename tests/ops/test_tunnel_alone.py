@@ -161,6 +161,17 @@ def test_a_plugin_that_opens_nothing_ends_the_session(record: Path, monkeypatch:
     assert account.ended() == ["session-1"]
 
 
+def test_a_plugin_that_opens_too_late_is_ended(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opens = "import time; time.sleep(3); print('Port 4567 opened for sessionId x.', flush=True)"
+    script = f'[ "$1" = --version ] && echo 1.2.707.0 && exit\nexec "{sys.executable}" -c "{opens}"\n'
+    (record / tunnel.PLUGIN).write_text(f"#!/bin/sh\n{script}")
+    monkeypatch.setattr(tunnel, "OPEN_SECONDS", 0.2)
+    account = Account()
+    with pytest.raises(OpsError, match="opened no port: it ended without a word"):
+        made(account).open()
+    assert account.ended() == ["session-1"]
+
+
 def test_cpu_nodes_that_run_come_first() -> None:
     # in the order of names, the group with GPUs would be first
     text = environment_text().replace("workers,", "a-gpu,")

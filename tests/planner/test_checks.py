@@ -63,6 +63,25 @@ def test_doubts(edits: dict[str, Any], path: str, words: str) -> None:
     assert words in said(edits)[path]
 
 
+@pytest.mark.parametrize(
+    ("edits", "path", "words"),
+    [
+        # 9,600 GiB hold twelve checkpoints of 788: eleven and the next one
+        ({"training": {**TRAINING, "keep": 11}}, "training.keep", None),
+        ({"training": {**TRAINING, "keep": 12}}, "training.keep", "Fix: lower keep, or raise storage.capacity_gib"),
+        ({"training": {**TRAINING, "save_every_seconds": 2100}}, "training.save_every_seconds", None),
+        ({"training": {**TRAINING, "save_every_seconds": 1900}}, "training.save_every_seconds", "1900 s costs 0.1%"),
+        ({"training": {**TRAINING, "save_every_seconds": 10_500}}, "training.save_every_seconds", None),
+        ({"training": {**TRAINING, "save_every_seconds": 60_000}}, "training.save_every_seconds", "60000 s costs 1.5%"),
+        ({"training": {**TRAINING, "batch_tokens": "8192"}}, "training.batch_tokens", "give batch_tokens: 524288,"),
+        ({"training": {**TRAINING, "batch_tokens": "524288"}}, "training.batch_tokens", None),
+    ],
+)  # fmt: skip
+def test_the_last_that_is_no_doubt(edits: dict[str, Any], path: str, words: str | None) -> None:
+    found = said(edits).get(path)
+    assert found is None if words is None else words in str(found), found
+
+
 def test_copies_that_fit_are_no_doubt_and_are_in_the_plan() -> None:
     edits = {"ray/training_spares": 8, "ray/workers/0/memory_gib": 1800}
     assert "ray.training_spares" not in said(edits)

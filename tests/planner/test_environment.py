@@ -293,6 +293,25 @@ def test_what_decides_the_end_is_the_widest_span() -> None:
         assert driver.days.high <= unsure.finish_seconds.high / DAY
 
 
+def test_each_span_moves_one_thing_alone() -> None:
+    """Of interruptions the rate; of restarts what each takes; all else is central."""
+    run = checks.outlook(plan_of({"ray/workers/0/replicas": 8, f"{WORKERS}/count": 8, "training": TRAINING}))
+    assert run is not None and run.work_seconds is not None
+    by_name = {driver.name: driver.days for driver in decides.drivers(run)}
+    central = run.work_seconds.central / DAY
+    shares = [run.goodput(level, only_rate=True) for level in ("low", "central", "high")]
+    rate = by_name["how often it is interrupted"]
+    assert (rate.low, rate.central, rate.high) == pytest.approx([central / share for share in sorted(shares)[::-1]])
+    both = [central / run.goodput(level) for level in ("low", "high")]
+    assert rate.high - rate.low < abs(both[1] - both[0]), "with restarts too it would be wider"
+
+
+def test_a_span_of_days_is_work_by_share() -> None:
+    span = decides._driver("x", 100.0, [0.5, 0.8, 1.0])
+    assert (span.days.low, span.days.central, span.days.high, span.width) == (100, 125, 200, 100)
+    assert decides._driver("x", 100.0, [0.0, 0.8, 1.0]).days.high == float("inf")
+
+
 def test_a_split_that_the_file_cannot_hold_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (PROJECT / "environments" / "prod.yaml").read_text(encoding="utf-8")
     (tmp_path / "prod.yaml").write_text(text, encoding="utf-8")

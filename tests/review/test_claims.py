@@ -32,6 +32,28 @@ def test_a_claim_that_goes(reclaim: dict[str, str], effect: str, tmp_path: Path)
     made_by = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fsx"}, **reclaim}
     base = {"Ray": resources(Class=manifest(made_by), Claim=manifest(CLAIM, OTHER))}
     head = {"Ray": resources(Class=manifest(made_by), Claim=manifest(OTHER))}
-    (environment,) = review(write(tmp_path / "base", base), write(tmp_path / "head", head)).environments
+    assert effect_of(tmp_path, base, head) == effect
+
+
+def effect_of(folder: Path, base: dict[str, Any], head: dict[str, Any]) -> str:
+    (environment,) = review(write(folder / "base", base), write(folder / "head", head)).environments
     (row,) = [row for row in environment.rows if row.code == "persistentvolumeclaim-deleted"]
-    assert row.effect.code == effect
+    return row.effect.code
+
+
+@pytest.mark.parametrize(
+    ("reclaim", "effect"),
+    [
+        ({"persistentVolumeReclaimPolicy": "Delete"}, "loses-data"),
+        ({"persistentVolumeReclaimPolicy": "Retain"}, "interrupts"),
+        ({}, "interrupts"),
+    ],
+    ids=["delete", "retain", "the default"],
+)
+def test_a_claim_of_a_volume_that_goes(reclaim: dict[str, str], effect: str, tmp_path: Path) -> None:
+    """https://kubernetes.io/docs/concepts/storage/persistent-volumes/#reclaiming: by hand, the default is Retain."""
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"}, "spec": reclaim}
+    claim = {**CLAIM, "spec": {"storageClassName": "", "volumeName": "disk"}}
+    base = {"Ray": resources(Volume=manifest(volume), Claim=manifest(claim, OTHER))}
+    head = {"Ray": resources(Volume=manifest(volume), Claim=manifest(OTHER))}
+    assert effect_of(tmp_path, base, head) == effect

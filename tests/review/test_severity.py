@@ -80,6 +80,13 @@ GOOD: dict[tuple[str, str], Any] = {
     ("AWS::KMS::Key", "EnableKeyRotation"): True,
     ("AWS::KMS::Key", "Enabled"): [True, None],
     ("AWS::Events::Rule", "State"): ["ENABLED", None],
+    # https://docs.aws.amazon.com/vpc/latest/userguide/flow-log-records.html, …/AmazonDNS-concepts.html
+    ("AWS::EC2::FlowLog", "TrafficType"): "ALL",
+    ("AWS::EC2::VPC", "EnableDnsSupport"): [True, None],
+    ("AWS::EC2::VPC", "EnableDnsHostnames"): True,
+    ("AWS::EC2::Subnet", "MapPublicIpOnLaunch"): [False, None],
+    # https://docs.aws.amazon.com/eks/latest/userguide/enable-iam-roles-for-service-accounts.html (audience)
+    ("AWS::IAM::OIDCProvider", "ClientIdList"): [["sts.amazonaws.com"]],
     # https://docs.aws.amazon.com/codebuild/latest/APIReference/API_ProjectEnvironment.html (privilegedMode)
     ("AWS::CodeBuild::Project", "Environment/PrivilegedMode"): False,
 }

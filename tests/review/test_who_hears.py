@@ -57,12 +57,83 @@ def compared(folder: Path, before: dict[str, Any], after: dict[str, Any]) -> Env
         ({"EvaluationPeriods": 5}, "safe"),
         ({"Threshold": 1}, "weakens"),
         ({"Threshold": 20}, "safe"),
+        ({"Threshold": 10}, "no-change"),
+        # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
+        ({"ComparisonOperator": "GreaterThanThreshold", "Threshold": 20}, "weakens"),
+        ({"ComparisonOperator": "LessThanOrEqualToThreshold"}, "safe"),
+        ({"DatapointsToAlarm": 15}, "safe"),
+        ({"Period": 120}, "weakens"),
+        ({"ActionsEnabled": False}, "weakens"),
+        ({"ActionsEnabled": True}, "safe"),
     ],
     ids=str,
 )
 def test_an_alarm(properties: dict[str, Any], effect: str, tmp_path: Path) -> None:
     environment = compared(tmp_path, {"Alarm": alarm()}, {"Alarm": alarm(**properties)})
-    assert environment.effect.code == effect, environment.rows
+    assert ("no-change" if environment.empty else environment.effect.code) == effect, environment.rows
+
+
+def counts(**properties: Any) -> dict[str, Any]:
+    transformation = {"MetricName": "Faults", "MetricNamespace": "Ray", "MetricValue": "1"}
+    usual = {"LogGroupName": "/events", "FilterPattern": "Unhealthy", "MetricTransformations": [transformation]}
+    return {"Type": "AWS::Logs::MetricFilter", "Properties": usual | properties}
+
+
+@pytest.mark.parametrize(
+    ("properties", "effect"),
+    [
+        ({"FilterPattern": "never"}, "weakens"),
+        ({"LogGroupName": "/other"}, "weakens"),
+        ({"FilterName": "faults"}, "safe"),
+        ({}, "no-change"),
+    ],
+    ids=str,
+)
+def test_the_count_behind_an_alarm(properties: dict[str, Any], effect: str, tmp_path: Path) -> None:
+    environment = compared(tmp_path, {"Filter": counts()}, {"Filter": counts(**properties)})
+    assert ("no-change" if environment.empty else environment.effect.code) == effect, environment.rows
+
+
+def budget(*notices: tuple[str, int], subscribed: bool = True, **budget: Any) -> dict[str, Any]:
+    listed = [
+        {
+            "Notification": {"NotificationType": basis, "Threshold": threshold},
+            "Subscribers": [{"SubscriptionType": "EMAIL", "Address": "a@example.com"}] if subscribed else [],
+        }
+        for basis, threshold in notices
+    ]
+    usual = {"BudgetLimit": {"Amount": 1000, "Unit": "USD"}, "TimeUnit": "MONTHLY", "BudgetType": "COST"}
+    properties = {"Budget": usual | budget, "NotificationsWithSubscribers": listed}
+    return {"Type": "AWS::Budgets::Budget", "Properties": properties}
+
+
+NOTICES = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
+FILTER = {"TagKeyValue": ["user:environment$prod"]}
+
+
+@pytest.mark.parametrize(
+    ("after", "says"),
+    [
+        (budget(*NOTICES, BudgetLimit={"Amount": 1001, "Unit": "USD"}), "1,000 → 1,001 $ per month"),
+        (budget(*NOTICES, BudgetLimit={"Amount": 999, "Unit": "USD"}), ""),
+        (budget(*NOTICES, TimeUnit="ANNUALLY"), "of MONTHLY → ANNUALLY costs"),
+        (budget(*NOTICES, CostFilters=FILTER), "counts other costs (CostFilters)"),
+        (budget(*NOTICES, BudgetName="other"), ""),
+        (budget(*NOTICES[:2]), "no mail of the forecast"),
+        (budget(NOTICES[2]), "no mail of what is spent"),
+        (budget(NOTICES[1], NOTICES[2]), "mails of what is spent at 80 %, 100 % → 100 %"),
+        (budget(("ACTUAL", 81), *NOTICES[1:]), "mails of what is spent at 80 %, 100 % → 81 %, 100 %"),
+        (budget(("ACTUAL", 79), *NOTICES[1:]), ""),
+        (budget(("ACTUAL", 50), *NOTICES), ""),
+        (budget(*NOTICES, subscribed=False), "no mail of what is spent; no mail of the forecast"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_budget(after: dict[str, Any], says: str, tmp_path: Path) -> None:
+    """https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_budgets_Notification.html"""
+    environment = compared(tmp_path, {"Budget": budget(*NOTICES)}, {"Budget": after})
+    assert [row.change for row in environment.rows if row.code == "budget-off"] == ([says] if says else [])
+    assert environment.effect.code == ("weakens" if says else "safe")
 
 
 MAIL = subscriber("on-call@example.com", "email")

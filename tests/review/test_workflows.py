@@ -21,6 +21,9 @@ from hyperpod_ray.review.report.failure import MARKER
 
 FOLDER = Path(__file__).parents[2] / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))
+TEMPLATE = FOLDER.parents[1] / "hyperpod_ray" / "template" / "github" / "workflows"
+"""Workflows that `hyperpod-ray init` writes."""
+REVIEWS = pytest.mark.parametrize("folder", [FOLDER, TEMPLATE], ids=["own", "init"])
 
 
 def steps(file: Path) -> Iterator[dict[str, Any]]:
@@ -76,12 +79,13 @@ def run(
     script: str, folder: Path, ended: int, *, reports: bool = True, **variables: str
 ) -> tuple[int, list[str], dict[str, str]]:
     """Run a step's script with a program in the command's place: exit code, its calls, the step's outputs."""
-    program = folder / ".venv" / "bin" / "hyperpod-ray"
+    program = folder / ".venv" / "bin" / "hyperpod-ray"  # on the path too, as the steps before it put it there
     program.parent.mkdir(parents=True)
     report = 'echo "## ⛔ loses data" > report.md' if reports else ":"
     program.write_text(f'#!/bin/sh\necho "$*" >> calls\n{report}\nexit {ended}\n')
     program.chmod(0o755)
     files = {"GITHUB_OUTPUT": str(folder / "output"), "GITHUB_STEP_SUMMARY": str(folder / "summary")}
+    files["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", script], cwd=folder, env={**os.environ, **files, **variables}, check=False
     )
@@ -90,36 +94,49 @@ def run(
     return done.returncode, calls, dict(line.split("=", 1) for line in written if "=" in line)
 
 
-def script_of(file: str, job: str, word: str) -> str:
-    jobs = yaml.safe_load((FOLDER / file).read_text())["jobs"]
+def script_of(file: str, job: str, word: str, *, folder: Path = FOLDER) -> str:
+    jobs = yaml.safe_load((folder / file).read_text())["jobs"]
     (found,) = (step["run"] for step in jobs[job]["steps"] if word in step.get("run", ""))
     return str(found)
 
 
+@REVIEWS
 @pytest.mark.parametrize(("ended", "status"), [(0, "0"), (2, "2"), (3, "3")])
-def test_a_review_that_fails_still_comments_and_then_fails(tmp_path: Path, ended: int, status: str) -> None:
-    made = script_of("review.yml", "review", "hyperpod-ray review")
+def test_a_review_that_fails_still_comments_and_then_fails(
+    tmp_path: Path, folder: Path, ended: int, status: str
+) -> None:
+    made = script_of("review.yml", "review", "hyperpod-ray review", folder=folder)
     code, calls, outputs = run(made, tmp_path, ended, BASE="abc", FAIL_ON="loses-nodes")
     assert (code, outputs["status"], outputs["verdict"]) == (0, status, "⛔ loses data")
     assert "--fail-on loses-nodes" in calls[0]
-    verdict = script_of("review.yml", "verdict", "STATUS")
+    verdict = script_of("review.yml", "verdict", "STATUS", folder=folder)
     ended_with, _, _ = run(verdict, tmp_path / "verdict", 0, STATUS=status, VERDICT=outputs["verdict"])
     assert ended_with == (1 if ended else 0)
 
 
-def test_a_review_that_cannot_be_made_fails_at_once_and_so_does_the_required_check(tmp_path: Path) -> None:
+@REVIEWS
+def test_a_review_that_cannot_be_made_fails_at_once_and_so_does_the_required_check(
+    tmp_path: Path, folder: Path
+) -> None:
     """A required job that is skipped counts as a success, and one that a path filter skips stays pending.
 
     https://docs.github.com/en/actions/how-tos/write-workflows/choose-when-workflows-run/control-jobs-with-conditions
     """
-    made = script_of("review.yml", "review", "hyperpod-ray review")
+    made = script_of("review.yml", "review", "hyperpod-ray review", folder=folder)
     assert run(made, tmp_path / "one", 2, reports=False, BASE="abc", FAIL_ON="never")[0] != 0
     assert run(made, tmp_path / "two", 1, BASE="abc", FAIL_ON="never")[0] == 1
-    workflow = yaml.safe_load((FOLDER / "review.yml").read_text())
+    workflow = yaml.safe_load((folder / "review.yml").read_text())
     assert workflow["jobs"]["verdict"]["if"] == "${{ always() }}"
     assert not workflow[True]["pull_request"], "no path filter"
-    verdict = script_of("review.yml", "verdict", "STATUS")
+    verdict = script_of("review.yml", "verdict", "STATUS", folder=folder)
     assert run(verdict, tmp_path / "verdict", 0, STATUS="", VERDICT="")[0] == 1, "the review ended without outputs"
+
+
+def test_the_review_of_a_new_project_runs_nothing_that_fails_before_the_comment() -> None:
+    """Charts without a digest stop a deployment; a review needs none of them."""
+    jobs = yaml.safe_load((TEMPLATE / "review.yml").read_text())["jobs"]
+    assert not [step for step in jobs["review"]["steps"] if "charts fetch" in step.get("run", "")]
+    assert MARKER in jobs["comment"]["steps"][0]["run"]
 
 
 @pytest.mark.parametrize(

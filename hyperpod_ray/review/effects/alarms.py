@@ -13,6 +13,7 @@ from hyperpod_ray.review.findings import Findings, Remark, Row
 from hyperpod_ray.review.instance_groups import count, groups
 
 ALERTS, ALARM, BUDGET = "AWS::APS::RuleGroupsNamespace", "AWS::CloudWatch::Alarm", "AWS::Budgets::Budget"
+FILTER = "AWS::Logs::MetricFilter"
 SUBSCRIBER = "AWS::SNS::Subscription"
 CHANNELS = ("AWS::Chatbot::SlackChannelConfiguration", "AWS::Chatbot::MicrosoftTeamsChannelConfiguration")
 _MINUTES = re.compile(r"\[(\d+)m\]")
@@ -22,13 +23,15 @@ _DURATION = re.compile(r"(\d+)([smhdw])")
 
 def find(changes: Changes, findings: Findings) -> None:
     """Rows for each alert, alarm and budget that says less or says it later."""
-    for change in changes.of_type(ALERTS, ALARM, BUDGET):
+    for change in changes.of_type(ALERTS, ALARM, BUDGET, FILTER):
         if change.kind not in {Kind.CHANGED, Kind.REPLACED}:
             continue  # one that leaves is a guard that goes: `severity.yaml`
         if change.type == ALERTS:
             _add(findings, change, "alert-off", "alerts on metrics", list(_alerts(change)))
         elif change.type == ALARM:
             _add(findings, change, "alarm-off", "alarm", list(_alarm(change, changes)))
+        elif change.type == FILTER:
+            _add(findings, change, "alarm-blind", "the count behind an alarm", list(_counts(change)))
         else:
             _add(findings, change, "budget-off", "budget", list(_budget(change)))
     for change in changes.of_type(SUBSCRIBER, *CHANNELS):
@@ -74,6 +77,7 @@ def _add(findings: Findings, change: ResourceChange, name: str, guard: str, less
 _SAYS = {
     "alert-off": "Nothing that runs notices. A fault that these alerts report is seen later, or by nobody.",
     "alarm-off": "Nothing that runs notices. The alarm comes later, or to nobody.",
+    "alarm-blind": "Nothing that runs notices. The alarm fires for what the new filter counts alone: read both.",
     "budget-off": "Nothing that runs notices. More money is spent before a mail says so.",
     "nobody-confirmed": "SNS asks the new subscriber first. Until it confirms, no alarm reaches it, and the old one "
     "gets none any more.",
@@ -137,11 +141,22 @@ def _alarm(change: ResourceChange, changes: Changes) -> Iterator[str]:
         yield f"after {_time(patience_before)} → {_time(patience_after)}"
     if _missing(change.now) and not _missing(change.before):
         yield f"missing data counts as {change.now('TreatMissingData')}"
+    sides = [str(get("ComparisonOperator")).partition("Than")[0] for get in (change.before, change.now)]
+    if sides[0] != sides[1]:
+        yield f"{change.before('ComparisonOperator')} → {change.now('ComparisonOperator')}"
+        return
     before, after = change.before("Threshold"), change.now("Threshold")
     if isinstance(before, int | float) and isinstance(after, int | float) and not _resized(changes):
         greater = str(change.now("ComparisonOperator")).startswith("GreaterThan")
         if (after > before) if greater else (after < before):
             yield f"threshold {before:g} → {after:g}"
+
+
+def _counts(change: ResourceChange) -> Iterator[str]:
+    """What a filter counts, and of which log."""
+    for name in ("FilterPattern", "LogGroupName"):
+        if change.differs(name):
+            yield f"{name} {change.before(name)} → {change.now(name)}"
 
 
 def _patience(get: Any) -> int:
@@ -170,6 +185,12 @@ def _budget(change: ResourceChange) -> Iterator[str]:
     before, after = (get("Budget", "BudgetLimit", "Amount") for get in (change.before, change.now))
     if isinstance(before, int | float) and isinstance(after, int | float) and after > before:
         yield f"{before:,.0f} → {after:,.0f} $ per month"
+    unit_before, unit_after = (str(get("Budget", "TimeUnit")) for get in (change.before, change.now))
+    if unit_before != unit_after:
+        yield f"of {unit_before} → {unit_after} costs"
+    for name in ("CostFilters", "FilterExpression", "CostTypes"):
+        if change.before("Budget", name) != change.now("Budget", name):
+            yield f"counts other costs ({name})"
     notices_before, notices_after = (
         _notices(get("NotificationsWithSubscribers")) for get in (change.before, change.now)
     )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from hyperpod_ray.core import names
 from hyperpod_ray.review import severity
-from hyperpod_ray.review.facts import source
+from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
 from hyperpod_ray.review.kubernetes import KubernetesObject
+
+_LIMITS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+_RIGHTS = {"Role": "rules", "ClusterRole": "rules", "RoleBinding": "subjects", "ClusterRoleBinding": "subjects"}
 
 
 def concerns(k8s_object: KubernetesObject) -> bool:
@@ -14,15 +19,30 @@ def concerns(k8s_object: KubernetesObject) -> bool:
     return names.GUARD in (k8s_object.id.namespace, k8s_object.id.name)
 
 
-def find(before: KubernetesObject | None, after: KubernetesObject | None, findings: Findings) -> None:
-    """Rows for one of its objects that comes, goes or changes."""
+def find(before: KubernetesObject | None, after: KubernetesObject | None, findings: Findings, *, runs: bool) -> None:
+    """Rows for one of its objects that comes, goes or changes; `runs` when its pods are there afterwards."""
     k8s_object = after or before
     assert k8s_object is not None  # noqa: S101  (one of the two is there)
     if k8s_object.id.kind != "Deployment":
-        findings.add(_part(before, after, k8s_object))
+        findings.add(_part(before, after, k8s_object, less=_less(before, after) if runs else ""))
     elif before is None or after is None:
         _switched(k8s_object, findings, on=after is not None)
     else:
+        copies_before, copies_after = _copies(before), _copies(after)
+        if copies_after < copies_before:
+            findings.add(
+                Row(
+                    code="node-guard-fewer",
+                    what=str(after.id),
+                    change=f"{copies_before} → {copies_after} pods",
+                    consequence="After the deploy, nobody replaces the pods of a silent node until you run "
+                    "'nodes free'."
+                    if copies_after == 0
+                    else "After the deploy, a fault of its own node stops the guard until its pod is elsewhere.",
+                    where=after.where,
+                    **severity.of_class("guard-less"),
+                )
+            )
         _slower(before, after, findings)
         findings.add(
             Row(
@@ -89,13 +109,47 @@ def _switched(k8s_object: KubernetesObject, findings: Findings, *, on: bool) -> 
     )
 
 
-def _part(before: KubernetesObject | None, after: KubernetesObject | None, k8s_object: KubernetesObject) -> Row:
+def _copies(k8s_object: KubernetesObject) -> int:
+    """Its pods. Kubernetes' default is one."""
+    replicas = (k8s_object.data.get("spec") or {}).get("replicas")
+    return replicas if isinstance(replicas, int) else 1
+
+
+def _less(before: KubernetesObject | None, after: KubernetesObject | None) -> str:
+    """What a part that goes or changes takes from the guard, or lets it do; empty where it takes nothing."""
+    if before is None:
+        return ""
+    if after is None:
+        pruned = before.id.kind in facts()["kubernetes"]["pruned"]
+        return "The guard's pods run without it, and may not replace those of a silent node." if pruned else ""
+    if before.id.kind in _LIMITS and before.data.get("spec") != after.data.get("spec"):
+        return "It limits what the guard may change in the cluster: read both."
+    held = _RIGHTS.get(before.id.kind, "")
+    if held and (_flat(before.data.get(held)) - _flat(after.data.get(held))):
+        return "The guard loses a right, and may not replace the pods of a silent node."
+    return ""
+
+
+def _flat(entries: object) -> set[tuple[str, ...]]:
+    """Rules or subjects, each as the single things that it names."""
+    flat: set[tuple[str, ...]] = set()
+    for entry in entries if isinstance(entries, list) else []:
+        keys = sorted(key for key, value in entry.items() if value)
+        choices = [entry[key] if isinstance(entry[key], list) else [entry[key]] for key in keys]
+        flat |= {tuple(f"{key}={value}" for key, value in zip(keys, way, strict=True)) for way in product(*choices)}
+    return flat
+
+
+def _part(
+    before: KubernetesObject | None, after: KubernetesObject | None, k8s_object: KubernetesObject, *, less: str
+) -> Row:
     change = "new" if before is None else "left the manifests" if after is None else "changed"
+    weaker = severity.of_class("guard-less") if less else {"effect": Effect.SAFE}
     return Row(
-        effect=Effect.SAFE,
         code="node-guard-part",
         what=str(k8s_object.id),
         change=change,
-        consequence="A part of the node guard, which training does not use.",
+        consequence=less or "A part of the node guard, which training does not use.",
         where=k8s_object.where,
+        **weaker,
     )

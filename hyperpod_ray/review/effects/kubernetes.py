@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hyperpod_ray.core import names
+from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind
 from hyperpod_ray.review.effects import guard, hang_rules, karpenter, raycluster
 from hyperpod_ray.review.facts import facts, source
-from hyperpod_ray.review.findings import Effect, Findings, Row
+from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
 from hyperpod_ray.review.kubernetes import Cluster, KubernetesObject, ObjectName, Release, pairs
 from hyperpod_ray_rules.quantity import number
 
@@ -24,7 +25,7 @@ def find(changes: Changes, findings: Findings) -> None:
     for before, after in pairs(base, head):
         k8s_object = after or before
         if k8s_object is not None and guard.concerns(k8s_object):
-            guard.find(before, after, findings)
+            guard.find(before, after, findings, runs=severity.guard_runs(changes))
         elif after is None and before is not None:
             _gone(before, changes, doomed, findings)
         elif before is None and after is not None:
@@ -242,6 +243,8 @@ def _changed(before: KubernetesObject, after: KubernetesObject, base: Cluster, f
         raycluster.find(before, after, findings)
     elif after.id.kind == "PersistentVolumeClaim":
         _claim(before, after, base, findings)
+    elif after.id.kind == "PersistentVolume":
+        _volume(before, after, findings)
     elif karpenter.concerns(after):
         karpenter.find(before, after, findings)
     elif _hang_rules(after):
@@ -282,6 +285,22 @@ def _plain(before: KubernetesObject, after: KubernetesObject, findings: Findings
             where=after.where,
         )
     )
+
+
+def _volume(before: KubernetesObject, after: KubernetesObject, findings: Findings) -> None:
+    """What becomes of the file system when its claim goes."""
+    path = "spec/persistentVolumeReclaimPolicy"
+    policies = [str(_at(side, path) or "Retain") for side in (before, after)]
+    if policies[0] != policies[1] and "Delete" in policies:
+        findings.remark(
+            Remark(
+                direction="switched off" if policies[1] == "Delete" else "switched on",
+                what=f"retention of {after.id}",
+                detail=f"persistentVolumeReclaimPolicy {' → '.join(policies)}: the driver "
+                f"{'deletes' if policies[1] == 'Delete' else 'keeps'} the file system when the claim goes",
+            )
+        )
+    _plain(before, after, findings)
 
 
 def _claim(before: KubernetesObject, after: KubernetesObject, base: Cluster, findings: Findings) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
+from hyperpod_ray.core import names
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
 from hyperpod_ray.review.changes import Changes, Kind
@@ -24,24 +25,32 @@ _PULL = "ecr:BatchGetImage"
 _BY_ISSUER = "sts:AssumeRoleWithWebIdentity"
 _WRITES = ("s3:PutObject", "s3:DeleteObject")
 _SHOWN = 6
-Roles = dict[tuple[str, str], set[Grant]]
-"""Namespace and service account → what its pods may do in AWS."""
+Roles = dict[tuple[str, str], set[Grant] | None]
+"""Namespace and service account → what its pods may do in AWS; None by a role that no template has."""
 
 
 def find(changes: Changes, findings: Findings) -> None:
     """Rows for rights of Ray's pods and of nodes that go, and for write rights on the nodes' scripts that come."""
     before, after = _pods(changes.base, changes.base_cluster), _pods(changes.head, changes.head_cluster)
     for account, grants in before.items():
-        if account in after and (taken := _taken(grants, after[account])):
+        if account not in after or grants is None:
+            continue
+        rights = after[account]
+        taken = sorted(grants) if rights is None else _taken(grants, rights)
+        if taken:
+            guard = account[0] == names.GUARD
             findings.add(
                 Row(
                     code="right-taken",
                     what=f"service account {'/'.join(account)}",
-                    change=f"no longer: {_words(taken)}",
-                    consequence="In force within seconds, for pods that run too: a job that does it is refused by AWS "
+                    change="a role that no template has" if rights is None else f"no longer: {_words(taken)}",
+                    consequence="The guard asks HyperPod by these rights: without them it replaces no pod of a silent "
+                    "node."
+                    if guard
+                    else "In force within seconds, for pods that run too: a job that does it is refused by AWS "
                     "and fails, or cannot save.",
-                    unavailable=f"AWS rights of {'/'.join(account)}",
-                    **severity.of_class("right-taken"),
+                    unavailable="" if guard else f"AWS rights of {'/'.join(account)}",
+                    **severity.of_class("guard-less" if guard else "right-taken"),
                 )
             )
     _nodes(changes, findings)
@@ -57,8 +66,9 @@ def _pods(assembly: EnvironmentAssembly, cluster: Cluster) -> Roles:
         properties = resource.get("Properties", {})
         namespace = str(properties.get("Namespace"))
         role = role_of(key, assembly)
-        if role is not None and (namespace in spaces or namespace.startswith("hyperpod-ns-")):
-            roles[namespace, str(properties.get("ServiceAccount"))] = _allowed(role, assembly)
+        if namespace in spaces or namespace == names.GUARD or namespace.startswith("hyperpod-ns-"):
+            allowed = None if role is None else _allowed(role, assembly)
+            roles[namespace, str(properties.get("ServiceAccount"))] = allowed
     return roles
 
 

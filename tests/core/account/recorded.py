@@ -359,6 +359,10 @@ class RecordedAccount:
         region = self._one("buckets", asked["Bucket"], "404")
         if region == "forbidden":
             raise ClientError({"Error": {"Code": "403", "Message": "Forbidden"}}, "HeadBucket")
+        if region.startswith("redirect "):
+            headers = {"HTTPHeaders": {"x-amz-bucket-region": region.removeprefix("redirect ")}}
+            answer: Any = {"Error": {"Code": "301", "Message": "Moved Permanently"}, "ResponseMetadata": headers}
+            raise ClientError(answer, "HeadBucket")
         return {"BucketRegion": region}
 
     def _s3_list_object_versions(self, asked: Json) -> Json:

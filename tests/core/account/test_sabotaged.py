@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from botocore.exceptions import ClientError
 from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.evidence import Evidence
 from hyperpod_ray.core.findings import Finding
+from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.today import VARIABLE
 from tests.core.account.good import (
     ACCOUNT,
@@ -37,11 +39,13 @@ from tests.core.account.good import (
 )
 from tests.core.account.recorded import RecordedAccount
 from tests.core.environment_files import plan
+from tests.core.said import assert_said, line_of
 from tests.core.three_parts import assert_form
 
 # ruff: noqa: E501  (a case on one line)
 
 Json = dict[str, Any]
+DAY = "2026-11-22"
 STATES: Json = yaml.safe_load((Path(__file__).parents[2] / "ops" / "account_states.yaml").read_text())
 BUCKET = f"sagemaker-test-{ACCOUNT}-{REGION}"
 TIER = f"tier-test-{ACCOUNT}-{REGION}"
@@ -56,6 +60,7 @@ COPY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/ray@sha256:{'b' * 64}"
 BY_ARTIFACT = {**NEW, "image": {"index": {"codeartifact_arn": PACKAGES}}}
 BY_ADDRESS = {**NEW, "image": {"index": {"url": "https://pypi.example.com/simple", "secret_arn": LOGIN}}}
 AMI = "ami-0123456789abcdef0"
+LINKED = {**NEW, "storage/data_repositories": [{"bucket": "research-datasets", "path": "/data"}]}
 OWN_AMI = {**NEW, "hyperpod/instance_groups/1/image_id": AMI}
 AMI_THERE = {
     "Name": "ours", "State": "available", "OwnerId": ACCOUNT, "Architecture": "x86_64",
@@ -160,6 +165,12 @@ CASES = [
     Sabotage("role of another path", {"roles > Admin > Arn": ADMIN.replace("teams/", "")}, (("roles", "error", "the role Admin is arn:aws:iam::123456789012:role/Admin. Expected"),), file=NEW),
     Sabotage("no alarm", {"alarms": []}, (("alarms", "error", "gpu-errors: no such alarm"),)),
     Sabotage("no MLflow server", {"mlflow": {"team": None}}, (("MLflow", "error", "team: no such server"),)),
+    # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeMlflowTrackingServer.html (TrackingServerStatus)
+    Sabotage("MLflow server that failed", {"mlflow": {"team": "CreateFailed"}}, (("MLflow", "error", "team is CreateFailed"),)),
+    Sabotage("MLflow server that goes", {"mlflow": {"team": "Deleting"}}, (("MLflow", "error", "team is Deleting"),)),
+    # https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadBucket.html: of another Region, with its name
+    Sabotage("bucket of another Region", {"buckets": {"research-datasets": "eu-west-1"}}, (("buckets", "error", "is in eu-west-1, and FSx imports"),), file=LINKED),
+    Sabotage("bucket that redirects", {"buckets": {"research-datasets": "redirect eu-west-1"}}, (("buckets", "error", "is in eu-west-1, and FSx imports"),), file=LINKED),
     Sabotage("no bucket", {"buckets": {"training-sets": None}}, (("buckets", "error", "training-sets: no such bucket"),)),
     Sabotage("bucket of somebody else", {"buckets": {"training-sets": "forbidden"}}, (("buckets", "unknown", "may not see it"),)),
     Sabotage("no image", {"images > team/ray": []}, (("image", "error", "is not in ECR"),)),
@@ -219,6 +230,7 @@ CASES = [
     Sabotage("no workspaces left", {"quotas > aps": {"Workspaces per region per account": 2}, "workspaces": [{}, {"team": "other"}]}, (("metrics quota", "error", "Workspaces per region per account: 1 asked and 2 used by others, 2 allowed"),), file=METRICS),
     Sabotage("few instances", {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 3}}, (("quotas", "error", "4 asked, 3 allowed"),), file=NEW),
     Sabotage("a quota of another name", {"quotas > eks": GONE, "quotas": {"eks": {"Something": 1}}}, (("EKS quotas", "unknown", "no quota is called 'Clusters'"),), file=NEW),
+    Sabotage("topic that may not be read", {"errors": {"sns.get_topic_attributes": "AuthorizationError"}}, (("topic of alarms", "unknown", "these credentials may not read its policy"),), file={**NEW, "hyperpod/alarm_topic_arn": f"arn:aws:sns:{REGION}:{ACCOUNT}:on-call"}),
     Sabotage("no topic of alarms", {}, (("topic of alarms", "error", "on-call: no such topic"),), file={**NEW, "hyperpod/alarm_topic_arn": f"arn:aws:sns:{REGION}:{ACCOUNT}:on-call"}),
     # --- teams
     Sabotage("task governance on an existing cluster", {"addons > amazon-sagemaker-hyperpod-taskgovernance": "v1.6.0-eksbuild.1"}, (("add-ons that are created", "error", "kubectl get workloads -A); then aws eks delete-addon --cluster-name shared --addon-name amazon-sagemaker-hyperpod-taskgovernance, which ends its Kueue"),), file={**EXISTING, **TEAMS}),
@@ -226,13 +238,15 @@ CASES = [
     Sabotage("a team's quota of another stack", {"team_quotas": {QUOTA: "vision"}, **THERE, "stacks > theirs": {"status": "CREATE_COMPLETE", "resources": [QUOTA]}}, (("task governance", "error", "team 'vision' has the quota some-vision already"),), file={**NEW, **TEAMS}),
     # --- the caller
     Sabotage("not bootstrapped", {"parameters": {"/cdk-bootstrap/hnb659fds/version": None}}, (("bootstrap", "error", "is not bootstrapped"),), file=NEW),
+    Sabotage("the bootstrap's bucket is gone", {"buckets": {f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}": None}}, (("bootstrap bucket", "error", "no such bucket, and the bootstrap stack says that it is there"),), file=NEW),
+    Sabotage("the bootstrap's bucket may not be seen", {"buckets": {f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}": "forbidden"}}, (("bootstrap bucket", "unknown", "may not see it"),), file=NEW),
     Sabotage("may not deploy", {"denied": ["sts:AssumeRole"]}, (("permissions", "error", "may not assume the deployment's role"),), file=NEW),
 ]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def day(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "2026-11-22")
+    monkeypatch.setenv(VARIABLE, DAY)
 
 
 def judged(file: Json, edits: Json) -> dict[str, list[Finding]]:
@@ -251,6 +265,7 @@ def test_a_good_account_is_fine(file: Json) -> None:
     found = judged(file, {})
     assert [(title, one.message) for title, one in bad(found)] == []
     assert all(found.values()), "every rule answers"
+    assert {one.path[0] for listed in found.values() for one in listed if one.path} <= SECTIONS
 
 
 @pytest.mark.slow
@@ -264,6 +279,38 @@ def test_sabotage(case: Sabotage) -> None:
     for _, one in found:
         assert_form(one)
         assert not destroys_blindly(one.fix), one.fix
+
+
+def said_by_cases() -> Iterator[str]:
+    """What the named rules say of each case, for `messages.txt`."""
+    for case in CASES:
+        for title, one in said_by_named(case):
+            yield line_of(title, one.severity, ".".join(map(str, one.path)), one.message)
+
+
+def said_by_named(case: Sabotage) -> list[tuple[str, Finding]]:
+    """What the rules say that a case names."""
+    made = plan(case.file)
+    evidence = Evidence(account=RecordedAccount(account(case.edits)))
+    titles = {title for title, _, _ in case.said}
+    rules = [rule for rule in account_rules() if rule.title in titles and rule.concerns(made)]
+    return bad({rule.title: list(rule(made, evidence)) for rule in rules})
+
+
+SECTIONS = {name.partition("/")[0] for name in Environment.model_fields}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_named_rules_say_it(case: Sabotage) -> None:
+    """... each at a setting of the file. All the others together are asked by the slow test above."""
+    found = said_by_named(case)
+    shown = [(title, one.severity, one.message) for title, one in found]
+    assert len(shown) == len(case.said), shown
+    for title, severity, words in case.said:
+        assert any(a == title and b == severity and words in text for a, b, text in shown), shown
+    assert {one.path[0] for _, one in found if one.path} <= SECTIONS
+    for title, one in found:
+        assert_said(line_of(title, one.severity, ".".join(map(str, one.path)), one.message))
 
 
 DESTROYS = re.compile(r"\b(delete-[a-z-]+|rb s3|kubectl delete|s3 rm|batch-delete|deregister|terminate)\b")
@@ -286,6 +333,24 @@ def test_there_are_enough() -> None:
 def test_service_linked_roles_are_said() -> None:
     (found,) = judged(NEW, {"roles > AWSServiceRoleForAmazonEKS": GONE})["deployment role"]
     assert (found.severity, "AWSServiceRoleForAmazonEKS will be created" in found.message) == ("fine", True)
+
+
+@pytest.mark.parametrize(
+    ("title", "file", "edits", "says"),
+    [
+        ("EKS quotas", NEW, {"quotas > eks": {"Clusters": 3}, "more_eks": ["one"]}, "Clusters: 1 asked and 2 used by others, 3 allowed"),
+        ("FSx quotas", NEW, {"quotas > fsx": {"Lustre Persistent_2 storage capacity": 6000}}, "1200 asked and 4800 used by others, 6000 allowed"),
+        ("network quotas", NEW, {"addresses": 4}, "EC2-VPC Elastic IPs: 1 asked and 4 used by others, 5 allowed"),
+        ("metrics quota", METRICS, {"quotas > aps": {"Workspaces per region per account": 3}, "workspaces": [{}, {"team": "other"}]}, "1 asked and 2 used by others, 3 allowed"),
+        ("quotas", NEW, {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 4}}, "4 asked, 4 allowed"),
+    ],
+)  # fmt: skip
+def test_the_last_that_a_quota_allows_is_fine(title: str, file: Json, edits: Json, says: str) -> None:
+    made = plan(file)
+    (rule,) = [rule for rule in account_rules() if rule.title == title]
+    found = list(rule(made, Evidence(account=RecordedAccount(account(edits)))))
+    assert [one.message for one in found if one.severity != "fine"] == []
+    assert any(says in one.message for one in found), [one.message for one in found]
 
 
 @pytest.mark.parametrize("action", ["eks:CreateCluster", "fsx:CreateFileSystem", "ec2:CreateVpc"])

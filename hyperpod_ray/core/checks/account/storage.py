@@ -162,7 +162,6 @@ def buckets_exist(plan: Plan, account: Account) -> Iterator[Finding]:
                 *path, what=message, expected="s3:ListBucket on it", fix="ask its owner, or ask for s3:ListBucket on it"
             )
         elif imports and bucket_home not in (region, "here"):
-            message = f"{bucket} is in {bucket_home}, and FSx imports automatically from {region} only"
             yield error(
                 *path,
                 what=f"{bucket} is in {bucket_home}, and FSx imports automatically from its own Region only",
