@@ -22,7 +22,9 @@ ADDRESS = "127.0.0.1"
 
 def import_as(script: Path) -> None:
     """Import what a script imports at its top, and what it takes from there: a package may import that only then."""
-    imports = [node for node in ast.parse(script.read_bytes()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports: list[ast.stmt] = [
+        node for node in ast.parse(script.read_bytes()).body if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
     exec(compile(ast.Module(imports, type_ignores=[]), str(script), "exec"), {})  # noqa: S102 - it will run anyway
 
 

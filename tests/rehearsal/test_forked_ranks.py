@@ -72,7 +72,8 @@ def test_no_rank_outlives_a_rank_that_fails_or_the_process_that_forked_it(tmp_pa
     process = start(script, mark)
     try:
         files = [Path(f"{mark}{rank}") for rank in range(2)]
-        pids = [int(until(lambda file=file: file.exists() and file.read_text())) for file in files]
+        until(lambda: all(file.exists() and file.read_text() for file in files))
+        pids = [int(file.read_text()) for file in files]
         if end == "a rank fails":
             Path(mark + ".go").touch()
             assert process.wait(600) == 5
