@@ -112,6 +112,13 @@ def test_without_a_coordinator_and_before_an_agent_that_ends_jobs_no_rank_waits(
         assert seen == [False]
 
 
+@pytest.mark.parametrize(("step", "saved"), [(11, 10), (13, 10), (19, 10), (10, 10)])
+def test_a_fault_is_not_beside_a_checkpoint(tmp_path: Path, step: int, saved: int) -> None:
+    run, (fault,) = Run(tmp_path, "node"), faults_named(["node"])
+    run.trains(step, saved=saved, standbys=3)
+    run.settle(fault, lambda: run.trains(16, saved=10, standbys=3))
+
+
 @pytest.mark.parametrize("gone", [{"alive": False}, {"frozen": True}])
 def test_a_loss_without_a_spare_waits_for_no_spare_and_no_replacement(tmp_path: Path, gone: dict[str, bool]) -> None:
     run = Run(tmp_path, "node", "spareless")
