@@ -37,7 +37,7 @@ class Step:
 
 STEPS = {
     "deploy": Step(title="deploy and destroy", command=["benchmarks/sandbox.py"], goal_s=None),
-    "demo": Step(title="demo", command=["-m", "hyperpod_ray.cli", "demo"], goal_s=90),
+    "demo": Step(title="demo", command=["-m", "hyperpod_ray.cli", "demo"], goal_s=60),
     "suite": Step(title="test suite", command=["-m", "tests.run", "-q"], goal_s=240),
 }
 

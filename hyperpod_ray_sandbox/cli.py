@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import metadata
 from pathlib import Path
 
 from hyperpod_ray_sandbox import __version__
 from hyperpod_ray_sandbox.aws import client, commands, install, paths, process
 
 
+def _version() -> str:
+    """The distribution's, which names the commit of one that is no release."""
+    try:
+        return metadata.version("hyperpod-ray-sandbox")
+    except metadata.PackageNotFoundError:  # the source
+        return __version__
+
+
 def parser() -> argparse.ArgumentParser:
     """Every command with its options."""
     top = argparse.ArgumentParser(prog="hyperpod-sandbox", description="An AWS and a Kubernetes API on 127.0.0.1.")
-    top.add_argument("--version", action="version", version=__version__)
+    top.add_argument("--version", action="version", version=_version())
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, about: str) -> argparse.ArgumentParser:

@@ -12,6 +12,8 @@ A file in `<run>/faults/` triggers the fault once and is removed by the rank tha
   its user, or a read-only file system;
 - `slow-storage-rank-N`: rank N's next shard takes eight seconds longer;
 - `clock-jump-rank-N`: rank N's wall clock jumps by an hour.
+
+While the file `hold` is there, every rank waits at the start of a step. No rank removes it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 SWITCH = "RESILIENCE_FAULT_HOOKS"
+FOLDER, HOLD = "faults", "hold"
+HOLD_POLL_S = 0.05
 SLOW_STORAGE_S, CLOCK_JUMP_S = 8.0, 3600.0
 
 
@@ -45,6 +49,16 @@ class FaultHooks:
             return False
         self.announce("fault", rank=self.rank, fault=name)
         return True
+
+    @property
+    def holds(self) -> bool:
+        """Whether ranks wait at the start of a step."""
+        return self.folder is not None and (self.folder / HOLD).exists()
+
+    def wait(self) -> None:
+        """Return once nothing holds the ranks."""
+        while self.holds:
+            time.sleep(HOLD_POLL_S)
 
     def at_step(self) -> None:
         """Called at the start of a step."""

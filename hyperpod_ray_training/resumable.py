@@ -37,7 +37,7 @@ from hyperpod_ray_training.batches import Position
 from hyperpod_ray_training.completeness import Completeness
 from hyperpod_ray_training.draining import NONE, DrainWatch
 from hyperpod_ray_training.errors import InputError, Unrecoverable
-from hyperpod_ray_training.faults import FaultHooks
+from hyperpod_ray_training.faults import FOLDER, FaultHooks
 from hyperpod_ray_training.interval import SaveClock
 from hyperpod_ray_training.journal import Journal, log
 from hyperpod_ray_training.looping import Looping
@@ -120,7 +120,7 @@ class Resumable(Looping):
         self.shown = Metrics(run.name, enabled=self.rank == 0)
         self.attempt = str(self.ranks.from_rank_zero(secrets.token_hex(3)))
         self.hooks = FaultHooks(
-            folder=Path(self.folder.at("faults")) if self.folder.local else None,
+            folder=Path(self.folder.at(FOLDER)) if self.folder.local else None,
             rank=self.rank,
             announce=self._announce,
         )
@@ -192,6 +192,9 @@ class Resumable(Looping):
 
     def about_to_step(self) -> None:
         """Faults on request; the first steps are watched."""
+        if self.hooks.holds:
+            with self.unhurried():
+                self.hooks.wait()
         self.hooks.at_step()
         self.complete.step_begins(self.step, loop_frames())
 

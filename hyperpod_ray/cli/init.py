@@ -10,15 +10,13 @@ import typer
 from hyperpod_ray.cli import new
 from hyperpod_ray.cli.options import command
 from hyperpod_ray.core.names import LEFT_BY_TOOLS, PROGRAM
-from hyperpod_ray.core.version import __version__, full_version
+from hyperpod_ray.core.version import full_version
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 
 TEMPLATE = "hyperpod_ray/template"
 HIDDEN = ("gitignore", "github")
 """Names in the template that get a dot in front."""
-OTHERS = {"training": "hyperpod-ray-training", "sandbox": "hyperpod-ray-sandbox"}
-"""The product's other distributions that a project pins."""
 
 
 def register(app: typer.Typer) -> None:
@@ -68,7 +66,8 @@ def register(app: typer.Typer) -> None:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            output.write_line(f"wrote {path}")
+        for name in sorted(files):  # when all are there: whoever reads the list may close it early
+            output.write_line(f"wrote {folder / name}")
         output.log(f"next: cd {folder}; its README.md has the set-up; then {PROGRAM} env check")
         return OK
 
@@ -99,19 +98,6 @@ def _files(*, name: str, environment: str) -> dict[str, str]:
         top_folder, *rest = path.relative_to(template).parts
         relative = "/".join([f".{top_folder}" if top_folder in HIDDEN else top_folder, *rest])
         files[relative] = path.read_text(encoding="utf-8")
-    files["requirements.txt"] = files["requirements.txt"].format(product=full_version(), **_versions())
+    files["requirements.txt"] = files["requirements.txt"].format(version=full_version())
     files["README.md"] = files["README.md"].format(name=name, environment=environment)
     return files
-
-
-def _versions() -> dict[str, str]:
-    """Versions of the other distributions: those that are installed, else the product's own."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions = {}
-    for key, distribution in OTHERS.items():
-        try:
-            versions[key] = version(distribution)
-        except PackageNotFoundError:
-            versions[key] = __version__
-    return versions

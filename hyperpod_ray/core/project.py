@@ -33,7 +33,7 @@ class FolderError(ProjectError):
 
 
 def environments(start: Path | None = None) -> Path | None:
-    """The folder of environment files: `environments/` at or above `start`, beside `cdk.json` where one is.
+    """The folder of environment files: the nearest `environments/` at or above `start`.
 
     Args:
         start: Folder to begin at. Default: the current folder.
@@ -42,19 +42,19 @@ def environments(start: Path | None = None) -> Path | None:
         The folder; None where there is none.
 
     Raises:
-        FolderError: several folders above each other hold environment files, and `cdk.json` decides for none of them.
+        FolderError: several folders above each other hold environment files, and the nearest is not beside `cdk.json`.
     """
     origin = (start or Path.cwd()).resolve()
     candidates = [
         folder / FOLDER_NAME for folder in (origin, *origin.parents) if holds_environments(folder / FOLDER_NAME)
     ]
-    for candidate in candidates:
-        if (candidate.parent / CONFIGURATION).is_file():
-            return candidate
+    # one below the project's is no less meant: an answer from the other would be a wrong one without a word
+    if candidates and (candidates[0].parent / CONFIGURATION).is_file():
+        return candidates[0]
     if len(candidates) > 1:
         raise FolderError(
             f"{len(candidates)} folders of environment files: {', '.join(map(str, candidates))}",
-            expected=f"one, or {CONFIGURATION} beside the one that is meant",
+            expected=f"one, or {CONFIGURATION} beside the nearest",
             fix=f"give {PROGRAM} --environments FOLDER",
         )
     return candidates[0] if candidates else None

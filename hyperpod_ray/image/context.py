@@ -11,6 +11,7 @@ from hyperpod_ray.core.image_packages import distributions
 from hyperpod_ray.core.image_sets import installer_files
 from hyperpod_ray.core.names import LEFT_BY_TOOLS
 from hyperpod_ray.core.project import PACKAGE
+from hyperpod_ray.core.version import __version__
 from hyperpod_ray.image.versions import ImageError, ImageSet
 
 DOCKERFILE = "hyperpod_ray/image/Dockerfile"
@@ -50,6 +51,10 @@ def stage(target: Path, *, chosen: ImageSet, own_lock: Path | None = None, wheel
             shutil.copyfile(file, wheels_folder / file.name)
     ignore = shutil.ignore_patterns(*LEFT_BY_TOOLS)
     shutil.copytree(_library(), target / LIBRARY, ignore=ignore)
+    # as in a source distribution; with the commit, each commit would be another image
+    (target / LIBRARY / "PKG-INFO").write_text(
+        f"Metadata-Version: 2.4\nName: {LIBRARY.replace('_', '-')}\nVersion: {__version__}\n", encoding="utf-8"
+    )
 
 
 def _installer(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ once. Nothing is written into the repository.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -23,6 +24,8 @@ from hyperpod_ray.review import locks
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.locks import Locks
 
+CDK = "aws_cdk"
+"""The package that every app.py imports."""
 _SYNTH_SECONDS = 900
 _MOST = 100_000
 """Characters of a failed synthesis that are read: of hundreds of messages none is cut in the middle of a path."""
@@ -291,6 +294,8 @@ def _synthesize(source: Path, sides: Sequence[Side], paths: Mapping[str, str], *
     """Run the app of `source` for each side; its own validation is off, as another check runs it."""
     if not sides:
         return
+    if importlib.util.find_spec(CDK) is None:  # said as for other commands, not by the traceback of app.py
+        raise ModuleNotFoundError(f"No module named '{CDK}'", name=CDK)
     # the project's own modules first; in the product's checkout each revision is its own product
     packages = [str(source), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     settings = {**os.environ, "CDK_VALIDATION": "false", "PYTHONPATH": os.pathsep.join(packages)}

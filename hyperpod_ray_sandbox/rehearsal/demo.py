@@ -33,7 +33,14 @@ LOG = PROJECT / ".local" / "demo.log"
 TRAINING_LOG = PROJECT / ".local" / "demo-training.log"
 """What the training prints."""
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
+ASSEMBLY = WORK / "cdk.out"
+SYNTHESIZED = ["--app", str(ASSEMBLY)]
+"""Options of a command that takes the assembly as it is."""
+UNASKED = ["--require-approval", "never", "--concurrency", "3"]
 
+
+REPLACE_AFTER_S = 1800
+"""Of a lost node, as on HyperPod: the second loss comes while there is no spare."""
 
 START = "start the embedded AWS on loopback"
 BOOTSTRAP = "cdk bootstrap"
@@ -108,22 +115,14 @@ class Cdk:
         self.running = running
         self._environment = {**os.environ, **running.client.environment()}
         self._environment["PATH"] = f"{PROJECT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        # the CDK's own rules for templates take as long as the synth; the tests apply them to every template
+        self._environment["CDK_VALIDATION"] = "false"
 
-    def synth(self, *, validation: bool = True) -> Path:
-        """Synthesize once per change; deploy, diff and destroy take the assembly."""
-        self._environment["CDK_VALIDATION"] = str(validation).lower()
-        out = WORK / "cdk.out"
-        self(
-            "synth",
-            "--quiet",
-            "--output",
-            str(out),
-            "-c",
-            f"env={ENVIRONMENT}",
-            "-c",
-            f"environments={WORK / 'environments'}",
-        )
-        return out
+    @property
+    def synthesizes(self) -> list[str]:
+        """Options of a command that synthesizes first: once per change, the commands after it take the assembly."""
+        context = [f"env={ENVIRONMENT}", f"environments={WORK / 'environments'}"]
+        return ["--output", str(ASSEMBLY), *(word for value in context for word in ("-c", value))]
 
     def __call__(self, *arguments: str, expect: tuple[int, ...] = (0,), folder: Path = PROJECT) -> tuple[int, str]:
         """Run a command, its output streamed; DemoError when it exits otherwise than expected.
@@ -163,7 +162,8 @@ class Training:
         self.out = PROJECT / ".local" / "rehearsal"
         shutil.rmtree(self.out, ignore_errors=True)
         TRAINING_LOG.parent.mkdir(parents=True, exist_ok=True)
-        words = ["local", "rehearse", ENVIRONMENT, "--faults", "node,spareless", "--spares", "1", "--step-delay", "0.3"]
+        words = ["local", "rehearse", ENVIRONMENT, "--faults", "node,spareless", "--spares", "1", "--interval", "5"]
+        words += ["--replace-after", str(REPLACE_AFTER_S)]
         with TRAINING_LOG.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "hyperpod_ray.cli", *words, "--out", str(self.out)],
@@ -208,37 +208,24 @@ def _story(screen: Screen, cdk: Cdk, training: Training | None) -> None:
         cdk("bootstrap", f"aws://{cdk.running.account}/{cdk.running.region}", folder=WORK)
     before = _resources(cdk.running)
     with screen.step(DEPLOY):
-        assembly = cdk.synth()
-        cdk(
-            "deploy",
-            "--app",
-            str(assembly),
-            everything,
-            "--require-approval",
-            "never",
-            "--concurrency",
-            "3",
-            "--progress",
-            "events",
-        )
+        cdk("deploy", *cdk.synthesizes, everything, *UNASKED, "--progress", "events")
         created = [r for r in aws.inventory() if _key(r) not in before]
         screen.fact("created", _count(created))
         nodes = _show_cluster(cdk.running)
         screen.fact("HyperPod cluster", f"InService, {nodes} nodes")
     with screen.step(DIFF):
-        cdk("diff", "--app", str(assembly), everything, "--fail")
+        cdk("diff", *SYNTHESIZED, everything, "--fail")
         screen.fact("diff after deploy", "clean")
     with screen.step(SCALE):
         count = _scale_workers()
-        assembly = cdk.synth(validation=False)  # it was valid, and a count changes
-        _, text = cdk("diff", "--app", str(assembly), everything, "--fail", expect=(1,))
+        _, text = cdk("diff", *cdk.synthesizes, everything, "--fail", expect=(1,))
         if "InstanceCount" not in text and "InstanceGroups" not in text:
             raise DemoError(
                 "cdk diff: no word of the changed group",
                 expected="the group in its output",
                 fix="see its messages in the log",
             )
-        cdk("deploy", "--app", str(assembly), everything, "--require-approval", "never", "--concurrency", "3")
+        cdk("deploy", *SYNTHESIZED, everything, *UNASKED)
         after = _show_cluster(cdk.running)
         if after != nodes + 1:
             raise DemoError(
@@ -248,7 +235,7 @@ def _story(screen: Screen, cdk: Cdk, training: Training | None) -> None:
             )
         screen.fact("changed", f"group workers to {count} nodes; cluster has {after}")
     with screen.step(DESTROY):
-        cdk("destroy", "--app", str(assembly), everything, "--force")
+        cdk("destroy", *SYNTHESIZED, everything, "--force")
         leftovers = [r for r in aws.inventory() if _key(r) not in before]
         for resource in leftovers:
             print(f"left behind: {resource['type']} {resource['id']}", flush=True)

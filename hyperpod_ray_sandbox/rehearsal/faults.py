@@ -50,6 +50,7 @@ class Fault:
         resubmits: the driver is lost with it, so somebody submits the run again.
         elastic: it needs a run whose size may change.
         watched: it needs the stand-in of HyperPod's job monitoring agent, and rules for it.
+        needs_spares: it waits for warm spares, and for the replacement of every node that was lost before.
     """
 
     name: ClassVar[str]
@@ -58,6 +59,7 @@ class Fault:
     resubmits: ClassVar[bool] = False
     elastic: ClassVar[bool] = False
     watched: ClassVar[bool] = False
+    needs_spares: ClassVar[bool] = True
 
     def needs(self, *, nodes: int, spares: int) -> None:
         """LocalError where the rehearsal's cluster is too small."""
@@ -323,18 +325,14 @@ class Spareless(Fault):
     """The spare nodes are lost first, then one training process: a standby of its node takes its place."""
 
     name = "spareless"
+    needs_spares = False
 
     def inject(self, scene: Scene) -> Harm:
         pod = scene.training_pod()
         spares = scene.spare_pods()
         for spare in spares:
             scene.cluster.kill(spare)
-        if spares:
-            armed = time.time()
-            scene.wait_for(
-                lambda e: e.t >= armed - 1 and e.kind == "lost" and e.values.get("warm_spares") == 0,
-                doing="the spares being missed",
-            )
+        scene.wait_until(lambda tail: not scene.warm_spares(tail), doing="the spares being missed")
         t = time.time()
         scene.kill_worker(pod)
         return t, f"a training process on {pod.name}" + (", and every spare before it" if spares else "")

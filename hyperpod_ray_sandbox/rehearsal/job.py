@@ -13,11 +13,13 @@ from hyperpod_ray_sandbox import leash
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.jobs_api import submit
+from hyperpod_ray_training.faults import FOLDER, HOLD
 from hyperpod_ray_training.history import Event, Tail
 
 DRIVER, SUPERVISOR = "train.py", "hyperpod_ray_training.supervise"
 STANDBY = "driver-standby"
 """The name of the process that becomes the next driver, while it waits."""
+FORKED_RANKS = Path(__file__).with_name("forked_ranks.py")
 GRACE_S = 30.0
 PATIENT = {"RESILIENCE_PROCESS_GROUP_TIMEOUT_S": "900"}
 """No rank of the undisturbed run is lost: one that is waited for is short of processor time."""
@@ -102,15 +104,28 @@ class Job:
 
     def arm(self, cluster: Cluster, *, run: str, fault: str, rank: int) -> None:
         """Ask a rank for a fault from inside (the library's `faults.py`): hang, die, die-after-shard and others."""
-        folder = cluster.fsx / run / "faults"
+        (self._faults(cluster, run=run) / f"{fault}-rank-{rank}").touch()
+
+    def hold(self, cluster: Cluster, *, run: str) -> None:
+        """Let the ranks wait at the start of their next step, until `release`."""
+        (self._faults(cluster, run=run) / HOLD).touch()
+
+    def release(self, cluster: Cluster, *, run: str) -> None:
+        """Let them continue."""
+        (self._faults(cluster, run=run) / HOLD).unlink(missing_ok=True)
+
+    @staticmethod
+    def _faults(cluster: Cluster, *, run: str) -> Path:
+        folder = cluster.fsx / run / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{fault}-rank-{rank}").touch()
+        return folder
 
 
 class Undisturbed:
-    """The same job at full size without Ray and without a fault, under torchrun; the yardstick for every loss.
+    """The same job at full size without Ray and without a fault; the yardstick for every loss.
 
-    Runs beside the cluster's start; at a low priority, so as not to lengthen what is measured.
+    Runs beside the cluster's start; at a low priority, so as not to lengthen what is measured. Its ranks share their
+    imports, which take longer than their steps.
     """
 
     def __init__(self, job: Job, *, bin_folder: Path, storage: Path, run: str = "undisturbed") -> None:
@@ -118,10 +133,11 @@ class Undisturbed:
         storage.mkdir(parents=True, exist_ok=True)
         self.log = storage / f"{run}.log"
         ranks = job.workers.rpartition(":")[2]
-        command = ["nice", "-n", "10", str(bin_folder / "torchrun"), "--standalone", f"--nproc-per-node={ranks}"]
+        command = ["nice", "-n", "10", str(bin_folder / "python"), "-P", str(FORKED_RANKS), ranks]
         command += [str(job.folder / DRIVER), *job.arguments(storage=storage, run=run, workers="0", delay_s=0)]
         env = {"PATH": f"{bin_folder}:/usr/bin:/bin", "PYTHONPATH": str(job.project), "RAY_USAGE_STATS_ENABLED": "0"}
         env |= {"HOME": str(Path.home()), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        env |= {"OPENBLAS_NUM_THREADS": "1"}  # NumPy's would start threads before the fork
         env |= PATIENT
         env |= leash.inherited()
         with self.log.open("wb") as stream:
@@ -150,7 +166,7 @@ class Undisturbed:
         return self.tail.events
 
     def stop(self) -> None:
-        """End it: torchrun ends its ranks on SIGTERM. One that has no time for that is killed with them."""
+        """End it: its ranks end with it on SIGTERM. One that has no time for that is killed with them."""
         if self.process.poll() is None:
             self.process.terminate()
             try:

@@ -174,11 +174,13 @@ class Scene:
         return int(announcement.values["warm_spares"]) if announcement else 0
 
     def standbys_complete(self, tail: Tail) -> bool:
-        """Whether each node with workers has a standby that has imported; a run without a coordinator has none."""
+        """Whether each live node of training has a standby that has imported. Without a coordinator there are none."""
         if not self.options.standbys or tail.last("generation") is None:
             return True
         announcement = next((event for event in reversed(tail.events) if "standbys" in event.values), None)
-        return announcement is not None and int(announcement.values["standbys"]) >= self.nodes + self.options.spares
+        return announcement is not None and int(announcement.values["standbys"]) >= sum(
+            not pod.frozen for pod in self.cluster.training_pods()
+        )
 
     def give_up(self) -> None:
         """End a run that does not come back, and make the cluster whole for the next one."""
@@ -201,6 +203,11 @@ class Scene:
         run, job = self._running()
         self.until(run, job, lambda tail: any(check(event) for event in tail.events), doing=doing)
         return next(event for event in reversed(self.tails[run].events) if check(event))
+
+    def wait_until(self, check: Callable[[Tail], bool], *, doing: str) -> None:
+        """Work on until the events of the run satisfy `check`."""
+        run, job = self._running()
+        self.until(run, job, check, doing=doing)
 
     def work_for(self, seconds: float) -> None:
         """Let time pass, with replacements coming."""

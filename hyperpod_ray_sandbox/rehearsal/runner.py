@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from hyperpod_ray_sandbox.rehearsal.faults import Fault, faults_named
 from hyperpod_ray_sandbox.rehearsal.job import Job, Undisturbed
-from hyperpod_ray_sandbox.rehearsal.lengths import run_lengths
+from hyperpod_ray_sandbox.rehearsal.lengths import may_hold, run_lengths
 from hyperpod_ray_sandbox.rehearsal.loopback_run import NotRecoveredError, Scene, last_line
 from hyperpod_ray_sandbox.rehearsal.options import FINAL, OUT, PROJECT, Listener, Options, Silent
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
@@ -39,26 +39,29 @@ class Rehearsal:
         self.injected: list[Injected] = []
         self.windows: dict[str, list[tuple[float, float]]] = {}
         self.status: dict[str, str] = {}
+        self.may_hold = may_hold(faults_named(self.options.faults))
 
-    def settled(self, tail: Tail, *, after: float, size: int) -> bool:
-        """A good moment for the next fault: all pods run, a new checkpoint counts, and work has been done since."""
-        scene = self.scene
+    def between_checkpoints(self, tail: Tail, *, after: float) -> bool:
+        """Whether a new checkpoint counts, and work has been done since, at full size."""
         newest, save = tail.last("step"), tail.last("save")
         if newest is None or save is None or save.t < after or newest.step is None or save.step is None:
             return False
         into = newest.step - save.step
-        spares = self.options.spares * self.options.ranks_per_node
-        if spares and int(newest.values.get("world", 0)) == size and scene.warm_spares(tail) < spares:
-            return False
-        if int(newest.values.get("world", 0)) == size and not scene.standbys_complete(tail):
-            return False
-        nodes = [scene.watcher.nodes.get(pod.ip) for pod in scene.cluster.state.pods]
         return (
             self.options.interval * 0.4 <= into < self.options.interval * 0.9
-            and newest.values.get("world") == size
-            and scene.replacement.complete
-            and all(state == "ALIVE" for state in nodes)
+            and newest.values.get("world") == self.scene.size
         )
+
+    def complete(self, tail: Tail, fault: Fault) -> bool:
+        """Whether all is there that the fault needs: nodes, and those who stand by."""
+        scene = self.scene
+        if fault.needs_spares:
+            spares, pods = self.options.spares * self.options.ranks_per_node, scene.cluster.state.pods
+            if scene.warm_spares(tail) < spares or not scene.replacement.complete:
+                return False
+        else:
+            pods = [pod for pod in scene.cluster.alive_pods() if not pod.frozen]
+        return scene.standbys_complete(tail) and all(scene.watcher.nodes.get(pod.ip) == "ALIVE" for pod in pods)
 
     def disturbed(self, *, run: str, job: Job, faults: Sequence[Fault]) -> None:
         """Submit the run and inject the faults one after another.
@@ -104,10 +107,25 @@ class Rehearsal:
         scene.note(f"{run}: {scene.watcher.status}")
 
     def _until_settled(self, run: str, job: Job, fault: Fault, *, after: float) -> None:
-        def check(tail: Tail) -> bool:
-            return self.settled(tail, after=after, size=self.scene.size)
+        """Until a good moment for a fault. The ranks wait at a step for what is not complete yet."""
+        scene, held = self.scene, False
 
-        self.scene.until(run, job, check, doing=f"before {fault.name}")
+        def check(tail: Tail) -> bool:
+            nonlocal held
+            if not held and not self.between_checkpoints(tail, after=after):
+                return False
+            if self.complete(tail, fault):
+                return True
+            # without a coordinator ranks that wait look as if they hang
+            if not held and self.may_hold and tail.last("generation") is not None:
+                job.hold(scene.cluster, run=run)
+                held = True
+            return False
+
+        try:
+            scene.until(run, job, check, doing=f"before {fault.name}")
+        finally:
+            job.release(scene.cluster, run=run)
 
     def _until_recovered(self, run: str, job: Job, fault: Fault, injected: Injected) -> bool:
         return self.scene.until(

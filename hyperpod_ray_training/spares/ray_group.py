@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 
 import ray
 from ray.train.torch.config import TorchConfig, _set_torch_distributed_env_vars, _TorchBackend
+from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
 from ray.train.v2._internal.exceptions import (
     WorkerGroupStartupFailedError,
     WorkerHealthCheckFailedError,
@@ -190,6 +191,35 @@ class _Standby(_Newcomer):
         )  # fmt: skip
 
 
+class _NoDatasets:
+    """What `ray.train.get_dataset_shard` asks in a run without datasets."""
+
+    def get_dataset_shard(self, dataset_info: Any) -> Any:
+        """Refuses the name, as Ray's own does."""
+        raise KeyError(
+            f"Dataset shard for '{dataset_info.dataset_name}' not found. Expected a name of `fit(datasets=)`, which "
+            "has none. Fix: pass the dataset there"
+        )
+
+
+class _SharedDatasets:
+    """Ray's callback for datasets, asked once for a group and not at all in a run without datasets.
+
+    Each time Ray starts a process on the driver's node, which stays: with a standby on each node there would be as
+    many. The one of a newcomer would also count one rank, and have no iterator for any other.
+    """
+
+    def __init__(self, callback: DatasetsCallback) -> None:
+        self.callback = callback
+        self.provider: Any = None if callback._datasets else _NoDatasets()
+
+    def before_init_train_context(self, workers: list[Worker]) -> dict[str, list[Any]]:
+        """The same provider for each worker."""
+        if self.provider is None:
+            self.provider = self.callback.before_init_train_context(workers)["dataset_shard_provider"][0]
+        return {"dataset_shard_provider": [self.provider] * len(workers)}
+
+
 class SurvivingWorkerGroup(WorkerGroup):
     """A worker group in which a death is nobody else's business.
 
@@ -204,6 +234,10 @@ class SurvivingWorkerGroup(WorkerGroup):
     def __init__(self, train_run_context: Any, worker_group_context: Any, callbacks: Any = None) -> None:
         self.wanted, self.looked = worker_group_context.num_workers, time.monotonic()
         super().__init__(train_run_context, self._with_room(worker_group_context), callbacks)
+        self._execution_group_callbacks = [
+            _SharedDatasets(callback) if isinstance(callback, DatasetsCallback) else callback
+            for callback in self._execution_group_callbacks
+        ]
         self.replacements: dict[int, _Replacement] = {}
         self.polls_to_wait: dict[int, int] = {}
         self.reports: deque[Any] = deque()
@@ -474,7 +508,7 @@ def supported() -> str | None:
     required: list[tuple[Any, str]] = [
         (TrainController, "worker_group_cls"), (WorkerGroup, "_poll_workers_and_collect_errors"),
         (WorkerGroup, "_init_train_context"), (WorkerGroup, "_clear_state"), (WorkerGroup, "_get_worker_runtime_env"),
-        (WorkerGroup, "_create_workers"),
+        (WorkerGroup, "_create_workers"), (DatasetsCallback, "before_init_train_context"),
     ]  # fmt: skip
     missing = [f"{owner.__name__}.{name}" for owner, name in required if not hasattr(owner, name)]
     return f"Ray {ray.__version__} has no {', '.join(missing)}" if missing else None

@@ -119,7 +119,8 @@ def test_two_folders_of_environments_are_not_guessed_between(tmp_path: Path) -> 
     assert "2 folders of environment files" in done.stderr
     assert "Fix: give hyperpod-ray --environments FOLDER" in done.stderr
     (tmp_path / "cdk.json").write_text("{}")
-    assert run("env", "check", cwd=below).stdout == "ok outer\n"
+    assert run("env", "check", cwd=tmp_path).stdout == "ok outer\n"
+    assert run("env", "check", cwd=below).returncode == 2, "the files that lie nearest would be ignored without a word"
     (below / "cdk.json").write_text("{}")
     assert run("env", "check", cwd=below).stdout == "ok inner\n"
 

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from hyperpod_ray.cli.main import extra_of
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, explain
+from hyperpod_ray.review import worktrees
 from tests.cli.test_anywhere import PROJECT, START, somebody_else
 from tests.support import forked
 
@@ -77,7 +79,6 @@ def test_an_empty_repository(words: list[str], tmp_path: Path) -> None:
 def test_two_folders_of_environments(project: Path) -> None:
     below = project / "teams" / "vision"
     shutil.copytree(project / "environments", below / "environments")
-    (project / "cdk.json").unlink()
     for words in (["env", "check"], ["status", "dev"], ["cost", "dev", "--offline"]):
         refused(run(*words, cwd=below), "2 folders of environment files", str(below), "--environments FOLDER")
     assert run("--environments", "environments", "env", "check", cwd=below).stdout == b"ok dev\n"
@@ -105,9 +106,31 @@ def test_conflict_markers_in_an_environment_file(project: Path, side: str) -> No
     file = project / "environments" / "dev.yaml"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join([*lines[:7], f"{side}\n", *lines[7:]]))
-    for words in (["env", "check"], ["cost", "dev", "--offline"]):
+    for words in (["env", "check"], ["cost", "dev", "--offline"], ["env", "upgrade", "dev"]):
         refused_by = run(*words, cwd=project)
         refused(refused_by, "dev.yaml:8: ", "conflict markers of a merge", "remove the lines of <, = and >")
+
+
+def test_a_list_of_files_that_nobody_reads_to_its_end(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)  # as `| head -1` does, in the end
+    words = [sys.executable, "-m", "hyperpod_ray.cli", "init", "platform", *ANSWERS]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert b"Traceback" not in done.stderr
+    assert run("env", "check", cwd=tmp_path / "platform").stdout == b"ok dev\n"
+    names = {path.name for path in (tmp_path / "platform").iterdir()}
+    assert names >= {"app.py", "cdk.json", "requirements.txt", "README.md"}
+
+
+def test_a_review_without_the_cdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "aws_cdk", None)
+    with pytest.raises(ModuleNotFoundError) as missing:
+        worktrees._synthesize(tmp_path, [{"out": "out", "context": {}}], {})
+    said = extra_of(missing.value)
+    assert said is not None
+    assert "needs the part [deploy]" in str(said)
 
 
 def test_conflict_markers_in_the_configuration_of_cdk(project: Path) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 import hyperpod_ray_training
+from hyperpod_ray.core.version import full_version
+from hyperpod_ray.image.context import stage
+from hyperpod_ray.image.versions import choose
 
 PROJECT = Path(__file__).resolve().parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -53,10 +56,18 @@ def test_it_imports_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [
-        f"{site}/hyperpod_ray_training/__init__.py",
-        *2 * [hyperpod_ray_training.__version__],
-    ]
+    expected = [hyperpod_ray_training.__version__, full_version()]
+    assert done.stdout.split() == [f"{site}/hyperpod_ray_training/__init__.py", *expected]
+
+
+def test_the_image_has_another_tag_with_another_release_not_with_each_commit(tmp_path: Path) -> None:
+    context, out = tmp_path / "context", tmp_path / "out"
+    context.mkdir()
+    stage(context, chosen=choose())
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    subprocess.run(command, cwd=context / "hyperpod_ray_training", check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    assert built.name == f"hyperpod_ray_training-{hyperpod_ray_training.__version__}-py3-none-any.whl"
 
 
 def test_the_image_installs_that_wheel() -> None:

@@ -72,7 +72,7 @@ def run(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     }
 
     def call(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-        program = words if words[0] in ("git", "python", "cdk") else ("hyperpod-ray", *words)
+        program = words if words[0] in ("git", "python", "cdk", "hyperpod-sandbox") else ("hyperpod-ray", *words)
         path = cwd / "node_modules" / ".bin" / "cdk" if program[0] == "cdk" else installed / "bin" / program[0]
         first = str(path) if path.exists() else program[0]
         return subprocess.run(

@@ -17,6 +17,8 @@ from tests.project.story import Run
 
 SAFE_ONLY = ("review", "--base", "main", "--fail-on", "weakens")
 
+OTHERS = ("hyperpod-ray-training", "hyperpod-ray-sandbox")
+
 
 def edit(project: Path, **changes: str) -> None:
     file = project / "environments" / "dev.yaml"
@@ -35,7 +37,8 @@ def test_it_holds_what_a_project_needs(project: Path, run: Run) -> None:
         assert "make " not in str(workflow)
     pins = (project / "requirements.txt").read_text()
     version = run("--version", cwd=project).stdout.split()[1]
-    assert f"hyperpod-ray[deploy]=={version}\n" in pins
+    pinned = [line for line in pins.splitlines() if line.startswith("hyperpod-ray")]
+    assert pinned == [f"{name}=={version}" for name in ("hyperpod-ray[deploy]", *OTHERS)]
     assert "{" not in pins + (project / "README.md").read_text()
     assert run("env", "check", cwd=project).stdout == "ok dev\n"
 

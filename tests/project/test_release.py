@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import hyperpod_ray_rules
 import hyperpod_ray_sandbox
 import hyperpod_ray_training
 from hyperpod_ray.core import version
 from tests.project.conftest import DISTRIBUTIONS, SOURCE
+from tests.project.story import Run
 
 WORKFLOW = SOURCE / ".github" / "workflows" / "release.yml"
 
@@ -31,6 +33,29 @@ def git(folder: Path, *words: str) -> str:
 def test_all_distributions_have_one_version() -> None:
     modules = (hyperpod_ray_rules, hyperpod_ray_sandbox, hyperpod_ray_training)
     assert {module.__version__ for module in modules} == {version.__version__}
+
+
+def test_all_wheels_of_a_commit_have_its_version(wheels: dict[str, Path], run: Run, tmp_path: Path) -> None:
+    expected = version._of_checkout(SOURCE)
+    versions = {name: path.name.split("-")[1] for name, path in wheels.items()}
+    assert versions == dict.fromkeys((name or "hyperpod_ray" for name in DISTRIBUTIONS), expected)
+    for words in (["hyperpod-sandbox", "--version"], ["--version"]):
+        done = run(*words, cwd=tmp_path)
+        assert done.stdout.split()[-1:] == [expected], done.stderr
+
+
+def test_what_a_wheel_needs_takes_its_neighbours_of_the_same_commit(wheels: dict[str, Path]) -> None:
+    needed = {}
+    for wheel in wheels.values():
+        with zipfile.ZipFile(wheel) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            for line in archive.read(name).decode().splitlines():
+                if line.startswith("Requires-Dist: hyperpod-ray-"):
+                    requirement = Requirement(line.partition(": ")[2])
+                    needed[requirement.name] = requirement.specifier
+    assert needed.keys() >= {"hyperpod-ray-rules", "hyperpod-ray-training"}
+    for name, specifier in needed.items():
+        assert specifier.contains(wheels[name.replace("-", "_")].name.split("-")[1], prereleases=True), name
 
 
 def test_a_commit_is_named_unless_it_is_the_release(tmp_path: Path) -> None:

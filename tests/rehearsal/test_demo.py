@@ -41,6 +41,7 @@ def test_it_says_what_the_report_says(project: Path, monkeypatch: pytest.MonkeyP
     )
     words = demo.TRAINING_LOG.read_text().split()
     assert words[words.index("--faults") + 1] == "node,spareless"
+    assert float(words[words.index("--replace-after") + 1]) > 600, "a replacement would be the next spare"
     assert words[words.index("--out") + 1] == str(out)
 
 

@@ -20,10 +20,11 @@ def test_every_fault_has_an_interval_of_its_own_and_three_are_left_around_them()
     assert _steps("node", "freeze", "hang") == (60, 60)
 
 
-def test_before_each_fault_there_is_work_while_a_spare_becomes_warm_or_a_standby_imports() -> None:
+def test_where_ranks_may_not_wait_there_is_work_while_a_spare_becomes_warm_or_a_standby_imports() -> None:
     for options in (replace(OPTIONS, spares=1), replace(OPTIONS, job_env={})):
-        gap = _steps("node", "freeze", "hang", options=options)[0] - _steps("node", "freeze", "hang")[0]
+        gap = _steps("node", "freeze", "hung-job", options=options)[0] - _steps("node", "freeze", "hung-job")[0]
         assert gap == 3 * int(WARM_SECONDS / 0.15)
+        assert _steps("node", "freeze", "hang", options=options) == _steps("node", "freeze", "hang")
 
 
 def test_only_the_run_of_changing_size_lasts_as_long_as_a_lost_node_is_away() -> None:

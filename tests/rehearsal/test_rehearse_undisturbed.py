@@ -25,17 +25,17 @@ wait
 
 
 def test_one_that_takes_no_sigterm_is_killed_with_its_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torchrun = tmp_path / "torchrun"
-    torchrun.write_text(STUBBORN)
-    torchrun.chmod(torchrun.stat().st_mode | stat.S_IXUSR)
+    python = tmp_path / "python"
+    python.write_text(STUBBORN)
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(job, "GRACE_S", 0.5)
     twin = job.Undisturbed(
         job.Job(name="finetune", project=PROJECT, steps=1, interval=1, step_delay_s=0.1, workers="2"),
         bin_folder=tmp_path, storage=tmp_path / "fsx",
     )  # fmt: skip
-    child = Path(f"{torchrun}.child")
+    child = Path(f"{python}.child")
     rank = int(until(lambda: child.exists() and child.read_text()))
-    assert int(Path(f"{torchrun}.limit").read_text()) >= 900, "a rank that waits is short of processor time, not lost"
+    assert int(Path(f"{python}.limit").read_text()) >= 900, "a rank that waits is short of processor time, not lost"
     with pytest.raises(LocalError, match=r"stands still at step 0\. Expected a step within 0\.1 s"):
         twin.events(timeout_s=0.1)
     assert twin.process.returncode == -signal.SIGKILL
@@ -44,9 +44,9 @@ def test_one_that_takes_no_sigterm_is_killed_with_its_ranks(tmp_path: Path, monk
 
 def test_one_that_is_slow_has_all_the_time_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a busy suite it is as slow as the machine: each event gives it the whole time again."""
-    torchrun, end = tmp_path / "torchrun", tmp_path / "end"
-    torchrun.write_text(f"#!/bin/sh\nwhile [ ! -e {end} ]; do sleep 0.1; done\n")
-    torchrun.chmod(torchrun.stat().st_mode | stat.S_IXUSR)
+    python, end = tmp_path / "python", tmp_path / "end"
+    python.write_text(f"#!/bin/sh\nwhile [ ! -e {end} ]; do sleep 0.1; done\n")
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
     twin = job.Undisturbed(
         job.Job(name="finetune", project=PROJECT, steps=1, interval=1, step_delay_s=0.1, workers="2"),
         bin_folder=tmp_path, storage=tmp_path / "fsx",

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import ray
+from ray.train.v2._internal.callbacks import WorkingDirectorySetupCallback
+from ray.train.v2._internal.callbacks import datasets as ray_datasets
 from ray.train.v2._internal.exceptions import (
     UserExceptionWithTraceback,
     WorkerHealthCheckFailedError,
@@ -452,6 +454,48 @@ def test_a_new_process_sees_what_the_workers_of_its_node_see(monkeypatch: pytest
     new, dead = worker("a", None), worker("a", ray.exceptions.ActorDiedError())
     assert ray_group._visible_beside(new, [worker("b", "9"), dead, worker("a", "0,1")]) == "0,1"
     assert ray_group._visible_beside(new, [worker("b", "9"), dead]) is None
+
+
+# ---- datasets ----
+
+
+class Context(SimpleNamespace):
+    """What Ray hands to its callbacks."""
+
+    dataset_config, backend_config = ray.train.DataConfig(), None
+    run_config = SimpleNamespace(storage_context=None, worker_runtime_env={})
+
+
+@pytest.mark.parametrize(("datasets", "started"), [({}, []), ({"rows": "a dataset"}, [3])])
+def test_a_newcomer_shares_the_datasets_of_its_group_and_none_takes_no_process(
+    monkeypatch: pytest.MonkeyPatch, datasets: dict[str, Any], started: list[int]
+) -> None:
+    worlds: list[int] = []
+
+    def provider(**facts: Any) -> Any:
+        worlds.append(facts["world_size"])
+        return SimpleNamespace(**facts)
+
+    monkeypatch.setattr(ray_datasets, "RayDatasetShardProvider", provider)
+    monkeypatch.setattr(SurvivingWorkerGroup, "_with_room", lambda _, context: context)
+    callbacks = [ray_datasets.DatasetsCallback(Context(), datasets), WorkingDirectorySetupCallback()]
+    group = SurvivingWorkerGroup(Context(), SimpleNamespace(num_workers=3), callbacks)
+    sent: list[dict[str, list[Any]]] = []
+    monkeypatch.setattr(group, "_init_train_context_on_workers", lambda *facts: sent.append(facts[2]))
+    monkeypatch.setattr(group, "_decorate_worker_log_file_paths", lambda _: None)
+    workers = [SimpleNamespace(metadata=SimpleNamespace(node_id=node)) for node in "abc"]
+    group._init_train_context(workers, None)
+    group._init_train_context(workers[:1], None)
+    assert worlds == started
+    (whole, newcomer) = (facts["dataset_shard_provider"] for facts in sent)
+    assert len(whole) == 3
+    assert {id(shared) for shared in whole} == {id(newcomer[0])}
+    assert group._callbacks == callbacks, "Ray tells its own callback the start and the end of the group"
+    if not datasets:
+        with pytest.raises(
+            KeyError, match=r"Dataset shard for 'rows' not found. Expected a name of `fit\(datasets=\)`"
+        ):
+            whole[0].get_dataset_shard(SimpleNamespace(dataset_name="rows"))
 
 
 # ---- places ----

@@ -77,7 +77,7 @@ def upgrade(path: Path, *, since: str, write: bool) -> int:
 
 def _version(text: str, *, since: str, path: Path) -> str:
     """The version that a file is written for, as the command line or the file says it."""
-    recorded, line = _recorded(text)
+    recorded, line = _recorded(text, path=path)
     version = since or recorded
     releases = ", ".join(upgrades.RELEASES[:-1])
     if not version:
@@ -102,9 +102,15 @@ def _problem(message: Message, *, path: Path, line: int) -> Problem:
     return located_flaw(YamlError(line, ("written_for",), message), file=relative(path))
 
 
-def _recorded(text: str) -> tuple[str, int]:
-    """What `written_for` says, and its line; empty where the file does not say it."""
-    root, _ = read(text)
+def _recorded(text: str, *, path: Path) -> tuple[str, int]:
+    """What `written_for` says, and its line; empty where the file does not say it.
+
+    Raises:
+        EnvironmentFileError: The file cannot be read, such as after a merge that left conflict markers in it.
+    """
+    root, flaws = read(text)
+    if flaws:
+        raise EnvironmentFileError([located_flaw(flaw, file=relative(path)) for flaw in flaws])
     data = root.data() if root is not None and root.kind == "mapping" else {}
     version = data.get("written_for")
     return (version if isinstance(version, str) else "", root.line_of(("written_for",)) if root is not None else 1)
