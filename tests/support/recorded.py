@@ -1,0 +1,105 @@
+"""Which environments are recorded, and where: `tests/stacks/records/` for templates, `tests/k8s/records/` for objects.
+
+`.venv/bin/python -m tests.support.recorded` (`make records`) writes both.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperpod_ray.core import loader, names
+from hyperpod_ray.stacks.app import use_pinned_node
+from tests.k8s import conftest as variants_of_objects
+from tests.stacks import conftest as templates
+from tests.support import records
+
+TEMPLATES = records.PROJECT / "tests" / "stacks" / "records"
+OBJECTS = records.PROJECT / "tests" / "k8s" / "records"
+EXAMPLES = loader.FOLDER / "examples"
+VARIANTS = records.PROJECT / "tests" / "stacks" / "variants"
+BASES = {"eks": "dev", "slurm": "slurm"}
+"""The environment of each orchestrator whose record is whole; the others hold what differs from it."""
+BASE_OF_OBJECTS = "dev"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """An environment file whose templates are recorded."""
+
+    name: str
+    folder: Path
+
+    @property
+    def file(self) -> Path:
+        """Its record."""
+        return TEMPLATES / f"{self.name}.txt"
+
+    @property
+    def base(self) -> str:
+        """Name of the environment that its record starts from; the empty text where it is whole."""
+        base = BASES[loader.load_any(self.name, folder=self.folder).plan.settings.orchestrator]
+        return "" if base == self.name else base
+
+    def today(self) -> records.Record:
+        """What its file becomes now."""
+        settings = loader.load_any(self.name, folder=self.folder).plan.settings
+        # the shipped ones are synthesized with what is uploaded, as other tests look at that
+        assembly = templates.synthesize(self.name, folder=self.folder, uploads=self.folder == loader.FOLDER)
+        return records.of_templates(
+            assembly.templates,
+            environment=self.name,
+            cluster=settings.hyperpod.cluster_name,
+            tags={**settings.tags, names.ENVIRONMENT_TAG: self.name},
+        )
+
+
+def environments() -> Iterator[Environment]:
+    """Yield every shipped file, every example, and the variants of the tests, those first that others start from."""
+    listed = [
+        Environment(name=name, folder=folder)
+        for folder in (loader.FOLDER, EXAMPLES, VARIANTS)
+        for name in loader.environment_names(folder=folder)
+    ]
+    yield from sorted(listed, key=lambda environment: environment.name not in BASES.values())
+
+
+def recorded(folder: Path, base: str) -> records.Record | None:
+    """The record that others start from; None where there is none to start from."""
+    return records.read((folder / f"{base}.txt").read_text(encoding="utf-8")) if base else None
+
+
+def objects(variant: str) -> records.Record:
+    """What a variant of `tests/k8s` puts into Kubernetes now."""
+    rendered = variants_of_objects.rendered(variant)
+    return records.of_objects({manifest.name: manifest.objects for manifest in rendered.manifests})
+
+
+def main() -> int:
+    """Write all records."""
+    use_pinned_node()
+    for folder in (TEMPLATES, OBJECTS):
+        folder.mkdir(exist_ok=True)
+        for file in folder.glob("*.txt"):
+            if file.stem not in {*variants_of_objects.VARIANTS, *(each.name for each in environments())}:
+                file.unlink()
+    for each in environments():
+        _write(each.file, each.today(), base=each.base)
+    for variant in sorted(variants_of_objects.VARIANTS, key=lambda name: name != BASE_OF_OBJECTS):
+        base = "" if variant == BASE_OF_OBJECTS else BASE_OF_OBJECTS
+        _write(OBJECTS / f"{variant}.txt", objects(variant), base=base)
+    return 0
+
+
+def _write(file: Path, record: records.Record, *, base: str) -> None:
+    title = f"What `{file.stem}` becomes" + (f", where it differs from {base}.txt." if base else ".")
+    text = records.written(record, title=title, base=recorded(file.parent, base))
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        file.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"wrote {file.relative_to(records.PROJECT)}\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
