@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from hyperpod_ray import k8s
 from tests.k8s.conftest import VARIANTS, Rendered
 from tests.support import records
-from tests.support.recorded import BASE_OF_OBJECTS, OBJECTS, recorded
+from tests.support.recorded import BASE_OF_OBJECTS, OBJECTS, objects, recorded
 
 
-def test_the_objects_are_those_of_the_record(variant: Rendered) -> None:
-    today = records.of_objects({manifest.name: manifest.objects for manifest in variant.manifests})
+def test_the_objects_are_those_of_the_record(variant: Rendered, bindings: k8s.Bindings) -> None:
+    today = objects(variant.plan, variant.manifests, bindings)
     base = None if variant.name == BASE_OF_OBJECTS else recorded(OBJECTS, BASE_OF_OBJECTS)
     assert records.difference(OBJECTS / f"{variant.name}.txt", today, base=base) == ""
 

@@ -7,17 +7,18 @@ import pytest
 from tests.support import records
 from tests.support.recorded import TEMPLATES, Environment, environments, recorded
 
-SYNTHESIZED_ELSEWHERE = {
+COMPARED_EACH_TIME = {
     "dev", "local", "prod", "data-in-s3", "dynamic-storage", "observability", "slurm", "teams", "training-plan",
     "closed", "closed-build", "everything", "existing", "registries", "slurm-built", "slurm-options",
+    "behind-a-proxy", "slurm-behind-a-proxy",
 }  # fmt: skip
-"""What other tests of this folder look at as well, so that a comparison costs no synth."""
+"""What other tests of this folder look at as well, so that a comparison costs no synth; two have all other branches."""
 
 
 @pytest.mark.parametrize(
     "environment",
     [
-        pytest.param(each, id=each.name, marks=[] if each.name in SYNTHESIZED_ELSEWHERE else pytest.mark.slow)
+        pytest.param(each, id=each.name, marks=[] if each.name in COMPARED_EACH_TIME else pytest.mark.slow)
         for each in environments()
     ],
 )

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hyperpod_ray.core import loader, names
+from hyperpod_ray import k8s
+from hyperpod_ray.core import Plan, loader, names
 from hyperpod_ray.stacks.app import use_pinned_node
 from tests.k8s import conftest as variants_of_objects
 from tests.stacks import conftest as templates
@@ -20,6 +22,8 @@ TEMPLATES = records.PROJECT / "tests" / "stacks" / "records"
 OBJECTS = records.PROJECT / "tests" / "k8s" / "records"
 EXAMPLES = loader.FOLDER / "examples"
 VARIANTS = records.PROJECT / "tests" / "stacks" / "variants"
+STRANGERS = records.PROJECT / "tests" / "stacks" / "strangers"
+"""Files of other people: they take the branches that no file above takes."""
 BASES = {"eks": "dev", "slurm": "slurm"}
 """The environment of each orchestrator whose record is whole; the others hold what differs from it."""
 BASE_OF_OBJECTS = "dev"
@@ -60,7 +64,7 @@ def environments() -> Iterator[Environment]:
     """Yield every shipped file, every example, and the variants of the tests, those first that others start from."""
     listed = [
         Environment(name=name, folder=folder)
-        for folder in (loader.FOLDER, EXAMPLES, VARIANTS)
+        for folder in (loader.FOLDER, EXAMPLES, VARIANTS, STRANGERS)
         for name in loader.environment_names(folder=folder)
     ]
     yield from sorted(listed, key=lambda environment: environment.name not in BASES.values())
@@ -71,10 +75,27 @@ def recorded(folder: Path, base: str) -> records.Record | None:
     return records.read((folder / f"{base}.txt").read_text(encoding="utf-8")) if base else None
 
 
-def objects(variant: str) -> records.Record:
-    """What a variant of `tests/k8s` puts into Kubernetes now."""
-    rendered = variants_of_objects.rendered(variant)
-    return records.of_objects({manifest.name: manifest.objects for manifest in rendered.manifests})
+def objects(plan: Plan, manifests: Iterable[k8s.Manifest], bindings: k8s.Bindings) -> records.Record:
+    """What an environment puts into Kubernetes now: manifests, values of charts, and jobs of its users."""
+    job = functools.partial(k8s.ray_job, plan, bindings, name="train", entrypoint="cd /fsx/code && python main.py")
+    jobs = {
+        "job": job(retries=1),
+        "job on the standing cluster": job(on_existing_cluster=True),
+        "job in a queue": job(queue="research", priority="high"),
+        "job by the clock": k8s.ray_cron_job(
+            plan, bindings, name="nightly", entrypoint="python main.py", schedule="0 3 * * *", time_zone="UTC"
+        ),
+    }
+    charts = [
+        {"kind": "Chart", "metadata": {"name": release.name, "namespace": release.namespace}, "values": release.values,
+         "options": [release.chart, release.version, release.wait, release.timeout_minutes, release.create_namespace]}
+        for release in (k8s.hyperpod_dependencies(plan), k8s.kuberay_operator(plan))
+    ]  # fmt: skip
+    return records.of_objects(
+        {manifest.name: manifest.objects for manifest in manifests}
+        | {name: [each] for name, each in jobs.items()}
+        | {"charts": charts}
+    )
 
 
 def main() -> int:
@@ -89,7 +110,9 @@ def main() -> int:
         _write(each.file, each.today(), base=each.base)
     for variant in sorted(variants_of_objects.VARIANTS, key=lambda name: name != BASE_OF_OBJECTS):
         base = "" if variant == BASE_OF_OBJECTS else BASE_OF_OBJECTS
-        _write(OBJECTS / f"{variant}.txt", objects(variant), base=base)
+        rendered = variants_of_objects.rendered(variant)
+        today = objects(rendered.plan, rendered.manifests, variants_of_objects.BINDINGS)
+        _write(OBJECTS / f"{variant}.txt", today, base=base)
     return 0
 
 
