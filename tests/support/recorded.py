@@ -15,6 +15,7 @@ from hyperpod_ray import k8s
 from hyperpod_ray.core import Plan, loader, names
 from hyperpod_ray.stacks.app import use_pinned_node
 from tests.k8s import conftest as variants_of_objects
+from tests.service_rules import answers
 from tests.stacks import conftest as templates
 from tests.support import records
 
@@ -113,12 +114,18 @@ def main() -> int:
         rendered = variants_of_objects.rendered(variant)
         today = objects(rendered.plan, rendered.manifests, variants_of_objects.BINDINGS)
         _write(OBJECTS / f"{variant}.txt", today, base=base)
+    answers.FILE.parent.mkdir(exist_ok=True)
+    _save(answers.FILE, records.written(answers.answers(), title="What the services' rules answer."))
     return 0
 
 
 def _write(file: Path, record: records.Record, *, base: str) -> None:
     title = f"What `{file.stem}` becomes" + (f", where it differs from {base}.txt." if base else ".")
     text = records.written(record, title=title, base=recorded(file.parent, base))
+    _save(file, text)
+
+
+def _save(file: Path, text: str) -> None:
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         file.write_text(text, encoding="utf-8")
         sys.stdout.write(f"wrote {file.relative_to(records.PROJECT)}\n")

@@ -49,11 +49,11 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             return
         names = _names(value)
         if names is not None:
-            yield f"{path}[]", _text(names)
+            yield f"{path}[]", text_of(names)
         for number, element in enumerate(value):
             yield from flat(element, f"{path}[{names[number] if names else number}]")
     else:
-        yield path, _text(value)
+        yield path, text_of(value)
 
 
 def _names(elements: list[Any]) -> list[str] | None:
@@ -92,7 +92,8 @@ def _files() -> dict[str, str]:
     }
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value as a record has it."""
     return json.dumps(value, ensure_ascii=False, sort_keys=isinstance(value, dict))
 
 
@@ -164,7 +165,7 @@ def _change(before: str | None, after: str | None) -> str:
         old, new = json.loads(before), json.loads(after)
         gone, added = [each for each in old if each not in new], [each for each in new if each not in old]
         if gone or added:
-            return f"without {_text(gone)}, with {_text(added)}"
+            return f"without {text_of(gone)}, with {text_of(added)}"
     return f"{before} → {after}"
 
 
@@ -214,7 +215,7 @@ class _Templates:
         self._tags = tags
         self._ids = {stack: self._short(template) for stack, template in self._templates.items()}
         self._exports = {
-            _text(output["Export"]["Name"]): (stack, output["Value"])
+            text_of(output["Export"]["Name"]): (stack, output["Value"])
             for stack, template in self._templates.items()
             for output in template.get("Outputs", {}).values()
             if "Export" in output
@@ -283,8 +284,8 @@ class _Templates:
                 text = f"${{{self._ids[stack].get(name, name)}}}"
             case [("Fn::GetAtt", [str(name), str(attribute)])]:
                 text = f"${{{self._ids[stack].get(name, name)}.{attribute}}}"
-            case [("Fn::ImportValue", name)] if _text(name) in self._exports:
-                exporter, exported = self._exports[_text(name)]
+            case [("Fn::ImportValue", name)] if text_of(name) in self._exports:
+                exporter, exported = self._exports[text_of(name)]
                 text = f"{exporter}/{self._plain(exported, exporter)}"
             case [("Fn::Split", [str(between), split])]:
                 text = f"{self._plain(split, stack)} by {between}"
