@@ -84,8 +84,8 @@ def _clusters() -> Iterator[tuple[str, Any]]:
         yield f"second group with {title}", _refusals(hyperpod.create_cluster(request, WHERE))
         unknown = hyperpod.Where(region="us-west-2", account=cases.ACCOUNT, types={})
         yield f"second group with {title}, types unknown", _refusals(hyperpod.create_cluster(request, unknown))
-    for title, change in _REQUESTS.items():
-        yield title, _refusals(hyperpod.create_cluster({**cases.cluster_request({}), **change}, WHERE))
+    for title, members in _REQUESTS.items():
+        yield title, _refusals(hyperpod.create_cluster({**cases.cluster_request({}), **members}, WHERE))
 
 
 def _rolling(kind: str, value: int) -> dict[str, Any]:

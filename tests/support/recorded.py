@@ -17,7 +17,7 @@ from hyperpod_ray.stacks.app import use_pinned_node
 from tests.k8s import conftest as variants_of_objects
 from tests.service_rules import answers
 from tests.stacks import conftest as templates
-from tests.support import records
+from tests.support import records, scripts
 
 TEMPLATES = records.PROJECT / "tests" / "stacks" / "records"
 OBJECTS = records.PROJECT / "tests" / "k8s" / "records"
@@ -114,8 +114,12 @@ def main() -> int:
         rendered = variants_of_objects.rendered(variant)
         today = objects(rendered.plan, rendered.manifests, variants_of_objects.BINDINGS)
         _write(OBJECTS / f"{variant}.txt", today, base=base)
-    answers.FILE.parent.mkdir(exist_ok=True)
-    _save(answers.FILE, records.written(answers.answers(), title="What the services' rules answer."))
+    for file, record, title in (
+        (answers.FILE, answers.answers, "What the services' rules answer."),
+        (scripts.FILE, scripts.answers, "What the scripts of nodes and of the image's build do."),
+    ):
+        file.parent.mkdir(exist_ok=True)
+        _save(file, records.written(record(), title=title))
     return 0
 
 
