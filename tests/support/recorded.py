@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hyperpod_ray import k8s
 from hyperpod_ray.core import Plan, loader, names
+from hyperpod_ray.k8s import render
 from hyperpod_ray.stacks.app import use_pinned_node
 from tests.k8s import conftest as variants_of_objects
 from tests.service_rules import answers
@@ -87,16 +88,20 @@ def objects(plan: Plan, manifests: Iterable[k8s.Manifest], bindings: k8s.Binding
             plan, bindings, name="nightly", entrypoint="python main.py", schedule="0 3 * * *", time_zone="UTC"
         ),
     }
+    releases = (k8s.hyperpod_dependencies(plan), k8s.kuberay_operator(plan))
     charts = [
         {"kind": "Chart", "metadata": {"name": release.name, "namespace": release.namespace}, "values": release.values,
-         "options": [release.chart, release.version, release.wait, release.timeout_minutes, release.create_namespace]}
-        for release in (k8s.hyperpod_dependencies(plan), k8s.kuberay_operator(plan))
+         "options": [release.chart, release.version, release.wait, release.timeout_minutes, release.create_namespace],
+         "command": render.helm_command(release, values="values.yaml")}
+        for release in releases
     ]  # fmt: skip
-    return records.of_objects(
+    record = records.of_objects(
         {manifest.name: manifest.objects for manifest in manifests}
         | {name: [each] for name, each in jobs.items()}
         | {"charts": charts}
     )
+    shown = {name: records.text_of(value) for name, value in vars(k8s.placeholders(plan)).items()}
+    return record | {"placeholders for people": shown}
 
 
 def main() -> int:
