@@ -14,7 +14,6 @@ from pathlib import Path
 from hyperpod_ray import k8s
 from hyperpod_ray.core import Plan, loader, names
 from hyperpod_ray.k8s import render
-from hyperpod_ray.stacks.app import use_pinned_node
 from tests.k8s import conftest as variants_of_objects
 from tests.service_rules import answers
 from tests.stacks import conftest as templates
@@ -29,6 +28,8 @@ STRANGERS = records.PROJECT / "tests" / "stacks" / "strangers"
 BASES = {"eks": "dev", "slurm": "slurm"}
 """The environment of each orchestrator whose record is whole; the others hold what differs from it."""
 BASE_OF_OBJECTS = "dev"
+FILES_OF_OBJECTS = {"teams": EXAMPLES, "behind-a-proxy": STRANGERS}
+"""Environment files whose objects are recorded as well, besides the variants of `tests/k8s`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +84,12 @@ def objects(plan: Plan, manifests: Iterable[k8s.Manifest], bindings: k8s.Binding
     jobs = {
         "job": job(retries=1),
         "job on the standing cluster": job(on_existing_cluster=True),
-        "job in a queue": job(queue="research", priority="high"),
         "job by the clock": k8s.ray_cron_job(
             plan, bindings, name="nightly", entrypoint="python main.py", schedule="0 3 * * *", time_zone="UTC"
         ),
     }
+    if any(worker.replicas for worker in plan.settings.ray.workers):
+        jobs["job in a queue"] = job(queue="research", priority="high")
     releases = (k8s.hyperpod_dependencies(plan), k8s.kuberay_operator(plan))
     charts = [
         {"kind": "Chart", "metadata": {"name": release.name, "namespace": release.namespace}, "values": release.values,
@@ -104,13 +106,29 @@ def objects(plan: Plan, manifests: Iterable[k8s.Manifest], bindings: k8s.Binding
     return record | {"placeholders for people": shown}
 
 
+def objects_of_file(name: str, bindings: k8s.Bindings) -> records.Record:
+    """What an environment file puts into Kubernetes now."""
+    plan = loader.load(name, folder=FILES_OF_OBJECTS[name]).plan
+    manifests = (
+        *k8s.namespace_manifests(plan),
+        *k8s.system_manifests(plan),
+        *k8s.platform_manifests(plan, bindings),
+        *k8s.guard_manifests(plan, bindings),
+        *k8s.ray_manifests(plan, bindings),
+    )
+    return objects(plan, manifests, bindings)
+
+
 def main() -> int:
     """Write all records."""
-    use_pinned_node()
     for folder in (TEMPLATES, OBJECTS):
         folder.mkdir(exist_ok=True)
         for file in folder.glob("*.txt"):
-            if file.stem not in {*variants_of_objects.VARIANTS, *(each.name for each in environments())}:
+            if file.stem not in {
+                *variants_of_objects.VARIANTS,
+                *FILES_OF_OBJECTS,
+                *(each.name for each in environments()),
+            }:
                 file.unlink()
     for each in environments():
         _write(each.file, each.today(), base=each.base)
@@ -119,6 +137,8 @@ def main() -> int:
         rendered = variants_of_objects.rendered(variant)
         today = objects(rendered.plan, rendered.manifests, variants_of_objects.BINDINGS)
         _write(OBJECTS / f"{variant}.txt", today, base=base)
+    for name in FILES_OF_OBJECTS:
+        _write(OBJECTS / f"{name}.txt", objects_of_file(name, variants_of_objects.BINDINGS), base=BASE_OF_OBJECTS)
     for file, record, title in (
         (answers.FILE, answers.answers, "What the services' rules answer."),
         (scripts.FILE, scripts.answers, "What the scripts of nodes and of the image's build do."),
