@@ -185,7 +185,7 @@ def test_the_resolver_is_asked_for_what_the_image_can_install(
         commands.append(command)
         return subprocess.CompletedProcess(command, 0, "tiny-lib==1.4 --hash=sha256:" + "0" * 64, "")
 
-    monkeypatch.setattr(own.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     asked = tmp_path / "ours.in"
     asked.write_text("tiny-lib\n")
     own.lock(asked, chosen=SET, **options)

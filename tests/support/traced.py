@@ -60,11 +60,11 @@ def trace(
     }
     calls.unlink()
     for file in sorted(folder.rglob("*")):
-        name = file.relative_to(folder)
+        key = f"file {file.relative_to(folder)}"
         if file.is_symlink():
-            entry[f"file {name}"] = f"→ {file.readlink()}"
+            entry[key] = f"→ {file.readlink()}"
         elif file.is_file():
-            entry[f"file {name}"] = f"{stat.filemode(file.stat().st_mode)} {file.read_text(errors='replace')}"
+            entry[key] = f"{stat.filemode(file.stat().st_mode)} {file.read_text(errors='replace')}"
     # a line more in a comment changes nothing of what it does
     return {key: re.sub(r"in line \d+", "in line N", text.replace(str(folder), "$DIR")) for key, text in entry.items()}
 
