@@ -7,22 +7,10 @@ import pytest
 from tests.support import records
 from tests.support.recorded import TEMPLATES, Environment, environments, recorded
 
-COMPARED_EACH_TIME = {
-    "dev", "local", "prod", "data-in-s3", "dynamic-storage", "observability", "slurm", "teams", "training-plan",
-    "closed", "closed-build", "everything", "existing", "registries", "slurm-built", "slurm-options",
-    "behind-a-proxy", "slurm-behind-a-proxy",
-}  # fmt: skip
-"""What other tests of this folder look at as well, so that a comparison costs no synth; two have all other branches."""
 
-
-@pytest.mark.parametrize(
-    "environment",
-    [
-        pytest.param(each, id=each.name, marks=[] if each.name in COMPARED_EACH_TIME else pytest.mark.slow)
-        for each in environments()
-    ],
-)
+@pytest.mark.parametrize("environment", environments(), ids=lambda environment: environment.name)
 def test_the_templates_are_those_of_the_record(environment: Environment) -> None:
+    """`test_reachable.py` synthesizes all of them but those of strangers: a comparison costs no synth."""
     base = recorded(TEMPLATES, environment.base)
     assert records.difference(environment.file, environment.today(), base=base) == ""
 

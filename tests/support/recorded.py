@@ -102,8 +102,9 @@ def objects(plan: Plan, manifests: Iterable[k8s.Manifest], bindings: k8s.Binding
         | {name: [each] for name, each in jobs.items()}
         | {"charts": charts}
     )
+    order = {manifest.name: records.text_of(manifest.after) for manifest in manifests}
     shown = {name: records.text_of(value) for name, value in vars(k8s.placeholders(plan)).items()}
-    return record | {"placeholders for people": shown}
+    return record | {"order of manifests": order, "placeholders for people": shown}
 
 
 def objects_of_file(name: str, bindings: k8s.Bindings) -> records.Record:
