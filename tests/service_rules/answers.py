@@ -299,7 +299,7 @@ def _syntax() -> Iterator[tuple[str, Any]]:
         *(f"0 0 * * {day}" for day in ["sun", "mon", "tue", "wed", "thu", "fri", "sat", "Sat"]),
     ):  # fmt: skip
         yield f"schedule {text!r}", syntax.schedule(text)
-    for zone in ("UTC", "Local", "Europe/Berlin", "Mars/Olympus", ""):
+    for zone in ("UTC", "Local"):  # others are those of the machine
         yield f"zone {zone!r}", syntax.time_zone(zone)
     for text in ("2.60.0", "2.60", "2", "2.60.0-py312", "v2.60.0", "nightly", ""):
         yield f"version {text!r}", syntax.version(text)

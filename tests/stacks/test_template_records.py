@@ -8,7 +8,7 @@ from tests.support import records
 from tests.support.recorded import TEMPLATES, Environment, environments, recorded
 
 
-@pytest.mark.parametrize("environment", environments(), ids=lambda environment: environment.name)
+@pytest.mark.parametrize("environment", list(environments()), ids=lambda environment: environment.name)
 def test_the_templates_are_those_of_the_record(environment: Environment) -> None:
     """`test_reachable.py` synthesizes all of them but those of strangers: a comparison costs no synth."""
     base = recorded(TEMPLATES, environment.base)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hyperpod_ray import k8s
 from hyperpod_ray.core import Plan, loader, names
+from hyperpod_ray.core.model.environment import CommonEnvironment
 from hyperpod_ray.k8s import render
 from tests.k8s import conftest as variants_of_objects
 from tests.service_rules import answers
@@ -47,12 +48,16 @@ class Environment:
     @property
     def base(self) -> str:
         """Name of the environment that its record starts from; the empty text where it is whole."""
-        base = BASES[loader.load_any(self.name, folder=self.folder).plan.settings.orchestrator]
+        base = BASES[self._settings.orchestrator]
         return "" if base == self.name else base
+
+    @functools.cached_property
+    def _settings(self) -> CommonEnvironment:
+        return loader.load_any(self.name, folder=self.folder).plan.settings
 
     def today(self) -> records.Record:
         """What its file becomes now."""
-        settings = loader.load_any(self.name, folder=self.folder).plan.settings
+        settings = self._settings
         # the shipped ones are synthesized with what is uploaded, as other tests look at that
         assembly = templates.synthesize(self.name, folder=self.folder, uploads=self.folder == loader.FOLDER)
         return records.of_templates(
@@ -73,6 +78,7 @@ def environments() -> Iterator[Environment]:
     yield from sorted(listed, key=lambda environment: environment.name not in BASES.values())
 
 
+@functools.cache
 def recorded(folder: Path, base: str) -> records.Record | None:
     """The record that others start from; None where there is none to start from."""
     return records.read((folder / f"{base}.txt").read_text(encoding="utf-8")) if base else None
