@@ -146,12 +146,12 @@ def main() -> int:
         _write(OBJECTS / f"{variant}.txt", today, base=base)
     for name in FILES_OF_OBJECTS:
         _write(OBJECTS / f"{name}.txt", objects_of_file(name, variants_of_objects.BINDINGS), base=BASE_OF_OBJECTS)
-    for file, record, title in (
-        (answers.FILE, answers.answers, "What the services' rules answer."),
-        (scripts.FILE, scripts.answers, "What the scripts of nodes and of the image's build do."),
-    ):
+    answers.FILE.parent.mkdir(exist_ok=True)
+    _save(answers.FILE, records.written(answers.answers(), title="What the services' rules answer."))
+    for room, situations in scripts.ROOMS.items():
+        file = scripts.file_of(room)
         file.parent.mkdir(exist_ok=True)
-        _save(file, records.written(record(), title=title))
+        _save(file, records.written(scripts.answers(situations()), title="What the script does, by situation."))
     return 0
 
 

@@ -7,7 +7,7 @@ import io
 import re
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from tests.support import records, traced
 ON_CREATE = records.PROJECT / "lifecycle" / "on_create.sh"
 WITH_PROXY = records.PROJECT / "constructs" / "with_proxy.sh"
 INSTALL = records.PROJECT / "hyperpod_ray" / "image" / "efa" / "install.sh"
-FILE = records.PROJECT / "tests" / "lifecycle" / "records" / "scripts.txt"
 CLIENT = "etc/eks/configure-efa-fsx-lustre-client/setup.sh"
 FINGERPRINT = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
 ARCHIVE = "aws-efa-installer-1.50.0.tar.gz"
@@ -41,12 +40,22 @@ REAL = ("mkdir", "cp", "chmod", "dirname", "bash")
 NO_NODE = {"VOLUME": "", "MOVED": "", "BROKEN": "", "NIDS": ""}
 
 
-def answers() -> records.Record:
+def answers(situations: Iterable[tuple[str, dict[str, str]]]) -> records.Record:
     """Situation to everything that the script does in it."""
     return {
         situation: {key: records.text_of(line) for key, line in traced.lines(entry).items()}
-        for situation, entry in (*_on_create(), *_with_proxy(), *_install())
+        for situation, entry in situations
     }
+
+
+def difference(room: str) -> str:
+    """The empty text where the script of a room of the tests does what its record holds; else what changed."""
+    return records.difference(file_of(room), answers(ROOMS[room]()))
+
+
+def file_of(room: str) -> Path:
+    """The record of the script that a room of the tests looks at."""
+    return records.PROJECT / "tests" / room / "records" / "script.txt"
 
 
 def _folder(files: Mapping[str, str]) -> tempfile.TemporaryDirectory[str]:
@@ -58,7 +67,8 @@ def _folder(files: Mapping[str, str]) -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def _on_create() -> Iterator[tuple[str, dict[str, str]]]:
+def on_create() -> Iterator[tuple[str, dict[str, str]]]:
+    """The script of every node, on machines that differ in volumes, file systems, steps, and in what fails."""
     images = {"var/lib/containerd/pause-image": "of the AMI"}
     efa = {"scripts/efa-file-system": "Lustre uses EFA\n"}
     situations: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -82,10 +92,11 @@ def _on_create() -> Iterator[tuple[str, dict[str, str]]]:
                 folder / "scripts" / "on_create.sh", folder=folder, played=NODE, real=REAL, quiet=("grep",),
                 variables={**NO_NODE, **variables},
             )  # fmt: skip
-            yield f"on_create.sh: {title}", _without(entry, "file scripts/on_create.sh")
+            yield title, _without(entry, "file scripts/on_create.sh")
 
 
-def _with_proxy() -> Iterator[tuple[str, dict[str, str]]]:
+def with_proxy() -> Iterator[tuple[str, dict[str, str]]]:
+    """The script that comes first behind a proxy."""
     files = {
         "scripts/with_proxy.sh": WITH_PROXY.read_text(encoding="utf-8"),
         "scripts/proxy.env": "HTTPS_PROXY=http://proxy.example.com:3128\n",
@@ -99,7 +110,7 @@ def _with_proxy() -> Iterator[tuple[str, dict[str, str]]]:
                 folder / "scripts" / "with_proxy.sh", folder=folder, played=NODE, real=REAL, quiet=("grep",),
                 variables={**NO_NODE, "BROKEN": broken},
             )  # fmt: skip
-            yield f"with_proxy.sh: {title}", _without(entry, "file scripts/with_proxy.sh")
+            yield title, _without(entry, "file scripts/with_proxy.sh")
 
 
 _INSTALLER = """#!/bin/bash
@@ -119,7 +130,8 @@ _IMAGE = {
 _COREUTILS = ("mktemp", "rm", "cp", "sha256sum", "mkdir", "grep", "tar", "find", "ln", "mv")
 
 
-def _install() -> Iterator[tuple[str, dict[str, str]]]:
+def install() -> Iterator[tuple[str, dict[str, str]]]:
+    """The image's installer of EFA, with what is at hand, signed, there or not."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as packed:
         member = tarfile.TarInfo("aws-efa-installer/efa_installer.sh")
@@ -164,3 +176,7 @@ def _install() -> Iterator[tuple[str, dict[str, str]]]:
 
 def _without(entry: dict[str, str], key: str) -> dict[str, str]:
     return {name: text for name, text in entry.items() if name != key}
+
+
+ROOMS = {"lifecycle": on_create, "constructs": with_proxy, "image": install}
+"""Which room of the tests looks at which script."""
