@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import hyperpod_ray_rules
-from hyperpod_ray_rules import arns, data, eks, fsx, hyperpod, kueue, mlflow, names, quantity, training_plan
+from hyperpod_ray_rules import arns, data, eks, fsx, hyperpod, kuberay, kueue, mlflow, names, quantity, training_plan
 from hyperpod_ray_rules.kuberay import syntax
+from tests.core import test_kuberay_rules
 from tests.service_rules import cases, test_kueue
 from tests.support import records
 
@@ -37,6 +38,7 @@ def answers() -> records.Record:
             "eks": _control_planes(),
             "training_plan": _plans(),
             "kueue": _queued(),
+            "kuberay.judge": _judged(),
             "kuberay, syntax": _syntax(),
             "arns, names, quantities": _words(),
         }.items()
@@ -287,6 +289,20 @@ def _queued() -> Iterator[tuple[str, Any]]:
     for name in (*data.instance_types(), "ml.p9.48xlarge"):
         if profiles := kueue.mig_profiles(name):
             yield f"partitions of {name}", profiles
+
+
+def _judged() -> Iterator[tuple[str, Any]]:
+    for case in test_kuberay_rules.CASES:
+        manifest = test_kuberay_rules.manifest(case)
+        for title, gates in (
+            ("", {**kuberay.DEFAULT_GATES, **case.get("gates", {})}),
+            (", all gates open", dict.fromkeys(kuberay.DEFAULT_GATES, True)),
+        ):
+            verdicts = kuberay.judge(manifest, gates=gates)
+            yield (
+                f"{test_kuberay_rules.title(case)}{title}",
+                [[each.reason, each.rule, each.message] for each in verdicts],
+            )
 
 
 def _syntax() -> Iterator[tuple[str, Any]]:
