@@ -105,4 +105,7 @@ def test_the_base_of_a_users_project_is_recorded_and_then_guarded(
     assert (lock.read_text(encoding="utf-8") == before) == (words != "recorded in")
     images = yaml.safe_load(lock.read_text(encoding="utf-8"))["images"]
     assert images.items() >= {other: DIGESTS["2b"], base: DIGESTS[kept]}.items()
+    text = lock.read_text(encoding="utf-8")
+    assert text.startswith("# Digests of the images that a mirror copies")
+    assert text.index(other) < text.index(base), "what is new comes last, so that a difference is one line"
     assert [file.name for file in lock.parent.iterdir()] == [lock.name], "no half-written file is left"

@@ -150,6 +150,32 @@ def test_nobody_there_is_one_line() -> None:
             digest(BASE, "2.60.0", mirror=f"http://127.0.0.1:{bound.getsockname()[1]}")
 
 
+def test_a_registry_that_hangs_up_is_asked_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever runs the command decides whether to ask again; urllib3 says each time that it does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked = []
+
+        def hang_up() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                asked.append(connection.recv(4096))
+                connection.close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        with pytest.raises(ImageError, match="Expected an answer"):
+            digest(BASE, "2.60.0", mirror=f"http://127.0.0.1:{server.getsockname()[1]}")
+        assert len(asked) == 1
+        server.shutdown(socket.SHUT_RDWR)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        with caplog.at_level("DEBUG", logger="urllib3"), pytest.raises(ImageError, match="refused"):
+            digest(BASE, "2.60.0", mirror=f"http://127.0.0.1:{bound.getsockname()[1]}")
+    assert not [record for record in caplog.records if "Retrying" in record.getMessage()]
+
+
 @pytest.mark.parametrize("linked", ["__cause__", "__context__"])
 def test_the_innermost_reason_is_named(monkeypatch: pytest.MonkeyPatch, linked: str) -> None:
     """Python links errors in two ways: `raise … from`, and while another is handled."""
