@@ -18,7 +18,20 @@ PROJECT = Path(__file__).resolve().parents[2]
 COMMAND = "make records"
 Record = dict[str, dict[str, str]]
 """Object to property to value as JSON."""
-NAMES = ("name", "Name", "Key", "key", "Sid", "sid", "Id", "InstanceGroupName", "OutputKey", "AddonName", "path")
+NAMES = (
+    "name",
+    "Name",
+    "Key",
+    "key",
+    "Sid",
+    "sid",
+    "Id",
+    "InstanceGroupName",
+    "groupName",
+    "OutputKey",
+    "AddonName",
+    "path",
+)
 """What names an element of a list, where each has it and no two have the same."""
 SHIPPED = ("hyperpod_ray", "hyperpod_ray_rules", "hyperpod_ray_training", "lifecycle", "jobs", "constructs")
 GENERATED = (
