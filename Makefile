@@ -59,7 +59,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: gpu demo test test-slow test-deploys test-all quick changed times house scale lint types manifests charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
+.PHONY: gpu demo test test-slow test-deploys test-all quick changed times house scale lint types manifests records charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -74,6 +74,9 @@ pin: setup  ## record the digests of the base image, the EFA installer and what 
 
 manifests: setup  ## readable Kubernetes YAML of ENV
 	$(RUN) manifests $(ENV)
+
+records: setup  ## write what each environment becomes, property by property: tests/stacks/records, tests/k8s/records
+	$(BIN)/python -m tests.support.recorded
 
 test: setup emulator-env rehearsal-env local-charts  ## the suite, without the tests marked slow
 	$(BIN)/python -m tests.run

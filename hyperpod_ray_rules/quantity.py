@@ -5,13 +5,13 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/q
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 _SUFFIX = {
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),
     "m": Fraction(1, 1000),
-    "": Fraction(1),
     "k": Fraction(10**3),
     "M": Fraction(10**6),
     "G": Fraction(10**9),
@@ -27,10 +27,17 @@ _SUFFIX = {
 }
 
 
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_WITH_EXPONENT = re.compile(_NUMBER.pattern + r"(?:[eE][+-]?[0-9]+)?")
+
+
 def number(quantity: object) -> Fraction:
     """The value of a quantity; raises ValueError when it is none."""
     text = str(quantity).strip()
     for suffix in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "n", "u", "m", "k", "M", "G", "T", "P", "E"):
-        if text.endswith(suffix):
+        if text.endswith(suffix) and _NUMBER.fullmatch(text[: -len(suffix)]):
             return Fraction(text[: -len(suffix)]) * _SUFFIX[suffix]
+    # Fraction reads 1/2, 1_000 and spaces too
+    if not _WITH_EXPONENT.fullmatch(text):
+        raise ValueError(f"{text!r} is no quantity of Kubernetes")
     return Fraction(text)

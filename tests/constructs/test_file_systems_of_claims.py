@@ -98,3 +98,37 @@ def test_a_file_system_that_failed_ends_the_deploy(handler: tuple[ModuleType, St
     stub.add_response("describe_file_systems", {"FileSystems": [failed]})
     with pytest.raises(RuntimeError, match=r"fs-0123456789abcdef0 failed\. See FailureDetails"):
         ask(module, "Create", kind=module.MADE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_type", "states", "said"),
+    [
+        ("Custom::FileSystemsOfClaims", "Delete", [], "still there: none\n"),
+        (
+            "Custom::FileSystemsOfClaims", "Delete", ["DELETING", "AVAILABLE"],
+            "still there: fs-00000000000000000 DELETING, fs-00000000000000001 AVAILABLE\n",
+        ),
+        ("Custom::FileSystemOfClaim", "Create", [], "to be made: none\n"),
+        ("Custom::FileSystemOfClaim", "Create", ["CREATING"], "to be made: fs-00000000000000000 CREATING\n"),
+        ("Custom::FileSystemOfClaim", "Delete", ["CREATING"], ""),
+    ],
+)  # fmt: skip
+def test_the_log_says_what_is_waited_for(
+    *,
+    handler: tuple[ModuleType, Stubber],
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    request_type: str,
+    states: list[str],
+    said: str,
+) -> None:
+    """While a stack is in progress, the function's log is all that an operator sees."""
+    module, stub = handler
+    listed = [
+        file_system(f"fs-{number:017}", state, hyperpod_ray__environment="dev", CSIVolumeName=f"pvc-{number}")
+        for number, state in enumerate(states)
+    ]
+    if said:
+        stub.add_response("describe_file_systems", {"FileSystems": listed[::-1]})
+    ask(module, request_type, kind=kind)
+    assert capsys.readouterr().out == said

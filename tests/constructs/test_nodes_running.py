@@ -73,3 +73,21 @@ def test_delete_asks_nothing(handler: tuple[ModuleType, Stubber]) -> None:
     module, _ = handler
     assert ask(module, "Delete")
     assert module.on_event({"RequestType": "Delete", "PhysicalResourceId": "x"}, None) == {"PhysicalResourceId": "x"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ([], "not running yet: no node\n"),
+        ([node("i-2", "Pending"), node("i-1", "Failure")], "not running yet: i-1 Failure, i-2 Pending\n"),
+        ([node("i-1", "Running")], ""),
+    ],
+)
+def test_the_log_says_what_is_waited_for(
+    handler: tuple[ModuleType, Stubber], capsys: pytest.CaptureFixture[str], nodes: list[dict[str, Any]], said: str
+) -> None:
+    """While a stack is in progress, the function's log is all that an operator sees."""
+    module, stub = handler
+    answer(stub, *nodes)
+    ask(module, "Create")
+    assert capsys.readouterr().out == said

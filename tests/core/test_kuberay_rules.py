@@ -53,6 +53,27 @@ def test_the_verdict_is_the_operators(case: dict[str, Any]) -> None:
     assert verdicts[0].rule == case["rule"]
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case["kind"] == "RayJob"], ids=title)
+def test_the_template_of_a_cron_job_is_judged_as_the_job_is(case: dict[str, Any]) -> None:
+    """With whatever feature gates: the operator calls the same validation with the template's spec."""
+    job, cron = manifest(case), manifest({"kind": "RayCronJob"})
+    job["metadata"] = {"name": "job", "namespace": "default"}
+    cron["spec"]["jobTemplate"] = job["spec"]
+    own = {rule.name for rule in kuberay.RULES if rule.kind == "RayCronJob"}
+    for gates in (
+        {**kuberay.DEFAULT_GATES, **case.get("gates", {})},
+        dict.fromkeys(kuberay.DEFAULT_GATES, True),
+        dict.fromkeys(kuberay.DEFAULT_GATES, False),
+    ):
+        of_job = [(verdict.rule, verdict.message) for verdict in kuberay.judge(job, gates=gates)]
+        of_template = [
+            (verdict.rule, verdict.message.removeprefix("invalid RayJob template: "))
+            for verdict in kuberay.judge(cron, gates=gates)
+            if verdict.rule not in own
+        ]
+        assert of_template == of_job
+
+
 @pytest.mark.parametrize("rule", kuberay.RULES, ids=lambda rule: rule.name)
 def test_each_rule_has_a_case_that_passes_and_one_that_fails(rule: kuberay.Rule) -> None:
     kinds = {"says" in case for case in CASES if case["rule"] == rule.name}

@@ -235,6 +235,11 @@ def test_what_is_no_installer_is_not_recorded(tmp_path: Path) -> None:
     page.write_text("<html>not found</html>")
     with pytest.raises(ImageError, match="a gzip archive"):
         installer.sha256_of(VERSION, file=page)
+    page.write_bytes(b"\x1f\x8b" + bytes(999_997))
+    with pytest.raises(ImageError, match="999,999 bytes"):
+        installer.sha256_of(VERSION, file=page)
+    page.write_bytes(b"\x1f\x8b" + bytes(999_998))
+    assert len(installer.sha256_of(VERSION, file=page)) == 64, "a megabyte is long enough"
     content = b"\x1f\x8b" + os.urandom(installer.LEAST)
     page.write_bytes(content)
     assert installer.sha256_of(VERSION, file=page) == hashlib.sha256(content).hexdigest()

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -113,6 +114,27 @@ def test_the_command_exits_2_while_the_digest_is_unknown_and_prints_arguments_el
 def test_build_args_fill_every_argument_of_the_dockerfile() -> None:
     declared = set(re.findall(r"^ARG (\w+)$", (ROOT / "hyperpod_ray/image/Dockerfile").read_text(), re.M))
     assert set(dataclasses.replace(choose(), digest=DIGEST, efa_sha256=SHA256).build_args()) == declared
+
+
+@pytest.mark.parametrize(
+    ("options", "index", "no_index"),
+    [
+        ({}, "https://pypi.org/simple", ""),
+        ({"index_url": "https://packages.example.com/simple"}, "https://packages.example.com/simple", ""),
+        ({"no_index": True}, "", "1"),
+        ({"no_index": True, "index_url": "https://packages.example.com/simple"}, "", "1"),
+    ],
+)
+def test_pip_asks_the_index_that_the_file_names(options: dict[str, Any], index: str, no_index: str) -> None:
+    """An empty PIP_INDEX_URL beside PIP_NO_INDEX: pip reads both from its environment."""
+    chosen = choose()
+    arguments = chosen.build_args(**options)
+    assert (arguments["PIP_INDEX_URL"], arguments["PIP_NO_INDEX"]) == (index, no_index)
+    assert arguments["REQUIREMENTS"] == chosen.requirements.name
+    assert (arguments["RAY_VERSION"], arguments["TORCH_VERSION"]) == (chosen.ray, chosen.torch)
+    assert (arguments["EFA_VERSION"], arguments["EFA_SHA256"]) == (chosen.efa_version, chosen.efa_sha256)
+    replaced = chosen.build_args(base=f"example.com/base@{DIGEST}")
+    assert (replaced["BASE_IMAGE"], replaced["BASE_DIGEST"]) == ("example.com/base", DIGEST)
 
 
 @pytest.mark.parametrize(

@@ -71,3 +71,41 @@ def test_a_recorded_digest_is_what_is_copied(monkeypatch: pytest.MonkeyPatch) ->
     need = next(need for need in needs.images(plan) if need.workload == "kuberay-operator")
     own = "444455556666.dkr.ecr.us-west-2.amazonaws.com/prod/quay.io/kuberay/operator"
     assert need.values() == {"image.repository": own, "image.tag": "v1.7.0-1a1a1a1a1a1a"}
+
+
+DIGESTS = {name: f"sha256:{name * 32}" for name in ("1a", "2b")}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "update", "words", "kept"),
+    [
+        ("", False, "recorded in", "1a"),
+        ("1a", False, "still what", "1a"),
+        ("1a", True, "still what", "1a"),
+        ("2b", True, "recorded in", "1a"),
+        ("2b", False, "the tag was moved; builds still use the recorded one", "2b"),
+    ],
+)
+def test_the_base_of_a_users_project_is_recorded_and_then_guarded(
+    tmp_path: Path, recorded: str, update: bool, words: str, kept: str
+) -> None:
+    """Builds use what is recorded, until somebody says --update."""
+    base, other = "docker.io/rayproject/ray:2.60.0", "docker.io/rayproject/ray:2.61.0"
+    copies.record_base(other, DIGESTS["2b"], project=tmp_path)
+    if recorded:
+        copies.record_base(base, DIGESTS[recorded], project=tmp_path)
+    (lock,) = (file for file in tmp_path.rglob("*") if file.is_file())
+    before = lock.read_text(encoding="utf-8")
+    try:
+        said = copies.record_base(base, DIGESTS["1a"], project=tmp_path, update=update)
+    except ImageError as refused:
+        said = str(refused)
+        assert f"Expected {DIGESTS['2b']}" in said
+    assert words in said
+    assert (lock.read_text(encoding="utf-8") == before) == (words != "recorded in")
+    images = yaml.safe_load(lock.read_text(encoding="utf-8"))["images"]
+    assert images.items() >= {other: DIGESTS["2b"], base: DIGESTS[kept]}.items()
+    text = lock.read_text(encoding="utf-8")
+    assert text.startswith("# Digests of the images that a mirror copies")
+    assert text.index(other) < text.index(base), "what is new comes last, so that a difference is one line"
+    assert [file.name for file in lock.parent.iterdir()] == [lock.name], "no half-written file is left"

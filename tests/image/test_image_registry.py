@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +19,7 @@ import pytest
 
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.image import recording
+from hyperpod_ray.image import registry as registry_module
 from hyperpod_ray.image.registry import digest
 from hyperpod_ray.image.versions import FILE, ImageError, choose, read, record_digest
 
@@ -146,6 +148,47 @@ def test_nobody_there_is_one_line() -> None:
         bound.bind(("127.0.0.1", 0))  # taken, but nobody listens
         with pytest.raises(ImageError, match=r".*refused"):
             digest(BASE, "2.60.0", mirror=f"http://127.0.0.1:{bound.getsockname()[1]}")
+
+
+def test_a_registry_that_hangs_up_is_asked_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever runs the command decides whether to ask again; urllib3 says each time that it does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asked = []
+
+        def hang_up() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                asked.append(connection.recv(4096))
+                connection.close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        with pytest.raises(ImageError, match="Expected an answer"):
+            digest(BASE, "2.60.0", mirror=f"http://127.0.0.1:{server.getsockname()[1]}")
+        assert len(asked) == 1
+        server.shutdown(socket.SHUT_RDWR)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        with caplog.at_level("DEBUG", logger="urllib3"), pytest.raises(ImageError, match="refused"):
+            digest(BASE, "2.60.0", mirror=f"http://127.0.0.1:{bound.getsockname()[1]}")
+    assert not [record for record in caplog.records if "Retrying" in record.getMessage()]
+
+
+@pytest.mark.parametrize("linked", ["__cause__", "__context__"])
+def test_the_innermost_reason_is_named(monkeypatch: pytest.MonkeyPatch, linked: str) -> None:
+    """Python links errors in two ways: `raise … from`, and while another is handled."""
+    errors = [OSError("outer"), ValueError("middle"), OSError("certificate has expired\nmore of it")]
+    for outer, inner in pairwise(errors):
+        setattr(outer, linked, inner)
+
+    def no_way(url: str) -> None:
+        raise errors[0]
+
+    monkeypatch.setattr(registry_module, "way_to", no_way)
+    with pytest.raises(ImageError, match=r"registry\.example: certificate has expired\. Expected an answer"):
+        digest(BASE, "2.60.0", mirror="https://registry.example")
 
 
 def test_a_digest_is_recorded_once_and_then_guarded(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,3 +164,42 @@ def test_a_private_wheel_is_locked_from_its_folder(
     asked.write_text("tiny-dep\n")
     text = own.lock(asked, chosen=SET, wheels=index, no_index=True).read_text()
     assert image_packages.pins(text) == {"tiny-dep": "2.0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, set()),
+        ({"wheels": Path("wheels")}, {"--find-links"}),
+        ({"no_index": True}, {"--no-index"}),
+        ({"wheels": Path("wheels"), "no_index": True}, {"--find-links", "--no-index"}),
+    ],
+)
+def test_the_resolver_is_asked_for_what_the_image_can_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], words: set[str]
+) -> None:
+    """Each word of the command is one that `uv pip compile` documents."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "tiny-lib==1.4 --hash=sha256:" + "0" * 64, "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    asked = tmp_path / "ours.in"
+    asked.write_text("tiny-lib\n")
+    own.lock(asked, chosen=SET, **options)
+    ((program, *command),) = commands
+    assert Path(program).name == "uv"
+    pinned = [
+        word for name in image_packages.pins(SET.requirements.read_text()) for word in ("--no-emit-package", name)
+    ]
+    links = ["--find-links", "wheels"] if "wheels" in options else []
+    assert command == [
+        "pip", "compile", "--quiet", "--generate-hashes", "--strip-extras", "--no-header", "--no-annotate",
+        "--python-version", SET.python, "--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:",
+        "--constraint", str(SET.requirements),
+        "--constraint", str(SET.requirements.with_name("requirements-tiered.txt")),
+        *pinned, *links, *(["--no-index"] if "no_index" in options else []), str(asked),
+    ]  # fmt: skip
+    assert words == {"--find-links", "--no-index"} & set(command)

@@ -89,9 +89,13 @@ def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
     assert "kubectl apply -f 14-ray-cluster.yaml" in readme
 
 
-def test_same_input_same_bytes(local: Path, tmp_path: Path) -> None:
-    assert run(["manifests", "local", "--out", str(tmp_path / "again")]) == 0
-    assert contents(tmp_path / "again") == contents(local)
+def test_same_input_same_bytes_and_nothing_of_before(local: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder"
+    assert run(["manifests", "local", "--out", str(out)]) == 0
+    assert contents(out) == contents(local)
+    (out / "99-left-over.yaml").write_text("kind: Secret\n", encoding="utf-8")
+    assert run(["manifests", "local", "--out", str(out)]) == 0
+    assert contents(out) == contents(local)
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +108,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.
 def test_text_of_several_lines_is_readable(render: Callable[[str], Any], bindings: k8s.Bindings) -> None:
     job = k8s.ray_job(render("dev").plan, bindings, name="x", entrypoint="python main.py")
     text = rendering.dump([job, job])
-    assert "runtimeEnvYAML: |\n" in text
+    assert text.count("|\n") == text.count("runtimeEnvYAML: |\n") == 2, "one line of text stays on its line"
     assert "&id" not in text
     assert list(yaml.safe_load_all(text)) == [job, job]
     assert yaml.safe_load(job["spec"]["runtimeEnvYAML"])["env_vars"]["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "0.5"

@@ -17,6 +17,7 @@ from hyperpod_ray.core.loader import FOLDER
 from tests.stacks.conftest import PROJECT, Assembly, synthesize
 
 VARIANTS = Path(__file__).parent / "variants"
+STRANGERS = Path(__file__).parent / "strangers"
 MAXIMUM_BYTES = 400_000
 MAXIMUM_RESOURCES = 300
 
@@ -28,7 +29,11 @@ def test_cfn_lint_finds_no_error(assembly: Assembly) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "name"),
-    [(folder, name) for folder in (FOLDER, FOLDER / "examples", VARIANTS) for name in environment_names(folder=folder)],
+    [
+        (folder, name)
+        for folder in (FOLDER, FOLDER / "examples", VARIANTS, STRANGERS)
+        for name in environment_names(folder=folder)
+    ],
 )
 def test_the_cdks_own_validation_finds_nothing(folder: Path, name: str) -> None:
     assert synthesize(name, folder=folder, validation=True).template_files()
