@@ -327,6 +327,9 @@ def _of_user(value: Any) -> bool:
 
 
 def _of_user_class(sort: type) -> bool:
+    """Whether a class is the user's, or one of torch's that counts steps for the loop."""
+    if sort.__module__.startswith("torch.distributed.algorithms.model_averaging."):
+        return True
     return sort.__module__ == "__main__" or of_user(getattr(sys.modules.get(sort.__module__), "__file__", None))
 
 

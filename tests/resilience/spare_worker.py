@@ -26,6 +26,7 @@ import examples
 import preload
 import ray.train
 import shapes
+import shapes_of_laboratories  # noqa: F401 - adds its own
 import shapes_of_researchers  # noqa: F401 - adds its own
 import shapes_of_strangers  # noqa: F401 - adds its own
 import shapes_of_trainers  # noqa: F401 - adds its own
