@@ -495,7 +495,9 @@ class Completeness:
             if path not in before or path in self.recomputed or (self.usage is not None and self.usage.from_run(path)):
                 continue
             replaced = not _is_scalar(value) and reference is not None and reference.is_not(value)
-            noted = variables.only_noted(value) or unseen or _is_scalar(value)
+            # the steps' own operators show a tensor that is replaced, and nothing shows an array
+            array = replaced and isinstance(value, np.ndarray)
+            noted = variables.only_noted(value) or unseen or _is_scalar(value) or array
             if (was == mark and not unseen) or (replaced and not noted):
                 self.marks[path] = (_Same(value), mark)
                 continue
@@ -505,6 +507,8 @@ class Completeness:
                 continue
             shown = self.usage is not None and self.usage.only_shown(path)
             fix = variables.fix_for(path, value, after)
+            if replaced and path.isidentifier():  # the object that is given now is another one in the next step
+                fix = _loose(path, ()).fix
             noted = shown and (noted or isinstance(value, (list, dict, deque, set)))
             missing.append(Missing(path, f"a {type(value).__name__}", fix, noted))
         return missing

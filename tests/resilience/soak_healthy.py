@@ -44,6 +44,12 @@ class Healthy(Soak):  # type: ignore[misc]
             limits=Limits.of(Settings()), settings=settings, product_limits=True,
         )  # fmt: skip
 
+    def covered(self) -> bool:
+        """Whether training goes on, with a warm spare."""
+        self.refill()
+        assert self.party.coordinator is not None
+        return bool(self.party.coordinator.table.running and self.party.coordinator.table.warm_spares)
+
     def lost(self) -> list[dict[str, Any]]:
         """The ranks that were lost."""
         return [event for event in self.party.events("lost") if event["rank"] is not None]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import itertools
 import random
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -595,3 +597,72 @@ def test_what_the_first_steps_set_of_no_batch_is_no_state() -> None:
         train(model, optimizer, x * declared)
     assert watched.refused == {}
     assert watched.noted == {"shown"}
+
+
+@pytest.mark.parametrize("form", ["array", "attribute", "list"])
+def test_what_is_carried_in_an_array_and_replaced_in_each_step_is_named(form: str) -> None:
+    """No operator of a step shows it. The line to add holds what the variable has, and not what it had."""
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters())
+    watched = Watched(model, optimizer)
+    kept, carried, drawn = Kept(), np.zeros(16), [0.0] * 16
+    kept.scale = np.zeros(16)
+    for _ in watched.steps():
+        batch = np.random.rand(16)  # made anew, and no state
+        if form == "array":
+            carried = np.tanh(carried + batch)
+        elif form == "attribute":
+            kept.scale = np.tanh(kept.scale + batch)
+        else:
+            drawn = [number * 0.5 + 1 for number in drawn]
+        train(model, optimizer, torch.tensor(carried + kept.scale + drawn, dtype=torch.float32).expand(8, 16))
+    named = {"array": "carried", "attribute": "kept.scale", "list": "drawn"}[form]
+    assert watched.refused.keys() - {"watched"} == {named}
+    assert watched.refused[named].endswith(
+        "per_rank={'kept': kept}" if form == "attribute" else f"and kept.{named} in its place"
+    )
+
+
+PACKAGE = """
+import numpy
+
+class Warmup:
+    def __init__(self): self.last_step = 0
+    def step(self): self.last_step += 1
+    def state_dict(self): return {"last_step": self.last_step}
+    def load_state_dict(self, state): self.last_step = state["last_step"]
+
+class Environment:
+    action_space = 2
+    def __init__(self): self.np_random, self.observed = numpy.random.default_rng(0), 0.0
+    def reset(self): ...
+    def step(self, action):
+        self.observed += self.np_random.normal()
+        return self.observed
+
+class Bar:
+    def __init__(self): self.n = 0
+    def update(self): self.n += 1
+"""
+
+
+@pytest.mark.parametrize(("name", "fix"), [("Warmup", "extra"), ("Environment", "per_rank"), ("Bar", "")])
+@pytest.mark.parametrize("given", [False, True])
+def test_objects_of_packages_that_have_a_state_are_named(
+    name: str, fix: str, given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "of_others.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    made = getattr(importlib.import_module("of_others"), name)()
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watched = Watched(model, optimizer, **({fix: {"made": made}} if given and fix else {}))
+    for _ in watched.steps():
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * min(1.0, getattr(made, "last_step", 4) / 9)
+        train(model, optimizer, torch.randn(8, 16) + (made.step(0) if name == "Environment" else 0.0))
+        if name != "Environment":
+            (made.update if name == "Bar" else made.step)()
+    sys.modules.pop("of_others")
+    assert watched.refused == ({"made": f"{fix}={{'made': made}}"} if fix and not given else {})
