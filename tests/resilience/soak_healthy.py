@@ -81,10 +81,11 @@ class Healthy(Soak):  # type: ignore[misc]
         fenced = [f"rank {event['rank']}: {event['message']}" for event in self.lost()[before:]]
         return {"task": task, "rank": rank, "seconds": seconds, "stood_s": round(stood, 1), "fenced": fenced}
 
-    def hangs(self, rank: int) -> float:
-        """A rank stands in a lock for ever; seconds until it is fenced."""
+    def hangs(self, number: int) -> float:
+        """A rank stands in a lock for ever, at another line each time; seconds until it is fenced."""
+        rank = number % self.active
         self.goes_on(REGULAR_STEPS)
-        before, begun = len(self.lost()), self.ask("hang", rank, 0)
+        before, begun = len(self.lost()), self.ask("hang", rank, number)
         self.party.until(lambda: len(self.lost()) > before, seconds=300)
         event = self.lost()[before]
         assert (event["rank"], event["message"].startswith("hangs for")) == (rank, True), event
@@ -101,7 +102,7 @@ def main(argv: list[str]) -> int:
         soak = Healthy(forker, Path(folder))
         try:
             for number in range(HANGS):
-                hung.append(soak.hangs(number % soak.active))
+                hung.append(soak.hangs(number))
                 sys.stdout.write(f"hang: fenced after {hung[-1]} s, load {os.getloadavg()[0]:.0f}\n")
                 sys.stdout.flush()
             for task, (rank, seconds) in WORK.items():

@@ -159,10 +159,10 @@ def perform(step: int) -> None:
             ctypes.PyDLL(None).usleep(int(seconds * 1e6))
         elif task == "debug":
             debug(seconds)
-        elif task == "hang":
-            stands = threading.Lock()
-            with stands:
-                stands.acquire()
+        elif task == "hang":  # each time at another line: where ranks were fenced before, it may be the script
+            lock = threading.Lock()
+            lock.acquire()
+            exec(compile("\n" * int(seconds) + "lock.acquire()", "hangs.py", "exec"), {"lock": lock})  # noqa: S102
 
 
 def debug(seconds: float) -> None:

@@ -74,6 +74,32 @@ def test_after_a_restart_from_the_checkpoint_barren_generations_are_counted_anew
     assert (world.kinds().count("fallback"), world.table.running) == (1, True)
 
 
+def test_a_standby_stands_in_the_order_of_whom_it_follows() -> None:
+    """Ray's order decides who goes first, and the next standby takes over the same place."""
+    world = World(spares=0)
+    world.run(2)
+    for pid in (98, 99):
+        uid = world.join(9, node="node-1", standby=True, pid=pid)
+        world.take(world.table.imported(world.t, uid))
+        world.kill(world.holder(1))
+        assert world.holder(1) == uid
+        assert world.table.members[uid].order == 1
+    assert [message["order"] for _, message in world.sent if message["type"] == "adopt"] == [1, 1]
+
+
+def test_steps_that_are_done_again_after_a_return_to_an_old_checkpoint_count() -> None:
+    world = World(spares=20, barren=3)
+    world.run(8)
+    for state in world.alive.values():
+        state["step"] = 0
+    for _ in range(5):
+        world.kill(world.holder(1))
+        for state in world.alive.values():
+            state["step"] = 0
+        world.run(2)
+    assert "fallback" not in world.kinds()
+
+
 # ---- the coordinator ----
 
 
@@ -137,6 +163,26 @@ def test_a_worker_that_hangs_says_what_it_had_begun_before_its_pulse_ends_it(
     monkeypatch.setattr(coordinators, "RECORD_S", 0.02)
     asyncio.run(asyncio.wait_for(play(), 120))
     assert sent[3] == "beside a: fence"
+
+
+def test_the_coordinator_hears_each_word(
+    coordinator: coordinators.Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, asked = coordinator.table, []
+    for name in ("cold", "has_imported", "imported", "warmed", "broke", "is_ready", "handed_over", "done", "lost"):
+        monkeypatch.setattr(table, name, lambda *given, name=name, **fields: asked.append((name, given[-1], fields)))
+    words: list[dict[str, Any]] = [
+        {"type": "cold"}, {"type": "modules", "modules": ["a.b"]}, {"type": "imported", "rss_mb": 5, "more": 1},
+        {"type": "warm"}, {"type": "broke", "gen": 3}, {"type": "ready", "gen": 4}, {"type": "handed over", "gen": 5},
+        {"type": "done"}, {"type": "broken", "message": "hardware error"}, {"type": "unknown"}, {},
+    ]  # fmt: skip
+    for word in words:
+        coordinator._hear("a", word)
+    assert asked == [
+        ("cold", "a", {}), ("has_imported", ["a.b"], {}), ("imported", "a", {"rss_mb": 5}), ("warmed", "a", {}),
+        ("broke", 3, {}), ("is_ready", 4, {}), ("handed_over", 5, {}), ("done", "a", {}),
+        ("lost", "hardware error", {}),
+    ]  # fmt: skip
 
 
 # ---- the worker ----
