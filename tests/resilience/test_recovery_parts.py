@@ -115,14 +115,21 @@ def coordinator(tmp_path: Any) -> coordinators.Coordinator:
 notes: list[tuple[str, dict[str, Any]]] = []
 
 
-async def says_hello(address: tuple[str, int], uid: str, **more: Any) -> asyncio.StreamWriter:
+async def says_hello(address: tuple[str, int], uid: str, *, role: str = "hello") -> asyncio.StreamWriter:
     reader, writer = await asyncio.open_connection(*address)
     challenge = json.loads(await reader.readline())["challenge"]
-    hello = {"type": "hello", "uid": uid, "order": 0, "node": "n", "port": 1, "pid": 1, **more}
-    hello["proof"] = pulse.proof("t", challenge=challenge, role="hello", uid=uid)
+    hello = {"type": role, "uid": uid, "order": 0, "node": "n", "port": 1, "pid": 1}
+    hello["proof"] = pulse.proof("t", challenge=challenge, role=role, uid=uid)
     writer.write((json.dumps(hello) + "\n").encode())
-    await reader.readline()  # a welcome
+    if role == "hello":
+        await reader.readline()  # a welcome
     return writer
+
+
+async def connections(count: int) -> None:
+    """Until the coordinator serves so many."""
+    while len([task for task in asyncio.all_tasks() if "_serve" in repr(task)]) != count:
+        await asyncio.sleep(0.01)
 
 
 def test_the_end_of_an_old_connection_is_not_the_end_of_who_came_back(coordinator: coordinators.Coordinator) -> None:
@@ -132,8 +139,7 @@ def test_the_end_of_an_old_connection_is_not_the_end_of_who_came_back(coordinato
         new = await says_hello(address, "a")
         old.close()
         await old.wait_closed()
-        while len([task for task in asyncio.all_tasks() if "_serve" in repr(task)]) > 1:
-            await asyncio.sleep(0.01)
+        await connections(1)
         assert "a" in coordinator.table.members
         new.close()
         while "a" in coordinator.table.members:
@@ -142,6 +148,30 @@ def test_the_end_of_an_old_connection_is_not_the_end_of_who_came_back(coordinato
 
     asyncio.run(asyncio.wait_for(play(), 120))
     assert [fields["message"] for kind, fields in notes if kind == "lost"] == ["connection closed"]
+
+
+def test_the_end_of_an_old_pulse_is_not_the_end_of_the_new_one(coordinator: coordinators.Coordinator) -> None:
+    """The new one obeys a fence where Python's lock is taken."""
+
+    async def play() -> None:
+        address = await coordinator.listen("127.0.0.1", nodes=False)
+        old = await says_hello(address, "a", role="pulse")
+        while "a" not in coordinator.pulses:
+            await asyncio.sleep(0.01)
+        first = coordinator.pulses["a"]
+        new = await says_hello(address, "a", role="pulse")
+        while coordinator.pulses["a"] is first:
+            await asyncio.sleep(0.01)
+        second = coordinator.pulses["a"]
+        old.close()
+        await connections(1)
+        assert coordinator.pulses == {"a": second}
+        new.close()
+        await connections(0)
+        assert coordinator.pulses == {}
+        coordinator.close()
+
+    asyncio.run(asyncio.wait_for(play(), 120))
 
 
 def test_a_worker_that_hangs_says_what_it_had_begun_before_its_pulse_ends_it(
