@@ -287,6 +287,16 @@ def test_what_a_worker_does_with_what_ends_its_loop(
     assert one.member.move_asked is False
 
 
+@pytest.mark.parametrize("said", ["in words", "by the way"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_lost_peer_is_known_also_behind_another_error(said: str, lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch raises one error of another, with `from` or while it handles the first."""
+    monkeypatch.setattr(loops, "of_user", lambda _: False)
+    first, second = (LOST_PEER if lost else OWN), RuntimeError("the step has failed")
+    second.__cause__, second.__context__ = (first, None) if said == "in words" else (None, first)
+    assert loops.is_network(second) == lost
+
+
 class Nothing:
     def __init__(self, **_: Any) -> None: ...
     def __enter__(self) -> None: ...
@@ -328,6 +338,31 @@ def test_a_step_of_which_some_rank_has_no_copy_does_not_push_out_the_one_before(
         neighbour.settle()
     assert store.inventory() == [(0, 1)]
     assert torch.is_tensor(store.held[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("step", "settle", "does"),
+    [
+        (10, False, ["stepped", "settle", "take", "send"]),
+        (11, False, ["stepped"]),
+        (10, True, ["stepped", "settle", "take", "send", "settle"]),
+        (11, True, ["stepped", "settle", "take", "send", "settle"]),  # a hand-over holds the very last step
+    ],
+)
+def test_when_a_copy_is_taken(step: int, settle: bool, does: list[str]) -> None:
+    done: list[str] = []
+    neighbour: Any = SimpleNamespace(
+        stretch=1, rank=0, store=Store(), stepped=lambda: done.append("stepped"),
+        settle=lambda: done.append("settle"), send=lambda *_, **__: done.append("send"),
+    )  # fmt: skip
+
+    def take(*_: Any) -> torch.Tensor:
+        done.append("take")
+        return torch.zeros(64, dtype=torch.uint8)
+
+    snapshot: Any = SimpleNamespace(take=take, pending=None)
+    Memory(snapshot=snapshot, neighbour=neighbour, every=5).finished(step, settle=settle)
+    assert done == does
 
 
 def test_what_is_saved_is_told_to_the_copies(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
