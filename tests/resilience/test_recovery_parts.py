@@ -365,6 +365,23 @@ def test_when_a_copy_is_taken(step: int, settle: bool, does: list[str]) -> None:
     assert done == does
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_broken_gpu_was_copying_is_no_copy(fails: bool) -> None:
+    def finish() -> None:
+        if fails:
+            raise RuntimeError("CUDA error: unspecified launch failure")
+
+    parts, store = make(0), Store()
+    snapshot = snapshot_of(*parts)
+    neighbour = Neighbour(store=store, group=None, nodes=["a"], rank=0)
+    pending: Any = SimpleNamespace(finish=finish, stall_s=0.0)
+    buffer = snapshot.take(1, store)
+    store.put(0, 1, buffer)
+    neighbour.send(1, buffer, pending=pending)
+    neighbour.salvage()
+    assert store.inventory() == ([] if fails else [(0, 1)])
+
+
 def test_what_is_saved_is_told_to_the_copies(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy that is older than the newest checkpoint is not taken, so the store has to know of that."""
     monkeypatch.setattr("hyperpod_ray_training.resumable.report_alone", lambda *_: None)
