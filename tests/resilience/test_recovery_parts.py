@@ -19,9 +19,10 @@ from hyperpod_ray_training.spares import coordinator as coordinators
 from hyperpod_ray_training.spares import loop as loops
 from hyperpod_ray_training.spares import pulse
 from hyperpod_ray_training.spares.groups import GenerationOverError
-from hyperpod_ray_training.spares.members import Limits
+from hyperpod_ray_training.spares.members import Limits, Member
 from hyperpod_ray_training.spares.memory import Memory
 from hyperpod_ray_training.spares.neighbour import Neighbour, Source
+from hyperpod_ray_training.spares.progress import Progress
 from hyperpod_ray_training.spares.store import Store
 from hyperpod_ray_training.state import TrainingState
 
@@ -98,6 +99,15 @@ def test_steps_that_are_done_again_after_a_return_to_an_old_checkpoint_count() -
             state["step"] = 0
         world.run(2)
     assert "fallback" not in world.kinds()
+
+
+@pytest.mark.parametrize(("begun", "stands"), [(0, False), (5, True)])
+def test_ranks_that_have_begun_no_collective_do_not_stand_together(begun: int, stands: bool) -> None:
+    """They open their groups, or load."""
+    waiting: dict[str, Any] = {"place": "collective", "still": 999.0, "seq": begun, "beat": 0.0}
+    ranks = [Member(uid=str(rank), order=rank, node="n", port=1, pid=rank, **waiting) for rank in range(2)]
+    progress = Progress(total=2 * begun, since=0.0)
+    assert bool(progress.together(999.0, ranks, Limits())) == stands
 
 
 # ---- the coordinator ----
