@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
@@ -34,6 +35,7 @@ from torch.utils._pytree import tree_leaves
 
 from hyperpod_ray_training import iterators, variables
 from hyperpod_ray_training.attributes import Attributes
+from hyperpod_ray_training.communication_hooks import tensors_of
 from hyperpod_ray_training.state import GRADIENTS, TrainingState
 from hyperpod_ray_training.stateful import InPlace, View, held_by, kept_of, small_of
 from hyperpod_ray_training.trees import checksum, local
@@ -45,6 +47,7 @@ AGAIN_FROM = 8
 """Later pairs of steps that are watched begin here, and each about twice as far as the one before."""
 TRAINER = "trainer"
 """The path of a trainer that has the loop."""
+OF_HOOK = "a tensor of a communication hook of DDP"
 _MOST_CONSTANTS = 10_000
 _FILLS = {"copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "_foreach_zero_", "_foreach_copy_"}
 
@@ -166,6 +169,8 @@ class Completeness:
     looked: list[dict[str, tuple[Any, Any]]] = field(default_factory=list)
     marks: dict[str, tuple[_Same | None, Any]] = field(default_factory=dict)
     """By path: what was there when it was looked at before, and its fingerprint."""
+    start: dict[str, tuple[_Same, Any]] = field(default_factory=dict)
+    """The same, before the first step of this process."""
     beside: Mapping[str, Any] = field(default_factory=dict)
     """Objects by path that the loop's variables do not reach, such as the callbacks of a trainer."""
     usage: Usage | None = None
@@ -222,8 +227,11 @@ class Completeness:
         """Watch it, where it is one to watch."""
         if _get_current_dispatch_mode() is not None:
             return
-        compiled = _compiled()
+        # a process that was restored has compiled nothing yet
+        compiled = self.state.compiled = self.state.compiled or _compiled()
         number = step if compiled else step - self.first
+        if step == self.first and not self.over:
+            self.start = {path: (_Same(value), mark) for path, (value, mark) in self._reached(frames).items()}
         if not self._is_watched(number, step, compiled=compiled):
             if self._saved_since:
                 self._saved_since = False
@@ -241,11 +249,18 @@ class Completeness:
 
     def _is_watched(self, number: int, step: int, *, compiled: bool) -> bool:
         """Whether this step is one of the first to be watched, or of a later pair."""
+        if compiled:  # wherever the run was hit: a watched step may have other bits
+            pair = _begins_pair(number)
+            watched = pair or number in WATCHED or _begins_pair(number - 1)
+            if pair or (not watched and number > WATCHED[-1]):
+                self._forget_steps()
+            self._late = self._late or pair
+            return watched
         if not self.over and number == WATCHED[len(self.steps)]:
             return True
         if self.steps and not self._late:
             return False
-        pair = _begins_pair(number) or (step == self._at_once and not compiled)
+        pair = _begins_pair(number) or step == self._at_once
         if self.steps and not pair:
             return True  # the second of a pair
         if pair:
@@ -337,6 +352,8 @@ class Completeness:
                      if value.grad is not None and _has_memory(value.grad)}  # fmt: skip
         live = any(memory in step.gradients for step in self.steps for memory in step.read)
         owners = _owners(self.looked[-1])
+        for hook in self.state.hooks.registered():
+            owners |= {_memory(tensor): (type(hook).__name__, OF_HOOK) for tensor in tensors_of(hook)}
         missing: dict[tuple[str, str], Missing] = {}
         read = {memory: step.read[memory] for step in self.steps[:-1] for memory in step.rewritten - newest.read.keys()}
         rewritten = {memory for step in self.steps for memory in step.rewritten}
@@ -372,6 +389,7 @@ class Completeness:
         for named in [
             *self._generators(held, excused),
             *self._objects(self.looked[-1]),
+            *self._set_once(newest, excused),
             *self._iterators(),
             *self._counted_again(),
         ]:
@@ -477,7 +495,9 @@ class Completeness:
             if path not in before or path in self.recomputed or (self.usage is not None and self.usage.from_run(path)):
                 continue
             replaced = not _is_scalar(value) and reference is not None and reference.is_not(value)
-            noted = variables.only_noted(value) or unseen or _is_scalar(value)
+            # the steps' own operators show a tensor that is replaced, and nothing shows an array
+            array = replaced and isinstance(value, np.ndarray)
+            noted = variables.only_noted(value) or unseen or _is_scalar(value) or array
             if (was == mark and not unseen) or (replaced and not noted):
                 self.marks[path] = (_Same(value), mark)
                 continue
@@ -487,9 +507,33 @@ class Completeness:
                 continue
             shown = self.usage is not None and self.usage.only_shown(path)
             fix = variables.fix_for(path, value, after)
+            if replaced and path.isidentifier():  # the object that is given now is another one in the next step
+                fix = _loose(path, ()).fix
             noted = shown and (noted or isinstance(value, (list, dict, deque, set)))
             missing.append(Missing(path, f"a {type(value).__name__}", fix, noted))
         return missing
+
+    def _set_once(self, newest: Step, excused: Iterable[Any]) -> Iterator[Missing]:
+        """Real numbers that the first steps have set, and none since: a restored process would set them by its own."""
+        start, self.start = self.start, {}
+        accounted = _ids(self.state, self.recomputed) | {id(value) for value in excused}
+        before, after = self.looked[-2], self.looked[-1]
+        for path, (value, mark) in after.items():
+            stays = path in before and before[path][1] == mark and (_is_scalar(value) or before[path][0] is value)
+            if not stays or not _is_data(value, newest) or any(word in self.recomputed for word in _words(path)):
+                continue
+            reference, was = start.get(path, (None, mark))
+            unset = was == repr(None)
+            filled = reference is not None and was != mark and (_is_scalar(value) or not reference.is_not(value))
+            holder = path.rpartition(".")[0]
+            fresh = path not in start and holder in start and not start[holder][0].is_not(after.get(holder, (None,))[0])
+            cared = {id(owner) for place, (owner, _) in after.items() if path.startswith((f"{place}.", f"{place}["))}
+            cared |= set() if _is_scalar(value) else {id(value)}
+            if path.endswith("]") or not (unset or filled or fresh) or accounted & cared:
+                continue
+            fix = variables.fix_for(path, value, after) if holder else _loose(path, ()).fix
+            shown = self.usage is not None and self.usage.only_shown(path)
+            yield Missing(path, f"a {type(value).__name__} that the first steps set", fix, shown)
 
     def _strangers_in(self, after: Mapping[str, tuple[Any, Any]], accounted: Collection[int]) -> list[Missing]:
         """Optimizers of the loop that have got a state since the steps before were watched, and that nobody gave."""
@@ -544,7 +588,7 @@ def _ids(state: TrainingState, recomputed: Iterable[Any]) -> set[int]:
     accounted: set[int] = set()
     pending: list[tuple[Any, int]] = [(member.held if isinstance(member, InPlace) else member, 3)
                                    for member in [*state.extra.values(), *state.per_rank.values()]]  # fmt: skip
-    pending += [(member, 3) for member in recomputed]
+    pending += [(member, 3) for member in [*recomputed, *state.hooks.states()]]
     pending += [(value, 2) for sampler in _samplers_of(state) for value in small_of(sampler).values()]
     groups = [named_optimizer.optimizer.param_groups for named_optimizer in state.optimizers.values()]
     pending += [(group, 0) for group in [*groups, *(group for listed in groups for group in listed)]]
@@ -599,6 +643,15 @@ def _in_state(carer: Any, name: str) -> bool:
     return any(str(key).strip("_") == name.strip("_") for key in saved) or any(leaf == value for leaf in leaves)
 
 
+def _is_data(value: Any, step: Step) -> bool:
+    """Whether a value is of real numbers, which may be of a batch; of tensors, those alone that the step has read."""
+    if isinstance(value, (list, tuple, dict, deque)):
+        return any(_is_data(leaf, step) for leaf in tree_leaves(value) if not isinstance(leaf, (list, tuple, deque)))
+    if isinstance(value, torch.Tensor):
+        return value.is_floating_point() and _has_memory(value) and _memory(value) in step.read
+    return isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
+
+
 def _is_scalar(value: Any) -> bool:
     """Whether a value is the same object wherever Python needs an equal one."""
     return value is None or isinstance(value, (int, float, str, bytes, enum.Enum))
@@ -647,6 +700,8 @@ def _named(tensor: torch.Tensor, owner: tuple[str, str] | None) -> Missing:
     if owner is None:
         owner = _owned_elsewhere(tensor)
     path, sort = owner
+    if sort == OF_HOOK:
+        return Missing(path, sort, "a hook that keeps no tensors: DDP orders its buckets anew in a restored process")
     if sort.startswith(("the state of", "a parameter of")):
         return Missing(path, sort, f"optimizer=[…, {path}]")
     if sort.startswith("a tensor of"):

@@ -8,6 +8,7 @@ the length it says. Everything else does not count.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -235,6 +236,21 @@ class RunFolder:
                 continue  # another rank or Ray's own pruning was there first
             removed.append(checkpoint.name)
         return removed
+
+    def make_room(self, *, keep: int) -> None:
+        """Take the content of complete checkpoints beyond the newest `keep`, so that the next save has room.
+
+        Their folders stay: Ray counts them, and removes them when it hears of the next checkpoint. What a tier holds
+        stays too, and so does all on object storage, which is never full.
+        """
+        complete = [each.name for each in self.checkpoints() if self.local and self.why_unusable(each.name) is None]
+        for name in complete[keep:]:
+            if self.fs.exists(self.at(name, POINTER)):
+                continue
+            with contextlib.suppress(OSError):  # Ray was there first
+                Path(self.at(name, METADATA)).unlink()  # from here on it counts for nobody
+                for path in Path(self.at(name)).iterdir():
+                    path.unlink()
 
     def remove_failed(self, name: str) -> None:
         """Delete this attempt's folder of a save that failed, to give a full disk its room back."""

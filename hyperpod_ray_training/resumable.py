@@ -359,8 +359,12 @@ class Resumable(Looping):
         with self.unhurried():
             self.saver.finish()
             self.complete.noticed(self.step, frozenset(self.state.content().tensors))
-            if self.prunes and self.rank == 0 and self.run.keep is not None:  # a full disk has room for this one then
-                torchrun.prune(self.folder, self.run, keep=max(1, self.run.keep - 1))
+            if self.rank == 0 and self.run.keep is not None:  # a full disk has room for this one then
+                keep = max(1, self.run.keep - 1)
+                if self.prunes:
+                    torchrun.prune(self.folder, self.run, keep=keep)
+                elif self.run.best is None:  # by a metric, Ray may remove the new one
+                    self.folder.make_room(keep=keep)
             self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
         if stands:
             self.parts.pace.left()

@@ -24,6 +24,7 @@ from torch.nn.parameter import is_lazy
 
 from hyperpod_ray_training.attributes import Attributes
 from hyperpod_ray_training.batches import Position
+from hyperpod_ray_training.communication_hooks import CommunicationHooks
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.optimizers import OptimizerState, optimizers_of
 from hyperpod_ray_training.stateful import held_by, stateful
@@ -34,6 +35,8 @@ _MODULES = "(modules)"
 """Name of the tree of what modules save beside parameters and buffers (`get_extra_state`, packed weights)."""
 ATTRIBUTES = "(attributes)"
 """Name of the tree of what has changed in the attributes of modules and optimizers; older checkpoints have none."""
+_HOOKS = "(hooks)"
+"""Name of the states of DDP's communication hooks; a checkpoint of a model without one has none."""
 _WRAPPED = {"_orig_mod", "_checkpoint_wrapped_module"}
 
 
@@ -88,11 +91,14 @@ class TrainingState:
         self.per_rank: dict[str, Stateful] = {
             name: stateful(f"per_rank[{name!r}]", value) for name, value in {**generators, **per_rank}.items()
         }
+        self.hooks = self.per_rank[_HOOKS] = CommunicationHooks(self.model)
         self.rank, self.world, self.position = rank, world, Position()
         self.gradients = True
         """Whether gradients outlive a step; until a watched step has shown that they do not, they count as state."""
         self.proved = False
         """Whether watched steps have shown that nothing is missing, here or in the process that a copy is of."""
+        self.compiled = False
+        """Whether torch.compile has compiled something, here or in the process that a state is of."""
         parameter = next(self.model.parameters(), None)
         if parameter is None:
             raise InputError("model: no parameters", expected="a module that is trained", fix="give the model itself")
@@ -307,8 +313,13 @@ class TrainingState:
         """What this rank alone has."""
         return {
             "position": self.position.own(),
-            "per_rank": {key: value.state_dict() for key, value in self.per_rank.items()},
+            "compiled": self.compiled,
+            "per_rank": {key: self.per_rank[key].state_dict() for key in self._own_names()},
         }
+
+    def _own_names(self) -> list[str]:
+        """Names of `per_rank` that there is something of."""
+        return [name for name in self.per_rank if name != _HOOKS or self.hooks.states()]
 
     def shared(self) -> dict[str, int]:
         """The place in the data, and for how many ranks it counts."""
@@ -318,6 +329,7 @@ class TrainingState:
         """Take over the place in the data and, where it fits, what this rank alone has."""
         position = None if rank_state is None else rank_state["position"]
         self.position.restore(shared, position, before=int(shared["world"]), size=self.world)
+        self.compiled = self.compiled or bool(rank_state and rank_state.get("compiled"))
         for key, value in self.per_rank.items():
             if rank_state is not None and key in rank_state["per_rank"]:
                 value.load_state_dict(rank_state["per_rank"][key])
@@ -326,7 +338,7 @@ class TrainingState:
         """The same as `unlike`, of what this rank alone has."""
         if rank_state is None:
             return ""
-        saved, current = set(rank_state["per_rank"]), set(self.per_rank)
+        saved, current = set(rank_state["per_rank"]), set(self._own_names())
         problems = [f"per_rank[{name!r}] is saved, and nothing takes it" for name in sorted(saved - current)]
         return "; ".join(problems + [f"per_rank[{name!r}] is not saved" for name in sorted(current - saved)])
 

@@ -38,6 +38,9 @@ _SKIPPED = (types.ModuleType, types.BuiltinFunctionType, type)
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace, Values)
 """Classes of Python's own, and of this library's, that have what a user puts into them."""
 _REFILLED = (list, dict, set, deque, np.ndarray, torch.Tensor)
+_KNOWN = {"torch", "ray", "accelerate", "transformers", "lightning", "lightning_fabric", "pytorch_lightning",
+          "torchdata", "torchmetrics", "datasets", "trl", "peft", __name__.partition(".")[0]}  # fmt: skip
+"""Packages whose objects are looked at in other ways, or have adapters."""
 _MOST_ELEMENTS, _SMALL_BYTES = 100_000, 1 << 20
 
 
@@ -89,8 +92,26 @@ def reached(
     return {path: (value, 0) for path, (value, _) in unread.items()} | paths
 
 
+def has_package_state(value: Any) -> bool:
+    """Whether an object of another package's class has a state: it says so by two methods, or is an environment."""
+    sort = type(value)
+    if sort.__module__.partition(".")[0] in _KNOWN or isinstance(value, (*_WHOLE, *_SKIPPED)) or _of_user(value):
+        return False
+    if all(callable(getattr(sort, name, None)) for name in ("state_dict", "load_state_dict")):
+        return True
+    # https://gymnasium.farama.org/api/env/
+    return callable(getattr(sort, "step", None)) and callable(getattr(sort, "reset", None)) and (
+        "action_space" in dir(value)
+    )  # fmt: skip
+
+
 def _may_change(value: Any) -> bool:
-    return _of_user(value) or isinstance(value, (bool, int, float, str, enum.Enum)) or _user_function(value)
+    return (
+        _of_user(value)
+        or has_package_state(value)
+        or isinstance(value, (bool, int, float, str, enum.Enum))
+        or _user_function(value)
+    )
 
 
 def _globals_elsewhere(frames: list[types.FrameType]) -> dict[str, Any]:
@@ -133,7 +154,7 @@ def _walk(
                          if not (step.startswith("(") and step[1:-1] in roots))  # fmt: skip
 
 
-def fingerprint(value: Any) -> Any:  # noqa: PLR0911 - one for each type
+def fingerprint(value: Any) -> Any:  # noqa: PLR0911, PLR0912 - one for each type
     """A number that differs where the content does; None for what is no state by itself."""
     if value is None or isinstance(value, enum.Enum):
         return repr(value)
@@ -158,6 +179,8 @@ def fingerprint(value: Any) -> Any:  # noqa: PLR0911 - one for each type
             return zlib.crc32(repr(place).encode())
         if isinstance(value, (deque, list, set, dict)):
             return _content(value)
+        if has_package_state(value):
+            return zlib.crc32(pickle.dumps(value.state_dict() if hasattr(type(value), "state_dict") else value))
         if _of_user(value) and hasattr(value, "state_dict") and not _holder(value):
             return zlib.crc32(pickle.dumps(value.state_dict()))
     except Exception:  # an object that cannot be asked is none that can be compared
@@ -327,6 +350,9 @@ def _of_user(value: Any) -> bool:
 
 
 def _of_user_class(sort: type) -> bool:
+    """Whether a class is the user's, or one of torch's that counts steps for the loop."""
+    if sort.__module__.startswith("torch.distributed.algorithms.model_averaging."):
+        return True
     return sort.__module__ == "__main__" or of_user(getattr(sys.modules.get(sort.__module__), "__file__", None))
 
 
@@ -341,7 +367,7 @@ def foreign(file: str) -> bool:
     return file.startswith(_HERE) or installed(file)
 
 
-def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> str:  # noqa: PLR0911 - one for each sort
+def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> str:  # noqa: PLR0911, PLR0912 - one for each sort
     """The argument that makes an object of the loop a part of every copy.
 
     Args:
@@ -351,6 +377,8 @@ def fix_for(path: str, value: Any, reached: Mapping[str, tuple[Any, Any]]) -> st
     """
     if place_of(value) is not None:
         return iterators.fix_for(path, value)
+    if has_package_state(value):
+        return f"{'extra' if hasattr(type(value), 'state_dict') else 'per_rank'}={{{name_of(path)!r}: {path}}}"
     if isinstance(value, (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)):
         return f"extra={{{name_of(path)!r}: {path}}}"
     if "(" in path:

@@ -7,6 +7,7 @@ import signal
 import sys
 
 import shapes
+import shapes_of_laboratories  # noqa: F401 - adds its own
 import shapes_of_researchers  # noqa: F401 - adds its own
 import shapes_of_strangers  # noqa: F401 - adds its own
 import shapes_of_trainers  # noqa: F401 - adds its own

@@ -13,6 +13,7 @@ import faulthandler
 import gc
 import json
 import os
+import pdb
 import signal
 import sys
 import threading
@@ -26,6 +27,7 @@ import examples
 import preload
 import ray.train
 import shapes
+import shapes_of_laboratories  # noqa: F401 - adds its own
 import shapes_of_researchers  # noqa: F401 - adds its own
 import shapes_of_strangers  # noqa: F401 - adds its own
 import shapes_of_trainers  # noqa: F401 - adds its own
@@ -137,9 +139,8 @@ def alone(step: int) -> None:
 
 def perform(step: int) -> None:
     """What a healthy rank does for long before a step, where it has been asked to."""
-    rank, seconds = dist.get_rank(), GIVEN.get("phase_s", 0.0)
-    for flag in Path(GIVEN["storage"]).glob(f"do-*-rank-{rank}"):
-        task = flag.name.split("-")[1]
+    for flag in Path(GIVEN["storage"]).glob(f"do-*-rank-{dist.get_rank()}"):
+        task, seconds = flag.name.split("-")[1], float(flag.read_text() or GIVEN.get("phase_s", 0.0))
         if task == "save":
             continue  # the writer looks at it
         flag.unlink(missing_ok=True)
@@ -156,6 +157,21 @@ def perform(step: int) -> None:
             list(torch.utils.data.DataLoader(Slow(seconds), num_workers=1, generator=torch.Generator()))
         elif task == "lock":
             ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+        elif task == "debug":
+            debug(seconds)
+        elif task == "hang":  # each time at another line: where ranks were fenced before, it may be the script
+            lock = threading.Lock()
+            lock.acquire()
+            exec(compile("\n" * int(seconds) + "lock.acquire()", "hangs.py", "exec"), {"lock": lock})  # noqa: S102
+
+
+def debug(seconds: float) -> None:
+    """Stand at a breakpoint until somebody types `c`."""
+    typed, types = os.pipe()
+    threading.Timer(seconds, os.write, (types, b"c\n")).start()
+    with os.fdopen(typed) as stdin, Path(os.devnull).open("w") as stdout:
+        pdb.Pdb(stdin=stdin, stdout=stdout, nosigint=True).set_trace()
+        time.sleep(0)  # the debugger stops here
 
 
 def slow_shard(self: faults.FaultHooks) -> None:
@@ -163,8 +179,9 @@ def slow_shard(self: faults.FaultHooks) -> None:
     at_shard(self)
     flag = Path(GIVEN["storage"], f"do-save-rank-{self.rank}")
     if flag.exists():
+        seconds = float(flag.read_text() or GIVEN["phase_s"])
         flag.unlink(missing_ok=True)
-        time.sleep(GIVEN["phase_s"])
+        time.sleep(seconds)
 
 
 at_shard = faults.FaultHooks.at_shard

@@ -145,9 +145,12 @@ def test_another_dtype_is_said(fit: Callable[..., Any], tmp_path: Path) -> None:
     assert "model.0.weight from torch.float32 to torch.bfloat16" in notes(tmp_path)
 
 
-def test_keep_holds_in_a_process_of_its_own_and_makes_room_before_a_save(
-    fit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ray", [False, True])
+def test_keep_holds_and_makes_room_before_a_save(
+    ray: bool, fit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Ray removes folders itself, and raises for one that is gone: they stay, without content."""
+    monkeypatch.setattr("hyperpod_ray_training.resumable.in_local_mode", lambda: not ray)
     most: list[int] = []
     save = checkpoint.to_save
 
@@ -157,8 +160,12 @@ def test_keep_holds_in_a_process_of_its_own_and_makes_room_before_a_save(
 
     monkeypatch.setattr("hyperpod_ray_training.saving.to_save", counted)
     fit(keep=2)
-    assert [path.name[:13] for path in sorted(tmp_path.glob("run/step-*"))] == ["step-00000007", "step-00000008"]
+    folders = sorted(tmp_path.glob("run/step-*"))
+    whole = [path for path in folders if (path / ".metadata").exists()]
+    assert [path.name[:13] for path in whole] == ["step-00000007", "step-00000008"]
     assert max(most) == 1, "one has gone before the next is written"
+    assert len(folders) == (8 if ray else 2)
+    assert not [file for path in folders if path not in whole for file in path.iterdir()]
 
 
 def test_each_save_works_where_torch_closes_the_stager_after_one(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import itertools
 import random
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import pytest
 import torch
 import torch._dynamo.utils
 from torch import nn
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
 from hyperpod_ray_training import Values, iterators
 from hyperpod_ray_training.completeness import AGAIN_FROM, WATCHED, Completeness, Missing, _begins_pair
@@ -294,6 +297,25 @@ def test_under_torch_compile_steps_are_watched_by_their_number(first: int) -> No
         torch._dynamo.utils.counters.clear()
 
 
+@pytest.mark.parametrize("first", [0, 1, 3, 4, 5, 6, 8, 9, 10, 26, 27])
+def test_a_restored_process_that_has_compiled_nothing_yet_watches_the_same_steps(first: int) -> None:
+    """A watched step is not compiled, so that its last bits, and what dropout draws, are others."""
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    watched = Watched(model, optimizer, recomputed=["eager"])
+    watched.state.fill_own(
+        watched.state.shared(), {"position": watched.state.position.own(), "per_rank": {}, "compiled": True}
+    )
+    eager = []
+    for step in watched.steps(30 - first, first=first):
+        if watched.complete._under_way is not None:
+            eager.append(step)
+        train(model, optimizer, torch.randn(8, 16))
+    assert eager == [step for step in (2, 3, 5, 8, 9, 26, 27) if step >= first]
+    assert watched.refused == {}
+    assert watched.state.own()["compiled"]
+
+
 def test_a_watched_step_has_the_same_bits() -> None:
     def losses(watch: bool) -> list[float]:
         torch.manual_seed(0)
@@ -498,3 +520,149 @@ def test_a_buffer_that_a_step_empties_again_is_no_state() -> None:
         total += train(model, optimizer, x)
         total.zero_()
     assert watched.refused == {}
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_model_averager_of_torchs_that_counts_steps_is_state(given: bool) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    averager = PeriodicModelAverager.__new__(PeriodicModelAverager)
+    averager.step, averager.period = 0, 4
+    more = {"per_rank": {"averager": averager}} if given else {}
+    watched = Watched(model, optimizer, **more)
+    for _ in watched.steps():
+        loss = train(model, optimizer, torch.randn(8, 16))
+        averager.step += 1
+        if averager.step % averager.period == 0:
+            train(model, optimizer, torch.full((8, 16), loss))
+    assert watched.refused == ({} if given else {"averager.step": "per_rank={'averager': averager}"})
+
+
+class Kept:
+    scale: Any = None
+    late: Any
+
+
+@pytest.mark.parametrize("form", ["variable", "attribute", "key", "array", "tensor", "late"])
+@pytest.mark.parametrize("first", [0, 40])
+def test_what_the_first_steps_set_and_later_ones_read_is_named(form: str, first: int) -> None:
+    """A restored process would set it by its own first batch, and no two watched steps differ."""
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters())
+    watched = Watched(model, optimizer)
+    kept, ranges, first_loss, mean = Kept(), {}, None, None
+    array = np.zeros(3)
+    for step in watched.steps(first=first):
+        x = torch.randn(8, 16)
+        loss = train(model, optimizer, x)
+        number = step - first
+        if form == "variable" and first_loss is None:
+            first_loss = loss
+        elif form == "attribute" and kept.scale is None:
+            kept.scale = loss
+        elif form == "key" and "scale" not in ranges:
+            ranges["scale"] = loss
+        elif form == "array" and not number:
+            array[1] = loss
+        elif form == "tensor" and mean is None:
+            mean = x.mean(0)
+        elif form == "late" and number == 1:
+            kept.late = loss
+        if step > first + 1:
+            late = kept.late if form == "late" else 0.0
+            x = x * (first_loss or kept.scale or ranges.get("scale") or late + array[1])
+            x = x if mean is None else x - mean
+            train(model, optimizer, x)
+    named = {"variable": "first_loss", "attribute": "kept.scale", "key": "ranges", "array": "array",
+             "tensor": "mean", "late": "kept.late"}[form]  # fmt: skip
+    assert watched.refused.keys() == {named}, watched.missing
+
+
+def test_what_the_first_steps_set_of_no_batch_is_no_state() -> None:
+    """Numbers of steps, words, masks, what is declared, and tensors that no step reads."""
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters())
+    watched = Watched(model, optimizer, recomputed=["declared"])
+    count, phase, mask, declared, unread, shown = None, None, None, None, None, None
+    for _ in watched.steps():
+        x = torch.randn(8, 16)
+        count = count or len(x)
+        phase = phase or "train"
+        mask = torch.ones(16, dtype=torch.bool) if mask is None else mask
+        unread = x.mean() if unread is None else unread
+        loss = train(model, optimizer, (x * mask)[:count])
+        declared = declared or loss
+        shown = shown or loss
+        print(shown, phase, unread is None)
+        train(model, optimizer, x * declared)
+    assert watched.refused == {}
+    assert watched.noted == {"shown"}
+
+
+@pytest.mark.parametrize("form", ["array", "attribute", "list"])
+def test_what_is_carried_in_an_array_and_replaced_in_each_step_is_named(form: str) -> None:
+    """No operator of a step shows it. The line to add holds what the variable has, and not what it had."""
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters())
+    watched = Watched(model, optimizer)
+    kept, carried, drawn = Kept(), np.zeros(16), [0.0] * 16
+    kept.scale = np.zeros(16)
+    for _ in watched.steps():
+        batch = np.random.rand(16)  # made anew, and no state
+        if form == "array":
+            carried = np.tanh(carried + batch)
+        elif form == "attribute":
+            kept.scale = np.tanh(kept.scale + batch)
+        else:
+            drawn = [number * 0.5 + 1 for number in drawn]
+        train(model, optimizer, torch.tensor(carried + kept.scale + drawn, dtype=torch.float32).expand(8, 16))
+    named = {"array": "carried", "attribute": "kept.scale", "list": "drawn"}[form]
+    assert watched.refused.keys() - {"watched"} == {named}
+    assert watched.refused[named].endswith(
+        "per_rank={'kept': kept}" if form == "attribute" else f"and kept.{named} in its place"
+    )
+
+
+PACKAGE = """
+import numpy
+
+class Warmup:
+    def __init__(self): self.last_step = 0
+    def step(self): self.last_step += 1
+    def state_dict(self): return {"last_step": self.last_step}
+    def load_state_dict(self, state): self.last_step = state["last_step"]
+
+class Environment:
+    action_space = 2
+    def __init__(self): self.np_random, self.observed = numpy.random.default_rng(0), 0.0
+    def reset(self): ...
+    def step(self, action):
+        self.observed += self.np_random.normal()
+        return self.observed
+
+class Bar:
+    def __init__(self): self.n = 0
+    def update(self): self.n += 1
+"""
+
+
+@pytest.mark.parametrize(("name", "fix"), [("Warmup", "extra"), ("Environment", "per_rank"), ("Bar", "")])
+@pytest.mark.parametrize("given", [False, True])
+def test_objects_of_packages_that_have_a_state_are_named(
+    name: str, fix: str, given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "of_others.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    made = getattr(importlib.import_module("of_others"), name)()
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watched = Watched(model, optimizer, **({fix: {"made": made}} if given and fix else {}))
+    for _ in watched.steps():
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * min(1.0, getattr(made, "last_step", 4) / 9)
+        train(model, optimizer, torch.randn(8, 16) + (made.step(0) if name == "Environment" else 0.0))
+        if name != "Environment":
+            (made.update if name == "Bar" else made.step)()
+    sys.modules.pop("of_others")
+    assert watched.refused == ({"made": f"{fix}={{'made': made}}"} if fix and not given else {})

@@ -15,8 +15,9 @@ from test_table import World
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.spares.members import Limits
 
-pytestmark = pytest.mark.slow
-TICK_S, TRIALS = 0.1, 100
+TICK_S = 0.1
+FEW, MANY = 2, 100
+"""Trials of each moment: in everyday tests, and in slow ones."""
 MOMENTS = 27
 """Ticks after the first loss at which the second one comes: before, while and after all have let go."""
 LETS_GO_S, STARTS_S, WARMS_S = (0.0, 0.05, 0.3, 2.0), (0.5, 2.0, 4.0), (0.5, 3.0)
@@ -78,10 +79,11 @@ class Recovering(World):  # type: ignore[misc]
         return max((state["step"] for state in self.alive.values()), default=0)
 
 
+@pytest.mark.parametrize("trials", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("moment", range(MOMENTS))
-def test_a_second_loss_at_any_moment_is_recovered_from(moment: int) -> None:
+def test_a_second_loss_at_any_moment_is_recovered_from(moment: int, trials: int) -> None:
     longest = 0.0
-    for trial in range(TRIALS):
+    for trial in range(trials):
         dice = random.Random(1000 * moment + trial)
         world = Recovering(dice, active=dice.choice([2, 3, 8]), spares=dice.choice([0, 1, 3]))
         for _ in range(dice.randrange(20, 60)):

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import shapes_of_laboratories  # noqa: F401 - adds its own
 import shapes_of_researchers  # noqa: F401 - adds its own
 import shapes_of_strangers  # noqa: F401 - adds its own
 import shapes_of_trainers  # noqa: F401 - adds its own

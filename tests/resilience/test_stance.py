@@ -175,6 +175,16 @@ def test_the_time_that_a_loop_stands_still_is_counted_from_its_last_move() -> No
     assert loop.stance.look(begun + 7)["still"] == pytest.approx(first + 7, abs=0.1)
 
 
+def test_a_lock_in_a_process_whose_other_threads_compute_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(a_lock)
+    loop.until("lock")
+    computed = iter(range(1000))
+    monkeypatch.setattr(time, "process_time", lambda: 1000.0 + next(computed))
+    begun = time.monotonic()
+    loop.stance.look(begun)
+    assert loop.stance.look(begun + 0.2)["place"] == "process"
+
+
 def waits_for_a_peer(rank: int, port: int, place: str, pipe: Any) -> None:
     """Rank 1 begins no collective; rank 0 says where it stands."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"

@@ -1,0 +1,73 @@
+"""The state of DDP's communication hooks, such as the iteration that `PostLocalSGDState` counts: no module has it.
+
+What a hook keeps in tensors is laid out as DDP's buckets are, and a restored process begins with other buckets: it is
+not saved, and a run whose steps read it is refused.
+https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+_PLAIN = (type(None), bool, int, float, str, bytes)
+
+
+class CommunicationHooks:
+    """The states that the hooks of a model were registered with; each rank has its own.
+
+    Args:
+        model: Whose DDP modules are asked.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+
+    def registered(self) -> Iterator[Any]:
+        """The live states, in the order of modules."""
+        for module in self.model.modules():
+            if isinstance(module, DistributedDataParallel):
+                yield from (state for _, state in module._comm_hooks if state is not None)
+
+    def states(self) -> list[Any]:
+        """Those that are numbers alone."""
+        return [state for state in self.registered() if _counted(state) and not tensors_of(state)]
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Of each its numbers."""
+        return [_counted(state) for state in self.states()]
+
+    def load_state_dict(self, saved: list[dict[str, Any]]) -> None:
+        """Put them back; groups of processes stay."""
+        for state, fields in zip(self.states(), saved, strict=True):
+            for name, content in fields.items():
+                setattr(state, name, content)
+
+
+def tensors_of(state: Any) -> list[torch.Tensor]:
+    """The tensors in an object's attributes and in their containers."""
+    tensors: list[torch.Tensor] = []
+    pending: list[Any] = [value for value in _attributes(state).values() if not callable(value)]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+        elif isinstance(value, (dict, list, tuple, deque)):
+            pending += value.values() if isinstance(value, dict) else value
+    return tensors
+
+
+def _counted(state: Any) -> dict[str, Any]:
+    return {name: value for name, value in _attributes(state).items() if isinstance(value, _PLAIN)}
+
+
+def _attributes(state: Any) -> dict[str, Any]:
+    """Also of a class with slots."""
+    slots = [vars(base).get("__slots__", ()) for base in type(state).__mro__]
+    names = [name for listed in slots for name in ([listed] if isinstance(listed, str) else listed)]
+    names += getattr(state, "__dict__", {})
+    return {name: getattr(state, name) for name in names if hasattr(state, name)}
