@@ -234,7 +234,7 @@ class SurvivingWorkerGroup(WorkerGroup):
     def __init__(self, train_run_context: Any, worker_group_context: Any, callbacks: Any = None) -> None:
         self.wanted, self.looked = worker_group_context.num_workers, time.monotonic()
         super().__init__(train_run_context, self._with_room(worker_group_context), callbacks)
-        self._execution_group_callbacks = [
+        self._execution_group_callbacks: list[Any] = [
             _SharedDatasets(callback) if isinstance(callback, DatasetsCallback) else callback
             for callback in self._execution_group_callbacks
         ]

@@ -39,7 +39,12 @@ class Loop:
 def test_a_rank_waits_unhurried_until_the_file_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(faults.SWITCH, "1")
     waiting = threading.Event()
-    monkeypatch.setattr(faults.time, "sleep", lambda _: (waiting.set(), threading.Event().wait(0.01)))
+
+    def sleep(seconds: float) -> None:
+        waiting.set()
+        threading.Event().wait(min(seconds, 0.01))
+
+    monkeypatch.setattr("hyperpod_ray_training.faults.time.sleep", sleep)
     (tmp_path / HOLD).touch()
     loop = Loop(tmp_path)
     rank = threading.Thread(target=loop.about_to_step, daemon=True)
