@@ -75,8 +75,9 @@ pin: setup  ## record the digests of the base image, the EFA installer and what 
 manifests: setup  ## readable Kubernetes YAML of ENV
 	$(RUN) manifests $(ENV)
 
-records: setup  ## write what each environment becomes, property by property: tests/stacks/records, tests/k8s/records
+records: setup  ## write what environments become, property by property, and what rules say, word for word
 	$(BIN)/python -m tests.support.recorded
+	$(BIN)/python -m tests.core.said
 
 test: setup emulator-env rehearsal-env local-charts  ## the suite, without the tests marked slow
 	$(BIN)/python -m tests.run

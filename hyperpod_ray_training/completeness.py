@@ -701,7 +701,7 @@ def _named(tensor: torch.Tensor, owner: tuple[str, str] | None) -> Missing:
         owner = _owned_elsewhere(tensor)
     path, sort = owner
     if sort == OF_HOOK:
-        return Missing(path, sort, "a hook that keeps no tensors: DDP orders its buckets anew in a restored process")
+        return Missing(path, sort, "a hook that keeps no tensors: DDP orders its buckets again in a restored process")
     if sort.startswith(("the state of", "a parameter of")):
         return Missing(path, sort, f"optimizer=[…, {path}]")
     if sort.startswith("a tensor of"):

@@ -1,4 +1,4 @@
-"""What the rules say, word for word: `messages.txt`, for a person to read. `python -m tests.core.said` writes it.
+"""What the rules say, word for word: `messages.txt`, for a person to read. `make records` writes it.
 
 Each line is of a case of `test_environment_checks.py`, `test_slurm_files.py` or `account/test_sabotaged.py`: the rule,
 how bad it is, where, and the message. A changed word shows as a changed line; read it before you write the file again.
@@ -33,7 +33,7 @@ def assert_said(line: str) -> None:
         return
     start = line.rpartition(" | ")[0]
     near = "\n".join(other for other in sorted(lines()) if other.startswith(start)) or "none of this rule and path"
-    raise AssertionError(f"new words:\n{line}\nin {FILE.name}:\n{near}\nread them, then: python -m tests.core.said")
+    raise AssertionError(f"new words:\n{line}\nin {FILE.name}:\n{near}\nread them, then: make records")
 
 
 def main() -> int:
