@@ -80,6 +80,7 @@ OTHERS = {
     "hyperpod_ray_training/spares/": "between the library's own processes",
     "hyperpod_ray_training/watch.py": "built of the parts, before it is raised",
     "hyperpod_ray/review/findings.py": "a defect of a review rule",
+    "hyperpod_ray/review/worktrees.py": "Python's own text for a missing package; the command adds the parts",
     "hyperpod_ray_sandbox/rehearsal/picture.py": "a defect of the report",
     "hyperpod_ray_sandbox/rehearsal/hang_rules.py": "what HTTP answers to a refused request, in the words of a service",
     "hyperpod_ray_sandbox/rehearsal/ray_hosts/jobs_api.py": "a lost connection, which is tried again",
