@@ -322,7 +322,10 @@ class HyperPodCluster(Construct):
 def _kubernetes_config(group: InstanceGroup) -> sagemaker.CfnCluster.ClusterKubernetesConfigProperty | None:
     if not group.labels and not group.taints:
         return None
-    taints = [Cluster.ClusterKubernetesTaintProperty(key=t.key, value=t.value, effect=t.effect) for t in group.taints]
+    # an empty value is none: the service wants one character at least
+    taints = [
+        Cluster.ClusterKubernetesTaintProperty(key=t.key, value=t.value or None, effect=t.effect) for t in group.taints
+    ]
     return Cluster.ClusterKubernetesConfigProperty(labels=dict(group.labels) or None, taints=taints or None)
 
 
