@@ -60,8 +60,10 @@ def test_ray_replaces_the_lost_one_and_hears_of_each_save(ran: dict[str, Any]) -
     assert newest["step"] == ray_run.STEPS
     assert ran["checkpoint"] == newest["path"]
     kept = list(ran["folder"].glob("step-*"))
+    # one that Ray never heard of gave its room to a later save, and the next start removes its folder
+    kept = [path for path in kept if any(path.iterdir())]
     assert all((path / ".metadata").exists() for path in kept), "the save that died is removed"
-    assert len(kept) <= 3, "Ray keeps two, so it knows them; one may have been whole and not announced yet"
+    assert 1 <= len(kept) <= 3, "Ray keeps two, so it knows them; one may have been whole and not announced yet"
 
 
 def test_every_row_is_seen_once_an_epoch_and_a_step_done_again_is_the_same(ran: dict[str, Any]) -> None:
