@@ -322,7 +322,7 @@ class HyperPodCluster(Construct):
 def _kubernetes_config(group: InstanceGroup) -> sagemaker.CfnCluster.ClusterKubernetesConfigProperty | None:
     if not group.labels and not group.taints:
         return None
-    # an empty value is none: the service wants one character at least
+    # an empty value is none: the service requires one character
     taints = [
         Cluster.ClusterKubernetesTaintProperty(key=t.key, value=t.value or None, effect=t.effect) for t in group.taints
     ]
