@@ -645,11 +645,19 @@ def _in_state(carer: Any, name: str) -> bool:
 
 def _is_data(value: Any, step: Step) -> bool:
     """Whether a value is of real numbers, which may be of a batch; of tensors, those alone that the step has read."""
-    if isinstance(value, (list, tuple, dict, deque)):
-        return any(_is_data(leaf, step) for leaf in tree_leaves(value) if not isinstance(leaf, (list, tuple, deque)))
-    if isinstance(value, torch.Tensor):
-        return value.is_floating_point() and _has_memory(value) and _memory(value) in step.read
-    return isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
+    pending, containers = [value], set[int]()
+    while pending:
+        part = pending.pop()
+        if isinstance(part, (list, tuple, dict, deque)):  # of any class, such as a data set's; one may hold itself
+            if id(part) not in containers:
+                containers.add(id(part))
+                pending += part.values() if isinstance(part, dict) else part
+        elif isinstance(part, torch.Tensor):
+            if part.is_floating_point() and _has_memory(part) and _memory(part) in step.read:
+                return True
+        elif isinstance(part, float) or (isinstance(part, np.ndarray) and part.dtype.kind == "f"):
+            return True
+    return False
 
 
 def _is_scalar(value: Any) -> bool:

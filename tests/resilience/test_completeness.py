@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from torch import nn
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
 from hyperpod_ray_training import Values, iterators
-from hyperpod_ray_training.completeness import AGAIN_FROM, WATCHED, Completeness, Missing, _begins_pair
+from hyperpod_ray_training.completeness import AGAIN_FROM, WATCHED, Completeness, Missing, _begins_pair, _is_data
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.variables import loop_frames
 
@@ -666,3 +667,18 @@ def test_objects_of_packages_that_have_a_state_are_named(
             (made.update if name == "Bar" else made.step)()
     sys.modules.pop("of_others")
     assert watched.refused == ({"made": f"{fix}={{'made': made}}"} if fix and not given else {})
+
+
+class Bunch(dict[str, Any]):
+    """As data sets of scikit-learn come."""
+
+
+def test_a_container_of_any_class_is_looked_into_once() -> None:
+    step: Any = SimpleNamespace(read=set())
+    itself: list[Any] = []
+    itself.append(itself)
+    assert _is_data(Bunch(images=np.zeros(2), names=["a"]), step)
+    assert not _is_data(Bunch(count=3, names=["a"]), step)
+    assert not _is_data(itself, step)
+    assert _is_data([itself, (1, {"rate": 0.5})], step)
+    assert not _is_data(torch.zeros(2), step), "no step has read it"
