@@ -50,7 +50,8 @@ def slow(rank: int) -> dict[str, Any]:
 
     def beat() -> None:
         while not over.wait(BEAT_S):
-            beats.append({"step": step, **stance.look(time.monotonic())})
+            now = time.monotonic()  # of one clock for all processes of a machine
+            beats.append({"t": now, "rank": rank, "step": step, **stance.look(now)})
 
     thread = threading.Thread(target=beat)
     thread.start()
