@@ -192,7 +192,7 @@ class Training:
         node, process = json.loads((self.out / "report.json").read_text(encoding="utf-8"))["faults"]
         return (
             f"node lost, {node['taken_over_by']} took over, training back in {node['recovery_s']} s with "
-            f"{node['steps_lost']} step done again; process lost without a spare, {process['taken_over_by']} took "
+            f"{node['steps_lost']} steps done again; process lost without a spare, {process['taken_over_by']} took "
             f"over, back in {process['recovery_s']} s; picture {pictures[-1].relative_to(PROJECT)}"
         )
 
