@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import stat
 import tempfile
 import time
@@ -250,7 +251,7 @@ class RunFolder:
             with contextlib.suppress(OSError):  # Ray was there first
                 Path(self.at(name, METADATA)).unlink()  # from here on it counts for nobody
                 for path in Path(self.at(name)).iterdir():
-                    path.unlink()
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def remove_failed(self, name: str) -> None:
         """Delete this attempt's folder of a save that failed, to give a full disk its room back."""

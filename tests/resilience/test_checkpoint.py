@@ -19,7 +19,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from hyperpod_ray_training import InputError, Resumable, Run, Settings, Unrecoverable, checkpoint, rng
-from hyperpod_ray_training.folder import ABOUT
+from hyperpod_ray_training.folder import ABOUT, RunFolder
 from hyperpod_ray_training.optimizers import optimizers_of
 from hyperpod_ray_training.ranks import Ranks
 from hyperpod_ray_training.state import TrainingState
@@ -166,6 +166,15 @@ def test_keep_holds_and_makes_room_before_a_save(
     assert max(most) == 1, "one has gone before the next is written"
     assert len(folders) == (8 if ray else 2)
     assert not [file for path in folders if path not in whole for file in path.iterdir()]
+
+
+def test_room_is_made_of_folders_inside_a_checkpoint_too(fit: Callable[..., Any], tmp_path: Path) -> None:
+    fit(keep=3)
+    oldest, *_ = sorted(tmp_path.glob("run/step-*"))
+    (oldest / "export" / "deep").mkdir(parents=True)
+    (oldest / "export" / "deep" / "model.safetensors").write_bytes(b"1")
+    RunFolder(str(tmp_path / "run")).make_room(keep=1)
+    assert list(oldest.iterdir()) == []
 
 
 def test_each_save_works_where_torch_closes_the_stager_after_one(
