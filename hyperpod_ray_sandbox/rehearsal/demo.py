@@ -192,7 +192,7 @@ class Training:
         node, process = json.loads((self.out / "report.json").read_text(encoding="utf-8"))["faults"]
         return (
             f"node lost, {node['taken_over_by']} took over, training back in {node['recovery_s']} s with "
-            f"{node['steps_lost']} steps done again; process lost without a spare, {process['taken_over_by']} took "
+            f"{_steps(node['steps_lost'])} done again; process lost without a spare, {process['taken_over_by']} took "
             f"over, back in {process['recovery_s']} s; picture {pictures[-1].relative_to(PROJECT)}"
         )
 
@@ -249,6 +249,10 @@ def _story(screen: Screen, cdk: Cdk, training: Training | None) -> None:
     if training is not None:
         with screen.step(TRAIN):
             screen.fact("rehearsal", training.wait())
+
+
+def _steps(count: int) -> str:
+    return f"{count} step" if count == 1 else f"{count} steps"
 
 
 def _show_cluster(running: process.Running) -> int:

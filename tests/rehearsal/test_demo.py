@@ -45,6 +45,11 @@ def test_it_says_what_the_report_says(project: Path, monkeypatch: pytest.MonkeyP
     assert words[words.index("--out") + 1] == str(out)
 
 
+@pytest.mark.parametrize(("count", "words"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps")])
+def test_steps_are_counted_in_english(count: int, words: str) -> None:
+    assert demo._steps(count) == words
+
+
 @pytest.mark.parametrize(("script", "said"), [("exit 3", "ended with exit code 3"), (":", "no picture of the run")])
 def test_a_run_that_failed_is_not_told_by_an_older_report(
     project: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
