@@ -1,7 +1,7 @@
 """The state of DDP's communication hooks, such as the iteration that `PostLocalSGDState` counts: no module has it.
 
-What a hook keeps in tensors is laid out as DDP's buckets are, and a restored process begins with other buckets: it is
-not saved, and a run whose steps read it is refused.
+What a hook keeps in tensors is laid out as DDP's buckets are, and a restored process begins with other buckets: its
+numbers alone are saved, and a run whose steps read the tensors is refused.
 https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html
 """
 
@@ -34,18 +34,30 @@ class CommunicationHooks:
                 yield from (state for _, state in module._comm_hooks if state is not None)
 
     def states(self) -> list[Any]:
-        """Those that are numbers alone."""
-        return [state for state in self.registered() if _counted(state) and not tensors_of(state)]
+        """Those that have numbers, such as counts of steps."""
+        return [state for state in self.registered() if _counted(state)]
 
     def state_dict(self) -> list[dict[str, Any]]:
         """Of each its numbers."""
         return [_counted(state) for state in self.states()]
 
+    def unlike(self, saved: list[dict[str, Any]]) -> list[str]:
+        """Why saved numbers are of other hooks; empty where they fit."""
+        current = self.state_dict()
+        if len(saved) != len(current):
+            return [f"{len(saved)} communication hooks of DDP with numbers are saved, and the model has {len(current)}"]
+        pairs = zip(self.states(), current, saved, strict=True)
+        return [
+            f"{type(state).__name__}: {', '.join(sorted(fields.keys() ^ old.keys()))} is saved or there, not both"
+            for state, fields, old in pairs
+            if fields.keys() != old.keys()
+        ]
+
     def load_state_dict(self, saved: list[dict[str, Any]]) -> None:
-        """Put them back; groups of processes stay."""
-        for state, fields in zip(self.states(), saved, strict=True):
-            for name, content in fields.items():
-                setattr(state, name, content)
+        """Put back what fits; groups of processes stay."""
+        for state, fields in zip(self.states(), saved, strict=False):
+            for name in fields.keys() & _counted(state).keys():
+                setattr(state, name, fields[name])
 
 
 def tensors_of(state: Any) -> list[torch.Tensor]:

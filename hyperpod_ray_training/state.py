@@ -340,6 +340,8 @@ class TrainingState:
             return ""
         saved, current = set(rank_state["per_rank"]), set(self._own_names())
         problems = [f"per_rank[{name!r}] is saved, and nothing takes it" for name in sorted(saved - current)]
+        if _HOOKS in saved & current:
+            problems += self.hooks.unlike(rank_state["per_rank"][_HOOKS])
         return "; ".join(problems + [f"per_rank[{name!r}] is not saved" for name in sorted(current - saved)])
 
 
