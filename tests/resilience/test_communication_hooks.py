@@ -17,9 +17,7 @@ from hyperpod_ray_training.state import TrainingState
 
 @pytest.fixture(scope="module", autouse=True)
 def _group() -> Iterator[None]:
-    dist.init_process_group(
-        "gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=60)
-    )
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=60))
     yield
     dist.destroy_process_group()
 
@@ -145,7 +143,12 @@ def test_a_checkpoint_of_other_hooks_is_unlike_this_rank_s_state() -> None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         return TrainingState(model=model, optimizer=optimizer, extra={}, per_rank={}, rank=0, world=1)
 
-    saved = state_of(with_hook(local_sgd())).own()
-    assert state_of(with_hook(local_sgd())).unlike_own(saved) == ""
+    state = local_sgd()
+    saved = state_of(with_hook(local_sgd(9))).own()
+    restored = state_of(with_hook(state))
+    assert restored.unlike_own(saved) == ""
+    restored.fill_own(restored.shared(), saved)
+    assert state.start_localSGD_iter == 9
+    assert state_of(with_hook(None)).own()["per_rank"] == {}, "a checkpoint of a model without hooks has none"
     assert "nothing takes it" in state_of(with_hook(None)).unlike_own(saved)
     assert "Slotted: calls, iter" in state_of(with_hook(Slotted(), count)).unlike_own(saved)

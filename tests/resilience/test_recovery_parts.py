@@ -12,7 +12,6 @@ import pytest
 import torch
 from test_memory import make, snapshot_of, train
 from test_table import World
-from torch.nn.parallel import DistributedDataParallel
 
 from hyperpod_ray_training import Resumable, Run, checkpoint, flight
 from hyperpod_ray_training.spares import coordinator as coordinators
@@ -443,48 +442,3 @@ def test_whichever_rank_differs_its_tensors_are_saved_for_each(
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
     ranks: Any = SimpleNamespace(world=3, patient=None)
     assert checkpoint.apart(peers[0], ranks) == {"model.b"}
-
-
-class Counts:
-    """As `PostLocalSGDState`: slots, a group of processes, an iteration."""
-
-    __slots__ = ("iter", "process_group", "starts")
-
-    def __init__(self) -> None:
-        self.process_group, self.iter, self.starts = object(), 0, 4
-
-
-class KeepsTensors(Counts):
-    __slots__ = ("errors",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.errors = {0: torch.zeros(3)}
-
-
-class Hooked(DistributedDataParallel):  # type: ignore[misc]
-    """DDP without a process group."""
-
-    def __init__(self, *states: Any) -> None:
-        torch.nn.Module.__init__(self)
-        self.module, self._comm_hooks = torch.nn.Linear(2, 1), [(len, state) for state in states]
-
-
-def test_numbers_of_ddps_hooks_come_back_and_tensors_are_not_taken() -> None:
-    def state_of(*states: Any) -> TrainingState:
-        model = Hooked(*states)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        return TrainingState(model=model, optimizer=optimizer, extra={}, per_rank={}, rank=0, world=1)
-
-    before, after = Counts(), Counts()
-    before.iter = 9
-    saved = state_of(before, None, KeepsTensors()).own()
-    assert saved["per_rank"] == {"(hooks)": [{"iter": 9, "starts": 4}]}
-    fresh = state_of(after, None, KeepsTensors())
-    group = after.process_group
-    assert fresh.unlike_own(saved) == ""
-    fresh.fill_own(fresh.shared(), saved)
-    assert (after.iter, after.process_group) == (9, group)
-    plain = state_of(None)
-    assert plain.own()["per_rank"] == {}, "a checkpoint of before is read"
-    assert "(hooks)" in plain.unlike_own(saved)
