@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, mixed_precision_hooks, powerSGD_hook
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -38,6 +39,16 @@ STEPS = 8
 """Newest steps by which the time of a step is known."""
 CHUNK = 32 << 20
 """Bytes of a message: those that are copied are sent while the rest is copied."""
+_AVERAGING = {
+    default_hooks.allreduce_hook,
+    default_hooks.fp16_compress_hook,
+    default_hooks.bf16_compress_hook,
+    mixed_precision_hooks._reducer_allreduce_and_upcast_hook,  # DDP's own, with mixed_precision=
+    powerSGD_hook.powerSGD_hook,
+    powerSGD_hook.batched_powerSGD_hook,
+}
+"""Communication hooks after which every rank has the same gradients.
+https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html"""
 
 
 def neighbour_distance(nodes: Sequence[str]) -> int:
@@ -120,11 +131,17 @@ def replicas_among(state: TrainingState, nodes: Sequence[str]) -> list[list[int]
 
 
 def _synchronised(model: torch.nn.Module) -> list[torch.Tensor]:
-    """The parameters that DDP keeps the same on every rank of the run."""
+    """The parameters that DDP keeps the same on every rank of the run.
+
+    A communication hook may average over fewer ranks, or later (`post_localSGD_hook`): only torch's hooks of one
+    average are known to keep them the same.
+    """
     return [
         parameter
         for module in model.modules()
-        if isinstance(module, DistributedDataParallel) and module.process_group.size() == dist.get_world_size()
+        if isinstance(module, DistributedDataParallel)
+        and module.process_group.size() == dist.get_world_size()
+        and all(hook in _AVERAGING for hook, _ in module._comm_hooks)
         for name, parameter in module.module.named_parameters()
         if name not in module.parameters_to_ignore and not isinstance(parameter, DTensor)
     ]

@@ -53,18 +53,26 @@ def _fake_groups(world: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ddp_without_reduction() -> Iterator[None]:
-    """The fake backend's all-reduce returns no tensor, and DDP's reducer fails on that: give it the gradients back."""
-    real = DistributedDataParallel.__init__
+    """The fake backend's all-reduce returns no tensor, and DDP's reducer fails on that: give it the gradients back.
+
+    DDP takes one hook, so that the loop's own is noted beside that one and not called.
+    """
+    real, register = DistributedDataParallel.__init__, DistributedDataParallel.register_comm_hook
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         real(self, *args, **kwargs)
-        self.register_comm_hook(None, lambda _, bucket: _as_it_is(bucket))  # torch looks at names and annotations
+        register(self, None, lambda _, bucket: _as_it_is(bucket))  # torch looks at names and annotations
+
+    def note(self: Any, state: object, hook: Callable[..., Any]) -> None:
+        self._comm_hooks.append((hook, state))
 
     DistributedDataParallel.__init__ = init  # type: ignore[method-assign]
+    DistributedDataParallel.register_comm_hook = note  # type: ignore[method-assign]
     try:
         yield
     finally:
         DistributedDataParallel.__init__ = real  # type: ignore[method-assign]
+        DistributedDataParallel.register_comm_hook = register  # type: ignore[method-assign]
 
 
 def _as_it_is(bucket: Any) -> torch.futures.Future[torch.Tensor]:

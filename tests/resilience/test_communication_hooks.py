@@ -8,14 +8,16 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from hyperpod_ray_training.communication_hooks import CommunicationHooks, tensors_of
+from hyperpod_ray_training.spares.neighbour import replicas_among
+from hyperpod_ray_training.spares.warm_up import warm_up
 from hyperpod_ray_training.state import TrainingState
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _group() -> Iterator[None]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=60))
     yield
@@ -138,11 +140,12 @@ def test_numbers_of_other_hooks_are_refused_by_their_names(saved: list[dict[str,
     assert not hasattr(state, "calls")
 
 
-def test_a_checkpoint_of_other_hooks_is_unlike_this_rank_s_state() -> None:
-    def state_of(model: nn.Module) -> TrainingState:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        return TrainingState(model=model, optimizer=optimizer, extra={}, per_rank={}, rank=0, world=1)
+def state_of(model: nn.Module) -> TrainingState:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return TrainingState(model=model, optimizer=optimizer, extra={}, per_rank={}, rank=0, world=1)
 
+
+def test_a_checkpoint_of_other_hooks_is_unlike_this_rank_s_state() -> None:
     state = local_sgd()
     saved = state_of(with_hook(local_sgd(9))).own()
     restored = state_of(with_hook(state))
@@ -152,3 +155,38 @@ def test_a_checkpoint_of_other_hooks_is_unlike_this_rank_s_state() -> None:
     assert state_of(with_hook(None)).own()["per_rank"] == {}, "a checkpoint of a model without hooks has none"
     assert "nothing takes it" in state_of(with_hook(None)).unlike_own(saved)
     assert "Slotted: calls, iter" in state_of(with_hook(Slotted(), count)).unlike_own(saved)
+
+
+@pytest.mark.parametrize(
+    ("state", "hook", "alike"),
+    [
+        (None, None, True),
+        (dist.group.WORLD, default_hooks.bf16_compress_hook, True),
+        (power_sgd, powerSGD_hook.powerSGD_hook, True),
+        (local_sgd, post_localSGD_hook.post_localSGD_hook, False),
+        (Slotted, count, False),
+    ],
+)
+def test_ranks_are_replicas_where_the_hook_is_known_to_average_over_all_of_them(
+    state: Any, hook: Any, alike: bool
+) -> None:
+    model = with_hook(state() if callable(state) else state, hook) if hook else with_hook(None)
+    assert (replicas_among(state_of(model), ["a", "b"]) is not None) is alike
+
+
+def test_a_spare_rehearses_a_loop_that_registers_a_hook() -> None:
+    dist.destroy_process_group()
+    registered = DistributedDataParallel.register_comm_hook
+    losses: list[torch.Tensor] = []
+
+    def loop(config: dict[str, Any]) -> None:
+        model, state = DistributedDataParallel(nn.Linear(8, 8)), local_sgd()
+        model.register_comm_hook(state, post_localSGD_hook.post_localSGD_hook)
+        assert CommunicationHooks(model).states() == [state]
+        losses.append(model(torch.ones(2, 8)).sum())
+        losses[0].backward()
+
+    warm_up(loop, {}, world=4)
+    assert len(losses) == 1
+    assert DistributedDataParallel.register_comm_hook is registered
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
