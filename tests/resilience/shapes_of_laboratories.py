@@ -264,6 +264,7 @@ class Pendulums:
 
 def _ppo(run: Run, choose: Callable[[Any, Any], dict[str, Any]], *, kept: Any) -> None:
     """CleanRL's form: rollouts in tensors that are filled again, a normalized environment, a clipped loss."""
+    np.random.seed(0)
     torch.manual_seed(0)
     actor, critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4)), nn.Linear(4, 1)
     agent = nn.ModuleDict({"actor": actor, "critic": critic})
