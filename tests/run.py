@@ -169,7 +169,7 @@ def parts() -> list[Part]:
         "resilience/test_standby.py", "resilience/test_scale_benchmark.py", "resilience/test_gpu_benchmark.py",
     )  # fmt: skip
     shapes = "resilience/test_shapes.py"
-    # they look through all objects of their process, and the others' imports (Ray, transformers) make a million of those
+    # they look through all objects of their process, and the imports of others (Ray) make a million of those
     watched = ("resilience/test_completeness.py", "resilience/test_resumable.py", "resilience/test_checkpoint.py")
     # one Slurm at a time: each looks for processes that are left
     slurm = ("rehearsal/slurm/test_slurm_cluster.py", "rehearsal/slurm/test_slurm_operations.py")

@@ -50,6 +50,7 @@ class Slotted:
     """A hook's state in somebody's own project, with slots."""
 
     __slots__ = ("calls", "group", "word")
+    group: Any
 
     def __init__(self) -> None:
         self.calls, self.word = 0, "ring"
