@@ -91,7 +91,8 @@ class NodeGroup(Settings):
     auto_patch: Literal["WhenIdle", "WhenAllIdle"] | None = None
     """`AutoPatchConfig`: security patches of the AMI, on nodes without running jobs. HyperPod cordons all nodes of the
     group for it, for up to 24 hours. `WhenIdle` patches each node that becomes idle; `WhenAllIdle` waits until all are.
-    `DrainFirst` evicts pods, and only the SageMaker API has it. Default: none."""
+    Only the SageMaker API has `DrainFirst`, which evicts pods, and another date or wait. `status` shows the next date.
+    Default: none."""
 
 
 class InstanceGroup(NodeGroup):

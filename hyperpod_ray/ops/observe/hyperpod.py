@@ -70,6 +70,7 @@ def _group(target: AnyTarget, group: Json) -> Group:
         image_release=group.get("CurrentImageReleaseVersion", ""),
         image_available=group.get("DesiredImageReleaseVersion", ""),
         update_status=group.get("SoftwareUpdateStatus", ""),
+        next_patch=((group.get("AutoPatchConfig") or {}).get("CurrentPatchSchedule") or {}).get("NextPatchDate"),
     )
 
 
