@@ -148,6 +148,12 @@ def test_what_cloudformation_has_of_patches() -> None:
     assert read_only in schema["readOnlyProperties"]
 
 
+def test_restricted_groups_have_nothing_that_brings_ray_to_them() -> None:
+    groups = registry("AWS::SageMaker::Cluster")["definitions"]
+    free, restricted = groups["ClusterInstanceGroup"], groups["ClusterRestrictedInstanceGroup"]
+    assert {"LifeCycleConfig", "KubernetesConfig", "ImageId"} <= set(free["properties"]) - set(restricted["properties"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
 def test_no_limit_is_wider_than_the_judges(name: str) -> None:

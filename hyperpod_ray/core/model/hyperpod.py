@@ -94,6 +94,11 @@ class NodeGroup(Settings):
     Only the SageMaker API has `DrainFirst`, which evicts pods, and another date or wait. `status` shows the next date.
     Default: none."""
 
+    @property
+    def types(self) -> list[str]:
+        """Types that its nodes may have, the first choice first."""
+        return [self.type]
+
 
 class InstanceGroup(NodeGroup):
     """One HyperPod instance group: nodes of one type with one purpose."""
@@ -102,6 +107,15 @@ class InstanceGroup(NodeGroup):
     """Kubernetes labels of the nodes (`KubernetesConfig.Labels`)."""
     taints: Annotated[list[Taint], Field(max_length=50)] = []
     """Kubernetes taints of the nodes (`KubernetesConfig.Taints`)."""
+    fallback_types: Annotated[list[InstanceTypeName], Field(max_length=19)] = []
+    """Types that HyperPod takes, in this order, where `type` has no capacity (`InstanceRequirements`). `type` sizes the
+    pods, so each has its accelerators, and no less of the rest. Needs provisioning mode `Continuous`; not with
+    a training plan, managed autoscaling or task governance. Default: none."""
+
+    @property
+    def types(self) -> list[str]:
+        """Types that its nodes may have, the first choice first."""
+        return [self.type, *self.fallback_types]
 
 
 class TieredStorage(Settings):

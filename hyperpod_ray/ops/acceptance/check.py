@@ -73,7 +73,7 @@ def require_drawing(picture: Path) -> None:
 
 def expected_of(plan: CommonPlan, *, nodes: int) -> tuple[str, Expected]:
     """The instance type that trains, and what it should give; nothing of a type without figures, or of several."""
-    kinds = sorted({group.type for group in plan.groups if plan.type_spec(group.type).accelerators})
+    kinds = sorted({name for group in plan.groups for name in group.types if plan.type_spec(name).accelerators})
     kind = ", ".join(kinds)
     node = data.node_types().get(kind)
     system = plan.new_file_system
