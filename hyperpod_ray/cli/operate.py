@@ -83,9 +83,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
         form: Output = Format.table,
     ) -> int:
-        """List the training plans that AWS offers for the instance groups; buy nothing.
+        """List training plans that AWS offers for the groups.
 
-        Of a group that has a training plan: extensions of it. Exit code 3 when a group has no offer in its zone.
+        It buys nothing. Of a group that has a training plan, it lists extensions. Exit code 3 when a group has no offer
+        in its zone.
         """
         from hyperpod_ray.ops.preflight import offers as verb
 

@@ -55,7 +55,7 @@ def table(outlook: Outlook, bill: Bill, plan: CommonPlan, prices: Prices, *, sor
         rows.append(replace(spot, days=None, goodput=None, note="no price and no rate of interruptions is public"))
     if not outlook.cluster.on_plan:
         paid = _row(f"{instance_type} on a training plan", outlook, replace(bill, node=None))
-        rows.append(replace(paid, note="hyperpod-ray capacity has the price; the nodes are sure"))
+        rows.append(replace(paid, note="SearchTrainingPlanOfferings has the price; the nodes are sure"))
     return sorted(rows, key=lambda row: row.key(sort))
 
 

@@ -840,12 +840,12 @@ def _first_step(report: Plan, deploy: Deploy | str) -> Answer:
 
 def _refused(outlook: Outlook, bill: Bill) -> Iterator[str]:
     cluster = outlook.cluster
-    yield "whether there is capacity, and for how long: hyperpod-ray capacity asks AWS"
+    yield "whether there is capacity, and for how long: preflight and SearchTrainingPlanOfferings ask AWS"
     yield "loss, quality and convergence: tokens are taken as given"
     if cluster.spot:
         yield "spot interruptions: no public rate; they come on top of the failures"
     if cluster.on_plan and bill.node is None:
-        yield "the price of the training plan: no public figure; hyperpod-ray capacity has it (--node-price)"
+        yield "the price of the training plan: no public figure; SearchTrainingPlanOfferings has it (--node-price)"
     if outlook.throughput is None:
         yield f"days and dollars on {cluster.gpu}: no published throughput; measure it and give --tokens-per-second"
     if bill.node is None and not cluster.on_plan:

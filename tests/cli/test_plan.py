@@ -377,7 +377,7 @@ def test_an_accelerator_without_figures_is_refused(folder: Path, capsys: pytest.
         (
             ("count: 8", "count: 8\n      training_plan_arn: arn:aws:sagemaker:us-west-2:444455556666:training-plan/p"),
             False,
-            "the price of the training plan: no public figure; hyperpod-ray capacity has it (--node-price)",
+            "the price of the training plan: no public figure; SearchTrainingPlanOfferings has it (--node-price)",
         ),
     ],
 )

@@ -20,8 +20,8 @@ LOSES = {
     "reboot": "node name, address and disks stay; back in 1–10 min",
     "replace": "EBS and NVMe volumes are destroyed; {node}; 20–30 min, then the deep health checks where they are on. "
     f"{names.MOUNT_PATH} is not touched",
-    "remove": "EBS and NVMe volumes are destroyed, and no instance comes in its place; a run with a worker there resumes "
-    f"from its last checkpoint once other nodes have room for its workers. {names.MOUNT_PATH} is not touched",
+    "remove": "EBS and NVMe volumes are destroyed, and no instance comes in its place; a run with a worker there "
+    f"resumes from its last checkpoint once other nodes have room for its workers. {names.MOUNT_PATH} is not touched",
 }
 """What becomes of a node, with {node} for what starts in its place."""
 

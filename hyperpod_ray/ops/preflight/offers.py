@@ -131,7 +131,7 @@ def _offers(target: AnyTarget, group: NodeGroup, wish: Wish, zones: dict[str, st
                 hours=int(extension.get("DurationHours") or 0), fee=_fee(extension), extends=True,
             )  # fmt: skip
         return
-    days = {"StartTimeAfter": wish.after, "EndTimeBefore": wish.before}
+    days: dict[str, Any] = {"StartTimeAfter": wish.after, "EndTimeBefore": wish.before}
     answer = target.aws.call(
         "sagemaker", "search_training_plan_offerings", InstanceType=group.type, InstanceCount=group.count,
         DurationHours=wish.hours, TargetResources=[training_plan.TARGET],

@@ -318,7 +318,7 @@ def _resized(before: Group, after: Group, common: Mapping[str, Any]) -> Row:
             code="count-down",
             change=f"count {count(before)} → {count(after)}",
             consequence=f"{nodes(fewer, before)} deleted; which ones the service chooses, busy or not. To choose: "
-            f"hyperpod-ray nodes remove first, then lower the count. {_REST[0].upper()}{_REST[1:]}.",
+            f"remove them first (`nodes remove`), then lower the count. {_REST[0].upper()}{_REST[1:]}.",
             unavailable=f"{nodes(fewer, before)}, for good",
             source=source("scale-down"),
             lost=_lost(before, fewer),
