@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from hyperpod_ray import k8s
+from hyperpod_ray.cli.main import main
 from hyperpod_ray.core import needs, requests
 from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.evidence import Evidence
@@ -25,7 +27,7 @@ from hyperpod_ray.review.instance_groups import instance_type
 from hyperpod_ray_rules import hyperpod as service
 from tests.core.account.good import NEW, account
 from tests.core.account.recorded import RecordedAccount
-from tests.core.environment_files import plan
+from tests.core.environment_files import plan, text_of
 
 HEAD, WORKERS = "hyperpod/instance_groups/0", "hyperpod/instance_groups/1"
 G5 = {f"{WORKERS}/type": "ml.g5.12xlarge", f"{WORKERS}/fallback_types": ["ml.g5.24xlarge"]}
@@ -85,6 +87,17 @@ def test_the_cost_is_a_range(two_types: Plan, larger: Price | None, most: float,
     line = prices.cost(two_types, listed, day=DAY).lines[1]
     assert (line.what, line.usd_per_hour, line.most_usd_per_hour) == ("4 × ml.g5.12xlarge or ml.g5.24xlarge", 20, most)
     assert words in line.note
+
+
+def test_the_command_shows_the_sum_of_the_first_types_and_the_most(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test.yaml").write_text(text_of(G5), "utf-8")
+    assert main(["--environments", str(tmp_path), "cost", "test", "--offline"]) == 0
+    shown = capsys.readouterr().out
+    assert "sum, of the first types" in shown
+    assert "sum, at most" in shown
+    assert "without autoscaling" not in shown
 
 
 def test_the_first_type_without_a_price_leaves_the_line_without_one(two_types: Plan) -> None:
