@@ -73,7 +73,7 @@ def test_a_group_of_several_types_says_what_it_costs_at_most(tmp_path: Path) -> 
     (line,) = paid(tmp_path, resources(C=cluster(types[0], 2)), resources(C=several)).lines
     first, dearest = (price_file.recorded().instance(REGION, name) for name in types)
     assert first and dearest and dearest.usd > first.usd
-    assert (line.before_usd, line.after_usd) == (pytest.approx(2 * first.usd),) * 2
+    assert line.before_usd == line.after_usd == pytest.approx(2 * first.usd)
     assert f"at most {2 * dearest.usd:,.2f} $ an hour" in line.after
 
 

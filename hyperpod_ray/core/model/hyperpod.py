@@ -82,7 +82,8 @@ class NodeGroup(Settings):
     """`ImageReleaseVersion` of the HyperPod AMI. Default: the service's current one at creation."""
     image_id: Annotated[str, shapes.AMI_ID.field()] | None = None
     """`ImageId`: an AMI of your own, built from a HyperPod AMI: of this account and Region, not encrypted, with one
-    volume. You update it; HyperPod patches its own AMI only. Default: the HyperPod AMI."""
+    volume. You update it; HyperPod patches its own AMI only. Its NVIDIA driver must serve the image's CUDA: `nodes
+    check` says where it does not. Default: the HyperPod AMI."""
     network_interface: Literal["efa", "efa-only"] | None = None
     """`NetworkInterface`, for types with EFA: `efa-only` gives EFA devices beside the first no IP address, which leaves
     addresses of the node subnet to pods. AWS does not document what a change does to nodes. Default: the service's."""
