@@ -121,6 +121,7 @@ class InstanceGroup:
     Args:
         name: Renaming deletes the nodes and creates new ones.
         type: With its `ml.` prefix; a change deletes the nodes and creates new ones.
+        fallback_types: Types that HyperPod takes where `type` has no capacity (`InstanceRequirements`).
         count: Nodes that you ask for.
         min_count: Nodes from which the group counts as created; for provisioning mode `Continuous`.
         zone: Availability zone ID.
@@ -145,6 +146,7 @@ class InstanceGroup:
     type: str
     count: int
     zone: str
+    fallback_types: Sequence[str] = ()
     min_count: int | None = None
     deep_health_checks: Sequence[str] = ()
     threads_per_core: int = 1
@@ -266,7 +268,12 @@ class HyperPodCluster(Construct):
             capacity = Cluster.ClusterCapacityRequirementsProperty(spot={})
         return Cluster.ClusterInstanceGroupProperty(
             instance_group_name=group.name,
-            instance_type=group.type,
+            instance_type=None if group.fallback_types else group.type,
+            instance_requirements=Cluster.InstanceRequirementsProperty(
+                instance_types=[group.type, *group.fallback_types]
+            )
+            if group.fallback_types
+            else None,
             instance_count=group.count,
             min_instance_count=group.min_count if self._continuous else None,
             execution_role=self._group_roles.get(group.name, self._role).role_arn,

@@ -20,6 +20,7 @@ COMMANDS = {
     "status": f"{OPS}.status", "wait": f"{OPS}.change.wait", "logs": f"{OPS}.repair.logs",
     "connect": f"{OPS}.reach.connect", "submit": f"{OPS}.jobs.submit", "runs": f"{OPS}.runs.listing",
     "cost": f"{OPS}.money.cost", "nodes": f"{OPS}.repair.nodes", "preflight": f"{OPS}.preflight",
+    "capacity": f"{OPS}.preflight.offers",
     "deploy": f"{OPS}.change.deploy", "teardown": f"{OPS}.change.teardown",
 }  # fmt: skip
 ROLES = {
@@ -40,8 +41,8 @@ NO_ACTION = {"sts:GetCallerIdentity"}
 """Calls that IAM always allows."""
 SESSIONS = {"ssm:StartSession", "ssm:TerminateSession"}
 """Calls with statements of their own: on one cluster, with one document."""
-OPERATION = re.compile(r"(list|get|describe|batch)(_[a-z]+)+")
-READ = re.compile(r"\w[\w-]*:(Describe|List|Get|Filter)\w+")
+OPERATION = re.compile(r"(list|get|describe|batch|search)(_[a-z]+)+")
+READ = re.compile(r"\w[\w-]*:(Describe|List|Get|Filter|Search)\w+")
 
 
 def file_of(module: str) -> Path | None:
@@ -269,7 +270,7 @@ NOTES = {
     ],
     "operator": [
         "The roles of the CDK bootstrap deploy and destroy; the operator assumes them.",
-        "`nodes reboot`, `nodes replace`, and `teardown` change resources with the calls below.",
+        "`nodes reboot`, `nodes replace`, `nodes remove`, and `teardown` change resources with the calls below.",
     ],
     "pipeline": [
         "The role of `deploy.yml`. It trusts GitHub's OIDC provider for one repository and one environment:",

@@ -178,7 +178,7 @@ def _point_at_pulled(values: dict[str, Any], plan: Plan, chart: str) -> None:
 
 
 def _types(groups: list[InstanceGroup]) -> list[str]:
-    return sorted({group.type for group in groups})
+    return sorted({name for group in groups for name in group.types})
 
 
 def _on_types(groups: list[InstanceGroup]) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def instance_group(plan: CommonPlan, group: model.NodeGroup, **options: Any) -> 
     return InstanceGroup(
         name=group.name,
         type=group.type,
+        fallback_types=group.types[1:],
         count=group.count,
         min_count=group.min_count,
         zone=plan.zone(group),

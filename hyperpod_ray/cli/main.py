@@ -47,7 +47,8 @@ if TYPE_CHECKING:  # what `_register` imports, for tools that read imports
     )  # fmt: skip
 
 COMMANDS = {
-    "init": "init", "env": "environments", "plan": "plan", "preflight": "operate", "review": "review", "diff": "cdk",
+    "init": "init", "env": "environments", "plan": "plan", "preflight": "operate", "capacity": "operate",
+    "review": "review", "diff": "cdk",
     "deploy": "deploy", "wait": "operate", "status": "operate", "nodes": "nodes", "logs": "operate",
     "connect": "operate", "submit": "submit", "runs": "runs", "ray-job": "manifests", "cost": "operate",
     "teardown": "operate", "manifests": "manifests", "charts": "charts", "image": "image", "data": "data",

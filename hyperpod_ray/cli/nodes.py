@@ -153,6 +153,17 @@ def replace(env: Env, node: NodeNames, when: When = None, yes: Yes = False) -> i
     return verb.replace(any_target(env), node, when=when, yes=yes)
 
 
+@command(app, examples=["nodes remove prod i-0123456789abcdef0"])
+def remove(env: Env, node: NodeNames, when: When = None, yes: Yes = False) -> int:
+    """Remove nodes for good. Their disks are destroyed, and no others come.
+
+    Lower the group's count in the environment file as well: the command says to what.
+    """
+    from hyperpod_ray.ops.repair import nodes as verb
+
+    return verb.remove(any_target(env), node, when=when, yes=yes)
+
+
 @command(app, examples=["nodes drill dev", "nodes drill dev --action replace --yes"])
 def drill(
     env: Env,

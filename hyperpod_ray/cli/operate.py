@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import typer
@@ -68,6 +69,30 @@ def register(app: typer.Typer) -> None:
         from hyperpod_ray.ops import preflight as verb
 
         return verb.run(any_target(env), offline=offline, form=form)
+
+    @command(app, examples=["capacity prod", "capacity prod --group workers --hours 240 --after 2026-12-01"])
+    def capacity(  # noqa: PLR0917
+        env: Env,
+        group: Annotated[str, typer.Option(metavar="GROUP", help="Only for this instance group.")] = "",
+        hours: Annotated[int, typer.Option(min=1, max=87600, help="Hours of the training plan.")] = 24,
+        after: Annotated[
+            datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="Begin on this day or later.")
+        ] = None,
+        before: Annotated[
+            datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="End before this day.")
+        ] = None,
+        form: Output = Format.table,
+    ) -> int:
+        """List training plans that AWS offers for the groups.
+
+        It buys nothing. Of a group that has a training plan, it lists extensions. Exit code 3 when a group has no offer
+        in its zone.
+        """
+        from hyperpod_ray.ops.preflight import offers as verb
+
+        days = [day.replace(tzinfo=UTC) if day else None for day in (after, before)]
+        wish = verb.Wish(hours=hours, after=days[0], before=days[1])
+        return verb.run(any_target(env), wish, group=group, form=form)
 
     @command(app, examples=["cost prod", "cost prod --offline -o json", "cost prod --so-far", "cost --all"])
     def cost(  # noqa: PLR0917

@@ -334,8 +334,8 @@ class CommonPlan:
         EFA-only interface, which has none.
         https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html
         """
-        spec = self.type_spec(group.type)
-        return spec.pods + 1 if group.network_interface == "efa-only" else spec.ips
+        specs = [self.type_spec(name) for name in group.types if self.known(name)]
+        return max(spec.pods + 1 if group.network_interface == "efa-only" else spec.ips for spec in specs)
 
     def node_addresses(self, zone: str) -> int:
         """IP addresses the nodes of a zone take from its subnet at full count, those that Karpenter adds included."""

@@ -94,7 +94,8 @@ class Copy:
 
 def enabled(plan: Plan, component: str) -> bool:
     """Whether a component of the HyperPod chart runs in this environment: device plugins follow the instance types."""
-    specs = [plan.type_spec(group.type) for group in plan.settings.hyperpod.instance_groups if plan.known(group.type)]
+    names_of_types = [name for group in plan.settings.hyperpod.instance_groups for name in group.types]
+    specs = [plan.type_spec(name) for name in names_of_types if plan.known(name)]
     return {
         "nvidia-device-plugin": any(spec.accelerator == "nvidia" for spec in specs),
         "neuron-device-plugin": any(spec.accelerator == "neuron" for spec in specs),

@@ -46,6 +46,7 @@ ON_SLURM: dict[str, Decision] = {
     ),
     # --- deploy
     "preflight": WORKS,
+    "capacity": WORKS,
     "review": WORKS,
     "diff": WORKS,
     "deploy": WORKS,
@@ -66,6 +67,7 @@ ON_SLURM: dict[str, Decision] = {
     "nodes check": WORKS,
     "nodes reboot": WORKS,
     "nodes replace": WORKS,
+    "nodes remove": WORKS,
     "nodes drill": Instead(
         why="the drill is a label of Kubernetes",
         use="hyperpod-ray nodes reboot {env} NODE --when after-jobs; without an account: " + REHEARSE,

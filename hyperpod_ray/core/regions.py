@@ -58,7 +58,7 @@ def offering(instance_type: str) -> list[str]:
 def unlisted(plan: CommonPlan) -> list[str]:
     """Types of the plan's groups that CloudFormation's list does not have in the plan's region, each once."""
     region = plan.settings.region
-    types = dict.fromkeys(group.type for group in plan.settings.hyperpod.instance_groups)
+    types = dict.fromkeys(name for group in plan.groups for name in group.types)
     return [name for name in types if region in regions() and not offers(region, name)]
 
 

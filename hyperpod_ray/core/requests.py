@@ -75,11 +75,13 @@ def _group(plan: CommonPlan, group: NodeGroup) -> Json:
     has_spec = plan.known(group.type)
     request: Json = {
         "InstanceGroupName": group.name,
-        "InstanceType": group.type,
         "InstanceCount": group.count,
         "ThreadsPerCore": group.threads_per_core,
     }
+    several = len(group.types) > 1
     optional: Json = {
+        "InstanceType": None if several else group.type,
+        "InstanceRequirements": {"InstanceTypes": group.types} if several else None,
         "MinInstanceCount": group.min_count,
         "CapacityRequirements": {"Spot": {}} if group.capacity == "spot" else None,
         "TrainingPlanArn": group.training_plan_arn,

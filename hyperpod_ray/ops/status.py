@@ -143,6 +143,7 @@ def as_data(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:
                     "image_release": g.image_release,
                     "image_available": g.image_available,
                     "update_status": g.update_status,
+                    "next_patch": g.next_patch,
                 }
                 for g in snapshot.cluster.groups
             ],

@@ -145,7 +145,7 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
         )
     part = _part(plan, team)
     groups = part.groups
-    kinds = sorted({group.type for group in groups})
+    kinds = sorted({name for group in groups for name in group.types})
     if len(kinds) > 1:
         raise PlanError(
             f"{plan.name}: workers on {' and '.join(kinds)}",

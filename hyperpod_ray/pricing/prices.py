@@ -8,7 +8,7 @@ says of what.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Annotated, Literal, TypeVar
 
@@ -213,7 +213,7 @@ class Line:
     """What the price is taken from where it is not the price of exactly this; see `Price.estimate`."""
     note: str = ""
     most_usd_per_hour: float | None = None
-    """What it costs at most, where autoscaling adds and removes nodes. None: never more than `usd_per_hour`."""
+    """What it costs at most, with the nodes that autoscaling adds or of the dearest type. None: `usd_per_hour`."""
     unbounded: bool = False
     """Whether autoscaling has no limit: then nobody knows what it costs at most."""
     elsewhere_usd_per_hour: float | None = None
@@ -284,18 +284,17 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
             )
             continue
         note = "paid with the training plan, not by the hour" if group.training_plan_arn else ""
-        lines.append(
-            line(
-                name=group.name,
-                description=f"{group.count} × {group.type}",
-                quantity=group.count,
-                unit="hour",
-                price=prices.instance(region, group.type),
-                dearest=prices.dearest_instance(group.type),
-                paid=not group.training_plan_arn,
-                note=note or ("spot costs less than this on-demand price" if group.capacity == "spot" else ""),
-            )
+        nodes = line(
+            name=group.name,
+            description=f"{group.count} × {' or '.join(group.types)}",
+            quantity=group.count,
+            unit="hour",
+            price=prices.instance(region, group.type),
+            dearest=prices.dearest_instance(group.type),
+            paid=not group.training_plan_arn,
+            note=note or ("spot costs less than this on-demand price" if group.capacity == "spot" else ""),
         )
+        lines.append(of_any_type(nodes, [prices.instance(region, name) for name in group.types]))
     volumes = sum((group.data_volume_gib or 0) * group.count for group in plan.groups)
     if volumes:
         lines.append(node_volumes(volumes, region, prices))
@@ -357,6 +356,23 @@ def autoscaled(*, name: str, instance_type: str, limit: int | None, price: Price
         most_usd_per_hour=price.usd * limit if price and limit else None,
         unbounded=not limit,
         elsewhere_usd_per_hour=None if price else 0.0,  # the sum is without autoscaling
+    )
+
+
+def of_any_type(nodes: Line, each: Sequence[Price | None]) -> Line:
+    """The line of a group whose nodes may be of several types: the first one's price, and the dearest one's at most.
+
+    Args:
+        nodes: Line of the group with the first type.
+        each: Prices of its types; None where unknown.
+    """
+    if len(each) < 2 or nodes.usd_per_hour is None:
+        return nodes
+    unknown = sum(price is None for price in each)
+    most = max(price.usd for price in each if price) * nodes.quantity
+    note = f"of the first type; at most {most:,.2f} $ an hour" + (f", {unknown} without a price" if unknown else "")
+    return replace(
+        nodes, most_usd_per_hour=max(most, nodes.usd_per_hour), note="; ".join(filter(None, [nodes.note, note]))
     )
 
 

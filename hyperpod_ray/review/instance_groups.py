@@ -20,10 +20,15 @@ def count(group: Group) -> int:
     return int(group.get("InstanceCount") or 0)
 
 
+def instance_types(group: Group) -> list[str]:
+    """Types that its nodes may have, the first choice first."""
+    several = (group.get("InstanceRequirements") or {}).get("InstanceTypes") or []
+    return [str(group["InstanceType"])] if group.get("InstanceType") else [str(name) for name in several]
+
+
 def instance_type(group: Group) -> str:
     """Its type, or the types it may have."""
-    types = (group.get("InstanceRequirements") or {}).get("InstanceTypes") or []
-    return str(group.get("InstanceType") or " or ".join(types) or "?")
+    return " or ".join(instance_types(group)) or "?"
 
 
 def scaled(resource: dict[str, Any] | None) -> dict[str, Group]:

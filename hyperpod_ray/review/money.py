@@ -16,7 +16,7 @@ from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.changes import Changes
 from hyperpod_ray.review.effects import karpenter
 from hyperpod_ray.review.errors import ReviewError
-from hyperpod_ray.review.instance_groups import Group, count, groups, instance_type, scaled
+from hyperpod_ray.review.instance_groups import Group, count, groups, instance_type, instance_types, scaled
 from hyperpod_ray.review.kubernetes import Cluster, ObjectName
 from hyperpod_ray.review.references import Reader
 
@@ -221,15 +221,17 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, price_table: Prices,
                 )
                 continue
             plan = bool(group.get("TrainingPlanArn"))
-            lines[f"group {name}"] = prices.line(
+            of_types = [price_table.instance(region, of_type) for of_type in instance_types(group)]
+            nodes = prices.line(
                 name=f"group {name}",
                 description=f"{count(group)} × {instance_type(group)}",
                 quantity=count(group),
                 unit="hour",
-                price=price_table.instance(region, instance_type(group)),
+                price=of_types[0] if of_types else None,
                 paid=not plan,
                 note="paid with the training plan" if plan else "",
             )
+            lines[f"group {name}"] = prices.of_any_type(nodes, of_types)
             volumes += count(group) * _volume(group)
     if volumes:
         lines["volumes of nodes"] = prices.node_volumes(volumes, region, price_table)

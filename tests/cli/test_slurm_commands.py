@@ -157,6 +157,7 @@ ELSEWHERE = {
 }
 """A step that the sandbox's and the reviews' tests prove, and what leads to it; it takes the environment."""
 HERE: dict[str, tuple[list[str], int, str]] = {
+    "capacity": ([], 0, "tpo-1"),
     "cost": (["--offline", "-o", "json"], 0, "usd_per_hour"),
     "cost --actual": (["--offline", "-o", "json"], 0, '"usd_month": 1540.5'),
     "cost --so-far": (["--offline", "-o", "json"], 0, '"busy_gpus": 0'),
@@ -170,6 +171,7 @@ HERE: dict[str, tuple[list[str], int, str]] = {
     "nodes list": ([], 0, "idle"),
     "nodes reboot": (["--yes"], 2, "'x' is not in cluster"),
     "nodes replace": (["--yes"], 2, "'x' is not in cluster"),
+    "nodes remove": (["--yes"], 2, "'x' is not in cluster"),
     "nodes shell": (["--print"], 2, "'x' is not in cluster"),
     "nodes show": ([], 2, "'x' is not in cluster"),
     "plan": (["--model", "llama-3.1-8b", "--tokens", "10B", "--no-deploy"], 0, "4 × ml.p5.48xlarge"),

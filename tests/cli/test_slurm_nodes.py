@@ -172,6 +172,38 @@ def test_what_hyperpod_refuses_is_an_error(account: SlurmAccount) -> None:
     assert "InstanceIdInUse another operation" in done.err
 
 
+def test_a_node_is_removed_for_good_and_the_file_is_named(account: SlurmAccount) -> None:
+    done = account.state("running").run("nodes", "remove", NAME, "n3", "--yes")
+    assert (done.code, done.out) == (0, f"{WORKERS[2]}\n"), done.err
+    assert account.asked("BatchDeleteClusterNodes") == [{"ClusterName": "train-slurm", "NodeIds": [WORKERS[2]]}]
+    assert "no instance comes in its place" in done.err
+    assert "group 'workers' asks for 3 nodes then, and the file says 4: set its count to 3" in done.err
+    assert nothing_was_done(account)
+
+
+def test_a_node_with_a_job_is_removed_with_the_word_now_alone(account: SlurmAccount) -> None:
+    refused = account.state("running").run("nodes", "remove", NAME, "n2", "--yes")
+    assert (refused.code, "loses its steps since the last checkpoint" in refused.err) == (2, True)
+    assert "after-jobs" not in refused.err
+    later = account.run("nodes", "remove", NAME, "n2", "--yes", "--when", "after-jobs")
+    assert (later.code, "state=drain reason=remove" in later.err) == (2, True)
+    assert not account.asked("BatchDeleteClusterNodes")
+    assert account.run("nodes", "remove", NAME, "n2", "--yes", "--when", "now").code == 0
+
+
+def test_no_controller_is_removed(account: SlurmAccount) -> None:
+    refused = account.run("nodes", "remove", NAME, CONTROLLER, "--yes", "--when", "now")
+    assert (refused.code, "HyperPod removes no controller" in refused.err) == (2, True)
+    assert f"hyperpod-ray nodes reboot {NAME} {CONTROLLER} --when now" in refused.err
+    assert not account.asked("BatchDeleteClusterNodes")
+
+
+def test_a_removal_that_hyperpod_refuses_is_an_error(account: SlurmAccount) -> None:
+    account.failed = [{"NodeId": WORKERS[2], "ErrorCode": "NodeIdInUse", "Message": "another operation"}]
+    done = account.run("nodes", "remove", NAME, "n3", "--yes")
+    assert (done.code, "remove was refused" in done.err, "NodeIdInUse another operation" in done.err) == (1, True, True)
+
+
 @pytest.mark.parametrize("when", [(), ("--when", "now"), ("--when", "after-jobs")])
 def test_no_controller_is_replaced(account: SlurmAccount, when: tuple[str, ...]) -> None:
     refused = account.run("nodes", "replace", NAME, WORKERS[3], CONTROLLER, "--yes", *when)

@@ -138,6 +138,22 @@ def test_an_entry_says_one_of_five_things() -> None:
         assert all(theirs for _, theirs in pairs(name)) if name in ASKED else True, f"{name}: the judge says nothing"
 
 
+def test_what_cloudformation_has_of_patches() -> None:
+    schema = registry("AWS::SageMaker::Cluster")
+    patching = schema["definitions"]["AutoPatchConfig"]["properties"]
+    assert set(patching) == {"PatchingStrategy", "PatchSchedule", "DeploymentConfig"}
+    assert patching["PatchingStrategy"]["enum"] == ["WhenIdle", "WhenAllIdle"]
+    read_only = "/properties/InstanceGroups/*/AutoPatchConfig/PatchSchedule/NextPatchDate"
+    assert list(schema["definitions"]["PatchSchedule"]["properties"]) == ["NextPatchDate"]
+    assert read_only in schema["readOnlyProperties"]
+
+
+def test_restricted_groups_have_nothing_that_brings_ray_to_them() -> None:
+    groups = registry("AWS::SageMaker::Cluster")["definitions"]
+    free, restricted = groups["ClusterInstanceGroup"], groups["ClusterRestrictedInstanceGroup"]
+    assert {"LifeCycleConfig", "KubernetesConfig", "ImageId"} <= set(free["properties"]) - set(restricted["properties"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
 def test_no_limit_is_wider_than_the_judges(name: str) -> None:

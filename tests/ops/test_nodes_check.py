@@ -410,3 +410,12 @@ def test_a_picture_of_a_node_that_was_not_measured_says_so() -> None:
     words = text_of(picture.draw(verdict.judge(answer, P5), P5, title="x"))
     assert "pod-7 (busy)" in words
     assert "not measured" in words
+
+
+def test_a_driver_that_is_too_old_for_the_image_is_named() -> None:
+    """torch then sees no GPU, and CPUs are measured; a type without figures may have none."""
+    without = Report(nodes=[], findings=[], transport="", cuda=False)
+    assert any("driver of the nodes' AMI" in line for line in check._remarks(without, P5, "ml.p5.48xlarge"))
+    assert len(check._remarks(without, Expected(), "ml.m5.2xlarge")) == 1
+    seen = Report(nodes=[], findings=[], transport="", cuda=True)
+    assert check._remarks(seen, P5, "ml.p5.48xlarge") == []

@@ -37,6 +37,7 @@ GROUP: Json = {
     "InstanceGroupName": "workers", "InstanceType": "ml.g5.8xlarge", "TargetCount": 3, "CurrentCount": 3,
     "TrainingPlanArn": ARN, "ImageVersionStatus": "EndOfLife", "CurrentImageReleaseVersion": "2025.01.01",
     "DesiredImageReleaseVersion": "2026.10.02", "SoftwareUpdateStatus": "Succeeded",
+    "AutoPatchConfig": {"PatchingStrategy": "WhenIdle", "CurrentPatchSchedule": {"NextPatchDate": NOW}},
 }  # fmt: skip
 ANSWERS: dict[tuple[str, str], Json] = {
     ("sagemaker", "describe_cluster"): {
@@ -111,6 +112,7 @@ def test_groups_have_their_plan_and_their_ami(target: Target) -> None:
         "2026.10.02",
         "Succeeded",
     )
+    assert group.next_patch == NOW
     (plan,) = hyperpod.training_plans(target, found)
     assert (plan.name, plan.status, plan.groups, plan.unhealthy) == ("block", "Active", ("workers",), 1)
 

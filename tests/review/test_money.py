@@ -64,6 +64,19 @@ def test_what_is_always_paid_is_counted_from_the_resources(tmp_path: Path) -> No
     assert found.estimated == []
 
 
+def test_a_group_of_several_types_says_what_it_costs_at_most(tmp_path: Path) -> None:
+    types = ["ml.g5.12xlarge", "ml.g5.24xlarge"]
+    several = cluster("", 2)
+    (group,) = several["Properties"]["InstanceGroups"]
+    del group["InstanceType"]
+    group["InstanceRequirements"] = {"InstanceTypes": types}
+    (line,) = paid(tmp_path, resources(C=cluster(types[0], 2)), resources(C=several)).lines
+    first, dearest = (price_file.recorded().instance(REGION, name) for name in types)
+    assert first and dearest and dearest.usd > first.usd
+    assert line.before_usd == line.after_usd == pytest.approx(2 * first.usd)
+    assert f"at most {2 * dearest.usd:,.2f} $ an hour" in line.after
+
+
 def test_estimates_carry_a_mark_wherever_they_go(tmp_path: Path) -> None:
     found = paid(tmp_path, resources(C=cluster("ml.p5.48xlarge", 2)), resources(C=cluster("ml.p5.48xlarge", 3)))
     (line,) = found.lines

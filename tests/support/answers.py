@@ -63,6 +63,11 @@ def written(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def patch_at(at: datetime | float) -> Json:
+    """`AutoPatchConfig` of a group, as DescribeCluster answers it."""
+    return {"PatchingStrategy": "WhenIdle", "CurrentPatchSchedule": {"NextPatchDate": at}}
+
+
 def milliseconds(at: datetime) -> int:
     """A time as Ray writes it."""
     return int(at.timestamp() * 1000)
@@ -165,6 +170,10 @@ class Answers:
             "TrainingPlanArn": arn, "TrainingPlanName": "block", "Status": status, "StartTime": ago(60),
             "EndTime": NOW + ends,
         }  # fmt: skip
+
+    def patched(self, after: timedelta) -> None:
+        """When HyperPod patches the workers' AMI."""
+        self.group(AutoPatchConfig=patch_at(NOW + after))
 
     def hyperpod_says(self, of: Instance, status: str, message: str = "") -> None:
         """`InstanceStatus` of a node."""

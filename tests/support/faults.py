@@ -259,5 +259,7 @@ FAULTS = [
     Fault(name="training plan has not begun", section=UPKEEP, happens=plan("Scheduled", timedelta(days=60)), state="Healthy", what="is Scheduled: its nodes come when it begins"),
     Fault(name="training plan runs", section=UPKEEP, happens=plan("Active", timedelta(days=60)), state="Healthy"),
     Fault(name="AMI has a newer release", section=UPKEEP, happens=lambda a: a.group(ImageVersionStatus="UpdateAvailable", CurrentImageReleaseVersion="2026.08.18", DesiredImageReleaseVersion="2026.10.02"), state="Healthy", what="group 'workers' has a newer AMI (2026.08.18, newest 2026.10.02)", next="aws sagemaker update-cluster-software --cluster-name ray-ops --instance-groups InstanceGroupName=workers"),
+    Fault(name="AMI is patched soon", section=UPKEEP, happens=lambda a: a.patched(timedelta(days=3)), state="Healthy", what="HyperPod patches the AMI of group 'workers' in 3 d", next="update-cluster-software"),
+    Fault(name="AMI was patched", section=UPKEEP, happens=lambda a: a.patched(timedelta(days=-3)), state="Healthy"),
     Fault(name="AMI is past its end", section=UPKEEP, happens=lambda a: a.group(ImageVersionStatus="EndOfLife", CurrentImageReleaseVersion="2025.01.01"), what="runs an AMI that is no longer supported (2025.01.01", next="update-cluster-software"),
 ]  # fmt: skip

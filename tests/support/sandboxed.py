@@ -25,7 +25,7 @@ from hyperpod_ray.ops.observe.snapshot import Instance
 from hyperpod_ray_sandbox.aws import paths
 from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO
 from tests.ops.world import World
-from tests.support.answers import FILE, Answers, Dashboard
+from tests.support.answers import FILE, Answers, Dashboard, patch_at
 
 Json = dict[str, Any]
 KEPT = {"metadata": {"annotations": {"rehearsal.local/kept": "status"}}}
@@ -348,6 +348,10 @@ class Sandboxed(Answers):
         super().training_plan(status, ends)
         times = {"StartTime": self.begun.timestamp() - 3600, "EndTime": (self.begun + ends).timestamp()}
         self.stage.hyperpod(plans={"block": {**self.plan, **times}})
+
+    def patched(self, after: timedelta) -> None:
+        """When HyperPod patches the workers' AMI."""
+        self.group(AutoPatchConfig=patch_at((self.begun + after).timestamp()))
 
     def recovery_is_off(self) -> None:
         """`NodeRecovery: None`."""

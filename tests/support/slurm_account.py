@@ -8,6 +8,7 @@ that runs the command by bash. Beside it are `sinfo`, `squeue` and `scontrol` th
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import io
 import json
@@ -78,6 +79,23 @@ def tree(_: str = "") -> Any:
     return typer.main.get_command(whole())
 
 
+OFFERS: Json = {
+    "TrainingPlanOfferings": [
+        {
+            "TrainingPlanOfferingId": "tpo-1", "TargetResources": ["hyperpod-cluster"], "DurationHours": 24,
+            "UpfrontFee": "123.45", "CurrencyCode": "USD",
+            "ReservedCapacityOfferings": [
+                {
+                    "InstanceType": "ml.p5.48xlarge", "InstanceCount": 4, "StartTime": NOW, "EndTime": NOW,
+                    "AvailabilityZone": "us-west-2b",
+                }
+            ],
+        }
+    ]
+}  # fmt: skip
+"""One offer in the zone of the nodes."""
+
+
 @dataclass
 class SlurmAccount:
     """The account and the laptop in front of it."""
@@ -91,6 +109,8 @@ class SlurmAccount:
     calls: list[tuple[str, Json]] = field(default_factory=list)
     failed: list[Json] = field(default_factory=list)
     """What a batch call answers as refused."""
+    offers: Json = field(default_factory=lambda: copy.deepcopy(OFFERS))
+    """What SearchTrainingPlanOfferings answers."""
     environments: Path = FOLDER / "examples"
     recorded: RecordedAccount | None = None
     """Answers in place of this one, where a command asks for much more."""
@@ -227,6 +247,14 @@ class SlurmAccount:
             "NodeDetails": {**found, "PrivatePrimaryIp": "10.0.0.9", "Placement": {"AvailabilityZoneId": "usw2-az2"}}
         }
 
+    def SearchTrainingPlanOfferings(self, _: Json) -> Json:
+        return self.offers
+
+    def DescribeAvailabilityZones(self, _: Json) -> Json:
+        """The account's `us-west-2b` is the zone of the nodes."""
+        named = (("us-west-2a", "usw2-az1"), ("us-west-2b", "usw2-az2"))
+        return {"AvailabilityZones": [{"ZoneName": name, "ZoneId": identifier} for name, identifier in named]}
+
     def ListClusterEvents(self, _: Json) -> Json:
         return {"Events": []}
 
@@ -236,6 +264,11 @@ class SlurmAccount:
         return {**({"Successful": taken} if taken else {}), **({"Failed": self.failed} if self.failed else {})}
 
     BatchRebootClusterNodes = BatchReplaceClusterNodes
+
+    def BatchDeleteClusterNodes(self, arguments: Json) -> Json:
+        answer = self.BatchReplaceClusterNodes(arguments)
+        failed = [{"Code" if key == "ErrorCode" else key: node[key] for key in node} for node in self.failed]
+        return {**answer, **({"Failed": failed} if failed else {})}
 
     def DescribeStacks(self, arguments: Json) -> Json:
         if "StackName" not in arguments:

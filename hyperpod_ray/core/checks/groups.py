@@ -110,6 +110,98 @@ def type_is_in_the_region(plan: CommonPlan) -> Iterator[Finding]:
             )
 
 
+_AT_LEAST = {
+    "vcpus": "vCPUs", "memory_gib": "GiB of memory", "efa": "EFA interfaces", "pods": "pods",
+}  # fmt: skip
+_ALIKE = {
+    "accelerator": "accelerator", "accelerators": "accelerators", "architecture": "architecture",
+    "threads": "threads of a core",
+}  # fmt: skip
+
+
+@rule("hyperpod", "instance_types", "region", orchestrator="eks")
+def fallback_types_stand_in(plan: Plan) -> Iterator[Finding]:
+    """What runs on a group's `type` runs on each of its fallback types: pods get their size from `type`.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceRequirements.html
+    """
+    unlisted = regions.unlisted(plan)
+    for index, group in enumerate(plan.settings.hyperpod.instance_groups):
+        for position, name in enumerate(group.fallback_types):
+            path = (*GROUPS, index, "fallback_types", position)
+            if name in group.types[: position + 1]:
+                yield error(*path, what=f"'{name}' is named twice", expected="each type once", fix="remove one")
+            elif not plan.known(name):
+                yield error(
+                    *path,
+                    what=f"'{name}' is not a HyperPod instance type known here",
+                    expected="a type of the catalogue",
+                    fix=meant(name, tuple(catalogue())) or _give(name),
+                )
+            elif name in unlisted and not regions.vouched(plan, name):
+                yield error(
+                    *path,
+                    what=f"'{name}' is not offered in {plan.settings.region}",
+                    expected="a type of this Region",
+                    fix="remove it",
+                )
+            elif plan.known(group.type):
+                yield from _stands_in(plan, group, name, path)
+
+
+def _stands_in(plan: Plan, group: NodeGroup, name: str, path: tuple[str | int, ...]) -> Iterator[Finding]:
+    first, other = plan.type_spec(group.type), plan.type_spec(name)
+    for figure, words in _ALIKE.items():
+        if getattr(other, figure) != getattr(first, figure):
+            yield error(
+                *path,
+                what=f"{words} of {name}: {getattr(other, figure)}",
+                expected=f"{getattr(first, figure)}, as of {group.type}",
+                fix="remove it",
+            )
+            return
+    for figure, words in _AT_LEAST.items():
+        if getattr(other, figure) < getattr(first, figure):
+            yield error(
+                *path,
+                what=f"{name} has {getattr(other, figure)} {words}",
+                expected=f"{getattr(first, figure)} or more, as {group.type}, which sizes the pods",
+                fix="remove it",
+            )
+            return
+    families = [of.removeprefix("ml.").partition(".")[0] for of in (group.type, name)]
+    if first.accelerators and families[0] != families[1]:
+        yield warning(
+            *path,
+            what=f"{name} has other accelerators than {group.type}",
+            expected="accelerators of one speed and memory: a run goes at the pace of the slowest",
+            fix="remove it, or make sure that training fits in the memory of each",
+        )
+
+
+@rule("hyperpod", "teams", orchestrator="eks")
+def fallback_types_have_no_reader_of_one(plan: Plan) -> Iterator[Finding]:
+    """Training plans, quotas of teams and managed Karpenter know a group's nodes by one type.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ComputeQuotaResourceConfig.html
+    """
+    for index, group in enumerate(plan.settings.hyperpod.instance_groups):
+        readers = {
+            "a training plan reserves one type": group.training_plan_arn is not None,
+            "a team's quota counts instances of one type": bool(plan.teams),
+            "a NodePool of managed Karpenter has one type": group in plan.scaled_groups,
+        }
+        for reader in (words for words, used in readers.items() if used and group.fallback_types):
+            yield error(
+                *GROUPS,
+                index,
+                "fallback_types",
+                what=f"{reader}, and '{group.name}' has {len(group.types)}",
+                expected="one type",
+                fix="remove fallback_types",
+            )
+
+
 def _give(name: str) -> str:
     return (
         f"give its specification in the environment: instance_types: {{{name}: {{vcpus: …, memory_gib: …, "
@@ -120,7 +212,7 @@ def _give(name: str) -> str:
 @rule("hyperpod", "instance_types")
 def specs_are_used(plan: CommonPlan) -> Iterator[Finding]:
     """Figures of a type that no group has are left over, or misspelled."""
-    used = {group.type for _, group in groups(plan)}
+    used = {name for _, group in groups(plan) for name in group.types}
     for name in plan.settings.instance_types:
         if name not in used:
             yield warning(
@@ -250,6 +342,15 @@ def continuous_features(plan: CommonPlan) -> Iterator[Finding]:
                 what="'spot' without provisioning mode Continuous",
                 expected="node_provisioning_mode Continuous",
                 fix=f"{fix}, or use 'on-demand'",
+            )
+        elif refusal.member == "InstanceRequirements":
+            yield error(
+                *GROUPS,
+                refusal.index or 0,
+                "fallback_types",
+                what="fallback_types without provisioning mode Continuous",
+                expected="node_provisioning_mode Continuous",
+                fix=f"{fix}, or remove fallback_types",
             )
         else:
             yield error(

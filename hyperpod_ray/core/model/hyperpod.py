@@ -82,7 +82,8 @@ class NodeGroup(Settings):
     """`ImageReleaseVersion` of the HyperPod AMI. Default: the service's current one at creation."""
     image_id: Annotated[str, shapes.AMI_ID.field()] | None = None
     """`ImageId`: an AMI of your own, built from a HyperPod AMI: of this account and Region, not encrypted, with one
-    volume. You update it; HyperPod patches its own AMI only. Default: the HyperPod AMI."""
+    volume. You update it; HyperPod patches its own AMI only. Its NVIDIA driver must serve the image's CUDA: `nodes
+    check` says where it does not. Default: the HyperPod AMI."""
     network_interface: Literal["efa", "efa-only"] | None = None
     """`NetworkInterface`, for types with EFA: `efa-only` gives EFA devices beside the first no IP address, which leaves
     addresses of the node subnet to pods. AWS does not document what a change does to nodes. Default: the service's."""
@@ -91,7 +92,13 @@ class NodeGroup(Settings):
     auto_patch: Literal["WhenIdle", "WhenAllIdle"] | None = None
     """`AutoPatchConfig`: security patches of the AMI, on nodes without running jobs. HyperPod cordons all nodes of the
     group for it, for up to 24 hours. `WhenIdle` patches each node that becomes idle; `WhenAllIdle` waits until all are.
-    `DrainFirst` evicts pods, and only the SageMaker API has it. Default: none."""
+    Only the SageMaker API has `DrainFirst`, which evicts pods, and another date or wait. `status` shows the next date.
+    Default: none."""
+
+    @property
+    def types(self) -> list[str]:
+        """Types that its nodes may have, the first choice first."""
+        return [self.type]
 
 
 class InstanceGroup(NodeGroup):
@@ -101,6 +108,15 @@ class InstanceGroup(NodeGroup):
     """Kubernetes labels of the nodes (`KubernetesConfig.Labels`)."""
     taints: Annotated[list[Taint], Field(max_length=50)] = []
     """Kubernetes taints of the nodes (`KubernetesConfig.Taints`)."""
+    fallback_types: Annotated[list[InstanceTypeName], Field(max_length=19)] = []
+    """Types that HyperPod takes, in this order, where `type` has no capacity (`InstanceRequirements`). `type` sizes the
+    pods, so each has its accelerators, and no less of the rest. Needs provisioning mode `Continuous`; not with
+    a training plan, managed autoscaling or task governance. Default: none."""
+
+    @property
+    def types(self) -> list[str]:
+        """Types that its nodes may have, the first choice first."""
+        return [self.type, *self.fallback_types]
 
 
 class TieredStorage(Settings):

@@ -73,7 +73,7 @@ def require_drawing(picture: Path) -> None:
 
 def expected_of(plan: CommonPlan, *, nodes: int) -> tuple[str, Expected]:
     """The instance type that trains, and what it should give; nothing of a type without figures, or of several."""
-    kinds = sorted({group.type for group in plan.groups if plan.type_spec(group.type).accelerators})
+    kinds = sorted({name for group in plan.groups for name in group.types if plan.type_spec(name).accelerators})
     kind = ", ".join(kinds)
     node = data.node_types().get(kind)
     system = plan.new_file_system
@@ -157,6 +157,10 @@ def _remarks(report: Report, expected: Expected, kind: str) -> list[str]:
     remarks = []
     if not report.cuda:
         remarks.append("no GPU: CPU and gloo were measured, and nodes compared with each other alone")
+        if expected.gpus:
+            remarks.append(
+                f"{kind} has {expected.gpus} GPUs: the driver of the nodes' AMI may be too old for the image's CUDA"
+            )
     elif expected.network_gb_s is None:
         several = (
             "several instance types" if "," in kind else f"no figures of {kind or 'the instance type'} are on file"

@@ -121,7 +121,7 @@ def _online(target: AnyTarget) -> Prices:
             ]
 
         today = output.now().date()
-        for instance_type in sorted({group.type for group in target.plan.groups}):
+        for instance_type in sorted({name for group in target.plan.groups for name in group.types}):
             price = price_list.instance_price(
                 products(price_list.instance_query(region, instance_type)), instance_type=instance_type, as_of=today
             )
@@ -213,9 +213,8 @@ def _show(target: AnyTarget, cost: Cost, form: Format) -> None:
     mark = "~" if cost.estimated else ""
     grows = cost.unbounded or cost.most_usd_per_hour > cost.usd_per_hour
     name = "known sum" if cost.unknown else "sum"
-    table.add_row(
-        f"{name}, without autoscaling" if grows else name, "", *(dollars(v, mark=mark, sign="") for v in sums), ""
-    )
+    least = "without autoscaling" if target.plan.scaled_groups else "of the first types"
+    table.add_row(f"{name}, {least}" if grows else name, "", *(dollars(v, mark=mark, sign="") for v in sums), "")
     if grows and not cost.unbounded:
         highest = (cost.most_usd_per_hour, cost.most_usd_per_hour * prices.HOURS_PER_MONTH)
         table.add_row(f"{name}, at most", "", *(dollars(v, mark=mark, sign="") for v in highest), "")
@@ -240,7 +239,7 @@ def _show(target: AnyTarget, cost: Cost, form: Format) -> None:
 
 
 def _ranged(value: float | None, line: Line, *, mark: str, hours: int) -> str:
-    """A price; of what autoscaling adds, from none to the most."""
+    """A price; of what autoscaling adds and of nodes of several types, up to the most."""
     if line.unbounded:
         return "unknown: no limit"
     if value is None or line.most_usd_per_hour is None:

@@ -399,8 +399,9 @@ def _idle_nodes(
     earliest: datetime | None = None,
 ) -> Idle:  # fmt: skip
     group = plan.group(free[0].group)
-    price = rates.instance(plan.settings.region, group.type)
-    hourly = price.usd * len(free) if price and not group.training_plan_arn else None
+    each = [rates.instance(plan.settings.region, instance.type) for instance in free]
+    unknown = group.training_plan_arn is not None or None in each
+    hourly = None if unknown else sum(price.usd for price in each if price)
     hours, most_hours = _hours_since(since, snapshot.at), _hours_since(earliest, snapshot.at)
     return Idle(
         group=group.name, nodes=tuple(instance.id for instance in free), usd_per_hour=hourly, why=why, since=since,

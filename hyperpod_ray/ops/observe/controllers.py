@@ -43,7 +43,8 @@ class Expected:
 
     def types(self, plan: Plan) -> tuple[str, ...]:
         """Instance types of the environment that it serves; none where it serves all."""
-        types = sorted({group.type for group in plan.settings.hyperpod.instance_groups if plan.known(group.type)})
+        groups = plan.settings.hyperpod.instance_groups
+        types = sorted({name for group in groups for name in group.types if plan.known(name)})
         return tuple(
             instance_type for instance_type in types if self.serves and self.serves(plan.type_spec(instance_type))
         )

@@ -54,22 +54,23 @@ def cluster(target: AnyTarget) -> Cluster | None:
 
 
 def _group(target: AnyTarget, group: Json) -> Group:
-    kind = group.get("InstanceType", "")
+    types = (group.get("InstanceRequirements") or {}).get("DesiredInstanceTypes") or [group.get("InstanceType", "")]
     plan = target.plan
     return Group(
         name=group["InstanceGroupName"],
-        type=kind,
+        type=" or ".join(types),
         target=int(group.get("TargetCount") or 0),
         current=int(group.get("CurrentCount") or 0),
         status=group.get("Status", ""),
         # an unknown type is taken for accelerated: the mistake then is to wait for a recovery, which has a time limit
-        accelerated=plan.type_spec(kind).accelerators > 0 if plan.known(kind) else True,
+        accelerated=any(not plan.known(name) or plan.type_spec(name).accelerators > 0 for name in types),
         role=(group.get("SlurmConfig") or {}).get("NodeType", "") or plan.role(group["InstanceGroupName"]),
         training_plan=group.get("TrainingPlanArn", ""),
         image_status=group.get("ImageVersionStatus", ""),
         image_release=group.get("CurrentImageReleaseVersion", ""),
         image_available=group.get("DesiredImageReleaseVersion", ""),
         update_status=group.get("SoftwareUpdateStatus", ""),
+        next_patch=((group.get("AutoPatchConfig") or {}).get("CurrentPatchSchedule") or {}).get("NextPatchDate"),
     )
 
 

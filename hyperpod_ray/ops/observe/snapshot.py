@@ -62,6 +62,8 @@ class Group:
     """Release of the newest AMI that HyperPod has for it."""
     update_status: str = ""
     """`SoftwareUpdateStatus` of the last software update."""
+    next_patch: datetime | None = None
+    """`NextPatchDate` that HyperPod goes by: when it patches the AMI of its nodes by `auto_patch`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,8 @@ LOSES = {
     "reboot": "node name, address and disks stay; back in 1–10 min",
     "replace": "EBS and NVMe volumes are destroyed; {node}; 20–30 min, then the deep health checks where they are on. "
     f"{names.MOUNT_PATH} is not touched",
+    "remove": "EBS and NVMe volumes are destroyed, and no instance comes in its place; a run with a worker there "
+    f"resumes from its last checkpoint once other nodes have room for its workers. {names.MOUNT_PATH} is not touched",
 }
 """What becomes of a node, with {node} for what starts in its place."""
 
@@ -101,7 +103,7 @@ def unknown_group(target: AnyTarget, groups: list[str], group: str) -> OpsError:
 
 
 def act_now(target: AnyTarget, instances: Sequence[Instance], *, verb: Verb) -> str:
-    """Restart or replace nodes by HyperPod's API, write those that it accepts, and return the next command.
+    """Restart, replace or remove nodes by HyperPod's API, write those that it accepts, and return the next command.
 
     Raises:
         OpsError: It refused some of them.
@@ -112,12 +114,16 @@ def act_now(target: AnyTarget, instances: Sequence[Instance], *, verb: Verb) -> 
     }
     if verb == "reboot":
         answer = target.aws.call("sagemaker", "batch_reboot_cluster_nodes", **arguments)
+    elif verb == "remove":
+        answer = target.aws.call("sagemaker", "batch_delete_cluster_nodes", **arguments)
     else:
         answer = target.aws.call("sagemaker", "batch_replace_cluster_nodes", **arguments)
     for identifier in answer.get("Successful", []):
         output.write_line(identifier)
     if failed := answer.get("Failed", []):
-        why = "; ".join(f"{node['NodeId']}: {node['ErrorCode']} {node['Message']}" for node in failed)
+        why = "; ".join(
+            f"{node['NodeId']}: {node.get('ErrorCode') or node['Code']} {node['Message']}" for node in failed
+        )
         raise OpsError(
             f"{verb} was refused: {why}",
             expected="HyperPod to accept every node",

@@ -7,7 +7,7 @@ from typing import Literal
 
 from hyperpod_ray.ops.observe.snapshot import Instance
 
-Verb = Literal["replace", "reboot"]
+Verb = Literal["replace", "reboot", "remove"]
 When = Literal["now", "after-jobs"]
 
 

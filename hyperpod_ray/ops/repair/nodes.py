@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from hyperpod_ray.core.findings import meant
 from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 from hyperpod_ray.ops.observe.node_rows import Row, folded, tone_of
-from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Snapshot
+from hyperpod_ray.ops.observe.snapshot import ClusterEvent, Instance, Snapshot
 from hyperpod_ray.ops.orchestrators.hyperpod_nodes import unknown_group
 from hyperpod_ray.ops.orchestrators.interface import AnyOrchestrator, Nodes
 from hyperpod_ray.ops.orchestrators.node_repair import Verb, When
@@ -19,7 +21,7 @@ from hyperpod_ray.ops.reach.tunnel import INSTALL, PLUGIN
 
 WIDE = 100
 BATCH = 25
-"""Nodes that one BatchReboot or BatchReplace call takes."""
+"""Nodes that one BatchReboot or BatchReplace call takes; BatchDelete takes more."""
 
 
 STATES = (
@@ -93,7 +95,9 @@ def _refuse(target: AnyTarget, rows: list[Row], *, state: str, instance_type: st
             code=BAD_USE,
         )
     types = list(
-        dict.fromkeys([*(known.type for known in target.plan.groups), *(row.type for row in rows if row.type)])
+        dict.fromkeys(
+            [*(name for known in target.plan.groups for name in known.types), *(row.type for row in rows if row.type)]
+        )
     )
     if instance_type and instance_type not in types:
         raise OpsError(
@@ -208,6 +212,26 @@ def replace(target: AnyTarget, nodes: list[str], *, when: When | None = None, ye
     return _batch(target, nodes, verb="replace", when=when, yes=yes)
 
 
+def remove(target: AnyTarget, nodes: list[str], *, when: When | None = None, yes: bool) -> int:
+    """Remove nodes for good: their group asks for fewer. The next deploy goes by the file's count again."""
+    return _batch(target, nodes, verb="remove", when=when, yes=yes)
+
+
+def _counts(target: AnyTarget, instances: Sequence[Instance]) -> Iterator[str]:
+    """What each group's count must be in the file, so that no deploy brings the nodes back."""
+    cluster = orchestrators.of(target).nodes.look().cluster
+    scaled = {group.name for group in target.plan.scaled_groups}
+    for name, number in Counter(instance.group for instance in instances).items():
+        group = next((known for known in cluster.groups if known.name == name), None) if cluster else None
+        if group is None or name in scaled:
+            continue
+        left = max(0, group.target - number)
+        yield (
+            f"group '{name}' asks for {left} nodes then, and the file says {target.plan.group(name).count}: set its "
+            f"count to {left}, or a deploy that changes the cluster brings nodes back"
+        )
+
+
 def _batch(target: AnyTarget, nodes: list[str], *, verb: Verb, when: When | None, yes: bool) -> int:
     if len(nodes) > BATCH:
         raise OpsError(
@@ -220,7 +244,7 @@ def _batch(target: AnyTarget, nodes: list[str], *, verb: Verb, when: When | None
     repair = repairs.planned(nodes, verb=verb, when=when)
     instances, loses = repair.instances, repairs.outcome(verb)
     output.log(f"{verb} {', '.join(f'{i.id} ({i.group}, {i.status})' for i in instances)}")
-    for line in repair.lines:
+    for line in (*repair.lines, *(_counts(target, instances) if verb == "remove" else ())):
         output.log(f"  {line}")
     output.log(f"  {loses}" if repair.when == "after-jobs" else f"  what runs there stops; {loses}")
     plural = "s" if len(instances) > 1 else ""

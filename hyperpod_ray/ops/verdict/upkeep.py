@@ -97,6 +97,16 @@ def images(snapshot: Snapshot) -> Iterator[Finding]:
             )
         elif group.image_status in SAYS:
             yield _older(snapshot, group)
+        if group.next_patch is not None and group.next_patch > snapshot.at:
+            yield Finding(
+                kind="note",
+                what=f"HyperPod patches the AMI of group '{group.name}' in "
+                f"{duration((group.next_patch - snapshot.at).total_seconds())}",
+                why="it cordons the group's nodes for up to 24 hours and patches those without a job",
+                expected_by=group.next_patch,
+                next=f"before then, update it at a time of yours: {update_command(cluster.name, group.name)}",
+                subject=group.name,
+            )
 
 
 def _older(snapshot: Snapshot, group: Group) -> Finding:

@@ -318,7 +318,7 @@ def _resized(before: Group, after: Group, common: Mapping[str, Any]) -> Row:
             code="count-down",
             change=f"count {count(before)} → {count(after)}",
             consequence=f"{nodes(fewer, before)} deleted; which ones the service chooses, busy or not. To choose: "
-            f"BatchDeleteClusterNodes first, then lower the count. {_REST[0].upper()}{_REST[1:]}.",
+            f"remove them first (`nodes remove`), then lower the count. {_REST[0].upper()}{_REST[1:]}.",
             unavailable=f"{nodes(fewer, before)}, for good",
             source=source("scale-down"),
             lost=_lost(before, fewer),
@@ -340,13 +340,15 @@ def _group(  # noqa: PLR0917
     common: dict[str, Any] = {"what": f"group {name}", "where": change.title}
     system = _runs_system(name, changes)
     autoscaled = name in scaled(change.base)
+    # of several types HyperPod has a current and a desired list; what it does with nodes in between is not documented
+    listed = "InstanceRequirements" in before and "InstanceRequirements" in after
     if autoscaled and instance_type(before) != instance_type(after):
         words = f"type {instance_type(before)} → {instance_type(after)}"
         findings.add(_autoscaled(name, before, words, change, code="group-type"))
     elif autoscaled and count(after):
         words = f"count {count(before)} → {count(after)}"
         findings.add(_autoscaled(name, before, words, change, code="group-fixed"))
-    elif instance_type(before) != instance_type(after):
+    elif instance_type(before) != instance_type(after) and not listed:
         findings.add(
             Row(
                 effect=Effect.LOSES_NODES if count(before) else Effect.SAFE,
@@ -367,7 +369,7 @@ def _group(  # noqa: PLR0917
     _patches(before, after, findings, common)
     for key in sorted({*before, *after} - _ROW_OF_ITS_OWN):
         if before.get(key) != after.get(key) and not (
-            (key == "InstanceRequirements" and instance_type(before) != instance_type(after))
+            (key == "InstanceRequirements" and not listed)
             or (key == "InstanceStorageConfigs" and _mounts_alone(before, after))
         ):
             findings.add(_property(key, before, after, common))

@@ -18,6 +18,7 @@ NEEDED = (
     "sagemaker:ListClusterEvents",
     "sagemaker:DescribeClusterEvent", "sagemaker:DescribeClusterNode", "eks:DescribeCluster", "fsx:DescribeFileSystems",
     "logs:FilterLogEvents", "sagemaker:BatchRebootClusterNodes", "sagemaker:BatchReplaceClusterNodes",
+    "sagemaker:BatchDeleteClusterNodes",
     "ssm:StartSession",
     "servicequotas:ListServiceQuotas", "pricing:GetProducts",
 )  # fmt: skip

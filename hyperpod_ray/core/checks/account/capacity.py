@@ -27,8 +27,13 @@ def types_are_offered(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html
     """
     checked = set()
-    for index, group in groups(plan):
-        instance_type, zone = group.type, plan.zone(group)
+    located = [
+        (index, position, name, plan.zone(group))
+        for index, group in groups(plan)
+        for position, name in enumerate(group.types)
+    ]
+    for index, position, instance_type, zone in located:
+        place = ("fallback_types", position - 1) if position else ("type",)
         if (instance_type, zone) in checked:
             continue
         checked.add((instance_type, zone))
@@ -41,12 +46,12 @@ def types_are_offered(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         )
         places = sorted(offer["Location"] for offer in offers)
         if zone in places:
-            yield fine(*GROUPS, index, "type", what=f"{instance_type} in {zone}")
+            yield fine(*GROUPS, index, *place, what=f"{instance_type} in {zone}")
         else:
             yield error(
                 *GROUPS,
                 index,
-                "type",
+                *place,
                 what=f"{instance_type} is not offered in {zone}",
                 expected=f"one of {', '.join(places)}" if places else "a type that EC2 offers in this Region",
                 fix=f"use {', '.join(places)}" if places else "use another type or Region",

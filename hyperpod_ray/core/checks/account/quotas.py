@@ -29,7 +29,8 @@ def hyperpod_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Find
     on_demand: Counter[str] = Counter()
     spot: Counter[str] = Counter()
     for group in unreserved:
-        (spot if group.capacity == "spot" else on_demand)[group.type] += plan.most_nodes(group)
+        for name in group.types:  # each may have to carry the group alone
+            (spot if group.capacity == "spot" else on_demand)[name] += plan.most_nodes(group)
     for instance_type in sorted(on_demand):
         yield enough(
             values, listed["instances"].format(type=instance_type), on_demand[instance_type], used[instance_type]
@@ -40,7 +41,8 @@ def hyperpod_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Find
     yield enough(values, listed["cluster"], total, 0)
     yield enough(values, listed["clusters"], total, used.total())
     if spot:
-        yield enough(values, listed["spot_clusters"], spot.total(), 0)
+        most = sum(plan.most_nodes(group) for group in unreserved if group.capacity == "spot")
+        yield enough(values, listed["spot_clusters"], most, 0)
     if volume := max((group.data_volume_gib or 0 for group in groups), default=0):
         yield enough(values, listed["volume"], volume, 0)
 

@@ -25,7 +25,7 @@ def judged(
     Args:
         snapshot: HyperPod and Slurm.
         instances: The nodes.
-        verb: `replace` or `reboot`.
+        verb: `replace`, `reboot` or `remove`.
         when: What was asked for. None: at once where no job is lost, else refused.
         command: The command line that was given, without `--when`.
 
@@ -37,6 +37,14 @@ def judged(
         _judge_role(snapshot.cluster, snapshot, instance, verb=verb, when=when, command=command)
     compute = [instance for instance in instances if role(snapshot, instance) == "Compute"]
     nodes = [(instance, snapshot.slurm.of(instance) if snapshot.slurm else None) for instance in compute]
+    if when == "after-jobs" and verb == "remove":
+        raise OpsError(
+            "--when after-jobs: Slurm has a reason that replaces or reboots a node, and none that removes it",
+            expected="--when now, on nodes without a job",
+            fix=f"on the controller, sudo scontrol update nodename=NAME state=drain reason=remove; when its jobs have "
+            f"ended, {command} --when now",
+            code=BAD_USE,
+        )
     if when == "after-jobs":
         return _after_jobs(snapshot, nodes, verb=verb, command=command)
     if when is None:
@@ -56,11 +64,11 @@ def _judge_role(
     part = role(snapshot, instance)
     if part == "Compute":
         return
-    if part == "Controller" and verb == "replace":
+    if part == "Controller" and verb != "reboot":
         raise OpsError(
-            f"node {instance.id} is the Slurm controller, and HyperPod replaces no controller",
+            f"node {instance.id} is the Slurm controller, and HyperPod {verb}s no controller",
             expected="a node of a login or compute group",
-            fix=f"restart it: {command.replace(' replace ', ' reboot ', 1)} --when now",
+            fix=f"restart it: {command.replace(f' {verb} ', ' reboot ', 1)} --when now",
             code=BAD_USE,
         )
     if when == "now":
@@ -137,8 +145,10 @@ def _judge_unasked(
         if lost := list(_lost(snapshot.slurm or Slurm(), node)):
             raise OpsError(
                 f"node {node.name} has work: {'; '.join(lost)}",
-                expected="a choice: after these jobs, or now",
-                fix=f"{command} --when after-jobs, or {command} --when now",
+                expected="a node without a job" if verb == "remove" else "a choice: after these jobs, or now",
+                fix=f"{command} --when now, which ends them"
+                if verb == "remove"
+                else f"{command} --when after-jobs, or {command} --when now",
                 code=BAD_USE,
             )
 

@@ -209,6 +209,8 @@ class ClusterOperations:
         }
         if "ImageId" in group:
             detail |= {"CurrentImageId": group["ImageId"], "DesiredImageId": group["ImageId"]}
+        if "AutoPatchConfig" in group:
+            detail["AutoPatchConfig"] = {"PatchingStrategy": group["AutoPatchConfig"]["PatchingStrategy"]}
         if "MinInstanceCount" in group:
             detail["MinCount"] = group["MinInstanceCount"]
         kubernetes = group.get("KubernetesConfig", {})
