@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from botocore.validate import validate_parameters
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops.errors import ApiError, OpsError
+from hyperpod_ray.ops.errors import ApiError, OpsError, explain
 from hyperpod_ray.ops.reach import clients, tunnel
 from hyperpod_ray.ops.reach.kubeconfig import Credential
 from tests.ops.world import ACCOUNT, environment_text
@@ -162,6 +162,15 @@ def test_a_patch_is_a_merge_patch_and_everything_else_is_json() -> None:
     assert post[2:] == ({"dryRun": "All"}, {"Accept": "application/json", "Content-Type": "application/json"}, {"b": 2})
     assert (get[2], get[4]) == ({}, None)
     assert (text[0], text[2], text[3]) == ("GET", {"tailLines": 5}, {"Accept": "*/*"})
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 500, 502])
+@pytest.mark.parametrize("body", ["", "{}", "[]", "<html>bad gateway</html>", '{"message": "pods is forbidden"}'])
+def test_a_refusal_is_one_sentence_whatever_its_body(status: int, body: str) -> None:
+    """A load balancer or a proxy in between answers without the `Status` of the API server."""
+    failure = explain(ApiError(status=status, reason="no", body=body), environment="demo")
+    assert failure is not None
+    assert ("pods is forbidden" if "forbidden" in body else "no") in failure.message
 
 
 # --- the way ---------------------------------------------------------------------------------------------------------
