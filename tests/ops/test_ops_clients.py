@@ -13,11 +13,12 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.validate import validate_parameters
 
-from hyperpod_ray.core.loader import parse
+from hyperpod_ray.core import SlurmFile
+from hyperpod_ray.core.loader import parse, parse_any
 from hyperpod_ray.ops.errors import ApiError, OpsError, explain
 from hyperpod_ray.ops.reach import clients, tunnel
 from hyperpod_ray.ops.reach.kubeconfig import Credential
-from tests.ops.world import ACCOUNT, environment_text
+from tests.ops.world import ACCOUNT, ROOT, environment_text
 from tests.support.answers import operation_model
 
 Json = dict[str, Any]
@@ -392,6 +393,33 @@ def test_commands_to_copy_name_the_folder_and_are_quoted() -> None:
     assert plain.command("wait", "--for", "a b") == "hyperpod-ray wait demo --for 'a b'"
     assert elsewhere.command("wait") == "hyperpod-ray --environments 'my files' wait demo"
     assert elsewhere.deploy_command == "hyperpod-ray --environments 'my files' deploy demo"
+    assert clients.Target(file, mode="never").again().mode == "never", "the way stays the one that was asked for"
     again = elsewhere.again()
     assert (again.name, again.folder, again is elsewhere) == ("demo", Path("my files"), False)
     assert again.aws is not elsewhere.aws, "fresh clients"
+
+
+def test_an_environment_on_slurm_begins_again_in_its_folder() -> None:
+    text = (ROOT / "environments" / "examples" / "slurm.yaml").read_text(encoding="utf-8")
+    file = parse_any(text, name="slurm", path=Path("slurm.yaml"))
+    assert isinstance(file, SlurmFile)
+    target = clients.SlurmTarget(file, folder=Path("mine"))
+    again = target.again()
+    assert (again.name, again.folder, again.plan) == ("slurm", Path("mine"), target.plan)
+    assert again.aws is not target.aws
+    assert again.deploy_command == "hyperpod-ray --environments mine deploy slurm"
+
+
+def test_the_kubernetes_api_of_a_target_takes_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = parse(environment_text(), name="demo", path=Path("demo.yaml"))
+    target = clients.Target(file, mode="always")
+    account = Account()
+    target.aws = account  # type: ignore[assignment]
+    monkeypatch.setattr(tunnel, "Tunnel", Opened)
+    assert target.kubernetes is target.kubernetes
+    assert target.kubernetes.tunnel is not None
+    account.answer = ClientError({"Error": {"Code": "ExpiredToken", "Message": "no"}}, "DescribeCluster")
+    again = target.again()
+    again.aws = account  # type: ignore[assignment]
+    with pytest.raises(OpsError):
+        _ = again.kubernetes
