@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from botocore.validate import validate_parameters
 from hyperpod_ray.core import SlurmFile
 from hyperpod_ray.core.loader import parse, parse_any
 from hyperpod_ray.ops.errors import ApiError, OpsError, explain
+from hyperpod_ray.ops.orchestrators.eks.way import way
 from hyperpod_ray.ops.reach import clients, tunnel
 from hyperpod_ray.ops.reach.kubeconfig import Credential
 from tests.ops.world import ACCOUNT, ROOT, environment_text
@@ -24,6 +26,7 @@ from tests.support.answers import operation_model
 Json = dict[str, Any]
 PLAN = parse(environment_text(), name="demo", path=Path("demo.yaml")).plan
 URL = "https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com"
+REACHABLE = tunnel.reachable
 AUTHORITY = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 
@@ -423,3 +426,50 @@ def test_the_kubernetes_api_of_a_target_takes_its_own_way(monkeypatch: pytest.Mo
     again.aws = account  # type: ignore[assignment]
     with pytest.raises(OpsError):
         _ = again.kubernetes
+
+
+# --- the way, as `preflight` says it ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("account", "answers", "plugin", "result", "what"),
+    [
+        (Account(public=True), False, False, "ok", "its endpoint is public"),
+        (Account(public=False), True, False, "ok", "answers from here"),
+        (Account(public=False), False, True, "ok", "private: commands open a tunnel by session-manager-plugin"),
+        (Account(public=False), False, False, "warning", "'session-manager-plugin' is not installed"),
+        (
+            Account(ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": ""}}, "DescribeCluster")),
+            False, False, "skipped", "the deployment creates the cluster",
+        ),
+    ],
+)  # fmt: skip
+def test_the_way_to_the_kubernetes_api(  # noqa: PLR0917
+    monkeypatch: pytest.MonkeyPatch, account: Account, answers: bool, plugin: bool, result: str, what: str
+) -> None:
+    monkeypatch.setattr(tunnel, "reachable", lambda host, port: answers)
+    if plugin:
+        monkeypatch.setattr(tunnel, "require_plugin", lambda: "session-manager-plugin")
+    else:
+        monkeypatch.setenv("PATH", "")
+    target = clients.Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
+    target.aws = account  # type: ignore[assignment]
+    (outcome,) = way(target)
+    assert outcome.result == result
+    assert what in outcome.what
+    assert bool(outcome.fix) is (result == "warning")
+
+
+def test_a_refusal_on_the_way_is_not_taken_for_absence() -> None:
+    target = clients.Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
+    denied = ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "DescribeCluster")
+    target.aws = Account(denied)  # type: ignore[assignment]
+    with pytest.raises(ClientError):
+        way(target)
+
+
+def test_an_address_is_reachable_where_something_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert REACHABLE("127.0.0.1", port) is True
+    assert REACHABLE("127.0.0.1", port) is False
