@@ -1,0 +1,252 @@
+"""States that services document, each with what is made of it: Slurm's nodes, Kubernetes without KubeRay, findings."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import urllib3
+
+from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import preflight
+from hyperpod_ray.ops.errors import ApiError, OpsError
+from hyperpod_ray.ops.observe import kube, training
+from hyperpod_ray.ops.observe.node_rows import Row
+from hyperpod_ray.ops.observe.snapshot import Job, RayJob, SlurmNode
+from hyperpod_ray.ops.reach import api_server, ray_pods
+from hyperpod_ray.ops.reach.api_server import ApiServer
+from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.ops.reach.kubeconfig import Credential
+from hyperpod_ray.ops.repair import nodes
+from hyperpod_ray.ops.verdict import judge
+from tests.ops.snapshots import HEAD, JOB, NOW, ago, pod, trains
+from tests.ops.world import environment_text
+from tests.support.faults import FAULTS, Fault
+
+Json = dict[str, Any]
+
+
+def target(api: Any = None) -> Target:
+    made_of = Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
+    made_of.__dict__["kubernetes"] = api
+    return made_of
+
+
+# --- Slurm -----------------------------------------------------------------------------------------------------------
+
+USABLE = ("allocated", "allocated+", "completing", "idle", "mixed", "planned", "idle~", "idle#", "allocated$", "mixed@")
+LOST = ("down", "fail", "failing", "error", "unknown", "down~", "fail#", "DOWN")
+SILENT = ("idle*", "allocated*", "down*", "unknown*")
+
+
+@pytest.mark.parametrize("state", [*USABLE, *LOST, *SILENT])
+def test_which_nodes_of_slurm_run_jobs(state: str) -> None:
+    """https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES: * does not answer"""
+    node = SlurmNode(name="ip-1", state=state)
+    assert node.lost is state.rstrip("*~#").lower().startswith(("down", "fail", "error", "unknown"))
+    assert node.silent is state.endswith("*")
+    assert node.usable is (state in USABLE)
+
+
+@pytest.mark.parametrize(
+    ("state", "drained", "reserved"),
+    [
+        ("drained", True, False),
+        ("draining", True, False),
+        ("drain*", True, False),
+        ("maint", False, True),
+        ("reserved", False, True),
+        ("idle", False, False),
+    ],
+)
+def test_which_nodes_of_slurm_take_no_new_job(state: str, drained: bool, reserved: bool) -> None:
+    node = SlurmNode(name="ip-1", state=state)
+    assert (node.drained, node.reserved) == (drained, reserved)
+
+
+@pytest.mark.parametrize(
+    ("reason", "repaired"),
+    [
+        ("Action:Replace", True),
+        ("Action:Reboot", True),
+        ("Action:Replace [hma@now]", True),
+        ("by hand", False),
+        ("", False),
+    ],
+)
+def test_which_reason_asks_hyperpod_for_a_repair(reason: str, repaired: bool) -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-resiliency-slurm-replace-faulty-instance.html"""
+    assert SlurmNode(name="ip-1", state="fail", reason=reason).repaired is repaired
+
+
+# --- Kubernetes ------------------------------------------------------------------------------------------------------
+
+
+class Refusing:
+    """A Kubernetes API that answers every listing with one status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def items(self, *_: Any, **__: Any) -> list[Json]:
+        raise ApiError(status=self.status)
+
+
+@pytest.mark.parametrize("listing", [kube.ray_clusters, kube.ray_jobs, kube.quotas])
+def test_a_kind_that_is_not_installed_has_no_objects(listing: Any) -> None:
+    """Without its CustomResourceDefinition, the API server knows no path: 404."""
+    assert listing(target(Refusing(404)), "ray") == []
+    for status in (403, 500):
+        with pytest.raises(ApiError):
+            listing(target(Refusing(status)), "ray")
+
+
+def test_jobs_of_every_cluster_are_listed_newest_first_and_what_waits_before_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clusters = {
+        ("ray", "ray"): [replace(JOB, id="old", started=ago(90)), replace(JOB, id="new", started=ago(5))],
+        ("ray", "own"): [replace(JOB, id="waits", started=None)],
+    }
+    rayjobs = [
+        RayJob(name=name, namespace="ray", cluster=cluster, deployment_status=state)
+        for name, cluster, state in (
+            ("a", "own", "Running"), ("b", "own", "Initializing"), ("c", "gone", "Complete"), ("d", "", "Running")
+        )
+    ]  # fmt: skip
+    asked: list[tuple[str, str]] = []
+    heads = [pod("h1", HEAD, role="head"), pod("h2", HEAD, role="head", cluster="own"), pod("w", HEAD, cluster="gone")]
+
+    def read(_: Target, *, namespace: str, cluster: str) -> tuple[list[Job], list[Any]]:
+        asked.append((namespace, cluster))
+        return clusters[namespace, cluster], []
+
+    monkeypatch.setattr(kube, "ray_jobs", lambda *_: rayjobs)
+    monkeypatch.setattr(ray_pods, "pods", lambda *_: heads)
+    monkeypatch.setattr(training, "training", read)
+    listed = training.gathered(target(), noted=contextlib.nullcontext)
+    assert [job.id for job in listed["jobs"]] == ["waits", "new", "old"]
+    assert asked == [("ray", "ray"), ("ray", "own")]
+    for changes in ({"ready": False}, {"deleting_since": ago(1)}):
+        heads[0] = pod("h1", HEAD, role="head", **changes)
+        asked.clear()
+        training.gathered(target(), noted=contextlib.nullcontext)
+        assert asked == [("ray", "own")], "a head that is not ready is not asked"
+
+    def refuse(*_: Any) -> Any:
+        raise ApiError(status=403)
+
+    monkeypatch.setattr(kube, "ray_jobs", refuse)
+    heads[0] = pod("h1", HEAD, role="head")
+    assert [job.id for job in training.gathered(target(), noted=contextlib.nullcontext)["jobs"]] == ["new", "old"]
+
+
+def test_a_request_gives_up_in_time_and_repeats_only_what_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, str, Json]] = []
+
+    class Pool:
+        def request(self, method: str, url: str, **options: Any) -> Any:
+            sent.append((method, url, options))
+            return SimpleNamespace(status=200, reason="OK", data=b"{}")
+
+    monkeypatch.setattr(ApiServer, "_pool", lambda *_: Pool())
+    server = ApiServer("https://k", lambda **_: Credential(headers={"Authorization": "Bearer t"}))
+    server.send("PATCH", "/api/v1/x", query={"a": "b c"}, headers={"Accept": "y"}, body={"n": 1})
+    server.send("GET", "/api/v1/x", query={}, headers={})
+    (method, url, options), (_, bare, get) = sent
+    assert (method, url, bare) == ("PATCH", "https://k/api/v1/x?a=b+c", "https://k/api/v1/x")
+    assert (options["body"], get["body"]) == (b'{"n": 1}', None)
+    assert options["headers"] == {"Accept": "y", "Authorization": "Bearer t"}
+    timeout = options["timeout"]
+    assert isinstance(timeout, urllib3.Timeout)
+    assert (timeout.connect_timeout, timeout.read_timeout) == (api_server.CONNECT_SECONDS, api_server.READ_SECONDS)
+    retries = options["retries"]
+    assert isinstance(retries, urllib3.Retry)
+    assert retries.allowed_methods == {"GET"}, "a change that was lost on the way may have been made"
+    # https://kubernetes.io/docs/concepts/cluster-administration/flow-control/
+    assert {429, 503} <= set(retries.status_forcelist)
+    assert retries.redirect == 0, "the token is not sent elsewhere"
+    assert not retries.raise_on_status
+
+
+# --- a list of nodes -------------------------------------------------------------------------------------------------
+
+
+def row(**changes: Any) -> Row:
+    usual: Json = {
+        "id": "i-1", "group": "workers", "type": "ml.g5.8xlarge", "status": "Running", "kubernetes": "Ready",
+        "health": "", "fault": "", "launched": NOW, "replacements": 0, "pods": (),
+    }  # fmt: skip
+    return Row(**(usual | changes))
+
+
+def test_a_state_or_a_type_that_no_node_can_have_is_refused() -> None:
+    """An empty list would say that all is well."""
+    rows = [row(), row(type="", status="gone"), row(type="ml.p5.48xlarge")]
+    for words in ({"state": "running"}, {"state": "NotReady"}, {"instance_type": "ml.p5.48xlarge"}):
+        nodes._refuse(target(), rows, **{"state": "", "instance_type": "", **words})
+    with pytest.raises(OpsError) as refused:
+        nodes._refuse(target(), rows, state="", instance_type="ml.trn1.32xlarge")
+    expected = "one of ml.m5.2xlarge, ml.g5.8xlarge, ml.p5.48xlarge"
+    assert (refused.value.what, refused.value.expected) == ("--type: the cluster has no ml.trn1.32xlarge", expected)
+    with pytest.raises(OpsError, match="--state: no node can be 'idle'") as no_slurm:
+        nodes._refuse(target(), rows, state="idle", instance_type="")
+    assert "Failure" in no_slurm.value.expected
+    nodes._refuse(target(), [row(slurm="idle")], state="drained", instance_type="")
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.state != "Healthy"], ids=lambda fault: fault.name)
+def test_every_finding_says_what_to_do_or_until_when_to_wait(fault: Fault) -> None:
+    findings = judge(fault.answers().snapshot()).findings
+    assert findings
+    for finding in findings:
+        assert finding.expected_by is None or finding.since is None or finding.expected_by > finding.since, finding
+        if finding.kind == "action-required":
+            assert finding.next, finding
+        assert finding.what
+        assert finding.subject
+
+
+@pytest.mark.parametrize(
+    ("state", "recovers"),
+    [
+        ("starting", True),
+        ("restoring", True),
+        ("recovering", True),
+        ("saving", False),
+        ("paused", False),
+    ],
+)
+def test_a_run_between_steps_says_since_when_and_how_long_it_may_take(state: str, recovers: bool) -> None:
+    (finding,) = judge(trains(state=state, state_since=ago(1), last_step_at=ago(1))).findings
+    assert (finding.kind, finding.since) == ("recovering" if recovers else "note", ago(1))
+    assert (finding.expected_by is not None) is recovers
+    assert finding.expected_by is None or finding.expected_by > NOW
+    late = judge(
+        trains(state=state, state_since=ago(24 * 60), started=ago(25 * 60), last_step_at=ago(24 * 60))
+    ).findings[0]
+    assert (late.kind, late.since) == ("action-required", ago(24 * 60))
+    assert late.next.startswith("hyperpod-ray ")
+
+
+# --- preflight -------------------------------------------------------------------------------------------------------
+
+
+def test_a_defect_of_a_check_is_raised_and_a_failed_call_is_unknown() -> None:
+    def check(error: Exception) -> Any:
+        def fails() -> Any:
+            raise error
+
+        return fails
+
+    with pytest.raises(ZeroDivisionError):
+        preflight._run(target(), "x", check(ZeroDivisionError()))
+    (unknown,) = preflight._run(target(), "x", check(ApiError(status=500)))
+    assert (unknown.check, unknown.result) == ("x", "unknown")
