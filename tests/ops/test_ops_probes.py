@@ -32,12 +32,13 @@ class Agent:
     """Stands for the actor on one node: what it answers to `look` and `measure`; an error is raised."""
 
     def __init__(self, node: Json) -> None:
-        self.node, self.measured = node, []
+        self.node = node
+        self.measured: list[tuple[list[str], float]] = []
         self.look = SimpleNamespace(remote=lambda: ("look", node["NodeID"]))
         self.measure = SimpleNamespace(remote=self._measure)
 
     def _measure(self, words: list[str], limit: float) -> tuple[str, str]:
-        self.measured: list[tuple[list[str], float]] = [*self.measured, (words, limit)]
+        self.measured.append((words, limit))
         return ("measure", self.node["NodeID"])
 
 
@@ -303,6 +304,7 @@ def test_without_a_node_slurms_own_words_are_the_error(monkeypatch: pytest.Monke
     ):
         srun(monkeypatch, (nothing, err))
         assert slurm_probe.run(SLURM) == {"answers": [], "busy": [], "cuda": False, "ranks": 1, "error": error}
-    srun(monkeypatch, ([{"host": "ip-1", "devices": 0}], ""), ([{"host": "ip-1"}], ""))
+    count: Json = {"host": "ip-1", "devices": 0}
+    srun(monkeypatch, ([count], ""), ([{"host": "ip-1"}], ""))
     cpus = slurm_probe.run({**SLURM, "hosts": ["ip-1"]})
     assert (cpus["cuda"], cpus["ranks"], cpus["answers"]) == (False, 1, [{"host": "ip-1"}])
