@@ -305,6 +305,7 @@ def test_without_a_node_slurms_own_words_are_the_error(monkeypatch: pytest.Monke
         srun(monkeypatch, (nothing, err))
         assert slurm_probe.run(SLURM) == {"answers": [], "busy": [], "cuda": False, "ranks": 1, "error": error}
     count: Json = {"host": "ip-1", "devices": 0}
-    srun(monkeypatch, ([count], ""), ([{"host": "ip-1"}], ""))
+    measured: Json = {"host": "ip-1"}
+    srun(monkeypatch, ([count], ""), ([measured], ""))
     cpus = slurm_probe.run({**SLURM, "hosts": ["ip-1"]})
     assert (cpus["cuda"], cpus["ranks"], cpus["answers"]) == (False, 1, [{"host": "ip-1"}])
