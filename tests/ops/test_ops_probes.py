@@ -284,7 +284,11 @@ def test_slurm_measures_the_nodes_that_have_all_their_gpus(monkeypatch: pytest.M
 
 
 def test_nodes_of_slurm_with_fewer_gpus_or_an_error_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = [{"host": "ip-1", "devices": 8}, {"host": "ip-2", "devices": 7}, {"host": "ip-3", "error": "no driver"}]
+    counts: list[Json] = [
+        {"host": "ip-1", "devices": 8},
+        {"host": "ip-2", "devices": 7},
+        {"host": "ip-3", "error": "no driver"},
+    ]
     started = srun(monkeypatch, (counts, ""), ([{"host": "ip-1", "tflops": 1.0}], ""))
     answer = slurm_probe.run({**SLURM, "gpus": 0})
     assert answer["answers"] == [
