@@ -16,14 +16,27 @@ from hyperpod_ray.ops import preflight
 from hyperpod_ray.ops.errors import ApiError, OpsError
 from hyperpod_ray.ops.observe import kube, training
 from hyperpod_ray.ops.observe.node_rows import Row
-from hyperpod_ray.ops.observe.snapshot import Job, RayJob, SlurmNode
+from hyperpod_ray.ops.observe.snapshot import Instance, Job, RayJob, SlurmNode
 from hyperpod_ray.ops.reach import api_server, ray_pods
 from hyperpod_ray.ops.reach.api_server import ApiServer
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.kubeconfig import Credential
 from hyperpod_ray.ops.repair import nodes
 from hyperpod_ray.ops.verdict import judge
-from tests.ops.snapshots import HEAD, JOB, NOW, ago, pod, trains
+from tests.ops.snapshots import (
+    HEAD,
+    JOB,
+    NOW,
+    SPARE_HEAD,
+    THREE,
+    ago,
+    event,
+    healthy,
+    pod,
+    trains,
+    with_cluster,
+    with_instance,
+)
 from tests.ops.world import environment_text
 from tests.support.faults import FAULTS, Fault
 
@@ -212,6 +225,31 @@ def test_every_finding_says_what_to_do_or_until_when_to_wait(fault: Fault) -> No
             assert finding.next, finding
         assert finding.what
         assert finding.subject
+
+
+@pytest.mark.parametrize(
+    ("node", "recovery", "minutes", "kind", "words"),
+    [
+        (THREE, "Automatic", 3, "recovering", "the service replaces it"),
+        (THREE, "Automatic", 90, "action-required", "was not replaced in time"),
+        (THREE, "None", 3, "action-required", "node recovery is off"),
+        (SPARE_HEAD, "Automatic", 3, "action-required", "CPU nodes are not replaced automatically"),
+    ],
+)
+def test_a_faulty_node_says_since_when_and_why(
+    node: Instance, recovery: str, minutes: float, kind: str, words: str
+) -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-node-recovery.html"""
+    faulty = with_cluster(with_instance(healthy(), node, status="Failure"), node_recovery=recovery)
+    snapshot = replace(faulty, events=(event(minutes, node, level="Error", failure="Xid 79"),))
+    finding = next(finding for finding in judge(snapshot).findings if finding.subject == node.id)
+    assert (finding.kind, finding.since, finding.why) == (kind, ago(minutes), "Xid 79")
+    assert finding.what.startswith(f"node {node.id} of group '{node.group}' is faulty")
+    assert words in finding.what
+    if kind == "recovering":
+        assert finding.expected_by == ago(minutes - 30), "20 to 30 minutes"
+    else:
+        assert finding.next == f"hyperpod-ray nodes replace demo {node.id}"
 
 
 @pytest.mark.parametrize(
