@@ -320,8 +320,10 @@ def test_every_shape_has_the_attributes_without_which_nothing_is_drawn(made: Vie
         for shape in shapes:
             missing = needed.get(shape.tag.rpartition("}")[2], set()) - set(shape.attrib)
             assert not missing, ElementTree.tostring(shape)
-            if shape.tag.rpartition("}")[2] in ("path", "rect", "line", "polyline", "circle"):
+            if shape.tag.rpartition("}")[2] in ("path", "rect", "line", "circle"):
                 assert any(f".{name}" in STYLE for name in shape.get("class", "").split()), ElementTree.tostring(shape)
+        lanes = {shape.get("class") for shape in shapes if shape.tag.endswith("polyline")}
+        assert lanes == {"value", "rate"}, "two lines of one colour would be one"
 
 
 def test_what_is_outside_of_the_axis_is_at_its_edge() -> None:
