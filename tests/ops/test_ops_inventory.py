@@ -394,10 +394,12 @@ def listings(*looks: list[Json]) -> Any:
 
 
 def test_a_teardown_waits_until_claims_file_systems_are_gone(capsys: pytest.CaptureFixture[str]) -> None:
-    made = file_system(1, tags=MADE_BY_CLAIM)
+    claimed = file_system(1, tags=MADE_BY_CLAIM)
     target, account, api = of(
         environment_text(mode="dynamic"),
-        describe_file_systems=listings([made, file_system(2)], [{**made, "Lifecycle": "DELETING"}], [file_system(2)]),
+        describe_file_systems=listings(
+            [claimed, file_system(2)], [{**claimed, "Lifecycle": "DELETING"}], [file_system(2)]
+        ),
     )
     ours = plan_names.storage_class(target.plan)
     api.listings["/api/v1/persistentvolumes"] = [volume(ours, "fsx.csi.aws.com")]
@@ -412,11 +414,11 @@ def test_a_teardown_waits_until_claims_file_systems_are_gone(capsys: pytest.Capt
 
 
 def test_a_file_system_that_lost_its_driver_is_deleted_once() -> None:
-    made = file_system(1, tags=MADE_BY_CLAIM)
+    claimed = file_system(1, tags=MADE_BY_CLAIM)
     creating = file_system(3, "CREATING", tags=MADE_BY_CLAIM)
     target, account, _ = of(
         environment_text(mode="dynamic"),
-        describe_file_systems=listings([made, creating], [made, creating], [creating], []),
+        describe_file_systems=listings([claimed, creating], [claimed, creating], [creating], []),
     )
     assert teardown._wait_for_file_systems(target, poll=0) is True
     assert account.arguments("delete_file_system") == [{"FileSystemId": f"fs-{1:017x}"}]

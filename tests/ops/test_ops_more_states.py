@@ -44,9 +44,9 @@ Json = dict[str, Any]
 
 
 def target(api: Any = None) -> Target:
-    made_of = Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
-    made_of.__dict__["kubernetes"] = api
-    return made_of
+    environment = Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
+    environment.__dict__["kubernetes"] = api
+    return environment
 
 
 # --- Slurm -----------------------------------------------------------------------------------------------------------

@@ -423,14 +423,14 @@ def test_every_log_is_one_reader_and_a_group_that_is_not_there_says_so() -> None
 
 def test_logs_outlive_nodes_so_that_an_id_is_taken_as_it_is() -> None:
     gone = "i-0123456789abcdef0"
-    for given, meant, listings in (
+    for name, identifier, listings in (
         (gone, gone, 0),
         (f"hyperpod-{gone}", gone, 0),
         ("ip-10-0-0-7", ONE.id, 1),
         ("", "", 0),
     ):
         target, account = of(list_cluster_nodes=LISTED)
-        assert HyperPodLogs(target, HyperPodNodes(target)).reader("lifecycle", node=given)._instance == meant
+        assert HyperPodLogs(target, HyperPodNodes(target)).reader("lifecycle", node=name)._instance == identifier
         assert len(account.arguments("list_cluster_nodes")) == listings
 
 

@@ -281,9 +281,9 @@ NOWHERE: Any = SimpleNamespace(here="", address="", storage="")
 
 
 def exported(program: Path, name: str, *, to: Path, source: Any = NOWHERE) -> int:
-    wanted: Any = None
+    selection: Any = None
     return export.run(
-        target(), name, selection=wanted, to=str(to), model=MODEL, source=source, python=str(program)
+        target(), name, selection=selection, to=str(to), model=MODEL, source=source, python=str(program)
     )  # fmt: skip
 
 
@@ -367,10 +367,10 @@ def test_an_export_by_a_job_takes_folders_of_the_cluster(monkeypatch: pytest.Mon
     monkeypatch.setattr(orchestrators, "of", lambda _: SimpleNamespace(jobs=SimpleNamespace(submit=submit)))
     monkeypatch.setattr(pull, "checkpoint_of", lambda *_, **__: "/fsx/runs/first/step 1")
     source: Any = SimpleNamespace(address="http://h:8265")
-    wanted: Any = None
+    selection: Any = None
 
     def by_job(name: str, *, to: str, like: str = "") -> int:
-        return export.submit(target(), name, selection=wanted, to=to, model=Model(like=like), source=source)
+        return export.submit(target(), name, selection=selection, to=to, model=Model(like=like), source=source)
 
     assert by_job("first", to="/fsx/models/a", like="/fsx/hub") == 5
     ((command, options),) = submitted

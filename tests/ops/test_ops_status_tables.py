@@ -19,12 +19,12 @@ from hyperpod_ray.ops.verdict import judge
 from tests.ops.snapshots import JOB, NOW, ONE, RUN, THREE, ago, event, healthy, pod, trains, with_controller, with_node
 
 
-def shown(seen: Any, *, form: Format = Format.table, events: int = 5, width: int = 160) -> str:
+def shown(snapshot: Any, *, form: Format = Format.table, events: int = 5, width: int = 160) -> str:
     stream = io.StringIO()
     console: Console = output.console(form, stream=stream)
     if form is Format.table:
         console.width = width
-    status.show(console, seen, judge(seen), events=events)
+    status.show(console, snapshot, judge(snapshot), events=events)
     return stream.getvalue()
 
 
@@ -140,16 +140,16 @@ def test_controllers_count_only_with_all_their_pods() -> None:
 
 def test_events_say_where_and_why() -> None:
     events = (event(1, ONE, failure="Xid 79"), event(2, group="workers"), event(3))
-    seen = replace(healthy(), events=events)
-    text = shown(seen)
+    snapshot = replace(healthy(), events=events)
+    text = shown(snapshot)
     rows = text[text.index("When (UTC)") :].splitlines()[2:5]
     assert [row.split() for row in rows] == [
         ["11-21", "11:59", ONE.id, "something:", "Xid", "79"],
         ["11-21", "11:58", "workers", "something"],
         ["11-21", "11:57", "cluster", "something"],
     ]
-    assert "workers    something" not in shown(seen, events=1)
-    assert "When (UTC)" not in shown(seen, events=0)
+    assert "workers    something" not in shown(snapshot, events=1)
+    assert "When (UTC)" not in shown(snapshot, events=0)
 
 
 def test_slurm_is_its_nodes_by_state_and_its_queue() -> None:
