@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import ssl
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import urllib3
 
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops import preflight
-from hyperpod_ray.ops.errors import ApiError, OpsError
+from hyperpod_ray.ops.errors import ApiError, LaptopError, OpsError
 from hyperpod_ray.ops.observe import kube, training
 from hyperpod_ray.ops.observe.node_rows import Row
-from hyperpod_ray.ops.observe.snapshot import Instance, Job, RayJob, SlurmNode
+from hyperpod_ray.ops.observe.snapshot import Instance, Job, RayJob, SlurmNode, Unseen
+from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.reach import api_server, ray_pods
 from hyperpod_ray.ops.reach.api_server import ApiServer
 from hyperpod_ray.ops.reach.clients import Target
@@ -184,6 +188,38 @@ def test_a_request_gives_up_in_time_and_repeats_only_what_changes_nothing(monkey
     assert {429, 503} <= set(retries.status_forcelist)
     assert retries.redirect == 0, "the token is not sent elsewhere"
     assert not retries.raise_on_status
+
+
+def test_a_socket_of_a_forward_sends_at_once_and_is_closed_where_it_cannot_be_used() -> None:
+    """Nagle's algorithm would hold back each key of a shell, and each small request, for a round trip."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        context = ssl.create_default_context()
+        near = ApiServer(f"http://127.0.0.1:{port}", lambda **_: Credential())._socket(context)
+        assert near.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+        assert near.gettimeout() == api_server.READ_SECONDS
+        near.close()
+        listening.accept()[0].close()
+        refusing = mock.Mock()
+        refusing.wrap_socket.side_effect = ssl.SSLError("no")
+        server = ApiServer(f"https://127.0.0.1:{port}", lambda **_: Credential(), tls_server_name="k.example.com")
+        with pytest.raises(ssl.SSLError):
+            server._socket(refusing)
+        (plain,), options = refusing.wrap_socket.call_args
+        assert (plain.fileno(), options) == (-1, {"server_hostname": "k.example.com"})
+
+
+def test_a_defect_is_no_source_that_did_not_answer() -> None:
+    unseen: list[Unseen] = []
+    with pytest.raises(ZeroDivisionError), gather._noted("FSx", target(), unseen):
+        raise ZeroDivisionError
+    with gather._noted("FSx", target(), unseen):
+        raise ApiError(status=403, reason="no")
+    with gather._noted("Kubernetes", target(), unseen):
+        raise LaptopError("no plugin", expected="it", fix="install it")
+    first, second = unseen
+    assert (first.source, first.refused, first.laptop) == ("FSx", True, False)
+    assert (second.source, second.refused, second.laptop, second.next) == ("Kubernetes", False, True, "install it")
 
 
 # --- a list of nodes -------------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from rich.text import Text
 from hyperpod_ray.ops import output, status
 from hyperpod_ray.ops.markdown import MarkdownConsole
 from hyperpod_ray.ops.observe.node_rows import Row, tone_of
-from hyperpod_ray.ops.observe.snapshot import NODES, Claim, FileSystem, Job, Slurm, SlurmJob, SlurmNode, Unseen
+from hyperpod_ray.ops.observe.snapshot import NODES, Claim, FileSystem, Job, Slurm, SlurmJob, SlurmNode, Stack, Unseen
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.verdict import judge
+from hyperpod_ray.ops.web import environment
 from tests.ops.snapshots import JOB, NOW, ONE, RUN, THREE, ago, event, healthy, pod, trains, with_controller, with_node
 
 
@@ -175,6 +176,40 @@ def test_a_finding_says_what_why_when_and_what_is_next() -> None:
     text = shown(replace(healthy(), ray_clusters=()))
     assert "\n     next: hyperpod-ray deploy demo" in text
     assert " ! RayCluster 'ray' is gone" in text
+
+
+def test_the_page_has_a_row_for_each_part_with_its_tone() -> None:
+    snapshot = with_controller(healthy(), "CoreDNS", ready=1, purpose="names are not resolved")
+    (ray,) = snapshot.ray_clusters
+    snapshot = replace(
+        snapshot,
+        ray_clusters=(ray, replace(ray, name="b", ready_workers=1), replace(ray, name="c", state="")),
+        file_systems=(
+            FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=1200, free_gib=1100.4),
+            FileSystem(id="fs-2", lifecycle="MISCONFIGURED", capacity_gib=2400, failure="subnet"),
+        ),
+        claims=(
+            Claim(name="a", namespace="ray", phase="Bound"),
+            Claim(name="b", namespace="ray", phase="Lost"),
+            Claim(name="c", namespace="ray", phase="Bound", deleting_since=ago(1)),
+        ),
+        stacks=(Stack(name="s", status="UPDATE_FAILED", reason="quota"), Stack(name="t")),
+    )
+    facts = [(fact.kind, fact.name, fact.state, fact.tone, fact.detail) for fact in environment._facts(snapshot)]
+    assert [fact for fact in facts if fact[0] != "controller"] == [
+        ("RayCluster", "ray/ray", "ready", "good", "2 of 2 workers"),
+        ("RayCluster", "ray/b", "ready", "busy", "1 of 2 workers"),
+        ("RayCluster", "ray/c", "no state yet", "busy", "2 of 2 workers"),
+        ("file system", "fs-1", "AVAILABLE", "good", "1200 GiB, 1,100 GiB free"),
+        ("file system", "fs-2", "MISCONFIGURED", "bad", "2400 GiB, subnet"),
+        ("claim", "ray/a", "Bound", "good", ""),
+        ("claim", "ray/b", "Lost", "bad", ""),
+        ("claim", "ray/c", "Terminating", "busy", ""),
+        ("stack", "s", "UPDATE_FAILED", "bad", "quota"),
+        ("stack", "t", "does not exist", "busy", ""),
+    ]
+    assert ("controller", "CoreDNS", "1 of 2 ready", "bad", "names are not resolved") in facts
+    assert ("controller", "KubeRay operator", "2 of 2 ready", "good", "") in facts
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
