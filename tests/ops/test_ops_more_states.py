@@ -222,6 +222,38 @@ def test_a_defect_is_no_source_that_did_not_answer() -> None:
     assert (second.source, second.refused, second.laptop, second.next) == ("Kubernetes", False, True, "install it")
 
 
+def test_a_claim_as_kubernetes_has_it() -> None:
+    """https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/persistent-volume-claim-v1/"""
+    meta = {"name": "fsx", "creationTimestamp": "2026-11-21T10:00:00Z", "deletionTimestamp": "2026-11-21T11:00:00Z"}
+    full = {"metadata": meta, "spec": {"volumeName": "pv-1", "storageClassName": "fsx-sc"}, "status": {"phase": "Lost"}}
+    api = SimpleNamespace(items=lambda path: [full, {"metadata": {"name": "b"}}])
+    first, second = kube.claims(target(api), "ray")
+    assert (first.name, first.namespace, first.phase) == ("fsx", "ray", "Lost")
+    assert (first.volume, first.storage_class) == ("pv-1", "fsx-sc")
+    assert first.created is not None
+    assert first.deleting_since is not None
+    assert (first.created.hour, first.deleting_since.hour) == (10, 11)
+    assert (second.phase, second.volume, second.storage_class, second.created) == ("Pending", "", "", None)
+
+
+def test_warnings_are_the_newest_first() -> None:
+    """https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/"""
+    about = {"involvedObject": {"kind": "Pod", "name": "w1"}, "reason": "FailedMount", "message": "timed out"}
+    old = {**about, "metadata": {}, "lastTimestamp": "2026-11-21T10:00:00Z", "count": 7}
+    new = {**about, "metadata": {}, "eventTime": "2026-11-21T11:00:00.000000Z"}
+    made_only = {"metadata": {"creationTimestamp": "2026-11-21T09:00:00Z"}}
+    asked: list[Json] = []
+
+    def items(path: str, **options: str) -> list[Json]:
+        asked.append({"path": path, **options})
+        return [old, made_only, new]
+
+    listed = kube.warnings(target(SimpleNamespace(items=items)), "ray")
+    assert [(event.object, event.count) for event in listed] == [("Pod/w1", 1), ("Pod/w1", 7), ("/", 1)]
+    assert (listed[0].reason, listed[0].message) == ("FailedMount", "timed out")
+    assert asked == [{"path": "/api/v1/namespaces/ray/events", "fields": "type=Warning"}]
+
+
 # --- a list of nodes -------------------------------------------------------------------------------------------------
 
 
@@ -308,6 +340,19 @@ def test_a_run_between_steps_says_since_when_and_how_long_it_may_take(state: str
     ).findings[0]
     assert (late.kind, late.since) == ("action-required", ago(24 * 60))
     assert late.next.startswith("hyperpod-ray ")
+
+
+@pytest.mark.parametrize(("minutes", "kind", "until"), [(2, "recovering", 15), (120, "action-required", None)])
+def test_a_ray_job_that_waits_says_why_and_until_when(minutes: float, kind: str, until: float | None) -> None:
+    job = RayJob(
+        name="first", namespace="ray", deployment_status="Initializing", cluster="first-x", message="pulls its image",
+        created=ago(minutes),
+    )  # fmt: skip
+    finding = next(f for f in judge(replace(healthy(), ray_jobs=(job,))).findings if f.subject == "first")
+    assert (finding.kind, finding.why, finding.since) == (kind, "pulls its image", ago(minutes))
+    assert finding.what.startswith("RayJob 'first' is Initializing")
+    assert finding.expected_by == (None if until is None else ago(minutes - until))
+    assert bool(finding.next) is (kind == "action-required")
 
 
 # --- preflight -------------------------------------------------------------------------------------------------------

@@ -231,6 +231,14 @@ def test_nodes_are_repaired_by_hyperpods_api(verb: Any, operation: str, capsys: 
     assert capsys.readouterr().out.splitlines() == [ONE.id], "the one that was accepted is under way"
 
 
+def test_a_planned_repair_is_carried_out_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for verb, operation in (("reboot", "batch_reboot_cluster_nodes"), ("replace", "batch_replace_cluster_nodes")):
+        answers: Any = {operation: {"Successful": [ONE.id]}}
+        repair, _ = repairs(monkeypatch, None, **answers)
+        planned = repair.planned([ONE.id], verb=cast("Any", verb), when=None)
+        assert repair.carry_out(planned, verb=cast("Any", verb)) == "under way; hyperpod-ray wait demo --for workers"
+
+
 class Nodes:
     """Nodes of a snapshot."""
 

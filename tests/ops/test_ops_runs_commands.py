@@ -14,8 +14,8 @@ from hyperpod_ray.core import job_file
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, ApiError, OpsError
-from hyperpod_ray.ops.jobs import own_cluster
-from hyperpod_ray.ops.observe import queues
+from hyperpod_ray.ops.jobs import own_cluster, submit
+from hyperpod_ray.ops.observe import queues, training
 from hyperpod_ray.ops.orchestrators.eks import runs
 from hyperpod_ray.ops.orchestrators.run_list import Source
 from hyperpod_ray.ops.output import Format
@@ -353,3 +353,55 @@ def test_a_list_without_runs_says_how_to_begin(
         assert listing.listing(world.target, form=Format.table, source=NOWHERE, state=state) == OK
         written = capsys.readouterr()
         assert (written.out, written.err.splitlines()) == ("", [first, "next: hyperpod-ray submit demo job.yaml"])
+
+
+def test_files_of_a_run_are_those_of_the_patterns(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def through(_: Any, folder: str, *, patterns: Any) -> str:
+        asked.append((folder, patterns))
+        return "opened"
+
+    monkeypatch.setattr(runs, "_through_ray", through)
+    reachable: Any = runs.EksRuns(world.target).files("/fsx/runs/a", ["*.json"], NOWHERE)
+    with reachable as opened:
+        assert opened == "opened"
+    assert asked == [("/fsx/runs/a", ["*.json"])]
+    monkeypatch.setattr(runs, "standing", lambda *_: contextlib.nullcontext(None))
+    unreachable = runs.EksRuns(world.target).files("/fsx/runs/a", [], NOWHERE)
+    with pytest.raises(OpsError, match="/fsx/runs/a is on the shared file system") as refused, unreachable:
+        pass
+    assert (refused.value.code, "s3://" in refused.value.fix) == (BAD_USE, True)
+
+
+def test_a_job_that_names_what_its_pods_may_not_reach_is_refused(world: Any) -> None:
+    """The pods would find out after the queue, the nodes and the image."""
+    for words, variables in (
+        (["python", "t.py", "--storage", "s3://zug-elsewhere/runs"], {}),
+        ([], {"RUN_STORAGE": "s3://zug-elsewhere/runs"}),
+        ([], {"MLFLOW_TRACKING_URI": "arn:aws:sagemaker:us-west-2:000000000001:mlflow-app/app-1"}),
+    ):
+        with pytest.raises(OpsError) as refused:
+            submit.require_access(world.target, words, variables=variables)
+        assert refused.value.code == BAD_USE
+        assert refused.value.fix
+        assert refused.value.expected
+    submit.require_access(world.target, ["python", "t.py"], variables={"A": "b"})
+    submit.require_access(world.target, [], variables=None)
+
+
+@pytest.mark.parametrize(("status", "content", "read"), [(200, b"x", b"x"), (500, b"no file", None), (404, b"", None)])
+def test_a_file_that_ray_does_not_have_is_none(status: int, content: bytes, read: bytes | None) -> None:
+    asked: list[str] = []
+
+    def call(method: str, path: str) -> tuple[int, bytes]:
+        asked.append(f"{method} {path}")
+        return status, content
+
+    jobs: Any = SimpleNamespace(call=call)
+    assert training._file(jobs, "n", "runs/a b.json", lines=5) == read
+    assert asked[0].startswith("GET /api/v0/logs/file?node_id=n&filename=runs%2Fa+b.json&lines=5&timeout=")
+    for refusal in (401, 403):
+        jobs = SimpleNamespace(call=lambda *_: (refusal, b""))  # noqa: B023 (called in this turn)
+        with pytest.raises(OpsError, match="the token: Ray does not accept it"):
+            training._file(jobs, "n", "x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -11,8 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from hyperpod_ray.core.loader import parse
+from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change import wait
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, OpsError
 from hyperpod_ray.ops.observe.snapshot import Claim, FileSystem, Snapshot, Stack, Unseen
@@ -302,3 +305,21 @@ def test_a_source_that_does_not_answer_is_asked_again(looks: Any, capsys: pytest
     looks(replace(NOTHING, unseen=unseen), healthy())
     assert run() == OK
     assert "cluster: not known: throttled (" in capsys.readouterr().err
+
+
+def test_on_a_terminal_one_block_is_kept_up_to_date_and_removed(looks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=100, color_system=None)
+    monkeypatch.setattr(output, "console", lambda **_: console)
+    display = wait._Display(console, wait.goal(target(), "cluster"))
+    with display:
+        display.update(wait.Progress(phase="Creating"), 65)
+        assert display._live.is_started
+        live = display._live
+    assert not live.is_started, "the cursor is visible again"
+    console.print(display._block(wait.Progress(phase="Creating, head 0/2"), 65))
+    lines = [line.rstrip() for line in shown.getvalue().splitlines()[-4:]]
+    assert lines[0].endswith("cluster Creating, head 0/2")
+    assert lines[1].startswith("elapsed 65 s, usually 15–25 min")
+    assert lines[2].startswith("then")
+    assert lines[3].endswith("Ctrl-C stops waiting, not the work")
