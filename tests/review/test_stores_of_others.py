@@ -109,4 +109,6 @@ def test_a_change_in_somebody_elses_stack(name: str, tmp_path: Path) -> None:
     ]
     (environment,) = review(*folders).environments
     assert environment.effect.code == effect, environment.rows
+    codes = {row.code for row in environment.rows}
+    assert effect != "rejected" or "in-place" not in codes, "what is refused is not updated"
     assert (environment.effect > Effect.SAFE) is (name != "a larger volume")
