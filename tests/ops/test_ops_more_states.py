@@ -13,13 +13,15 @@ from unittest import mock
 
 import pytest
 import urllib3
+from botocore.exceptions import ClientError
 
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops import preflight
+from hyperpod_ray.ops.change import deploy
 from hyperpod_ray.ops.errors import ApiError, LaptopError, OpsError
-from hyperpod_ray.ops.observe import kube, training
+from hyperpod_ray.ops.observe import hyperpod, kube, training
 from hyperpod_ray.ops.observe.node_rows import Row
-from hyperpod_ray.ops.observe.snapshot import Instance, Job, RayJob, SlurmNode, Unseen
+from hyperpod_ray.ops.observe.snapshot import Instance, Job, RayJob, SlurmNode, Stack, Unseen
 from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.reach import api_server, ray_pods
 from hyperpod_ray.ops.reach.api_server import ApiServer
@@ -27,6 +29,8 @@ from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.kubeconfig import Credential
 from hyperpod_ray.ops.repair import nodes
 from hyperpod_ray.ops.verdict import judge
+from hyperpod_ray.ops.verdict.finding import fault_of
+from hyperpod_ray.ops.web import serve
 from tests.ops.snapshots import (
     HEAD,
     JOB,
@@ -40,6 +44,7 @@ from tests.ops.snapshots import (
     trains,
     with_cluster,
     with_instance,
+    with_node,
 )
 from tests.ops.world import environment_text
 from tests.support.faults import FAULTS, Fault
@@ -353,6 +358,57 @@ def test_a_ray_job_that_waits_says_why_and_until_when(minutes: float, kind: str,
     assert finding.what.startswith("RayJob 'first' is Initializing")
     assert finding.expected_by == (None if until is None else ago(minutes - until))
     assert bool(finding.next) is (kind == "action-required")
+
+
+def test_the_fault_of_a_node_is_its_own() -> None:
+    snapshot = with_node(with_node(healthy(), HEAD, fault="Xid 31"), THREE, fault="Xid 79")
+    assert (fault_of(snapshot, THREE), fault_of(snapshot, SPARE_HEAD)) == ("Xid 79", "")
+
+
+def test_an_environment_without_a_cluster_has_no_events_and_a_refusal_is_not_hidden() -> None:
+    def refuse(name: str) -> Any:
+        def call(*_: Any, **__: Any) -> Any:
+            raise ClientError({"Error": {"Code": name, "Message": "no"}}, "ListClusterEvents")
+
+        return SimpleNamespace(call=call)
+
+    environment = target()
+    environment.aws = refuse("ResourceNotFound")
+    assert hyperpod.events_part(environment) == {}
+    environment.aws = refuse("AccessDeniedException")
+    with pytest.raises(ClientError):
+        hyperpod.events_part(environment)
+
+
+def test_a_page_says_what_fails_once_and_when_it_answers_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failure = OpsError("it is away", expected="an answer", fix="wait")
+    looks = iter([None, failure, failure, None, None])
+
+    class Watched:
+        @property
+        def failure(self) -> OpsError | None:
+            try:
+                return next(looks)
+            except StopIteration:
+                raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(serve, "time", SimpleNamespace(sleep=lambda _: None))
+    with pytest.raises(KeyboardInterrupt):
+        serve._report(Watched())  # type: ignore[arg-type]
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["it is away. Expected an answer. Next: wait", "the environment answers again"]
+
+
+@pytest.mark.parametrize(("status", "first"), [("UPDATE_ROLLBACK_FAILED", True), ("UPDATE_ROLLBACK_COMPLETE", False)])
+def test_a_rollback_that_failed_is_continued_first(status: str, first: bool) -> None:
+    """https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-updating-stacks-continueupdaterollback.html"""
+    fix = deploy._next(
+        target(), [Stack(name="demo-Eks", status="CREATE_FAILED"), Stack(name="demo-Ray", status=status)]
+    )
+    assert ("npx cdk rollback 'demo/*'" in fix) is first
+    assert fix.endswith("then hyperpod-ray deploy demo")
 
 
 # --- preflight -------------------------------------------------------------------------------------------------------
