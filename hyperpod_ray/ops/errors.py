@@ -282,7 +282,7 @@ def body_message(error: BaseException) -> str:
     import json
 
     body = getattr(error, "body", None)
-    with contextlib.suppress(TypeError, ValueError, AttributeError):
+    with contextlib.suppress(TypeError, ValueError, LookupError):
         return str(json.loads(body or "{}")["message"])[:400]
     return str(getattr(error, "reason", "") or error)[:200]
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -299,6 +300,38 @@ def test_both_widths_have_one_axis_for_everything(made: View) -> None:
         places = [float(value) for value in re.findall(r' (?:x|x1|x2|cx)="([-\d.]+)"', one)]
         assert min(places) >= 0 and max(places) <= width
         assert one.count('class="save"') >= 8 and one.count('class="gap"') == 2 and one.count('class="number"') >= 1
+
+
+STYLE = look.BASE + (ASSETS / "page.css").read_text(encoding="utf-8")
+
+
+def test_every_shape_has_the_attributes_without_which_nothing_is_drawn(made: View) -> None:
+    """https://developer.mozilla.org/en-US/docs/Web/SVG/Element"""
+    needed = {
+        "path": {"d"}, "rect": {"x", "y", "width", "height"}, "line": {"x1", "x2", "y1", "y2"}, "text": {"x", "y"},
+        "circle": {"cx", "cy", "r"}, "polyline": {"points"}, "svg": {"viewBox"},
+    }  # fmt: skip
+    run = made.runs[0].record
+    assert run is not None
+    sign = Sign(t=run.saves[0].t, kind="x", text="a node")
+    for picture in re.findall(r"<svg .*?</svg>", timeline.draw(run, now=NOW.timestamp(), node_signs=[sign])):
+        shapes = list(ElementTree.fromstring(picture).iter())  # noqa: S314 (of our own)
+        assert {"path", "rect", "line", "text"} <= {shape.tag.rpartition("}")[2] for shape in shapes}
+        for shape in shapes:
+            missing = needed.get(shape.tag.rpartition("}")[2], set()) - set(shape.attrib)
+            assert not missing, ElementTree.tostring(shape)
+            if shape.tag.rpartition("}")[2] in ("path", "rect", "line", "circle"):
+                assert any(f".{name}" in STYLE for name in shape.get("class", "").split()), ElementTree.tostring(shape)
+        lanes = {shape.get("class") for shape in shapes if shape.tag.endswith("polyline")}
+        assert lanes == {"value", "rate"}, "two lines of one colour would be one"
+
+
+def test_what_is_outside_of_the_axis_is_at_its_edge() -> None:
+    axis = timeline.Axis(first=1000, last=2000, width=920)
+    left, middle, right = (axis.x(t) for t in (1000, 1500, 2000))
+    assert (axis.x(0), axis.x(99_999)) == (left, right)
+    assert middle == pytest.approx((left + right) / 2)
+    assert 0 < left < right < 920
 
 
 def test_a_gap_is_where_no_step_was_done(made: View) -> None:

@@ -94,6 +94,81 @@ def test_the_count_behind_an_alarm(properties: dict[str, Any], effect: str, tmp_
     assert ("no-change" if environment.empty else environment.effect.code) == effect, environment.rows
 
 
+UNHEALTHY = '{ $.level = "Error" && ($.kind = "a||b" || $.kind = "node") }'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effect"),
+    [
+        # https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/FilterAndPatternSyntax.html
+        ('{ $.a = "x" }', '{ $.a = "x" || $.a = "y" }', "safe"),
+        ('{ $.a = "x" }', '{ ($.a = "y") || ($.a = "x") }', "safe"),
+        ('{ $.a = "x" && $.b = "y" }', '{ $.a = "x" }', "safe"),
+        ('{ $.a = "x" }', "", "safe"),
+        (UNHEALTHY, '{ $.other = 1 || $.level = "Error" && ($.kind = "a||b" || $.kind = "node") }', "safe"),
+        ('{ $.a = "x" || $.a = "y" }', '{ $.a = "x" }', "weakens"),
+        ('{ $.a = "x" }', '{ $.a = "x" && $.b = "y" }', "weakens"),
+        ('{ $.a = "x" }', '{ $.a = "y" }', "weakens"),
+        ('{ $.a = "x || $.a = y" }', '{ $.a = "x || $.a = y2" }', "weakens"),
+        ("", '{ $.a = "x" }', "weakens"),
+        (UNHEALTHY, '{ $.level = "Error" && ($.kind = "node") }', "weakens"),
+        ('{ $.a != "x" }', '{ $.a = "x" }', "weakens"),
+        # of words in place of JSON nothing is known
+        ("ERROR", "?ERROR ?WARN", "weakens"),
+    ],
+)
+def test_a_filter_that_counts_more_takes_nothing_from_an_alarm(
+    before: str, after: str, effect: str, tmp_path: Path
+) -> None:
+    reader = alarm(Namespace="Ray", MetricName="Faults", ComparisonOperator="GreaterThanOrEqualToThreshold")
+    sides = [{"Filter": counts(FilterPattern=pattern), "Alarm": reader} for pattern in (before, after)]
+    assert compared(tmp_path, *sides).effect.code == effect
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        alarm(Namespace="Ray", MetricName="Faults"),
+        alarm(Namespace="Ray", MetricName="Faults", ComparisonOperator="LessThanOrEqualToThreshold"),
+        # an expression may subtract it
+        alarm(
+            ComparisonOperator="GreaterThanThreshold",
+            Metrics=[{"Id": "m", "MetricStat": {"Metric": {"Namespace": "Ray", "MetricName": "Faults"}}}],
+        ),
+    ],
+)
+def test_an_alarm_on_what_is_missing_hears_less_of_a_filter_that_counts_more(
+    reader: dict[str, Any], tmp_path: Path
+) -> None:
+    sides = [
+        {"Filter": counts(FilterPattern=pattern), "Alarm": reader}
+        for pattern in ('{ $.a = "x" }', '{ $.a = * || $.a = "x" }')
+    ]
+    assert compared(tmp_path, *sides).effect.code == "weakens"
+
+
+@pytest.mark.parametrize(
+    ("transformation", "alarm_reads", "effect"),
+    [
+        ({"MetricName": "Other"}, "Faults", "weakens"),
+        ({"MetricNamespace": "Other"}, "Faults", "weakens"),
+        ({"MetricName": "Other"}, "Other", "safe"),
+        ({"MetricValue": "0"}, "Faults", "weakens"),
+        ({"DefaultValue": 0}, "Faults", "safe"),
+    ],
+)
+def test_a_metric_that_nobody_writes_any_more_blinds_its_alarm(
+    transformation: dict[str, Any], alarm_reads: str, effect: str, tmp_path: Path
+) -> None:
+    usual = {"MetricName": "Faults", "MetricNamespace": "Ray", "MetricValue": "1"}
+    more = {"Namespace": "Ray", "ComparisonOperator": "GreaterThanThreshold"}
+    sides = [
+        {"Filter": counts(MetricTransformations=[part]), "Alarm": alarm(MetricName=name, **more)}
+        for part, name in ((usual, "Faults"), (usual | transformation, alarm_reads))
+    ]
+    assert compared(tmp_path, *sides).effect.code == effect
+
+
 def budget(*notices: tuple[str, int], subscribed: bool = True, **budget: Any) -> dict[str, Any]:
     listed = [
         {

@@ -242,7 +242,8 @@ def _ask(target: AnyTarget, awaited: Goal) -> Progress:
     snapshot = gather.snapshot(target, only=awaited.sources)
     if not snapshot.saw("HyperPod"):
         # a throttle or a short outage is no reason to stop waiting; wrong credentials have raised before
-        return Progress(phase=f"not known: {snapshot.unseen[0].why}")
+        why = next(source.why for source in snapshot.unseen if source.source == "HyperPod")
+        return Progress(phase=f"not known: {why}")
     return awaited.look(snapshot)
 
 

@@ -58,17 +58,20 @@ def submit(target: Target, file: JobFile, *, name: str, wait: bool) -> int:
     }
     try:
         api.request("POST", maps, body=body)
-        created = api.request("POST", path(target, "rayjobs", namespace=namespace), body=manifest)
+        try:
+            created = api.request("POST", path(target, "rayjobs", namespace=namespace), body=manifest)
+        except Exception:
+            api.delete(f"{maps}/{code}")  # this one is ours: it has just been created
+            raise
     except Exception as error:
-        if getattr(error, "status", None) == 409:
-            raise OpsError(
-                f"a job called '{called}' exists",
-                expected="a new name",
-                fix="give another --submission-id",
-                code=BAD_USE,
-            ) from None
-        api.delete(f"{maps}/{code}")
-        raise
+        if getattr(error, "status", None) != 409:
+            raise
+        raise OpsError(
+            f"a job called '{called}' exists",
+            expected="a new name",
+            fix="give another --submission-id",
+            code=BAD_USE,
+        ) from None
     owner = {
         "apiVersion": names.RAY_API_VERSION,
         "kind": "RayJob",

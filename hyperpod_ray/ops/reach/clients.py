@@ -101,7 +101,7 @@ class Target(AnyTarget):
 
     def again(self) -> Target:
         """The same environment with fresh clients."""
-        return Target(self._file, folder=self.folder)
+        return Target(self._file, folder=self.folder, mode=self.mode)
 
     @property
     def plan(self) -> Plan:

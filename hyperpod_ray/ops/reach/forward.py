@@ -296,7 +296,8 @@ def _watch(selector: selectors.BaseSelector, side: socket.socket, *, read: bool,
 
 def _reason(error: BaseException | None) -> str:
     """One line about a failed connection; the API server's own words where it has said some."""
-    failure = explain(error) if error else None
+    # the system's own words say more of a lost connection than the general sentence
+    failure = explain(error) if error and not isinstance(error, OSError) else None
     if failure is not None:
         return failure.message
     status, body = getattr(error, "status_code", None), getattr(error, "resp_body", None)

@@ -60,19 +60,20 @@ def run(
 def moment(text: str) -> datetime:
     """`90s`, `15m`, `2h`, `3d` ago, or a time such as `2026-11-21T17:40:00Z` (UTC where it names no zone)."""
     match = re.fullmatch(r"(\d+)([smhd])", text)
-    if match:
-        unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
-        return output.now() - timedelta(**{unit: int(match[1])})
+    unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
     try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        raise OpsError(
-            f"time: '{text}'",
-            expected="15m, 2h, 3d or 2026-11-21T17:40:00Z",
-            fix="correct --since or --until",
-            code=BAD_USE,
-        ) from None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        parsed = output.now() - timedelta(**{unit[match[2]]: int(match[1])}) if match else datetime.fromisoformat(text)
+        parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        if parsed.timestamp() >= 0:  # CloudWatch Logs knows no time before 1970
+            return parsed
+    except (ValueError, OverflowError):
+        pass
+    raise OpsError(
+        f"time: '{text}'",
+        expected="15m, 2h, 3d or 2026-11-21T17:40:00Z",
+        fix="correct --since or --until",
+        code=BAD_USE,
+    )
 
 
 def _print(line: dict[str, Any], form: Format) -> None:

@@ -188,9 +188,9 @@ def _accelerated(snapshot: Snapshot, pod: Pod) -> bool:
 
 
 def _out_since(snapshot: Snapshot, pod: Pod) -> datetime | None:
-    """Since when a pod is of no use: its deletion, its node's silence, or its creation."""
+    """Since when a pod is of no use: its deletion, its node's silence, the end of its readiness, or its creation."""
     silent = next((node.since for node in snapshot.nodes if node.name == pod.node and not node.ready), None)
-    return pod.deleting_since or silent or pod.created
+    return pod.deleting_since or silent or (None if pod.ready else pod.ready_since) or pod.created
 
 
 def _without_head(snapshot: Snapshot, ray: RayCluster, pods: list[Pod], report: str) -> Finding:

@@ -31,7 +31,7 @@ def find(changes: Changes, findings: Findings) -> None:
         elif change.type == ALARM:
             _add(findings, change, "alarm-off", "alarm", list(_alarm(change, changes)))
         elif change.type == FILTER:
-            _add(findings, change, "alarm-blind", "the count behind an alarm", list(_counts(change)))
+            _add(findings, change, "alarm-blind", "the count behind an alarm", list(_counts(change, changes)))
         else:
             _add(findings, change, "budget-off", "budget", list(_budget(change)))
     for change in changes.of_type(SUBSCRIBER, *CHANNELS):
@@ -152,11 +152,78 @@ def _alarm(change: ResourceChange, changes: Changes) -> Iterator[str]:
             yield f"threshold {before:g} → {after:g}"
 
 
-def _counts(change: ResourceChange) -> Iterator[str]:
-    """What a filter counts, and of which log."""
-    for name in ("FilterPattern", "LogGroupName"):
-        if change.differs(name):
-            yield f"{name} {change.before(name)} → {change.now(name)}"
+def _counts(change: ResourceChange, changes: Changes) -> Iterator[str]:
+    """What a filter counts no more, and of which log."""
+    if change.differs("FilterPattern") and not (
+        _wider(str(change.before("FilterPattern") or ""), str(change.now("FilterPattern") or ""))
+        and all(_rises(alarm) for alarm in _readers(_metrics(change.now), changes))
+    ):
+        yield f"FilterPattern {change.before('FilterPattern')} → {change.now('FilterPattern')}"
+    if change.differs("LogGroupName"):
+        yield f"LogGroupName {change.before('LogGroupName')} → {change.now('LogGroupName')}"
+    values = _metrics(change.now)
+    for metric, value in _metrics(change.before).items():
+        if metric not in values and any(_readers({metric: value}, changes)):
+            yield f"metric {metric} is written no more"
+        elif values.get(metric, value) != value:
+            yield f"metric {metric} gets {value} → {values[metric]}"
+
+
+def _wider(before: str, after: str) -> bool:
+    """Whether a pattern fits every event that the other one fits: it has more alternatives, or fewer conditions."""
+    if not after.strip():
+        return True  # https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/FilterAndPatternSyntax.html
+    sides = [pattern.strip() for pattern in (before, after)]
+    if not all(side.startswith("{") and side.endswith("}") for side in sides):
+        return False
+    narrow, wide = ([set(_terms(part, "&&")) for part in _terms(side[1:-1], "||")] for side in sides)
+    return all(any(other <= conditions for other in wide) for conditions in narrow)
+
+
+def _terms(pattern: str, operator: str) -> list[str]:
+    """Parts between an operator that is in no parentheses and no quotation marks, without the spaces around them."""
+    parts, depth, quoted, begin = [], 0, False, 0
+    for at, character in enumerate(pattern):
+        quoted ^= character == '"'
+        depth += 0 if quoted else {"(": 1, ")": -1}.get(character, 0)
+        if not quoted and not depth and pattern.startswith(operator, at):
+            parts.append(pattern[begin:at])
+            begin = at + len(operator)
+    texts = [part.strip() for part in [*parts, pattern[begin:]]]
+    return [text[1:-1].strip() if _enclosed(text) else text for text in texts]
+
+
+def _enclosed(text: str) -> bool:
+    """Whether one pair of parentheses is around a condition that has none inside."""
+    inside = text[1:-1]
+    return text[:1] == "(" and text[-1:] == ")" and not any(mark in inside for mark in ("(", ")", "&&", "||"))
+
+
+def _metrics(get: Any) -> dict[str, Any]:
+    """What a filter adds to each metric, by the metric's namespace and name."""
+    transformations = get("MetricTransformations") or []
+    return {_metric(part, "MetricNamespace"): part.get("MetricValue") for part in transformations}
+
+
+def _metric(part: dict[str, Any], namespace: str) -> str:
+    texts = (part.get(name) for name in (namespace, "MetricName"))
+    return "/".join(text if isinstance(text, str) else json.dumps(text, sort_keys=True) for text in texts)
+
+
+def _readers(metrics: dict[str, Any], changes: Changes) -> Iterator[dict[str, Any]]:
+    """Properties of the alarms on one of these metrics, after the change."""
+    for _, resource in changes.head.all():
+        if resource["Type"] != ALARM:
+            continue
+        properties = resource["Properties"]
+        queried = [(query.get("MetricStat") or {}).get("Metric") or {} for query in properties.get("Metrics") or []]
+        if any(_metric(part, "Namespace") in metrics for part in (properties, *queried)):
+            yield properties
+
+
+def _rises(alarm: dict[str, Any]) -> bool:
+    """Whether more of its metric is what an alarm reports."""
+    return str(alarm.get("ComparisonOperator")).startswith("GreaterThan") and not alarm.get("Metrics")
 
 
 def _patience(get: Any) -> int:

@@ -324,11 +324,33 @@ def _tag_map(tags: object) -> dict[str, str]:
     return {}
 
 
+def _fixed(change: ResourceChange) -> list[str]:
+    """Properties that change, and that CloudFormation refuses to change."""
+    properties = facts()["fixed"].get(change.type, {}).get("properties", [])
+    return [name for name in properties if change.differs(name)]
+
+
+def _unchangeable(change: ResourceChange) -> Row:
+    return Row(
+        effect=Effect.REJECTED,
+        code="fixed",
+        what=f"{change.type} {change.title}",
+        change=", ".join(f"{name} {change.before(name)} → {change.now(name)}" for name in _fixed(change)),
+        consequence="CloudFormation does not support this update and fails it. A new logical ID makes a new resource, "
+        "and deletes this one with what it holds.",
+        source=facts()["fixed"][change.type]["source"],
+        where=change.title,
+    )
+
+
 def _in_place(changes: Changes, findings: Findings) -> None:
     _tags(changes, findings)
     group = [
         change for change in changes.of_kind(Kind.CHANGED) if change.type not in _IN_DETAIL and not only_tags(change)
     ]
+    for change in [change for change in group if _fixed(change)]:
+        group.remove(change)
+        findings.add(_unchangeable(change))
     if group:
         parts = sorted({f"{change.title} ({', '.join(sorted({p[0] for p in change.changed}))})" for change in group})
         rest = f" and {len(parts) - _NAMED_IN_LIST} more" if len(parts) > _NAMED_IN_LIST else ""
