@@ -11,7 +11,6 @@ in `validation/`. A `null` counts as absent, as in kube-apiserver; only server-s
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
@@ -21,7 +20,7 @@ import kubernetes_validate
 import referencing
 import referencing.jsonschema
 
-from hyperpod_ray_sandbox.kubernetes import times
+from hyperpod_ray_sandbox.kubernetes import quantities, times
 from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.json_schema import cause, dotted, for_jsonschema, json_type
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
@@ -33,7 +32,6 @@ Json = dict[str, Any]
 
 MINOR = "1.35"
 _BASE = "https://kubernetes.io/api/_definitions.json"
-_QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$")
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
@@ -220,16 +218,20 @@ class _Walk:
             self.unreadable.append(f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse {path}')
             return value
         if schema is SHAPES.definitions[_QUANTITY_NAME]:
-            text = str(value)
-            if not isinstance(value, bool) and not _QUANTITY.match(text):
-                self.unreadable.append(
-                    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-                )
-            return text if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+            return self._quantity(value)
         if isinstance(value, float) and "integer" in schema.get("type", "") and not self.custom:
             self.unreadable.append(f"json: cannot unmarshal number {value} into Go struct field {path} of type integer")
         self._format(value, schema.get("format"), path)
         return value
+
+    def _quantity(self, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            return value
+        try:
+            return quantities.canonical(str(value))
+        except ValueError as error:
+            self.unreadable.append(str(error))
+            return value
 
     def _format(self, value: Any, name: str | None, path: str) -> None:
         """Note a value that has the type but cannot be read."""

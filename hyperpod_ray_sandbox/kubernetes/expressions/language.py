@@ -34,8 +34,7 @@ def _declarations() -> tuple[list[Any], list[Any]]:
     """The extensions and functions of every environment."""
     types = cel().Type
     # the strings of Kubernetes share names with its lists, so they are among its functions
-    parts = ("ext_optional", "ExtOptional"), ("ext_encoders", "ExtEncoders")
-    extensions = [getattr(importlib.import_module(f"cel_expr_python.ext.{m}"), name)() for m, name in parts]
+    extensions = [importlib.import_module("cel_expr_python.ext.ext_optional").ExtOptional()]
     kinds = {
         "d": types.DYN, "s": types.STRING, "i": types.INT, "f": types.DOUBLE, "b": types.BOOL,
         "l": types.List(types.DYN), "m": types.Map(types.DYN, types.DYN),
