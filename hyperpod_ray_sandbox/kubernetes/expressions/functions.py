@@ -406,7 +406,7 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("patch", True, "m", "i", lambda v: _rank(v)[2]),
 )  # fmt: skip
 UNSERVED = re.compile(
-    r"(?<![.\w])(authorizer|format\.\w+(?=\()|jsonpatch|namespaceObject|params)\b"
+    r"(?<![.\w])(authorizer|format\.\w+(?=\()|jsonpatch|params)\b"
     r"|\.(transformList|transformMap|transformMapEntry|sortBy)(?=\()"
     r"|\.(all|exists|existsOne)(?=\(\s*\w+\s*,\s*\w+\s*,)"
 )

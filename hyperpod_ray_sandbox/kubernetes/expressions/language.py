@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -164,7 +164,7 @@ class UndefinedFieldError(Exception):
     """An expression reads a field that its schema has not."""
 
 
-def check_fields(expression: str, schemas: dict[str, Json], escape: Callable[[str], str]) -> str:
+def check_fields(expression: str, schemas: Mapping[str, Json | None], escape: Callable[[str], str]) -> str:
     """The first field that an expression reads and a schema has not, in words; empty where there is none."""
     try:
         serialized = compiled(expression, tuple(sorted(schemas))).serialize()
@@ -206,11 +206,11 @@ def _selected(content: bytes, scope: dict[str, Json | None], escape: Callable[[s
     """The schema of a field that an expression reads."""
     schema = _walk(_field(content, 1) or b"", scope, escape)
     name = (_field(content, 2) or b"").decode()
-    if schema is None or schema.get("x-kubernetes-preserve-unknown-fields") or not schema.get("properties"):
+    if schema is None or isinstance(schema.get("additionalProperties"), dict) or schema.get("type") != "object":
         extra = (schema or {}).get("additionalProperties")
         return extra if isinstance(extra, dict) else None
-    fields = {escape(field): inner for field, inner in schema["properties"].items()}
-    fields |= dict(schema["properties"])
+    fields = {escape(field): inner for field, inner in (schema.get("properties") or {}).items()}
+    fields |= dict(schema.get("properties") or {})
     if schema.get("x-kubernetes-embedded-resource"):
         return fields.get(name)
     if name not in fields:

@@ -93,6 +93,9 @@ def _body(request: Request) -> Json | None:
     for field, expected in _BODY_TYPES.items():
         if body.get(field) is not None and type(body[field]) is not expected:
             raise bad_request(f"json: cannot unmarshal into Go struct field DeleteOptions.{field}: {body[field]!r}")
+    for field in ("uid", "resourceVersion"):
+        if not isinstance((body.get("preconditions") or {}).get(field, ""), str | None):
+            raise bad_request(f"json: cannot unmarshal into Go struct field Preconditions.preconditions.{field}")
     return body
 
 

@@ -28,6 +28,7 @@ Json = dict[str, Any]
 _NO_CONTAINERS = ("exec", "attach", "proxy", "log", "ephemeralcontainers")
 
 _EVICTION = Resource("policy", "v1", "Eviction", "evictions", namespaced=True)
+_TOKEN = Resource("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", namespaced=True)
 _BINDING = Resource("", "v1", "Binding", "bindings", namespaced=True)
 _SUBRESOURCE_VERBS = {
     "status": ("get", "update", "patch"),
@@ -72,7 +73,9 @@ def act(  # noqa: PLR0911, PLR0912
     if target.subresource == "binding":
         return 201, _bind(api, request, options, target)
     if target.subresource == "token":
-        return 201, api.tokens.issue(api.get(resource, namespace, name), request.object())
+        asked = request.object()
+        _readable(_TOKEN, asked, request, options)
+        return 201, api.tokens.issue(api.get(resource, namespace, name), asked)
     if target.subresource == "finalize":
         stored = api.update(resource, namespace, name, request.object(), options)
         return 200, stored

@@ -372,7 +372,11 @@ def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: 
             causes.invalid(f"{path}.message", message, "message must not contain line breaks")
     elif "\n" in text.strip() and not rule.get("messageExpression"):
         causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
-    if rule.get("messageExpression") and (why := language.fault(rule["messageExpression"], variables, "STRING")):
+    expression = rule.get("messageExpression")
+    if expression and (
+        why := language.fault(expression, variables, "STRING")
+        or language.check_fields(expression, schemas, custom.escaped)
+    ):
         causes.invalid(f"{path}.messageExpression", shown, f"messageExpression {why}")
     causes.one_of(f"{path}.reason", rule.get("reason"), _REASONS)
     if rule.get("fieldPath") and not custom.field_there(schema, rule["fieldPath"]):

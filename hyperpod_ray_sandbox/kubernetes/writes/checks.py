@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_sandbox.kubernetes import admission, defaults, schema
 from hyperpod_ray_sandbox.kubernetes.authorization import defaults as roles
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import UnreadableError, bad_request, forbidden, not_found
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, UnreadableError, bad_request, forbidden, not_found
 from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.times import is_time, now
 
@@ -77,6 +78,16 @@ def _other_kind(obj: Json, resource: Resource) -> str:
         f'{obj["kind"]} in version "{version}" cannot be handled as a {resource.kind}: converting '
         f"({version}.{obj['kind']}) to ({inside}.{resource.kind}): unknown conversion"
     )
+
+
+def read_version(meta: Json) -> int:
+    """The resourceVersion of an object that was sent, 0 without it; raises 500 for one that is no number."""
+    text = str(meta.get("resourceVersion") or "0")
+    if not re.fullmatch(r"[0-9]+", text, re.ASCII):
+        raise ApiError(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    if int(text) >= 1 << 64:
+        raise ApiError(500, "", f'strconv.ParseUint: parsing "{text}": value out of range')
+    return int(text)
 
 
 def named(body: Any, name: str) -> Any:

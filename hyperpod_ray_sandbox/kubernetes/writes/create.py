@@ -10,7 +10,7 @@ from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validati
 from hyperpod_ray_sandbox.kubernetes.admission.references import ROOT_CERTIFICATES
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import Cause, already_exists, bad_request, invalid
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, already_exists, invalid
 from hyperpod_ray_sandbox.kubernetes.times import now
 from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     SERVER_FIELDS,
@@ -58,11 +58,7 @@ def create(
             secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5)
         )
     name = meta["name"]
-    if meta.get("resourceVersion"):
-        raise bad_request("resourceVersion should not be set on objects to be created")
-    key = api.key(resource, namespace, name)
-    if api.store.get(key) is not None:
-        raise already_exists(resource.plural, resource.group, name)
+    key, version = api.key(resource, namespace, name), str(meta.get("resourceVersion") or "0")
     for fixed in (*SERVER_FIELDS, "resourceVersion"):
         meta.pop(fixed, None)
     managed = meta.pop("managedFields", None) if options.manager != "" else None
@@ -77,6 +73,10 @@ def create(
     obj = hooked(api, resource, obj, None, options)
     validation.check_new(resource, obj)
     check_policies(api, resource, obj, None, options)
+    if version.isdecimal() and int(version) and not options.dry_run:
+        raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    if api.store.get(key) is not None:
+        raise already_exists(resource.plural, resource.group, name)
     if managed:
         obj["metadata"]["managedFields"] = managed
     elif options.manager:

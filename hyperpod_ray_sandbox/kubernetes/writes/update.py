@@ -18,6 +18,7 @@ from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     hooked,
     judge,
     named,
+    read_version,
 )
 from hyperpod_ray_sandbox.kubernetes.writes.create import after_write
 
@@ -47,11 +48,12 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     obj = accept(resource, namespace, obj)
     meta = obj["metadata"]
     named(obj, name)
-    if not meta.get("resourceVersion") and options.user is not None and not recorded and version_needed(resource):
+    version = read_version(meta)
+    if not version and options.user is not None and not recorded and version_needed(resource):
         why = "Invalid value: 0: must be specified for an update"
         cause = Cause("FieldValueInvalid", why, "metadata.resourceVersion")
         raise invalid(resource.kind, resource.group, name, [cause])
-    if meta.get("resourceVersion") and meta["resourceVersion"] != live["metadata"]["resourceVersion"]:
+    if version and version != int(live["metadata"]["resourceVersion"]):
         raise stale(resource.plural, resource.group, name)
     if meta.get("uid") and meta["uid"] != live["metadata"]["uid"]:
         raise ApiError(
