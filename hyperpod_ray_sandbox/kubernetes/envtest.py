@@ -92,6 +92,7 @@ def controllers_command(assets: Path, state: Path) -> list[str]:
         "--bind-address=127.0.0.1",
         "--secure-port=0",
         "--leader-elect=false",
+        "--resource-quota-sync-period=10s",
         f"--root-ca-file={state / 'certificates' / 'apiserver.crt'}",
         f"--service-account-private-key-file={state / 'service-accounts.key'}",
     ]

@@ -27,7 +27,7 @@ def canonical(text: str) -> str:
     Raises:
         ValueError: It is none.
     """
-    text = text.strip()
+    text = text.strip(" ")  # of other white space JSON has an escape, which is not stripped
     match = _TEXT.fullmatch(text)
     if not text or match is None:
         raise ValueError(FORMAT)

@@ -124,6 +124,13 @@ def _pointer(properties: Json, key: str) -> bool:
     return key == "template" and "$ref" not in properties.get("selector", {"$ref": ""})
 
 
+def _zero(key: str, schema: Json) -> Json:
+    """What Go reads of a null in a map: the zero of text and of a quantity."""
+    if schema is SHAPES.definitions[_QUANTITY_NAME]:
+        return {key: "0"}
+    return {key: ""} if schema.get("type") == "string" else {}
+
+
 def _left_out(value: Any, schema: Json) -> bool:
     """Whether Go writes a field only where something is in it: a list, or a map."""
     if value == []:
@@ -162,6 +169,9 @@ class _Walk:
                     self.unknown.append(child_path)
                 continue
             child = SHAPES.resolve(child)
+            if member is None and not self.custom and key not in properties:
+                result.update(_zero(key, child))
+                continue
             if member is None:
                 # what is not nullable is pruned, so that a default takes its place
                 if self.custom and key not in _ENVELOPE and (child.get("nullable") or not self.fill):

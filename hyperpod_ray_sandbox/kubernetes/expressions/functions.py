@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from hyperpod_ray_rules.quantity import number
 
@@ -203,12 +203,14 @@ def _last(text: str, part: str, start: int | None = None) -> int:
 
 def _is_url(text: str) -> bool:
     """Whether a text is an absolute URL or path."""
-    if re.search(r"[\s\x00-\x1f\x7f]", text):
+    if re.search(r"[\x00-\x1f\x7f]", text):
         return False
     try:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError:
+        return False
+    if " " in parts.netloc or " " in parts.scheme:
         return False
     return text.startswith("/") or bool(parts.scheme and (parts.netloc or parts.path))
 
@@ -377,7 +379,7 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("getHost", True, "m", "s", _host),
     ("getHostname", True, "m", "s", _hostname),
     ("getPort", True, "m", "s", _port),
-    ("getEscapedPath", True, "m", "s", lambda u: urlsplit(u["url"]).path),
+    ("getEscapedPath", True, "m", "s", lambda u: quote(urlsplit(u["url"]).path, safe="/%:@!$&'()*+,;=~")),
     ("getQuery", True, "m", "d", lambda u: parse_qs(urlsplit(u["url"]).query, keep_blank_values=True)),
     ("ip", False, "s", "m", lambda text: {"ip": str(_address(text))}),
     ("ip", True, "m", "m", lambda cidr: {"ip": str(_cidr(cidr).network_address)}),

@@ -100,8 +100,11 @@ def refuse_unserved(expression: str) -> None:
         raise ApiError(501, "NotImplemented", f"the sandbox does not evaluate {match[0]}: {expression}"[:400])
 
 
-def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL") -> str:
-    """Why an expression over typed variables is refused; empty where it is not."""
+def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL", *, exactly: bool = False) -> str:
+    """Why an expression over typed variables is refused; empty where it is not.
+
+    `exactly` refuses what may be anything, as policies do. The types of their variables are not known here.
+    """
     refuse_unserved(expression)
     try:
         _free(tuple(sorted(variables))).compile(expression)
@@ -110,6 +113,8 @@ def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL") -> s
     except FAULTS as error:
         return f"compilation failed: {_words(error)}"
     have = checked.return_type().name()
+    if exactly and answer not in ("DYN", have) and not (have == "DYN" and "variables." in expression):
+        return f"must evaluate to {answer.lower()} but got {have.lower()}"
     if have not in (answer, "DYN") and answer != "DYN":
         word = {"BOOL": "a bool", "STRING": "a string"}[answer]
         return f"cel expression must evaluate to {word}"

@@ -20,7 +20,7 @@ from hyperpod_ray_sandbox.kubernetes.serving.parameters import check_write, dele
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request, Target, action_of
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid, qualified, success
 from hyperpod_ray_sandbox.kubernetes.store import copy
-from hyperpod_ray_sandbox.kubernetes.writes.checks import named
+from hyperpod_ray_sandbox.kubernetes.writes.checks import named, unversioned
 from hyperpod_ray_sandbox.kubernetes.writes.delete import check_preconditions
 
 Json = dict[str, Any]
@@ -74,7 +74,8 @@ def act(  # noqa: PLR0911, PLR0912
         return 201, _bind(api, request, options, target)
     if target.subresource == "token":
         asked = request.object()
-        _readable(_TOKEN, asked, request, options)
+        spec = asked.get("spec") or {}
+        _readable(_TOKEN, {**asked, "spec": {"audiences": [], **spec}}, request, options)
         return 201, api.tokens.issue(api.get(resource, namespace, name), asked)
     if target.subresource == "finalize":
         stored = api.update(resource, namespace, name, request.object(), options)
@@ -92,7 +93,7 @@ def act(  # noqa: PLR0911, PLR0912
         body = request.object()
         if not target.subresource and creates_on_update(resource) and not api.exists(resource, namespace, name):
             api.rbac.require(options.user or ADMINISTRATOR, action_of(request, target, "create", request.path))
-            return 201, api.create(resource, namespace, named(body, name), options)
+            return 201, api.create(resource, namespace, unversioned(named(body, name)), options)
         return 200, api.update(resource, namespace, name, body, options, subresource=target.subresource)
     if verb == "patch":
         stored, created = api.patch(

@@ -74,6 +74,13 @@ def policy(obj: Json) -> Causes:
         if validation.get("messageExpression"):
             _expression(causes, f"{path}.messageExpression", validation["messageExpression"], "STRING", fields)
         causes.one_of(f"{path}.reason", validation.get("reason"), _REASONS)
+    for index, annotation in enumerate(spec.get("auditAnnotations") or []):
+        path, key = f"spec.auditAnnotations[{index}]", annotation.get("key") or ""
+        if not key:
+            causes.required(f"{path}.key")
+        else:
+            names.key(causes, f"{path}.key", f"{obj['metadata'].get('name') or 'x'}/{key}")
+        _expression(causes, f"{path}.valueExpression", annotation.get("valueExpression"), "STRING", fields)
     conditions(causes, "spec.matchConditions", spec.get("matchConditions"), _ROOTS)
     return causes
 
@@ -105,7 +112,7 @@ def _expression(causes: Causes, path: str, expression: str | None, answer: str, 
     schemas: dict[str, Json | None] = {**dict.fromkeys(VARIABLES), "request": _REQUEST, "namespaceObject": _NAMESPACE}
     schemas["variables"] = {"type": "object", "properties": fields}
     text = str(expression)
-    if why := language.fault(text, dynamic, answer) or language.check_fields(text, schemas, str):
+    if why := language.fault(text, dynamic, answer, exactly=True) or language.check_fields(text, schemas, str):
         causes.invalid(path, expression, why)
 
 

@@ -76,7 +76,6 @@ def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -
     claimed = pod_parts.claims(causes, path, spec)
     if (spec.get("resources") or {}).get("claims"):
         causes.forbidden(f"{path}.resources.claims", "claims may not be set for Resources at pod-level")
-    system = (spec.get("os") or {}).get("name") or ""
     taken: set[tuple[Any, ...]] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or []):
@@ -96,8 +95,6 @@ def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -
             pod_parts.devices(causes, f"{field_path}.volumeDevices", container, spec.get("volumes"))
             restart = spec.get("restartPolicy") or "Always"
             pod_parts.resizing(causes, f"{field_path}.resizePolicy", container.get("resizePolicy"), restart)
-            stop = (container.get("lifecycle") or {}).get("stopSignal")
-            pod_parts.stop_signal(causes, f"{field_path}.lifecycle.stopSignal", stop, system)
             for at, port in enumerate(container.get("ports") or []):
                 number = port.get("hostPort")
                 if not number:

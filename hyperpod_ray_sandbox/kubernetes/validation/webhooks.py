@@ -105,7 +105,7 @@ def conditions(causes: Causes, path: str, declared: list[Json] | None, roots: tu
         text = condition.get("expression")
         if not (text or "").strip():
             causes.required(f"{at}.expression", "expression is not specified")
-        elif language.installed() and (why := language.fault(str(text), language.dynamic(roots))):
+        elif language.installed() and (why := language.fault(str(text), language.dynamic(roots), exactly=True)):
             causes.invalid(f"{at}.expression", text, why)
 
 
@@ -134,6 +134,9 @@ def rules(causes: Causes, path: str, declared: list[Json] | None) -> None:
                 causes.required(f"{at}.{field}")
             if "*" in values and len(values) > 1 and field != "resources":
                 causes.invalid(f"{at}.{field}", values, "if '*' is present, must not specify other values")
+            if field == "resources" and "*" in values and any(v != "*" and "/" not in v for v in values):
+                words = "if '*' is present, must not specify other resources without subresources"
+                causes.invalid(f"{at}.{field}", values, words)
             for place, value in enumerate(values):
                 if value == "" and field != "apiGroups":
                     causes.required(f"{at}.{field}[{place}]")

@@ -90,6 +90,13 @@ def read_version(meta: Json) -> int:
     return int(text)
 
 
+def unversioned(obj: Json) -> Json:
+    """An object that a PUT or an apply creates: its resourceVersion is read, and not obeyed."""
+    meta = obj["metadata"]
+    read_version(meta)
+    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "resourceVersion"}}
+
+
 def named(body: Any, name: str) -> Any:
     """What was sent to the path of a name: with that name, or refused."""
     meta = (body.get("metadata") or {}) if isinstance(body, dict) else {}
@@ -123,6 +130,8 @@ def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Js
             options.warnings.append(
                 version.get("deprecationWarning") or f"{resource.api_version} {resource.kind} is deprecated"
             )
+    if resource.group == roles.GROUP and not resource.crd and isinstance(obj.get("roleRef"), dict):
+        obj["roleRef"].setdefault("apiGroup", roles.GROUP)
     obj, warnings = schema.check(
         resource,
         obj,

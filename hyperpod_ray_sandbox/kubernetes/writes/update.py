@@ -10,6 +10,7 @@ from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource, version_needed
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, forbidden, invalid, not_found, stale
 from hyperpod_ray_sandbox.kubernetes.store import Key, copy
+from hyperpod_ray_sandbox.kubernetes.validation.causes import shown
 from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     SERVER_FIELDS,
     accept,
@@ -76,6 +77,7 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
         obj.pop("status", None)
         if "status" in live:
             obj["status"] = copy(live["status"])
+    _check_ending(resource, meta, live)
     for fixed in SERVER_FIELDS:
         meta.pop(fixed, None)
         if fixed in live["metadata"]:
@@ -122,6 +124,19 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     if stored["metadata"].get("deletionTimestamp") and not stored["metadata"].get("finalizers"):
         _finish_if_free(api, resource, key, stored)
     return api.present(resource, stored)
+
+
+def _check_ending(resource: Resource, meta: Json, live: Json) -> None:
+    """Refuse an update that says that an object is being deleted; raises 422."""
+    if live["metadata"].get("deletionTimestamp"):
+        return
+    causes = [
+        Cause("FieldValueInvalid", f"Invalid value: {shown(meta[field])}: field is immutable", f"metadata.{field}")
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds")
+        if meta.get(field) is not None
+    ]
+    if causes:
+        raise invalid(resource.kind, resource.group, live["metadata"]["name"], causes)
 
 
 def _resized(live: Json, submitted: Json) -> Json:
