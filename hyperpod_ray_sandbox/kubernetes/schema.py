@@ -128,7 +128,7 @@ def _zero(key: str, schema: Json) -> Json:
     """What Go reads of a null in a map: the zero of text and of a quantity."""
     if schema is SHAPES.definitions[_QUANTITY_NAME]:
         return {key: "0"}
-    return {key: ""} if schema.get("type") == "string" else {}
+    return {key: ""} if "string" in (schema.get("type") or "") else {}
 
 
 def _left_out(value: Any, schema: Json) -> bool:

@@ -244,8 +244,12 @@ def cases() -> Iterator[Case]:
     for file in sorted(FOLDER.glob("*.yaml")):
         if file.name == "setup.yaml":
             continue
-        for index, definition in enumerate(yaml.safe_load(file.read_text())["cases"]):
+        for index, definition in enumerate(_read(file)["cases"]):
             yield _case(definition, f"{file.stem}-{index}".replace("_", "-"), file.stem)
+
+
+def _read(file: Path) -> Any:
+    return yaml.load(file.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
 
 
 def _created(step: Step, answer: Any) -> str:
@@ -283,8 +287,7 @@ def prepare(client: Client) -> None:
             )
     for file in sorted(KUBERAY_CRDS.glob("*.yaml")):
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        _must(client, Step("POST", path, json.dumps(yaml.load(file.read_text(), Loader=loader))))  # noqa: S506
+        _must(client, Step("POST", path, json.dumps(_read(file))))
     for obj in setup:
         _must(client, create(obj))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
 from hyperpod_ray_sandbox.kubernetes.admission.references import ROOT_CERTIFICATES
 from hyperpod_ray_sandbox.kubernetes.options import Options
-from hyperpod_ray_sandbox.kubernetes.resources import Resource
+from hyperpod_ray_sandbox.kubernetes.resources import Resource, counts_generations
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, already_exists, invalid
 from hyperpod_ray_sandbox.kubernetes.times import now
 from hyperpod_ray_sandbox.kubernetes.writes.checks import (
@@ -59,12 +59,14 @@ def create(
         )
     name = meta["name"]
     key, version = api.key(resource, namespace, name), str(meta.get("resourceVersion") or "0")
+    generation = 1 if counts_generations(resource) else meta.get("generation")
     for fixed in (*SERVER_FIELDS, "resourceVersion"):
         meta.pop(fixed, None)
     managed = meta.pop("managedFields", None) if options.manager != "" else None
     meta["uid"] = str(uuid.uuid4())
     meta["creationTimestamp"] = now()
-    meta["generation"] = 1
+    if generation:
+        meta["generation"] = generation
     if "status" in resource.subresources and not trusted and resource.kind != "Node":
         obj.pop("status", None)
     obj = judge(api, resource, obj, options)

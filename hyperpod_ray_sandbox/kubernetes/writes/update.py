@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
 from hyperpod_ray_sandbox.kubernetes.options import Options
-from hyperpod_ray_sandbox.kubernetes.resources import Resource, version_needed
+from hyperpod_ray_sandbox.kubernetes.resources import Resource, counts_generations, version_needed
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, forbidden, invalid, not_found, stale
 from hyperpod_ray_sandbox.kubernetes.store import Key, copy
 from hyperpod_ray_sandbox.kubernetes.validation.causes import shown
@@ -107,7 +107,7 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
         if options.user is not None:
             validation.check_status(resource, obj, live)
         admission.validate(api, resource, obj, live, options, subresource)
-    if _content(obj) != _content(live):
+    if _content(obj) != _content(live) and counts_generations(resource):
         obj["metadata"]["generation"] = int(live["metadata"].get("generation") or 1) + 1
     if resource.kind == "CustomResourceDefinition" and not resource.crd:
         obj["status"] = crd_status(obj, live)
