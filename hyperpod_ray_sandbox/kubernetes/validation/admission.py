@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ACTIONS = ("Audit", "Deny", "Warn")
-_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
+_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ROOTS = ("object", "oldObject", "request", "namespaceObject")
 VARIABLES = (*_ROOTS, "variables")
 
@@ -94,8 +94,6 @@ def _variables(causes: Causes, spec: Json) -> Json:
             causes.required(f"{path}.name", "name is not specified")
         elif not _IDENTIFIER.fullmatch(name):
             causes.invalid(f"{path}.name", name, "name is not a valid CEL identifier")
-        elif name in taken:
-            causes.duplicate(f"{path}.name", name)
         _expression(causes, f"{path}.expression", variable.get("expression"), "DYN", taken)
         taken[name] = {}
     return taken

@@ -149,7 +149,7 @@ def _selectable(causes: Causes, path: str, text: str, schema: Json) -> None:
 
 def _subresources(causes: Causes, path: str, declared: Json) -> None:
     scale = declared.get("scale")
-    if not scale:
+    if scale is None:
         return
     for field, root in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
         value = scale.get(field) or ""
@@ -216,6 +216,13 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
         causes.forbidden(f"{path}.items", "items must be a schema object and not an array")
     elif declared == "array" and not isinstance(items, dict):
         causes.required(f"{path}.items", "must be specified")
+    if schema.get("x-kubernetes-map-type") and declared != "object":
+        causes.invalid(f"{path}.type", declared, "must be object if x-kubernetes-map-type is specified")
+    listed: Json = schema["items"] if isinstance(schema.get("items"), dict) else {}
+    mutable = listed.get("type") == "object" and listed.get("x-kubernetes-map-type") != "atomic"
+    if schema.get("x-kubernetes-list-type") == "set" and mutable:
+        words = "must be atomic as item of a list with x-kubernetes-list-type=set"
+        causes.invalid(f"{path}.items.x-kubernetes-map-type", listed.get("x-kubernetes-map-type"), words)
     if properties and extra is not None:
         causes.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
     _forbidden(causes, path, schema)

@@ -265,6 +265,8 @@ def metadata(resource: Resource, meta: Json) -> Causes:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(field):
                 causes.invalid(f"metadata.ownerReferences.{field}", "", "must not be empty")
+        if str(reference.get("apiVersion") or "").count("/") > 1:
+            causes.invalid("metadata.ownerReferences.apiVersion", reference["apiVersion"], "version must not be empty")
         controllers += bool(reference.get("controller"))
         if (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Event"):
             causes.invalid("metadata.ownerReferences", reference, "/v1, Kind=Event is disallowed from being an owner")

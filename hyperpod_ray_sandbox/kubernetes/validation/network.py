@@ -56,6 +56,9 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     for index, address in enumerate(spec.get("externalIPs") or []):
         if not names.is_address(address):
             causes.invalid(f"spec.externalIPs[{index}]", address, names.ADDRESS_RULE)
+        elif ipaddress.ip_address(address).is_loopback:
+            why = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+            causes.invalid(f"spec.externalIPs[{index}]", address, why)
     for index, family in enumerate(spec.get("ipFamilies") or []):
         causes.one_of(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
     causes.one_of(

@@ -53,9 +53,6 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     for index, gate in enumerate(spec.get("readinessGates") or []):
         names.key(causes, f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType") or "")
     _gates(causes, path, spec)
-    for index, secret in enumerate(spec.get("imagePullSecrets") or []):
-        if not secret.get("name"):
-            causes.required(f"{path}.imagePullSecrets[{index}].name")
 
 
 def _gates(causes: Causes, path: str, spec: Json) -> None:

@@ -132,6 +132,14 @@ def limit_range(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
                             small,
                             f"{low} value {small} is greater than {high} value {big}",
                         )
+        for name, usual in (limit.get("default") or {}).items():
+            asked = (limit.get("defaultRequest") or {}).get(name, usual)
+            if quantities.is_extended(name) and number(asked) != number(usual):
+                causes.invalid(
+                    f"{field_path}.defaultRequest[{name}]",
+                    asked,
+                    f"default value {usual} must equal to defaultRequest value {asked} in {name}",
+                )
         for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
             if number(ratio) < 1:
                 causes.invalid(f"{field_path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")

@@ -123,6 +123,11 @@ def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Js
     if resource.kind == "Secret" and not resource.group and obj.get("stringData"):
         data = obj.setdefault("data", {}) or {}
         for key, value in (obj.pop("stringData") or {}).items():
+            if not isinstance(value, str):
+                prefix = 'Secret in version "v1" cannot be handled as a Secret: '
+                kind = "number" if isinstance(value, int | float) else "object"
+                why = f"json: cannot unmarshal {kind} into Go struct field Secret.stringData of type string"
+                raise UnreadableError(prefix, why)
             data[key] = base64.b64encode(str(value).encode()).decode()
         obj["data"] = data
     for version in (_crd(api, resource).get("spec", {}).get("versions") or []) if resource.crd else []:
