@@ -136,7 +136,7 @@ def started(assets: Path, state: Path) -> Iterator[Path]:
 
 
 def _control(assets: Path, state: Path, stack: ExitStack, port: int, token: str) -> None:
-    """Start kube-controller-manager, and wait until it has made the first service account."""
+    """Start kube-controller-manager, and wait until it has created the first service account."""
     log = stack.enter_context((state / "log").open("ab"))
     process = subprocess.Popen(controllers_command(assets, state), stdout=log, stderr=log)
     stack.callback(_stop, process)
@@ -144,7 +144,7 @@ def _control(assets: Path, state: Path, stack: ExitStack, port: int, token: str)
     while not _answers(port, state / "certificates" / "apiserver.crt", _FIRST_OF_CONTROLLERS, token):
         if process.poll() is not None or time.monotonic() > deadline:
             tail = (state / "log").read_text()[-2000:]
-            raise SystemExit(f"{CONTROLLERS} made no service account; its log: {tail}")
+            raise SystemExit(f"{CONTROLLERS} created no service account; its log: {tail}")
         time.sleep(0.2)
 
 

@@ -60,7 +60,7 @@ class Remote:
         self._lists: dict[str, list[Json]] = {}
 
     def refresh(self) -> None:
-        """Read lists anew: those of one pass of the controllers are read once."""
+        """Forget lists: those of one pass of the controllers are read once."""
         self._lists.clear()
 
     def request(self, method: str, path: str, body: Json | None = None) -> Json:

@@ -75,7 +75,7 @@ class Store:
         return [entries[k] for k in sorted(entries) if not namespace or k[0] == namespace]
 
     def refresh(self) -> None:
-        """Read anew what is kept of another server's objects; this store is the server's own."""
+        """Forget what is kept of another server's objects; this store is the server's own."""
 
     def everything(self) -> Iterator[tuple[Key, Json]]:
         """All objects of all buckets."""
