@@ -27,6 +27,7 @@ from hyperpod_ray_sandbox import leash
 from hyperpod_ray_sandbox.aws import eks_login, install, paths
 from hyperpod_ray_sandbox.aws.client import Client
 from hyperpod_ray_sandbox.errors import SandboxError
+from hyperpod_ray_sandbox.kubernetes import envtest
 
 ACCOUNT = "000000000001"  # the account of environments/local.yaml
 REGION = "us-west-2"
@@ -92,6 +93,8 @@ class Running:
     command: tuple[str, ...] = ()
     """What the Kubernetes API was started with; empty for one that forgets its objects when it ends."""
     seconds_per_state: float = 1.0
+    follower_options: tuple[str, ...] = ()
+    """What the follower of nodes gets besides the cluster and the embedded AWS."""
 
     @property
     def client(self) -> Client:
@@ -181,9 +184,7 @@ def restart_ended(running: Running, state: Path) -> list[str]:
                 )
             running = replace(running, kubernetes_pid=pid)
         else:
-            kubeconfig = Path(running.kubeconfig)
-            pid = _start_follower(state, running, environment, kubeconfig, running.seconds_per_state)
-            running = replace(running, follower_pid=pid)
+            running = replace(running, follower_pid=_start_follower(state, running, environment))
         write_private(state / "state.json", json.dumps(asdict(running), indent=2))
     return names
 
@@ -318,9 +319,11 @@ def _start_at(
     running = replace(running, pid=started.pid)
     _wait_until_ready(running, started)
     if kubeconfig is not None:
-        running = replace(
-            running, follower_pid=_start_follower(state, running, environment, kubeconfig, seconds_per_state)
-        )
+        if assets is not None and envtest.has_controllers(assets):
+            folder = ("--runs", str(state / "kubernetes" / "rayjobs"))
+            models = ("--controllers", "--entrypoint-program", json.dumps(list(entrypoints)), *folder)
+            running = replace(running, follower_options=models)
+        running = replace(running, follower_pid=_start_follower(state, running, environment))
     write_private(state / "state.json", json.dumps(asdict(running), indent=2))
     return running
 
@@ -545,16 +548,15 @@ def _start_kubernetes(state: Path, command: list[str], environment: dict[str, st
     )
 
 
-def _start_follower(
-    state: Path, running: Running, environment: dict[str, str], kubeconfig: Path, seconds_per_state: float
-) -> int:
+def _start_follower(state: Path, running: Running, environment: dict[str, str]) -> int:
     """Start what makes Node objects of HyperPod's instances in a cluster of your own."""
-    log = state / "follower.log"
+    log, kubeconfig = state / "follower.log", Path(running.kubeconfig)
     process = _spawn(
         "hyperpod_ray_sandbox.kubernetes.follower",
         *("--kubeconfig", str(kubeconfig.resolve())),
         *("--aws-endpoint", running.client.endpoint, "--region", running.region),
-        *_pace(seconds_per_state),
+        *_pace(running.seconds_per_state),
+        *running.follower_options,
         log=log,
         environment=environment,
     )

@@ -67,6 +67,8 @@ def _container(container: Json, *, host_network: bool) -> None:
             _http(probe.get("httpGet"))
             if probe.get("grpc") is not None:
                 probe["grpc"].setdefault("service", "")
+    if container.get("lifecycle"):
+        container["lifecycle"].pop("stopSignal", None)  # the feature ContainerStopSignals is off by default
     for hook in (container.get("lifecycle") or {}).values():
         if isinstance(hook, dict):
             _http(hook.get("httpGet"))
@@ -122,6 +124,8 @@ def _service(obj: Json) -> None:
         if not spec.get("clusterIP"):
             spec["clusterIP"] = f"172.20.{secrets.randbelow(255)}.{1 + secrets.randbelow(253)}"
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
     if spec["sessionAffinity"] == "ClientIP":
         spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
     if spec["type"] in ("NodePort", "LoadBalancer"):
@@ -381,6 +385,12 @@ def _autoscaler(obj: Json, _old: Json | None) -> None:
     obj["spec"].setdefault("minReplicas", 1)
 
 
+def _lease(obj: Json, _old: Json | None) -> None:
+    """Leases without the feature CoordinatedLeaderElection, which is off by default."""
+    for field in ("strategy", "preferredHolder"):
+        (obj.get("spec") or {}).pop(field, None)
+
+
 def _slice(obj: Json, _old: Json | None) -> None:
     """Ports of an EndpointSlice are TCP and may have no name."""
     for port in obj.get("ports") or []:
@@ -424,6 +434,7 @@ _BY_KIND: dict[str, Callable[[Json, Json | None], None]] = {
     "NetworkPolicy": _network_policy,
     "LimitRange": _limit_range,
     "EndpointSlice": _slice,
+    "Lease": _lease,
     "HorizontalPodAutoscaler": _autoscaler,
     "CustomResourceDefinition": _definition,
     **dict.fromkeys(("RoleBinding", "ClusterRoleBinding"), _binding),

@@ -1,7 +1,8 @@
 """A kube-apiserver and its etcd from KUBEBUILDER_ASSETS, as controller-runtime's envtest starts them.
 
-There is no kube-controller-manager in those archives: nobody makes service accounts or fills in a quota's status, so
-the ServiceAccount admission plugin is off and the cases that need controllers are omitted.
+envtest's archives have no kube-controller-manager: nobody makes service accounts or fills in a quota's status, so the
+ServiceAccount admission plugin is off and the cases that need controllers are omitted. A kube-controller-manager that
+somebody put into the folder starts too, and both are as in a cluster.
 Source: https://book.kubebuilder.io/reference/envtest
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import secrets
 import shutil
 import signal
@@ -27,6 +29,13 @@ import yaml
 _START_SECONDS = 240.0
 _ATTEMPTS = 5
 BINARIES = ("etcd", "kube-apiserver")
+CONTROLLERS = "kube-controller-manager"
+_FIRST_OF_CONTROLLERS = "/api/v1/namespaces/default/serviceaccounts/default"
+
+
+def has_controllers(assets: Path) -> bool:
+    """Whether the folder has a kube-controller-manager besides the binaries of envtest."""
+    return os.access(assets / CONTROLLERS, os.X_OK)
 
 
 def _ports(count: int) -> list[int]:
@@ -66,13 +75,27 @@ def commands(assets: Path, state: Path, *, etcd: int, peer: int, port: int) -> t
         f"--token-auth-file={state / 'tokens.csv'}",
         "--authorization-mode=RBAC",
         "--allow-privileged=true",
-        "--disable-admission-plugins=ServiceAccount",
+        *([] if has_controllers(assets) else ["--disable-admission-plugins=ServiceAccount"]),
         "--service-cluster-ip-range=10.0.0.0/24",
         f"--service-account-key-file={state / 'service-accounts.key'}",
         f"--service-account-signing-key-file={state / 'service-accounts.key'}",
         "--service-account-issuer=https://kubernetes.default.svc",
     ]
     return store, server
+
+
+def controllers_command(assets: Path, state: Path) -> list[str]:
+    """The command line of kube-controller-manager."""
+    return [
+        str(assets / CONTROLLERS),
+        f"--kubeconfig={state / 'kubeconfig'}",
+        "--bind-address=127.0.0.1",
+        "--secure-port=0",
+        "--leader-elect=false",
+        "--resource-quota-sync-period=10s",
+        f"--root-ca-file={state / 'certificates' / 'apiserver.crt'}",
+        f"--service-account-private-key-file={state / 'service-accounts.key'}",
+    ]
 
 
 class _Ended(Exception):
@@ -107,7 +130,22 @@ def started(assets: Path, state: Path) -> Iterator[Path]:
         kubeconfig = state / "kubeconfig"
         kubeconfig.write_text(yaml.safe_dump(config))
         kubeconfig.chmod(0o600)
+        if has_controllers(assets):
+            _control(assets, state, stack, port, token)
         yield kubeconfig
+
+
+def _control(assets: Path, state: Path, stack: ExitStack, port: int, token: str) -> None:
+    """Start kube-controller-manager, and wait until it has created the first service account."""
+    log = stack.enter_context((state / "log").open("ab"))
+    process = subprocess.Popen(controllers_command(assets, state), stdout=log, stderr=log)
+    stack.callback(_stop, process)
+    deadline = time.monotonic() + _START_SECONDS
+    while not _answers(port, state / "certificates" / "apiserver.crt", _FIRST_OF_CONTROLLERS, token):
+        if process.poll() is not None or time.monotonic() > deadline:
+            tail = (state / "log").read_text()[-2000:]
+            raise SystemExit(f"{CONTROLLERS} created no service account; its log: {tail}")
+        time.sleep(0.2)
 
 
 def _serve(assets: Path, state: Path, stack: ExitStack) -> int:
@@ -154,9 +192,15 @@ def _wait(processes: list[subprocess.Popen[bytes]], state: Path, port: int) -> N
 
 def _ready(port: int, authority: Path) -> bool:
     """Whether the API answers with the certificate that was made at this start, so not another process's API."""
+    return _answers(port, authority, "/readyz")
+
+
+def _answers(port: int, authority: Path, path: str, token: str = "") -> bool:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
     try:
         context = ssl.create_default_context(cafile=str(authority))  # no error of these files is an answer yet
-        with urllib.request.urlopen(f"https://127.0.0.1:{port}/readyz", context=context, timeout=30) as answer:
+        with urllib.request.urlopen(request, context=context, timeout=30) as answer:  # noqa: S310
             return bool(answer.status == 200)
     except OSError:
         return False

@@ -118,9 +118,7 @@ class _Parser:
                 raise _SelectorError(f"found '{word}', expected: {rest}")
         if expecting and values:
             values.append("")
-        if not values:
-            raise _SelectorError("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
-        return values
+        return values or [""]
 
 
 class _SelectorError(Exception):

@@ -128,6 +128,19 @@ _VERSION_NEEDED = (
 )  # fmt: skip
 
 
+# kinds whose changes nobody counts: their objects have the generation that a client wrote, or none
+_UNCOUNTED = (
+    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Endpoints", "Event", "Lease", "LimitRange", "Namespace", "Node",
+    "PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "Role", "RoleBinding", "Secret", "Service",
+    "ServiceAccount", "StorageClass",
+)  # fmt: skip
+
+
+def counts_generations(resource: Resource) -> bool:
+    """Whether `metadata.generation` counts the changes of a kind."""
+    return bool(resource.crd) or resource.kind not in _UNCOUNTED
+
+
 def creates_on_update(resource: Resource) -> bool:
     """Whether a PUT of an object that is not there creates it."""
     return not resource.crd and resource.kind in _CREATED_BY_PUT

@@ -11,7 +11,6 @@ in `validation/`. A `null` counts as absent, as in kube-apiserver; only server-s
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
@@ -21,7 +20,7 @@ import kubernetes_validate
 import referencing
 import referencing.jsonschema
 
-from hyperpod_ray_sandbox.kubernetes import times
+from hyperpod_ray_sandbox.kubernetes import quantities, times
 from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.json_schema import cause, dotted, for_jsonschema, json_type
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
@@ -33,7 +32,6 @@ Json = dict[str, Any]
 
 MINOR = "1.35"
 _BASE = "https://kubernetes.io/api/_definitions.json"
-_QUANTITY = re.compile(r"^[+-]?(\d+|\d+\.\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$")
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY_NAME = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
@@ -126,6 +124,13 @@ def _pointer(properties: Json, key: str) -> bool:
     return key == "template" and "$ref" not in properties.get("selector", {"$ref": ""})
 
 
+def _zero(key: str, schema: Json) -> Json:
+    """What Go reads of a null in a map: the zero of text and of a quantity."""
+    if schema is SHAPES.definitions[_QUANTITY_NAME]:
+        return {key: "0"}
+    return {key: ""} if "string" in (schema.get("type") or "") else {}
+
+
 def _left_out(value: Any, schema: Json) -> bool:
     """Whether Go writes a field only where something is in it: a list, or a map."""
     if value == []:
@@ -164,6 +169,9 @@ class _Walk:
                     self.unknown.append(child_path)
                 continue
             child = SHAPES.resolve(child)
+            if member is None and not self.custom and key not in properties:
+                result.update(_zero(key, child))
+                continue
             if member is None:
                 # what is not nullable is pruned, so that a default takes its place
                 if self.custom and key not in _ENVELOPE and (child.get("nullable") or not self.fill):
@@ -220,16 +228,20 @@ class _Walk:
             self.unreadable.append(f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse {path}')
             return value
         if schema is SHAPES.definitions[_QUANTITY_NAME]:
-            text = str(value)
-            if not isinstance(value, bool) and not _QUANTITY.match(text):
-                self.unreadable.append(
-                    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-                )
-            return text if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+            return self._quantity(value)
         if isinstance(value, float) and "integer" in schema.get("type", "") and not self.custom:
             self.unreadable.append(f"json: cannot unmarshal number {value} into Go struct field {path} of type integer")
         self._format(value, schema.get("format"), path)
         return value
+
+    def _quantity(self, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            return value
+        try:
+            return quantities.canonical(str(value))
+        except ValueError as error:
+            self.unreadable.append(str(error))
+            return value
 
     def _format(self, value: Any, name: str | None, path: str) -> None:
         """Note a value that has the type but cannot be read."""

@@ -74,6 +74,9 @@ class Store:
         entries = self._objects.get(bucket, {})
         return [entries[k] for k in sorted(entries) if not namespace or k[0] == namespace]
 
+    def refresh(self) -> None:
+        """Forget what is kept of another server's objects; this store is the server's own."""
+
     def everything(self) -> Iterator[tuple[Key, Json]]:
         """All objects of all buckets."""
         for bucket, entries in list(self._objects.items()):

@@ -33,7 +33,7 @@ def review(api: Objects, attributes: matching.Attributes, options: Options) -> N
         narrower = spec.get("matchResources")
         if narrower and not matching.concerns(api, {"resourceRules": _ANYTHING, **narrower}, attributes):
             continue
-        why, reason = _refusal(policy["spec"], attributes)
+        why, reason = _refusal(policy["spec"], attributes, _namespace(api, attributes))
         if not why:
             continue
         message = (
@@ -52,10 +52,16 @@ def review(api: Objects, attributes: matching.Attributes, options: Options) -> N
 _ANYTHING = [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*", "*/*"]}]
 
 
-def _refusal(policy: Json, attributes: matching.Attributes) -> tuple[str, str]:
+def _namespace(api: Objects, attributes: matching.Attributes) -> Json | None:
+    """What expressions may read of a request's namespace."""
+    namespace = api.find("v1", "Namespace", "", attributes.namespace) if attributes.namespace else None
+    return namespace and {part: namespace.get(part) or {} for part in ("metadata", "spec", "status")}
+
+
+def _refusal(policy: Json, attributes: matching.Attributes, namespace: Json | None) -> tuple[str, str]:
     """Why a policy refuses a request, and its reason; empty where it does not, or where it does not concern it."""
     fails = policy.get("failurePolicy", "Fail") == "Fail"
-    data = attributes.data()
+    data = {**attributes.data(), "namespaceObject": namespace}
     try:
         for condition in policy.get("matchConditions") or []:
             if language.evaluate(condition["expression"], data) is not True:

@@ -97,8 +97,12 @@ def _priority(api: Objects, spec: Json) -> str:
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
             f"controller computed {value} from the given PriorityClass name"
         )
-    spec["priority"] = value
-    spec.setdefault("preemptionPolicy", preemption)
+    if spec.get("preemptionPolicy") not in (None, preemption):
+        return (
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
+            f"priority admission controller computed {preemption} from the given PriorityClass name"
+        )
+    spec["priority"], spec["preemptionPolicy"] = value, preemption
     return ""
 
 

@@ -18,12 +18,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.authorization.users import ACCOUNT, AUTHENTICATED, Identity
-from hyperpod_ray_sandbox.kubernetes.status import Cause, bad_request, invalid
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid, not_found
 from hyperpod_ray_sandbox.kubernetes.store import Store
 
 Json = dict[str, Any]
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
+_BINDABLE = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
 SHORTEST, USUAL, LONGEST = 600, 3600, 2**32
 
 
@@ -49,6 +50,7 @@ class Tokens:
             cause = Cause("FieldValueInvalid", f"Invalid value: {seconds}: {why}", "spec.expirationSeconds")
             raise invalid("TokenRequest", "authentication.k8s.io", "", [cause])
         meta, now = account["metadata"], int(time.time())
+        self._check_bound(account, spec.get("boundObjectRef"))
         claims = {
             "iss": ISSUER,
             "aud": spec.get("audiences") or [ISSUER],
@@ -69,6 +71,31 @@ class Tokens:
             "spec": {"audiences": claims["aud"], "expirationSeconds": seconds},
             "status": {"token": f"{body}.{self._signature(body)}", "expirationTimestamp": expires},
         }
+
+    def _check_bound(self, account: Json, reference: Json | None) -> None:
+        """Refuse a token that would be bound to an object that is not there; raises 400, 404 or 409."""
+        if reference is None:
+            return
+        meta, kind = account["metadata"], reference.get("kind") or ""
+        group = (reference.get("apiVersion") or "").rpartition("/")[0]
+        if group or kind not in _BINDABLE:
+            raise bad_request(f"cannot bind token for object of type {reference.get('apiVersion') or ''}, Kind={kind}")
+        namespace, name = "" if kind == "Node" else meta["namespace"], str(reference.get("name") or "")
+        bound = self._store.get((f"/{_BINDABLE[kind]}", namespace, name))
+        if bound is None:
+            raise not_found(_BINDABLE[kind], "", name)
+        if kind == "Pod" and bound["spec"].get("serviceAccountName") != meta["name"]:
+            raise bad_request(
+                f'cannot bind token for serviceaccount "{meta["name"]}" to pod running with different serviceaccount '
+                "name."
+            )
+        if reference.get("uid") and reference["uid"] != bound["metadata"]["uid"]:
+            why = (
+                f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record. The "
+                "object might have been deleted and then recreated"
+            )
+            message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+            raise ApiError(409, "Conflict", message, {"name": name, "kind": kind})
 
     def identify(self, token: str) -> Identity | None:
         """Whose token it is; None for one that does not count."""

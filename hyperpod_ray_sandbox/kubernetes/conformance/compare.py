@@ -37,11 +37,12 @@ def compare(*, kubeconfig: Path | None, only: str, show: Callable[[str], None]) 
     """
     with ExitStack() as stack:
         kubeconfig = kubeconfig or Path(os.environ.get("KUBECONFIG", ""))
-        controllers = True
+        controllers, own = True, False
         if not kubeconfig.is_file() and os.environ.get("KUBEBUILDER_ASSETS"):
             state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
-            kubeconfig = stack.enter_context(envtest.started(Path(os.environ["KUBEBUILDER_ASSETS"]), state))
-            controllers = False
+            assets = Path(os.environ["KUBEBUILDER_ASSETS"])
+            kubeconfig = stack.enter_context(envtest.started(assets, state))
+            controllers, own = envtest.has_controllers(assets), True
         if not kubeconfig.is_file():
             raise NoServerError(
                 "no API server", expected="--kubeconfig, KUBECONFIG or KUBEBUILDER_ASSETS", fix="add --kubeconfig FILE"
@@ -49,7 +50,7 @@ def compare(*, kubeconfig: Path | None, only: str, show: Callable[[str], None]) 
         client = Client.of(kubeconfig)
         stack.callback(_clean, client, show)
         prepare(client)
-        alone = not controllers or client.embedded
+        alone = own or client.embedded
         chosen = [case for case in cases() if only in case.name]
         sent = [case for case in chosen if (controllers or not case.controllers) and (alone or not case.alone)]
         disagreements = 0

@@ -39,6 +39,8 @@ NAMESPACE = "bad"
 _OWN_DOMAIN = "check.example.com/"
 _PATIENCE_SECONDS = 60.0
 EVENTUALLY_SECONDS = 60.0
+SETUP_SECONDS = 300.0
+"""A real server counts a quota of a new kind a minute or two later."""
 CLEAN_SECONDS = 300.0
 """A namespace goes when its controllers have ended what is in it."""
 _RAY = (
@@ -60,8 +62,8 @@ class Step:
     headers: dict[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
     """No request: a server that reads its own changes late gets this long."""
-    keep: bool = False
-    """The answer's resourceVersion takes the place of `{version}` in later paths."""
+    keep: str = ""
+    """`version` or `continue`: what the answer's metadata has of it takes the place of that name in later paths."""
     owned: bool = False
     """The object of the step before is the owner of this one."""
 
@@ -206,7 +208,7 @@ def _case(definition: Json, name: str, where: str) -> Case:
                 s.get("type", "application/json"),
                 s.get("headers") or {},
                 float(s.get("wait") or 0),
-                s.get("keep") == "version",
+                s.get("keep", ""),
                 bool(s.get("owner")),
             )
             for s in definition["steps"]
@@ -242,8 +244,12 @@ def cases() -> Iterator[Case]:
     for file in sorted(FOLDER.glob("*.yaml")):
         if file.name == "setup.yaml":
             continue
-        for index, definition in enumerate(yaml.safe_load(file.read_text())["cases"]):
+        for index, definition in enumerate(_read(file)["cases"]):
             yield _case(definition, f"{file.stem}-{index}".replace("_", "-"), file.stem)
+
+
+def _read(file: Path) -> Any:
+    return yaml.load(file.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
 
 
 def _created(step: Step, answer: Any) -> str:
@@ -281,15 +287,14 @@ def prepare(client: Client) -> None:
             )
     for file in sorted(KUBERAY_CRDS.glob("*.yaml")):
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        _must(client, Step("POST", path, json.dumps(yaml.load(file.read_text(), Loader=loader))))  # noqa: S506
+        _must(client, Step("POST", path, json.dumps(_read(file))))
     for obj in setup:
         _must(client, create(obj))
 
 
 def _must(client: Client, step: Step) -> None:
     """Create an object of the setup; a server needs a moment to serve a new kind, and to fill in a quota's status."""
-    deadline = time.monotonic() + EVENTUALLY_SECONDS
+    deadline = time.monotonic() + SETUP_SECONDS
     code, answer = client.send(step)
     while code in (403, 404) and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -352,20 +357,20 @@ def shown(answer: Any, path: str) -> Any:
 
 def run(client: Client, case: Case) -> str:
     """Send a case; the disagreement, or nothing."""
-    version = ""
+    kept = dict.fromkeys(_KEPT, "")
     owner: Json = {}
     for step in case.steps[:-1]:
         if step.wait_s:
             if not client.embedded:
                 time.sleep(step.wait_s)
             continue
-        code, answer = client.send(_completed(step, version, owner))
+        code, answer = client.send(_completed(step, kept, owner))
         if code == 409 and step.method == "POST" and "fieldValidation" in step.path:
             return f"{step.path} has an object of this name, which is left as it is"
         owner = answer if isinstance(answer, dict) else {}
         if step.keep:
-            version = owner["metadata"]["resourceVersion"]
-    judged_step = _completed(case.steps[-1], version, owner)
+            kept[step.keep] = owner["metadata"].get(_KEPT[step.keep], "")
+    judged_step = _completed(case.steps[-1], kept, owner)
     fault = _judged(client, judged_step, case)
     deadline = time.monotonic() + EVENTUALLY_SECONDS
     while fault and case.eventually and time.monotonic() < deadline:
@@ -374,7 +379,10 @@ def run(client: Client, case: Case) -> str:
     return fault
 
 
-def _completed(step: Step, version: str, owner: Json) -> Step:
+_KEPT = {"version": "resourceVersion", "continue": "continue"}
+
+
+def _completed(step: Step, kept: dict[str, str], owner: Json) -> Step:
     """A step with what earlier answers said."""
     body = step.body
     if step.owned:
@@ -383,7 +391,10 @@ def _completed(step: Step, version: str, owner: Json) -> Step:
         reference |= {part: owner["metadata"][part] for part in ("name", "uid")}
         obj["metadata"]["ownerReferences"] = [reference]
         body = json.dumps(obj)
-    return dataclasses.replace(step, path=step.path.replace("{version}", version), body=body)
+    path = step.path
+    for name, value in kept.items():
+        path = path.replace(f"{{{name}}}", value)
+    return dataclasses.replace(step, path=path, body=body)
 
 
 def _judged(client: Client, step: Step, case: Case) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.api import Api
@@ -35,27 +36,36 @@ log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 0.5
 _REST_SECONDS = 0.05
+_OWN = True
+"""Marks models of what a real kube-controller-manager does."""
 
 
 class Controllers:
-    """Runs all controllers."""
+    """Runs all controllers.
 
-    def __init__(self, api: Api, settings: Settings) -> None:
+    Args:
+        api: The embedded API, or a real one.
+        settings: Of the controllers.
+        control_plane: Whether Kubernetes' own controllers are modelled too. A real kube-controller-manager is them.
+    """
+
+    def __init__(self, api: Api, settings: Settings, *, control_plane: bool = True) -> None:
         self.api = api
         self.settings = settings
         client = control(settings.aws_endpoint, settings.region) if settings.aws_endpoint else None
         self.nodes = Nodes(api, settings.time_scale, network=client.node_network if client else None)
-        self._passes = [
-            Lifecycle(api).reconcile,
-            self.nodes.follow_given,
-            Workloads(api).reconcile,
-            Kueue(api).reconcile,
-            RayClusters(api, Entrypoints(settings.entrypoints, settings.runs)).reconcile,
-            Volumes(api).reconcile,
-            Scheduler(api).reconcile,
-            Budgets(api).reconcile,
-            Kubelet(api, settings.time_scale, Pulls(api, client, settings.time_scale)).reconcile,
+        passes: list[tuple[bool, Callable[[], None]]] = [
+            (_OWN, Lifecycle(api).reconcile),
+            (False, self.nodes.follow_given),
+            (_OWN, Workloads(api).reconcile),
+            (False, Kueue(api).reconcile),
+            (False, RayClusters(api, Entrypoints(settings.entrypoints, settings.runs)).reconcile),
+            (_OWN, Volumes(api).reconcile),
+            (False, Scheduler(api).reconcile),
+            (_OWN, Budgets(api).reconcile),
+            (False, Kubelet(api, settings.time_scale, Pulls(api, client, settings.time_scale)).reconcile),
         ]
+        self._passes = [act for own, act in passes if control_plane or not own]
 
     def hook(self, method: str, path: str, body: Any) -> Any:
         """`POST /rehearsal/nodes/NAME {"mode": …}`."""
@@ -87,6 +97,7 @@ class Controllers:
         changed = self.api.store.changed
         while True:
             changed.clear()
+            self.api.store.refresh()
             for act in self._passes:
                 try:
                     act()

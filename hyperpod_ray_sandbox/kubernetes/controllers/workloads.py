@@ -368,7 +368,8 @@ class Workloads:
         active = [p for p in pods_of(self.api, job) if alive(p)]
 
         def fill(status: Json) -> None:
-            status.setdefault("startTime", job["metadata"]["creationTimestamp"])
+            if not spec.get("suspend"):
+                status.setdefault("startTime", job["metadata"]["creationTimestamp"])
             for name, value in (
                 ("active", len(active)),
                 ("succeeded", done),

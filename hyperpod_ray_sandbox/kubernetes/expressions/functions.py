@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from hyperpod_ray_rules.quantity import number
 
@@ -40,7 +40,8 @@ def _quantity(text: str) -> Json:
     """A quantity, in one form for each amount."""
     if not _is_quantity(text):
         raise CallError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-    return {"quantity": str(Decimal(str(number(text))).normalize())}
+    amount = number(text)  # a fraction: `500m` is 1/2
+    return {"quantity": str((Decimal(amount.numerator) / amount.denominator).normalize())}
 
 
 def _amount(value: Any) -> Decimal:
@@ -77,6 +78,29 @@ def _last_index(values: list[Any], value: Any) -> int:
 def _sorted(values: list[Any]) -> bool:
     """Whether a list ascends."""
     return all(a <= b for a, b in itertools.pairwise(values))
+
+
+def _contains(values: list[Any], part: list[Any]) -> bool:
+    return all(value in values for value in part)
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """The values without those that stand there before."""
+    return [value for index, value in enumerate(values) if value not in values[:index]]
+
+
+def _flat(values: list[Any], depth: int = 1) -> list[Any]:
+    """The values, and those of lists among them."""
+    if depth < 0:
+        raise CallError("level must be non-negative")
+    parts = [_flat(v, depth - 1) if isinstance(v, list) and depth else [v] for v in values]
+    return [value for part in parts for value in part]
+
+
+def _slice(values: list[Any], start: int, end: int) -> list[Any]:
+    if not 0 <= start <= end <= len(values):
+        raise CallError(f"cannot slice({start}, {end}), list is length {len(values)}")
+    return values[start:end]
 
 
 # ---- text ----------------------------------------------------------------------------------------------------------
@@ -143,6 +167,15 @@ def _split(text: str, separator: str, limit: int = -1) -> list[str]:
     return list(text) if not separator else text.split(separator, limit - 1 if limit > 0 else -1)
 
 
+_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+            "\\": "\\\\", '"': '\\"'}  # fmt: skip
+
+
+def _quoted(text: str) -> str:
+    """A text as a literal of the language."""
+    return '"' + "".join(_ESCAPES.get(character, character) for character in text) + '"'
+
+
 def _character(text: str, at: int) -> str:
     if not 0 <= at <= len(text):
         raise CallError(f"index out of range: {at}")
@@ -170,12 +203,14 @@ def _last(text: str, part: str, start: int | None = None) -> int:
 
 def _is_url(text: str) -> bool:
     """Whether a text is an absolute URL or path."""
-    if re.search(r"[\s\x00-\x1f\x7f]", text):
+    if re.search(r"[\x00-\x1f\x7f]", text):
         return False
     try:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError:
+        return False
+    if " " in parts.netloc or " " in parts.scheme:
         return False
     return text.startswith("/") or bool(parts.scheme and (parts.netloc or parts.path))
 
@@ -223,10 +258,10 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise CallError(f'CIDR "{text}" parse error during conversion from string') from None
 
 
-def _reads(read: Callable[[str], Any]) -> Callable[[str], bool]:
-    def readable(text: str) -> bool:
+def _reads(read: Callable[..., Any]) -> Callable[..., bool]:
+    def readable(*words: Any) -> bool:
         try:
-            read(text)
+            read(*words)
         except CallError:
             return False
         return True
@@ -250,6 +285,17 @@ def _semver(text: str) -> Json:
     if not _VERSION.fullmatch(text):
         raise CallError(f"invalid semantic version: {text}")
     return {"semver": text}
+
+
+def _normalized(text: str) -> str:
+    """A version without `v` and leading zeros, with its three numbers."""
+    numbers, separator, rest = re.sub(r"([-+])", r"\n\1", text.removeprefix("v"), count=1).partition("\n")
+    parts = [part.lstrip("0") or "0" if part.isdigit() else part for part in numbers.split(".")]
+    return ".".join([*parts, "0", "0"][: max(3, len(parts))]) + (rest if separator else "")
+
+
+def _maybe_normalized(text: str, normalize: bool) -> Json:
+    return _semver(_normalized(text) if normalize else text)
 
 
 def _rank(value: Json) -> tuple[Any, ...]:
@@ -301,6 +347,17 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("indexOf", True, "ssi", "i", _index),
     ("lastIndexOf", True, "ss", "i", _last),
     ("lastIndexOf", True, "ssi", "i", _last),
+    ("sets.contains", False, "ll", "b", _contains),
+    ("sets.equivalent", False, "ll", "b", lambda a, b: _contains(a, b) and _contains(b, a)),
+    ("sets.intersects", False, "ll", "b", lambda a, b: any(value in b for value in a)),
+    ("lists.range", False, "i", "l", lambda size: list(range(size))),
+    ("distinct", True, "l", "l", _distinct),
+    ("flatten", True, "l", "l", _flat),
+    ("flatten", True, "li", "l", _flat),
+    ("slice", True, "lii", "l", _slice),
+    ("sort", True, "l", "l", sorted),
+    ("reverse", True, "l", "l", lambda values: values[::-1]),
+    ("strings.quote", False, "s", "s", _quoted),
     ("join", True, "l", "s", "".join),
     ("join", True, "ls", "s", lambda parts, separator: separator.join(parts)),
     ("lowerAscii", True, "s", "s", str.lower),
@@ -322,7 +379,7 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("getHost", True, "m", "s", _host),
     ("getHostname", True, "m", "s", _hostname),
     ("getPort", True, "m", "s", _port),
-    ("getEscapedPath", True, "m", "s", lambda u: urlsplit(u["url"]).path),
+    ("getEscapedPath", True, "m", "s", lambda u: quote(urlsplit(u["url"]).path, safe="/%:@!$&'()*+,;=~")),
     ("getQuery", True, "m", "d", lambda u: parse_qs(urlsplit(u["url"]).query, keep_blank_values=True)),
     ("ip", False, "s", "m", lambda text: {"ip": str(_address(text))}),
     ("ip", True, "m", "m", lambda cidr: {"ip": str(_cidr(cidr).network_address)}),
@@ -343,10 +400,16 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("masked", True, "m", "m", lambda c: {"cidr": str(_cidr(c))}),
     ("prefixLength", True, "m", "i", lambda c: _cidr(c).prefixlen),
     ("semver", False, "s", "m", _semver),
+    ("semver", False, "sb", "m", _maybe_normalized),
     ("isSemver", False, "s", "b", _reads(_semver)),
+    ("isSemver", False, "sb", "b", _reads(_maybe_normalized)),
     ("major", True, "m", "i", lambda v: _rank(v)[0]),
     ("minor", True, "m", "i", lambda v: _rank(v)[1]),
     ("patch", True, "m", "i", lambda v: _rank(v)[2]),
 )  # fmt: skip
-UNSERVED = re.compile(r"\b(authorizer|format\.named|jsonpatch|sets\.\w+|namespaceObject|params)\b")
+UNSERVED = re.compile(
+    r"(?<![.\w])(authorizer|format\.\w+(?=\()|jsonpatch|params)\b"
+    r"|\.(transformList|transformMap|transformMapEntry|sortBy)(?=\()"
+    r"|\.(all|exists|existsOne)(?=\(\s*\w+\s*,\s*\w+\s*,)"
+)
 """What Kubernetes' expressions may name and this evaluator has not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -34,8 +34,7 @@ def _declarations() -> tuple[list[Any], list[Any]]:
     """The extensions and functions of every environment."""
     types = cel().Type
     # the strings of Kubernetes share names with its lists, so they are among its functions
-    parts = ("ext_optional", "ExtOptional"), ("ext_encoders", "ExtEncoders")
-    extensions = [getattr(importlib.import_module(f"cel_expr_python.ext.{m}"), name)() for m, name in parts]
+    extensions = [importlib.import_module("cel_expr_python.ext.ext_optional").ExtOptional()]
     kinds = {
         "d": types.DYN, "s": types.STRING, "i": types.INT, "f": types.DOUBLE, "b": types.BOOL,
         "l": types.List(types.DYN), "m": types.Map(types.DYN, types.DYN),
@@ -101,8 +100,11 @@ def refuse_unserved(expression: str) -> None:
         raise ApiError(501, "NotImplemented", f"the sandbox does not evaluate {match[0]}: {expression}"[:400])
 
 
-def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL") -> str:
-    """Why an expression over typed variables is refused; empty where it is not."""
+def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL", *, exactly: bool = False) -> str:
+    """Why an expression over typed variables is refused; empty where it is not.
+
+    `exactly` refuses what may be anything, as policies do. The types of their variables are not known here.
+    """
     refuse_unserved(expression)
     try:
         _free(tuple(sorted(variables))).compile(expression)
@@ -111,6 +113,8 @@ def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL") -> s
     except FAULTS as error:
         return f"compilation failed: {_words(error)}"
     have = checked.return_type().name()
+    if exactly and answer not in ("DYN", have) and not (have == "DYN" and "variables." in expression):
+        return f"must evaluate to {answer.lower()} but got {have.lower()}"
     if have not in (answer, "DYN") and answer != "DYN":
         word = {"BOOL": "a bool", "STRING": "a string"}[answer]
         return f"cel expression must evaluate to {word}"
@@ -165,7 +169,7 @@ class UndefinedFieldError(Exception):
     """An expression reads a field that its schema has not."""
 
 
-def check_fields(expression: str, schemas: dict[str, Json], escape: Callable[[str], str]) -> str:
+def check_fields(expression: str, schemas: Mapping[str, Json | None], escape: Callable[[str], str]) -> str:
     """The first field that an expression reads and a schema has not, in words; empty where there is none."""
     try:
         serialized = compiled(expression, tuple(sorted(schemas))).serialize()
@@ -207,11 +211,11 @@ def _selected(content: bytes, scope: dict[str, Json | None], escape: Callable[[s
     """The schema of a field that an expression reads."""
     schema = _walk(_field(content, 1) or b"", scope, escape)
     name = (_field(content, 2) or b"").decode()
-    if schema is None or schema.get("x-kubernetes-preserve-unknown-fields") or not schema.get("properties"):
+    if schema is None or isinstance(schema.get("additionalProperties"), dict) or schema.get("type") != "object":
         extra = (schema or {}).get("additionalProperties")
         return extra if isinstance(extra, dict) else None
-    fields = {escape(field): inner for field, inner in schema["properties"].items()}
-    fields |= dict(schema["properties"])
+    fields = {escape(field): inner for field, inner in (schema.get("properties") or {}).items()}
+    fields |= dict(schema.get("properties") or {})
     if schema.get("x-kubernetes-embedded-resource"):
         return fields.get(name)
     if name not in fields:

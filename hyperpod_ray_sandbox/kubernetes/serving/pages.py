@@ -74,9 +74,14 @@ def check_version(request: Request, store: Store) -> int:
         raise not_a_version(text)
     version = int(text)
     if version > store.version:
-        message = f"Timeout: Too large resource version: {version}, current: {store.version}"
-        raise ApiError(504, "Timeout", message, {"retryAfterSeconds": 1})
+        raise _too_large(version, store)
     return version
+
+
+def _too_large(version: int, store: Store) -> ApiError:
+    """504 for a version that never was."""
+    message = f"Timeout: Too large resource version: {version}, current: {store.version}"
+    return ApiError(504, "Timeout", message, {"retryAfterSeconds": 1})
 
 
 def not_a_version(text: str) -> ApiError:
@@ -94,7 +99,9 @@ def listing(api: Api, request: Request, target: Target, keep: Callable[[Json], b
         if (request.query.get("resourceVersion") or "0") != "0":
             raise bad_request("specifying resource version is not allowed when using continue")
         version, start = _read_token(request.query["continue"])
-        if version < store.oldest or version > store.version:
+        if version > store.version:
+            raise _too_large(version, store)
+        if version < store.oldest:
             raise ApiError(410, "Expired", _TOO_OLD)
         moment: int | None = version
     else:

@@ -53,7 +53,7 @@ def delete_options(request: Request, options: Options, body: Json | None = None)
     if body is None:
         body = _body(request)
     if body is None:
-        body = {field: request.query[field] for field in _TEXTS if request.query.get(field)}
+        body = {field: request.query[field] for field in _TEXTS if field in request.query}
         body |= {"dryRun": request.query_lists["dryRun"]} if request.query_lists.get("dryRun") else {}
     causes = Causes()
     policy, orphans = body.get("propagationPolicy"), body.get("orphanDependents")
@@ -93,6 +93,9 @@ def _body(request: Request) -> Json | None:
     for field, expected in _BODY_TYPES.items():
         if body.get(field) is not None and type(body[field]) is not expected:
             raise bad_request(f"json: cannot unmarshal into Go struct field DeleteOptions.{field}: {body[field]!r}")
+    for field in ("uid", "resourceVersion"):
+        if not isinstance((body.get("preconditions") or {}).get(field, ""), str | None):
+            raise bad_request(f"json: cannot unmarshal into Go struct field Preconditions.preconditions.{field}")
     return body
 
 
@@ -108,7 +111,7 @@ def _seconds(value: Any) -> int:
 
 def number(request: Request, name: str) -> int:
     """A query parameter that is a whole number of 64 bits; 0 without it. Raises 400."""
-    text = request.query.get(name) or "0"
+    text = request.query.get(name, "0")
     if not re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII):
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     if not -(1 << 63) <= int(text) < 1 << 63:

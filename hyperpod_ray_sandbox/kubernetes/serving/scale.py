@@ -71,7 +71,7 @@ def _of(obj: Json) -> Json:
         "kind": _SCALE.kind,
         "apiVersion": _SCALE.api_version,
         "metadata": meta,
-        "spec": {"replicas": obj["spec"].get("replicas", 0)},
+        "spec": {"replicas": obj["spec"]["replicas"]} if obj["spec"].get("replicas") else {},
         "status": {
             "replicas": (obj.get("status") or {}).get("replicas", 0),
             "selector": ",".join(f"{k}={v}" for k, v in labels.items()),

@@ -20,7 +20,7 @@ from hyperpod_ray_sandbox.kubernetes.serving.parameters import check_write, dele
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request, Target, action_of
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid, qualified, success
 from hyperpod_ray_sandbox.kubernetes.store import copy
-from hyperpod_ray_sandbox.kubernetes.writes.checks import named
+from hyperpod_ray_sandbox.kubernetes.writes.checks import named, unversioned
 from hyperpod_ray_sandbox.kubernetes.writes.delete import check_preconditions
 
 Json = dict[str, Any]
@@ -28,6 +28,7 @@ Json = dict[str, Any]
 _NO_CONTAINERS = ("exec", "attach", "proxy", "log", "ephemeralcontainers")
 
 _EVICTION = Resource("policy", "v1", "Eviction", "evictions", namespaced=True)
+_TOKEN = Resource("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", namespaced=True)
 _BINDING = Resource("", "v1", "Binding", "bindings", namespaced=True)
 _SUBRESOURCE_VERBS = {
     "status": ("get", "update", "patch"),
@@ -72,7 +73,10 @@ def act(  # noqa: PLR0911, PLR0912
     if target.subresource == "binding":
         return 201, _bind(api, request, options, target)
     if target.subresource == "token":
-        return 201, api.tokens.issue(api.get(resource, namespace, name), request.object())
+        asked = request.object()
+        spec = asked.get("spec") or {}
+        _readable(_TOKEN, {**asked, "spec": {"audiences": [], **spec}}, request, options)
+        return 201, api.tokens.issue(api.get(resource, namespace, name), asked)
     if target.subresource == "finalize":
         stored = api.update(resource, namespace, name, request.object(), options)
         return 200, stored
@@ -89,7 +93,7 @@ def act(  # noqa: PLR0911, PLR0912
         body = request.object()
         if not target.subresource and creates_on_update(resource) and not api.exists(resource, namespace, name):
             api.rbac.require(options.user or ADMINISTRATOR, action_of(request, target, "create", request.path))
-            return 201, api.create(resource, namespace, named(body, name), options)
+            return 201, api.create(resource, namespace, unversioned(named(body, name)), options)
         return 200, api.update(resource, namespace, name, body, options, subresource=target.subresource)
     if verb == "patch":
         stored, created = api.patch(

@@ -12,14 +12,40 @@ from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
-from hyperpod_ray_sandbox.kubernetes.validation.webhooks import rules
+from hyperpod_ray_sandbox.kubernetes.validation.webhooks import conditions, rules
 
 Json = dict[str, Any]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ACTIONS = ("Audit", "Deny", "Warn")
-_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
-VARIABLES = ("object", "oldObject", "request", "variables")
+_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+_ROOTS = ("object", "oldObject", "request", "namespaceObject")
+VARIABLES = (*_ROOTS, "variables")
+
+
+def _fields(*names_of_fields: str, **inner: Json) -> Json:
+    """The schema of an object with these fields."""
+    return {"type": "object", "properties": {**{name: {} for name in names_of_fields}, **inner}}
+
+
+_KIND = _fields("group", "version", "kind")
+_RESOURCE = _fields("group", "version", "resource")
+_REQUEST = _fields(
+    *("subResource", "requestSubResource", "name", "namespace", "operation", "dryRun", "options"),
+    kind=_KIND,
+    requestKind=_KIND,
+    resource=_RESOURCE,
+    requestResource=_RESOURCE,
+    userInfo=_fields("username", "uid", "groups", "extra"),
+)
+_NAMESPACE = _fields(
+    metadata=_fields(
+        *("name", "generateName", "namespace", "labels", "annotations", "UID", "creationTimestamp"),
+        *("deletionGracePeriodSeconds", "deletionTimestamp", "generation", "resourceVersion", "finalizers"),
+    ),
+    spec=_fields("finalizers"),
+    status=_fields("phase", "conditions"),
+)
 
 
 def policy(obj: Json) -> Causes:
@@ -35,52 +61,56 @@ def policy(obj: Json) -> Causes:
         _match(causes, "spec.matchConstraints", match)
         if not match.get("resourceRules"):
             causes.required("spec.matchConstraints.resourceRules")
-    _variables(causes, spec)
+    fields = _variables(causes, spec)
     validations = spec.get("validations") or []
     if not validations and not spec.get("auditAnnotations"):
         causes.required("spec.validations", "validations or auditAnnotations must contain at least one item")
     for index, validation in enumerate(validations):
         path = f"spec.validations[{index}]"
-        _expression(causes, f"{path}.expression", validation.get("expression"), "BOOL")
+        _expression(causes, f"{path}.expression", validation.get("expression"), "BOOL", fields)
         message = validation.get("message")
         if message and "\n" in message:
             causes.invalid(f"{path}.message", message, "message must not contain line breaks")
         if validation.get("messageExpression"):
-            _expression(causes, f"{path}.messageExpression", validation["messageExpression"], "STRING")
+            _expression(causes, f"{path}.messageExpression", validation["messageExpression"], "STRING", fields)
         causes.one_of(f"{path}.reason", validation.get("reason"), _REASONS)
-    taken: set[str] = set()
-    for index, condition in enumerate(spec.get("matchConditions") or []):
-        path, name = f"spec.matchConditions[{index}]", condition.get("name") or ""
-        names.key(causes, f"{path}.name", name)
-        if name in taken:
-            causes.duplicate(f"{path}.name", name)
-        taken.add(name)
-        _expression(causes, f"{path}.expression", condition.get("expression"), "BOOL")
+    for index, annotation in enumerate(spec.get("auditAnnotations") or []):
+        path, key = f"spec.auditAnnotations[{index}]", annotation.get("key") or ""
+        if not key:
+            causes.required(f"{path}.key")
+        else:
+            names.key(causes, f"{path}.key", f"{obj['metadata'].get('name') or 'x'}/{key}")
+        _expression(causes, f"{path}.valueExpression", annotation.get("valueExpression"), "STRING", fields)
+    conditions(causes, "spec.matchConditions", spec.get("matchConditions"), _ROOTS)
     return causes
 
 
-def _variables(causes: Causes, spec: Json) -> None:
-    taken: set[str] = set()
+def _variables(causes: Causes, spec: Json) -> Json:
+    """Judge the variables, each by those before it; returns them as fields of `variables`."""
+    taken: Json = {}
     for index, variable in enumerate(spec.get("variables") or []):
         path, name = f"spec.variables[{index}]", variable.get("name") or ""
         if not name:
             causes.required(f"{path}.name", "name is not specified")
         elif not _IDENTIFIER.fullmatch(name):
             causes.invalid(f"{path}.name", name, "name is not a valid CEL identifier")
-        elif name in taken:
-            causes.duplicate(f"{path}.name", name)
-        taken.add(name)
-        _expression(causes, f"{path}.expression", variable.get("expression"), "DYN")
+        _expression(causes, f"{path}.expression", variable.get("expression"), "DYN", taken)
+        taken[name] = {}
+    return taken
 
 
-def _expression(causes: Causes, path: str, expression: str | None, answer: str) -> None:
+def _expression(causes: Causes, path: str, expression: str | None, answer: str, fields: Json) -> None:
+    """Judge an expression: it compiles, reads what is there, and gives what it must."""
     if not (expression or "").strip():
         causes.required(path, "expression is not specified")
         return
     if not language.installed():
         return
     dynamic = language.dynamic(VARIABLES)
-    if why := language.fault(str(expression), dynamic, answer):
+    schemas: dict[str, Json | None] = {**dict.fromkeys(VARIABLES), "request": _REQUEST, "namespaceObject": _NAMESPACE}
+    schemas["variables"] = {"type": "object", "properties": fields}
+    text = str(expression)
+    if why := language.fault(text, dynamic, answer, exactly=True) or language.check_fields(text, schemas, str):
         causes.invalid(path, expression, why)
 
 

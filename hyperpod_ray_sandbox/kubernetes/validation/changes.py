@@ -112,7 +112,7 @@ def _internal(value: Any) -> Any:
 def _job(causes: Causes, new: Json, old: Json) -> None:
     """Judge a change of a Job: its template may go elsewhere while it is suspended."""
     before, after = copy(old["spec"]["template"]), copy(new["spec"]["template"])
-    if old["spec"].get("suspend"):
+    if old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime"):
         for template in (before, after):
             meta = template.setdefault("metadata", {})
             for field in ("labels", "annotations"):

@@ -19,7 +19,6 @@ _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ENDPOINTS, _ADDRESSES, _PORTS = 1000, 100, 20_000
 _HINTS = 8
-_STRATEGIES = ("OldestEmulationVersion",)
 
 
 def node(obj: Json) -> Causes:
@@ -87,13 +86,6 @@ def lease(obj: Json) -> Causes:
         causes.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
     if isinstance(transitions, int) and transitions < 0:
         causes.invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
-    strategy = spec.get("strategy")
-    if strategy and "/" not in strategy:
-        causes.one_of("spec.strategy", strategy, _STRATEGIES)
-    elif strategy:
-        names.key(causes, "spec.strategy", strategy)
-    if spec.get("preferredHolder") and not spec.get("strategy"):
-        causes.forbidden("spec.preferredHolder", "preferredHolder must be nil if strategy is nil")
     return causes
 
 
@@ -166,9 +158,7 @@ def _hints(causes: Causes, at: str, declared: Json) -> None:
         for place, hint in enumerate(hints):
             if hint in hints[:place]:
                 causes.duplicate(f"{at}.{field}[{place}].name", hint)
-            if not hint:
-                causes.required(f"{at}.{field}[{place}].name")
-            elif not names.is_value(hint):
+            if not names.is_value(hint):
                 causes.invalid(f"{at}.{field}[{place}].name", hint, names.value_rule(hint))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.json_schema import mismatch
+from hyperpod_ray_sandbox.kubernetes.status import Cause
 from hyperpod_ray_sandbox.kubernetes.validation import custom, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -110,6 +111,9 @@ def _versions(causes: Causes, spec: Json) -> None:
         if name in taken:
             causes.invalid("spec.versions", "", "must contain unique version names")
         taken.add(name)
+        if version.get("deprecationWarning") and not version.get("deprecated"):
+            words = "can only be set for deprecated versions"
+            causes.invalid(f"{path}.deprecationWarning", version["deprecationWarning"], words)
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         at = "spec.validation.openAPIV3Schema" if shared else f"{path}.schema.openAPIV3Schema"
         if not schema:
@@ -145,7 +149,7 @@ def _selectable(causes: Causes, path: str, text: str, schema: Json) -> None:
 
 def _subresources(causes: Causes, path: str, declared: Json) -> None:
     scale = declared.get("scale")
-    if not scale:
+    if scale is None:
         return
     for field, root in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
         value = scale.get(field) or ""
@@ -208,16 +212,19 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
         causes.required(f"{path}.type", f"must not be empty for specified {level}")
     if declared and declared not in _TYPES:
         causes.unsupported(f"{path}.type", declared, _TYPES)
-    if schema.get("x-kubernetes-int-or-string") and declared:
-        causes.invalid(f"{path}.type", declared, "must be empty if x-kubernetes-int-or-string is true")
     if isinstance(items, list):
         causes.forbidden(f"{path}.items", "items must be a schema object and not an array")
     elif declared == "array" and not isinstance(items, dict):
         causes.required(f"{path}.items", "must be specified")
+    if schema.get("x-kubernetes-map-type") and declared != "object":
+        causes.invalid(f"{path}.type", declared, "must be object if x-kubernetes-map-type is specified")
+    listed: Json = schema["items"] if isinstance(schema.get("items"), dict) else {}
+    mutable = listed.get("type") == "object" and listed.get("x-kubernetes-map-type") != "atomic"
+    if schema.get("x-kubernetes-list-type") == "set" and mutable:
+        words = "must be atomic as item of a list with x-kubernetes-list-type=set"
+        causes.invalid(f"{path}.items.x-kubernetes-map-type", listed.get("x-kubernetes-map-type"), words)
     if properties and extra is not None:
         causes.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
-    elif extra is False:
-        causes.forbidden(f"{path}.additionalProperties", "additionalProperties cannot be set to false")
     _forbidden(causes, path, schema)
     _extensions(causes, path, schema, declared)
     if schema.get("pattern"):
@@ -320,8 +327,24 @@ def _default(causes: Causes, path: str, schema: Json) -> None:
     if value is None and not schema.get("nullable"):
         causes.invalid(f"{path}.default", None, "must not be null")
         return
-    if why := mismatch(schema, value):
+    if why := mismatch(schema, value) or ("must not have unknown fields" if _undeclared(schema, value) else ""):
         causes.invalid(f"{path}.default", value, why)
+    elif language.installed() and custom.has_rules(schema):
+        violations = Causes()
+        custom.check(violations, schema, value, None)
+        for violation in violations:
+            causes.append(Cause(violation.reason, violation.message, f"{path}.default"))
+
+
+def _undeclared(schema: Json, value: Any) -> bool:
+    """Whether a default has a field that its schema has not."""
+    if isinstance(value, list):
+        return any(_undeclared(schema.get("items") or {}, element) for element in value)
+    if not isinstance(value, dict) or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return False
+    fields, extra = schema.get("properties") or {}, schema.get("additionalProperties")
+    parts = [(fields.get(name, extra), inner) for name, inner in value.items()]
+    return any(part is not True and (not isinstance(part, dict) or _undeclared(part, inner)) for part, inner in parts)
 
 
 def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool) -> None:
@@ -372,7 +395,11 @@ def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: 
             causes.invalid(f"{path}.message", message, "message must not contain line breaks")
     elif "\n" in text.strip() and not rule.get("messageExpression"):
         causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
-    if rule.get("messageExpression") and (why := language.fault(rule["messageExpression"], variables, "STRING")):
+    expression = rule.get("messageExpression")
+    if expression and (
+        why := language.fault(expression, variables, "STRING")
+        or language.check_fields(expression, schemas, custom.escaped)
+    ):
         causes.invalid(f"{path}.messageExpression", shown, f"messageExpression {why}")
     causes.one_of(f"{path}.reason", rule.get("reason"), _REASONS)
     if rule.get("fieldPath") and not custom.field_there(schema, rule["fieldPath"]):

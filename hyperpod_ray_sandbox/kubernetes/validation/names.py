@@ -26,7 +26,7 @@ _LABELS = ("Namespace", "Service", "StatefulSet")
 # their names are judged as parts of a path alone
 _UNNAMED = ("CertificateSigningRequest", "Event")
 _ANNOTATION_BYTES = 262_144
-_SUBDOMAIN_RULE = (
+SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
@@ -76,7 +76,7 @@ def key_rule(text: str) -> str:
     if slash and not prefix:
         return "prefix part must be non-empty"
     if slash and not is_subdomain(prefix):
-        return f"prefix part {_SUBDOMAIN_RULE}"
+        return f"prefix part {SUBDOMAIN_RULE}"
     if not name:
         return "name part must be non-empty"
     return "name part must be no more than 63 bytes" if len(name) > 63 else _KEY_RULE
@@ -95,7 +95,7 @@ def is_value(text: str) -> bool:
 def subdomain(causes: Causes, path: str, text: str) -> None:
     """Judge a subdomain."""
     if not is_subdomain(text):
-        causes.invalid(path, text, _SUBDOMAIN_RULE)
+        causes.invalid(path, text, SUBDOMAIN_RULE)
 
 
 def label(causes: Causes, path: str, text: str) -> None:
@@ -265,6 +265,8 @@ def metadata(resource: Resource, meta: Json) -> Causes:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(field):
                 causes.invalid(f"metadata.ownerReferences.{field}", "", "must not be empty")
+        if str(reference.get("apiVersion") or "").count("/") > 1:
+            causes.invalid("metadata.ownerReferences.apiVersion", reference["apiVersion"], "version must not be empty")
         controllers += bool(reference.get("controller"))
         if (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Event"):
             causes.invalid("metadata.ownerReferences", reference, "/v1, Kind=Event is disallowed from being an owner")

@@ -56,6 +56,9 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     for index, address in enumerate(spec.get("externalIPs") or []):
         if not names.is_address(address):
             causes.invalid(f"spec.externalIPs[{index}]", address, names.ADDRESS_RULE)
+        elif ipaddress.ip_address(address).is_loopback:
+            why = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+            causes.invalid(f"spec.externalIPs[{index}]", address, why)
     for index, family in enumerate(spec.get("ipFamilies") or []):
         causes.one_of(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
     causes.one_of(
@@ -93,8 +96,6 @@ def _affinity(causes: Causes, spec: Json) -> None:
     """Judge how long a client stays with one pod."""
     config, path = spec.get("sessionAffinityConfig"), "spec.sessionAffinityConfig"
     if spec.get("sessionAffinity") == "None":
-        if config is not None:
-            causes.forbidden(path, "must not be set when session affinity is None")
         return
     seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
     if spec.get("sessionAffinity") == "ClientIP" and seconds is None:
@@ -145,6 +146,12 @@ def _network(text: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
         return ipaddress.ip_network(str(text), strict=False)
     except ValueError:
         return None
+
+
+def _masked(causes: Causes, path: str, text: str) -> None:
+    """Refuse a network with bits behind its prefix."""
+    if str(ipaddress.ip_interface(text).ip) != str(ipaddress.ip_network(text, strict=False).network_address):
+        causes.invalid(path, text, "must not have bits set beyond the prefix length")
 
 
 def network_policy(obj: Json) -> Causes:
@@ -206,11 +213,14 @@ def _block(causes: Causes, path: str, block: Json) -> None:
     if network is None:
         causes.invalid(f"{path}.cidr", block["cidr"], _BLOCK)
         return
+    _masked(causes, f"{path}.cidr", block["cidr"])
     for index, text in enumerate(block.get("except") or []):
         part = _network(text)
         if part is None:
             causes.invalid(f"{path}.except[{index}]", text, _BLOCK)
-        elif part.version != network.version or part == network or not part.subnet_of(network):  # type: ignore[arg-type]
+            continue
+        _masked(causes, f"{path}.except[{index}]", text)
+        if part.version != network.version or part == network or not part.subnet_of(network):  # type: ignore[arg-type]
             causes.invalid(f"{path}.except[{index}]", text, "must be a strict subset of `cidr`")
 
 

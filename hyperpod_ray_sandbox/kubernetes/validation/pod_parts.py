@@ -6,7 +6,6 @@ Source: the functions of the same names in pkg/apis/core/validation.
 from __future__ import annotations
 
 import re
-import signal
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.validation import names
@@ -20,8 +19,6 @@ _HOSTNAME = 64
 _RULES, _CODES = 20, 255
 _USER = re.compile(r'[^"/:;|=,+*?<>@\[\]\x00-\x1f]+')
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
-_LINUX_SIGNALS = {s.name for s in signal.Signals} | {"SIGCLD", "SIGIOT", "SIGPOLL", "SIGSTKFLT"}
-_REAL_TIME = re.compile(r"SIGRT(MIN(\+([1-9]|1[0-5]))?|MAX(-([1-9]|1[0-4]))?)")
 RESTARTS = ("Always", "Never", "OnFailure")
 
 
@@ -104,18 +101,6 @@ def used_claims(causes: Causes, path: str, resources: Json | None, claimed: list
         used.append((name, request))
         if name not in claimed:
             causes.missing(f"{at}.name", name)
-
-
-def stop_signal(causes: Causes, path: str, signal_name: str | None, system: str) -> None:
-    """Judge the signal that ends a container."""
-    if signal_name is None:
-        return
-    if not system:
-        causes.forbidden(path, "may not be set for containers with empty `spec.os.name`")
-    elif system == "windows":
-        causes.one_of(path, signal_name or " ", ("SIGKILL", "SIGTERM"))
-    elif signal_name not in _LINUX_SIGNALS and not _REAL_TIME.fullmatch(signal_name):
-        causes.unsupported(path, signal_name, sorted(_LINUX_SIGNALS))
 
 
 def resizing(causes: Causes, path: str, policies: list[Json] | None, restart: str) -> None:

@@ -53,9 +53,6 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     for index, gate in enumerate(spec.get("readinessGates") or []):
         names.key(causes, f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType") or "")
     _gates(causes, path, spec)
-    for index, secret in enumerate(spec.get("imagePullSecrets") or []):
-        if not secret.get("name"):
-            causes.required(f"{path}.imagePullSecrets[{index}].name")
 
 
 def _gates(causes: Causes, path: str, spec: Json) -> None:
@@ -76,7 +73,6 @@ def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -
     claimed = pod_parts.claims(causes, path, spec)
     if (spec.get("resources") or {}).get("claims"):
         causes.forbidden(f"{path}.resources.claims", "claims may not be set for Resources at pod-level")
-    system = (spec.get("os") or {}).get("name") or ""
     taken: set[tuple[Any, ...]] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or []):
@@ -96,8 +92,6 @@ def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -
             pod_parts.devices(causes, f"{field_path}.volumeDevices", container, spec.get("volumes"))
             restart = spec.get("restartPolicy") or "Always"
             pod_parts.resizing(causes, f"{field_path}.resizePolicy", container.get("resizePolicy"), restart)
-            stop = (container.get("lifecycle") or {}).get("stopSignal")
-            pod_parts.stop_signal(causes, f"{field_path}.lifecycle.stopSignal", stop, system)
             for at, port in enumerate(container.get("ports") or []):
                 number = port.get("hostPort")
                 if not number:

@@ -78,12 +78,23 @@ def resource_quota(obj: Json) -> Causes:
         causes.one_of(
             f"{field_path}.operator", requirement.get("operator") or " ", ("In", "NotIn", "Exists", "DoesNotExist")
         )
+        if requirement.get("scopeName") in _EXISTING and requirement.get("operator") != "Exists":
+            words = ", ".join(f"ResourceQuotaScope{scope}" for scope in _EXISTING[:-1])
+            causes.invalid(
+                "spec.scopeSelector.matchExpressions.operator",
+                requirement.get("operator"),
+                f"must be 'Exists' when scope is any of {words} or ResourceQuotaScope{_EXISTING[-1]}",
+            )
         if requirement.get("operator") in ("In", "NotIn") and not requirement.get("values"):
             causes.required(
                 f"{field_path}.values",
                 "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
             )
     return causes
+
+
+_EXISTING = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "CrossNamespacePodAffinity")
+"""Scopes that a quota may only ask for."""
 
 
 def limit_range(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
@@ -121,9 +132,25 @@ def limit_range(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
                             small,
                             f"{low} value {small} is greater than {high} value {big}",
                         )
+        for name, usual in (limit.get("default") or {}).items():
+            asked = (limit.get("defaultRequest") or {}).get(name, usual)
+            if quantities.is_extended(name) and number(asked) != number(usual):
+                causes.invalid(
+                    f"{field_path}.defaultRequest[{name}]",
+                    asked,
+                    f"default value {usual} must equal to defaultRequest value {asked} in {name}",
+                )
         for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
             if number(ratio) < 1:
                 causes.invalid(f"{field_path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")
+            least, most = (limit.get("min") or {}).get(name), (limit.get("max") or {}).get(name)
+            if least and most and number(least) and number(ratio) > number(most) / number(least):
+                span = float(number(most) / number(least))
+                causes.invalid(
+                    f"{field_path}.maxLimitRequestRatio[{name}]",
+                    ratio,
+                    f"ratio {ratio} is greater than max/min = {span:f}",
+                )
         if limit_type == "PersistentVolumeClaim" and not ({**(limit.get("min") or {}), **(limit.get("max") or {})}).get(
             "storage"
         ):

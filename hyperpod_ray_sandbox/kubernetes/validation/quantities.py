@@ -89,7 +89,8 @@ def quota(causes: Causes, path: str, hard: Json | None) -> None:
         field_path = f"{path}[{name}]"
         plain = name.removeprefix("requests.")
         if name.startswith("count/"):
-            pass
+            if not names.is_key(name):
+                names.key(causes, field_path, name)
         elif "/" in plain:
             if not names.is_key(plain):
                 names.key(causes, field_path, name)

@@ -134,6 +134,8 @@ def _pod(causes: Causes, changed: Json, stored: Json) -> None:
     causes.natural("status.observedGeneration", reported.get("observedGeneration"))
     if before.get("qosClass") and reported.get("qosClass") != before["qosClass"]:
         causes.invalid("status.qosClass", reported.get("qosClass"), "field is immutable")
+    if reported.get("podIP") and reported.get("podIPs") in (None, before.get("podIPs")):
+        names.address(causes, "status.podIPs[0]", str(reported["podIP"]))
     for field in ("podIPs", "hostIPs"):
         addresses = [str(pair.get("ip") or "") for pair in reported.get(field) or []]
         for index, text in enumerate(addresses):

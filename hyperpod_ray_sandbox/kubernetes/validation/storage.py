@@ -134,7 +134,7 @@ def _topology(causes: Causes, path: str, term: Json) -> None:
     """Judge where the volumes of a class may be."""
     rules = term.get("matchLabelExpressions") or []
     if not rules:
-        causes.required(f"{path}.matchLabelExpressions")
+        causes.duplicate(f"{path}.matchLabelExpressions", "")
     for index, rule in enumerate(rules):
         at, key, values = f"{path}.matchLabelExpressions[{index}]", rule.get("key") or "", rule.get("values") or []
         names.key(causes, f"{at}.key", key)

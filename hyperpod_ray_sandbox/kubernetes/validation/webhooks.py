@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -16,6 +17,7 @@ Json = dict[str, Any]
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
 _REVIEWS = ("v1", "v1beta1")
+_ROOTS = ("object", "oldObject", "request")
 
 
 def configuration(obj: Json) -> Causes:
@@ -68,6 +70,43 @@ def _webhook(causes: Causes, path: str, webhook: Json) -> None:
             if not service.get(field):
                 causes.required(f"{path}.clientConfig.service.{field}", f"service {field} is required")
         causes.port(f"{path}.clientConfig.service.port", service.get("port"))
+        service_path(causes, f"{path}.clientConfig.service.path", service.get("path") or "")
+    conditions(causes, f"{path}.matchConditions", webhook.get("matchConditions"))
+
+
+def service_path(causes: Causes, path: str, text: str) -> None:
+    """Judge the path of a webhook behind a Service."""
+    if text in ("", "/"):
+        return
+    if text == "//":
+        causes.invalid(path, text, "segment[0] may not be empty")
+        return
+    if not text.startswith("/"):
+        causes.invalid(path, text, "must start with a '/'")
+    for index, step in enumerate(text[1:].removesuffix("/").split("/")):
+        if not step:
+            causes.invalid(path, text, f"segment[{index}] may not be empty")
+        elif not names.is_subdomain(step):
+            causes.invalid(path, text, f"segment[{index}]: {names.SUBDOMAIN_RULE}")
+
+
+def conditions(causes: Causes, path: str, declared: list[Json] | None, roots: tuple[str, ...] = _ROOTS) -> None:
+    """Judge match conditions: their names, and that they compile to a bool."""
+    taken: set[str] = set()
+    for index, condition in enumerate(declared or []):
+        at, name = f"{path}[{index}]", condition.get("name") or ""
+        if not name:
+            causes.required(f"{at}.name")
+        else:
+            names.key(causes, f"{at}.name", name)
+        if name in taken:
+            causes.duplicate(f"{at}.name", name)
+        taken.add(name)
+        text = condition.get("expression")
+        if not (text or "").strip():
+            causes.required(f"{at}.expression", "expression is not specified")
+        elif language.installed() and (why := language.fault(str(text), language.dynamic(roots), exactly=True)):
+            causes.invalid(f"{at}.expression", text, why)
 
 
 def _url(causes: Causes, path: str, text: str) -> None:
@@ -95,6 +134,9 @@ def rules(causes: Causes, path: str, declared: list[Json] | None) -> None:
                 causes.required(f"{at}.{field}")
             if "*" in values and len(values) > 1 and field != "resources":
                 causes.invalid(f"{at}.{field}", values, "if '*' is present, must not specify other values")
+            if field == "resources" and "*" in values and any(v != "*" and "/" not in v for v in values):
+                words = "if '*' is present, must not specify other resources without subresources"
+                causes.invalid(f"{at}.{field}", values, words)
             for place, value in enumerate(values):
                 if value == "" and field != "apiGroups":
                     causes.required(f"{at}.{field}[{place}]")

@@ -86,7 +86,7 @@ def workload(obj: Json) -> Causes:
         causes.one_of("spec.podManagementPolicy", spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"))
         for field, action in (spec.get("persistentVolumeClaimRetentionPolicy") or {}).items():
             at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
-            causes.one_of(at, action or " ", ("Delete", "Retain"))
+            causes.one_of(at, action or " ", ("Retain", "Delete"))
         causes.natural("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
     return causes
 

@@ -14,7 +14,7 @@ from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, bad_request, invalid, not_found
 from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.strategic import strategic_merge
-from hyperpod_ray_sandbox.kubernetes.writes.checks import accept, named
+from hyperpod_ray_sandbox.kubernetes.writes.checks import accept, named, unversioned
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.kubernetes.objects import Objects
@@ -102,7 +102,7 @@ def _apply(  # noqa: PLR0917
         raise ApiError(409, "Conflict", f'{what_failed} "{name}": {why} found', details)
     named(merged, name)
     if live is None:
-        created = api.create(resource, namespace, merged, _with(options, manager=""), trusted=False)
+        created = api.create(resource, namespace, unversioned(merged), _with(options, manager=""), trusted=False)
         return created, True
     if "resourceVersion" in config["metadata"]:
         merged["metadata"]["resourceVersion"] = config["metadata"]["resourceVersion"]

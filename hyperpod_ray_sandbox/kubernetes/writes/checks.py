@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_sandbox.kubernetes import admission, defaults, schema
 from hyperpod_ray_sandbox.kubernetes.authorization import defaults as roles
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import UnreadableError, bad_request, forbidden, not_found
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, UnreadableError, bad_request, forbidden, not_found
 from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.times import is_time, now
 
@@ -79,6 +80,23 @@ def _other_kind(obj: Json, resource: Resource) -> str:
     )
 
 
+def read_version(meta: Json) -> int:
+    """The resourceVersion of an object that was sent, 0 without it; raises 500 for one that is no number."""
+    text = str(meta.get("resourceVersion") or "0")
+    if not re.fullmatch(r"[0-9]+", text, re.ASCII):
+        raise ApiError(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    if int(text) >= 1 << 64:
+        raise ApiError(500, "", f'strconv.ParseUint: parsing "{text}": value out of range')
+    return int(text)
+
+
+def unversioned(obj: Json) -> Json:
+    """An object that a PUT or an apply creates: its resourceVersion is read, and not obeyed."""
+    meta = obj["metadata"]
+    read_version(meta)
+    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "resourceVersion"}}
+
+
 def named(body: Any, name: str) -> Any:
     """What was sent to the path of a name: with that name, or refused."""
     meta = (body.get("metadata") or {}) if isinstance(body, dict) else {}
@@ -105,6 +123,11 @@ def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Js
     if resource.kind == "Secret" and not resource.group and obj.get("stringData"):
         data = obj.setdefault("data", {}) or {}
         for key, value in (obj.pop("stringData") or {}).items():
+            if not isinstance(value, str):
+                prefix = 'Secret in version "v1" cannot be handled as a Secret: '
+                kind = "number" if isinstance(value, int | float) else "object"
+                why = f"json: cannot unmarshal {kind} into Go struct field Secret.stringData of type string"
+                raise UnreadableError(prefix, why)
             data[key] = base64.b64encode(str(value).encode()).decode()
         obj["data"] = data
     for version in (_crd(api, resource).get("spec", {}).get("versions") or []) if resource.crd else []:
@@ -112,6 +135,8 @@ def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Js
             options.warnings.append(
                 version.get("deprecationWarning") or f"{resource.api_version} {resource.kind} is deprecated"
             )
+    if resource.group == roles.GROUP and not resource.crd and isinstance(obj.get("roleRef"), dict):
+        obj["roleRef"].setdefault("apiGroup", roles.GROUP)
     obj, warnings = schema.check(
         resource,
         obj,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
 from hyperpod_ray_sandbox.kubernetes.admission.references import ROOT_CERTIFICATES
 from hyperpod_ray_sandbox.kubernetes.options import Options
-from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import Cause, already_exists, bad_request, invalid
+from hyperpod_ray_sandbox.kubernetes.resources import Resource, counts_generations
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, already_exists, invalid
 from hyperpod_ray_sandbox.kubernetes.times import now
 from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     SERVER_FIELDS,
@@ -58,17 +58,15 @@ def create(
             secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5)
         )
     name = meta["name"]
-    if meta.get("resourceVersion"):
-        raise bad_request("resourceVersion should not be set on objects to be created")
-    key = api.key(resource, namespace, name)
-    if api.store.get(key) is not None:
-        raise already_exists(resource.plural, resource.group, name)
+    key, version = api.key(resource, namespace, name), str(meta.get("resourceVersion") or "0")
+    generation = 1 if counts_generations(resource) else meta.get("generation")
     for fixed in (*SERVER_FIELDS, "resourceVersion"):
         meta.pop(fixed, None)
     managed = meta.pop("managedFields", None) if options.manager != "" else None
     meta["uid"] = str(uuid.uuid4())
     meta["creationTimestamp"] = now()
-    meta["generation"] = 1
+    if generation:
+        meta["generation"] = generation
     if "status" in resource.subresources and not trusted and resource.kind != "Node":
         obj.pop("status", None)
     obj = judge(api, resource, obj, options)
@@ -77,6 +75,10 @@ def create(
     obj = hooked(api, resource, obj, None, options)
     validation.check_new(resource, obj)
     check_policies(api, resource, obj, None, options)
+    if version.isdecimal() and int(version) and not options.dry_run:
+        raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    if api.store.get(key) is not None:
+        raise already_exists(resource.plural, resource.group, name)
     if managed:
         obj["metadata"]["managedFields"] = managed
     elif options.manager:

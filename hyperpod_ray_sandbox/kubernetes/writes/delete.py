@@ -81,7 +81,7 @@ def check_preconditions(resource: Resource, stored: Json, options: Options) -> N
     """Refuse a delete of another object than the one that was meant; raises 409."""
     for field_name, word, hint in _PRECONDITIONS:
         expected, actual = options.preconditions.get(field_name), stored["metadata"][field_name]
-        if expected and expected != actual:
+        if expected is not None and expected != actual:
             name = stored["metadata"]["name"]
             why = f"the {word} in the precondition ({expected}) does not match the {word} in record ({actual}). {hint}"
             raise ApiError(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
 from hyperpod_ray_sandbox.kubernetes.options import Options
-from hyperpod_ray_sandbox.kubernetes.resources import Resource, version_needed
+from hyperpod_ray_sandbox.kubernetes.resources import Resource, counts_generations, version_needed
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, forbidden, invalid, not_found, stale
 from hyperpod_ray_sandbox.kubernetes.store import Key, copy
+from hyperpod_ray_sandbox.kubernetes.validation.causes import shown
 from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     SERVER_FIELDS,
     accept,
@@ -18,6 +19,7 @@ from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     hooked,
     judge,
     named,
+    read_version,
 )
 from hyperpod_ray_sandbox.kubernetes.writes.create import after_write
 
@@ -47,11 +49,12 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     obj = accept(resource, namespace, obj)
     meta = obj["metadata"]
     named(obj, name)
-    if not meta.get("resourceVersion") and options.user is not None and not recorded and version_needed(resource):
+    version = read_version(meta)
+    if not version and options.user is not None and not recorded and version_needed(resource):
         why = "Invalid value: 0: must be specified for an update"
         cause = Cause("FieldValueInvalid", why, "metadata.resourceVersion")
         raise invalid(resource.kind, resource.group, name, [cause])
-    if meta.get("resourceVersion") and meta["resourceVersion"] != live["metadata"]["resourceVersion"]:
+    if version and version != int(live["metadata"]["resourceVersion"]):
         raise stale(resource.plural, resource.group, name)
     if meta.get("uid") and meta["uid"] != live["metadata"]["uid"]:
         raise ApiError(
@@ -74,6 +77,7 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
         obj.pop("status", None)
         if "status" in live:
             obj["status"] = copy(live["status"])
+    _check_ending(resource, meta, live)
     for fixed in SERVER_FIELDS:
         meta.pop(fixed, None)
         if fixed in live["metadata"]:
@@ -103,7 +107,7 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
         if options.user is not None:
             validation.check_status(resource, obj, live)
         admission.validate(api, resource, obj, live, options, subresource)
-    if _content(obj) != _content(live):
+    if _content(obj) != _content(live) and counts_generations(resource):
         obj["metadata"]["generation"] = int(live["metadata"].get("generation") or 1) + 1
     if resource.kind == "CustomResourceDefinition" and not resource.crd:
         obj["status"] = crd_status(obj, live)
@@ -120,6 +124,19 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     if stored["metadata"].get("deletionTimestamp") and not stored["metadata"].get("finalizers"):
         _finish_if_free(api, resource, key, stored)
     return api.present(resource, stored)
+
+
+def _check_ending(resource: Resource, meta: Json, live: Json) -> None:
+    """Refuse an update that says that an object is being deleted; raises 422."""
+    if live["metadata"].get("deletionTimestamp"):
+        return
+    causes = [
+        Cause("FieldValueInvalid", f"Invalid value: {shown(meta[field])}: field is immutable", f"metadata.{field}")
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds")
+        if meta.get(field) is not None
+    ]
+    if causes:
+        raise invalid(resource.kind, resource.group, live["metadata"]["name"], causes)
 
 
 def _resized(live: Json, submitted: Json) -> Json:
