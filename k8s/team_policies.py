@@ -250,7 +250,7 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
     )
     parts = "".join(f" || container.?resources.?limits[?'{name}'].orValue('0') != '0'" for name in partitions)
     grace = max(recovery(plan).termination_grace_period_s, DEFAULT_GRACE_SECONDS)
-    of_pod = "request.subResource != '' || request.resource.resource != 'pods' || "
+    of_pod = "request.?subResource.orValue('') != '' || request.resource.resource != 'pods' || "
     operator = f"request.userInfo.username == '{OPERATOR}'"
     own_user = f"{_literal(users)}[request.namespace]"
     every = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
@@ -354,7 +354,7 @@ def _pods(plan: Plan, spaces: list[str]) -> dict[str, Any]:
         "a Job in a team's namespace is KubeRay's, as the queue counted it: create a RayJob instead",
     )
     changed = (
-        "request.subResource == ''",
+        "request.?subResource.orValue('') == ''",
         "a pod of a team runs as the queue counted it: no ephemeral containers, and no other resources",
     )
     return _policy(spaces, rules, [changed, of_ray, *((f"{of_pod}({check})", message) for check, message in checks)])

@@ -59,7 +59,7 @@ class Attributes:
         resource = self.resource
         group_kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         plural = {"group": resource.group, "version": resource.version, "resource": resource.plural}
-        return {
+        facts = {
             "uid": str(uuid.uuid4()),
             "kind": group_kind,
             "resource": plural,
@@ -74,6 +74,7 @@ class Attributes:
             "dryRun": self.dry_run,
             "options": None,
         }
+        return {key: value for key, value in facts.items() if value != ""}
 
     def data(self) -> Json:
         """What an expression may read."""
