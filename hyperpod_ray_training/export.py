@@ -27,6 +27,7 @@ from hyperpod_ray_training.checkpoint import READABLE, format_of
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.folder import METADATA, POINTER, RunFolder
 from hyperpod_ray_training.journal import log
+from hyperpod_ray_training.lora import Adapter, without_adapter
 from hyperpod_ray_training.run import main_of
 from hyperpod_ray_training.state import MODEL
 from hyperpod_ray_training.writers import reader_for
@@ -38,7 +39,7 @@ WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".
 
 def export(
     source: str, target: Path, *, step: int | None = None, rank: int | None = None, prefix: str = "",
-    like: Path | None = None, largest_file: int = LARGEST_FILE,
+    like: Path | None = None, lora_scaling: float | None = None, largest_file: int = LARGEST_FILE,
 ) -> dict[str, Any]:  # fmt: skip
     """Write the model of a checkpoint and return what was written.
 
@@ -49,6 +50,7 @@ def export(
         rank: Whose tensors to take where each rank saved its own.
         prefix: Part of the model: names that begin so, without it.
         like: A folder of Hugging Face, whose configuration and tokenizer the new one gets; the names must be its own.
+        lora_scaling: `lora_alpha / r` of the LoRA adapter that the model was trained with, to add it to the weights.
         largest_file: Bytes of tensors in one file.
     """
     _require_safetensors()
@@ -62,11 +64,12 @@ def export(
             f"export: {name} is of format {format_of(metadata)}", expected=f"one of {READABLE}",
             fix="use the version of the library that wrote it",
         )  # fmt: skip
-    keys = _model_keys(metadata, rank=rank, prefix=prefix)
+    keys, factors = without_adapter(_model_keys(metadata, rank=rank, prefix=prefix))
+    _refuse_scaling(lora_scaling, adapter=bool(factors), like=like)
     tensors = {saved_as: _tensor(metadata, key) for saved_as, key in keys.items()}
-    published = _Published()
-    if like is not None:
-        published = _Published(_model_like(like))
+    model = None if like is None else _model_like(like)
+    published = _Published(model, Adapter(factors, scaling=lora_scaling or 0.0, model=model))
+    if model is not None:
         published.refuse_other_names({saved_as: tuple(tensor.size) for saved_as, tensor in tensors.items()})
     unfinished = target.with_name(f".{target.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -74,8 +77,8 @@ def export(
     files = _parted(tensors, largest_file)
     weight_map: dict[str, str] = {}
     for file, names in files.items():
-        chosen = {saved_as: (keys[saved_as], tensors[saved_as]) for saved_as in names}
-        weight_map |= dict.fromkeys(_write(unfinished / file, chosen, reader, published), file)
+        chosen = {saved_as: keys[saved_as] for saved_as in names}
+        weight_map |= dict.fromkeys(_write(unfinished / file, chosen, reader, metadata, published), file)
     published.refuse_half_converted(weight_map)
     size = sum(map(_bytes, tensors.values()))
     if len(files) > 1:
@@ -93,6 +96,20 @@ def _require_safetensors() -> None:
             "export: this Python has no safetensors", expected="the package that writes the files",
             fix="pip install safetensors; in a job: hyperpod-ray submit ENV --package safetensors==0.8.0 -- "
             "python -m hyperpod_ray_training.export RUN FOLDER",
+        )  # fmt: skip
+
+
+def _refuse_scaling(scaling: float | None, *, adapter: bool, like: Path | None) -> None:
+    """Refuse an adapter whose scaling or base is unknown, and a scaling of nothing."""
+    if adapter and (scaling is None or like is None):
+        raise InputError(
+            "export: the checkpoint has a LoRA adapter", expected="its base and its scaling: no tensor says them",
+            fix="--like BASE --lora-scaling lora_alpha/r, such as 2; with use_rslora lora_alpha/sqrt(r)",
+        )  # fmt: skip
+    if scaling is not None and not (adapter and math.isfinite(scaling)):
+        raise InputError(
+            f"export: --lora-scaling {scaling}" + ("" if adapter else " of a checkpoint without a LoRA adapter"),
+            expected="a number, for a checkpoint with one", fix="correct the option, or leave it out",
         )  # fmt: skip
 
 
@@ -184,15 +201,16 @@ def _parted(tensors: Mapping[str, TensorStorageMetadata], largest: int) -> dict[
     return {f"model-{number:05d}-of-{len(parts):05d}.safetensors": names for number, names in enumerate(parts, 1)}
 
 
-def _write(
-    path: Path, tensors: Mapping[str, tuple[str, TensorStorageMetadata]], reader: Any, published: _Published
-) -> list[str]:
+def _write(path: Path, keys: Mapping[str, str], reader: Any, metadata: Metadata, published: _Published) -> list[str]:
     """Write one file; the names of its tensors."""
     from safetensors.torch import save_file
 
-    content = {key: torch.empty(tuple(tensor.size), dtype=tensor.properties.dtype) for key, tensor in tensors.values()}
+    adapter = published.adapter
+    stored = {key: _tensor(metadata, key) for key in [*keys.values(), *adapter.keys(keys)]}
+    content = {key: torch.empty(tuple(tensor.size), dtype=tensor.properties.dtype) for key, tensor in stored.items()}
     dcp.load(content, storage_reader=reader, no_dist=True)
-    converted = published.converted({name: content.pop(key) for name, (key, _) in tensors.items()})
+    whole = {name: adapter.merged(name, content.pop(key), content) for name, key in keys.items()}
+    converted = published.converted(whole)
     path.touch()
     mode = path.stat().st_mode  # safetensors gives its file to the owner alone; on a shared folder others read it
     save_file(converted, path, metadata={"format": "pt"})
@@ -246,11 +264,12 @@ class _Published:
     A mixture of experts is published expert by expert, and trained as one tensor: other software reads the former.
 
     Args:
-        model: Of transformers, without weights. Default: names stay as the checkpoint has them.
+        model: Of transformers, without weights. With None, names stay as the checkpoint has them.
+        adapter: What is added to the weights first.
     """
 
-    def __init__(self, model: Any = None) -> None:
-        self.model, self.expected = model, set[str]()
+    def __init__(self, model: Any, adapter: Adapter) -> None:
+        self.model, self.adapter, self.expected = model, adapter, set[str]()
 
     def refuse_other_names(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Refuse tensors that the class does not have: it would begin at random, with a warning."""
@@ -304,9 +323,12 @@ def main() -> None:
     parser.add_argument("--rank", type=int, help="whose tensors, where each rank saved its own")
     parser.add_argument("--prefix", default="", help="a part of the model: names that begin so, without it")
     parser.add_argument("--like", type=Path, metavar="FOLDER", help="its configuration and tokenizer are copied")
+    parser.add_argument(
+        "--lora-scaling", type=float, help="lora_alpha / r of an adapter, which is added to the weights"
+    )
     options = parser.parse_args()
     written = export(options.source, options.target, step=options.step, rank=options.rank, prefix=options.prefix,
-                     like=options.like)  # fmt: skip
+                     like=options.like, lora_scaling=options.lora_scaling)  # fmt: skip
     size = f"{written['tensors']} tensors, {written['bytes'] / 1e9:.3f} GB"
     log(f"export: {written['checkpoint']} to {options.target}: {size} in {', '.join(written['files'])}")
 

@@ -237,6 +237,9 @@ def export(  # noqa: PLR0917
     prefix: Annotated[
         str, typer.Option(metavar="TEXT", help="A part of the model: names that begin so, without it.")
     ] = "",
+    lora_scaling: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="lora_alpha / r of a LoRA adapter, to add it to the weights.")
+    ] = None,
     job: Annotated[bool, typer.Option("--job", help="By a job of the cluster, without a copy here.")] = False,
     python: Annotated[
         str, typer.Option(metavar="PROGRAM", help="Python with torch, safetensors and the training library.")
@@ -264,7 +267,7 @@ def export(  # noqa: PLR0917
                 code=BAD_USE,
             )
     selection = _selection(best=best, mode=mode, step=step, last=False)
-    model = verb.Model(rank=rank, prefix=prefix, like=like)
+    model = verb.Model(rank=rank, prefix=prefix, like=like, lora_scaling=lora_scaling)
     source = _source(address, here)
     if job:
         return verb.submit(any_target(env), run, selection=selection, to=to, model=model, source=source)

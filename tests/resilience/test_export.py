@@ -18,6 +18,7 @@ from torch import nn
 from hyperpod_ray_training import Resumable, Run
 from hyperpod_ray_training.errors import InputError
 from hyperpod_ray_training.export import _Published, export
+from hyperpod_ray_training.lora import Adapter
 
 
 def tiny_gpt(seed: int = 0) -> Any:
@@ -104,7 +105,7 @@ def test_a_mixture_of_experts_comes_out_as_it_is_published(tmp_path: Path) -> No
 
 
 def test_a_conversion_that_had_half_of_its_tensors_is_refused() -> None:
-    published = _Published(nn.Linear(2, 2))
+    published = _Published(nn.Linear(2, 2), Adapter({}, scaling=0.0, model=None))
     published.expected = {"qkv.weight", "norm.weight"}
     with pytest.raises(InputError, match=r"qkv\.weight needs tensors of two files"):
         published.refuse_half_converted(["norm.weight"])

@@ -33,12 +33,14 @@ class Model:
     rank: int | None = None
     prefix: str = ""
     like: str = ""
+    lora_scaling: float | None = None
 
     def words(self) -> list[str]:
         """Options of the module."""
         rank = ["--rank", str(self.rank)] if self.rank is not None else []
         prefix = ["--prefix", self.prefix] if self.prefix else []
-        return [*rank, *prefix, *(["--like", self.like] if self.like else [])]
+        scaling = ["--lora-scaling", str(self.lora_scaling)] if self.lora_scaling is not None else []
+        return [*rank, *prefix, *(["--like", self.like] if self.like else []), *scaling]
 
 
 def run(
