@@ -145,6 +145,90 @@ def test_tuning_by_trl(tmp_path: Path, tiny: str, recipe: str) -> None:
     assert min(whole[max(whole)]) < min(whole[1]), "it learns"
 
 
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Digits as pictures, a folder per class, in the formats of somebody's camera and somebody's phone."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    folder, digits = tmp_path_factory.mktemp("photos"), load_digits()
+    for number, (pixels, label) in enumerate(zip(digits.images[:400], digits.target[:400], strict=True)):
+        place = folder / ("val" if number % 4 == 0 else "train") / f"digit {label}"
+        place.mkdir(parents=True, exist_ok=True)
+        image = Image.fromarray((pixels * 15.9).astype("uint8")).resize((20, 24))
+        image.save(place / (f"{number}.png" if number % 3 else f"{number}.JPG"))
+    (folder / "train" / "notes.txt").write_text("no class")
+    (folder / "train" / "digit 0" / "Thumbs.db").write_text("no image")
+    return folder
+
+
+def test_images_of_a_folder_from_scratch_and_from_the_exported_model(tmp_path: Path, photos: Path) -> None:
+    from transformers import ViTForImageClassification
+
+    words = ["--data", str(photos), "--size", "tiny", "--pixels", "16", "--batch", "30", "--loaders", "2"]
+    words += ["--learning-rate", "0.003", "--warm-up", "4", "--config", str(tmp_path / "base")]
+    whole = equal_after_a_kill(tmp_path, "vision", [*words, "--epochs", "6"], kill_at=13)
+    assert max(whole[max(whole)]) < min(whole[1]) - 0.3, "it learns"
+    accuracies = [event["accuracy"] for event in steps(tmp_path, "whole") if "accuracy" in event]
+    assert len(accuracies) == 6
+    assert accuracies[-1] > 0.3 > accuracies[0] - 0.2
+    model = tmp_path / "model"
+    exported(tmp_path, "whole", model, like=tmp_path / "base")
+    assert ViTForImageClassification.from_pretrained(model).config.id2label[3] == "digit 3"
+    finish(start(tmp_path, "vision", "again", [*words, "--epochs", "1", "--model", str(model)]))
+    assert max(losses(tmp_path, "again")[1]) < min(whole[1]), "it starts from what was learned"
+
+
+def test_folders_of_no_images_are_refused(tmp_path: Path) -> None:
+    process = start(tmp_path, "vision", "none", ["--data", str(tmp_path)])
+    output, _ = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, "has 0 folders. Expected one per class, 2 or more. Fix:" in output) == (2, True), output
+
+
+def exported(tmp_path: Path, name: str, model: Path, *, like: Path | str) -> None:
+    words = [str(tmp_path / "runs" / name), str(model), "--like", str(like)]
+    subprocess.run(
+        [sys.executable, "-m", "hyperpod_ray_training.export", *words],
+        env={**os.environ, "PYTHONPATH": str(PROJECT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+
+def evaluate(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(JOBS / "evaluate" / "evaluate.py"), *words], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+
+
+def test_a_tuned_model_is_exported_and_measured_against_its_base(tmp_path: Path, tiny: str) -> None:
+    answers: list[dict[str, object]] = [
+        {"messages": [{"role": "user", "content": f"What is {n}?"}, {"role": "assistant", "content": f"It is {n}."}]}
+        for n in range(32)
+    ]
+    words = ["--model", tiny, "--data", lines(tmp_path / "rows.jsonl", answers[:24]), "--batch", "4", "--epochs", "4"]
+    words += ["--sequence", "96", "--rank", "8", "--learning-rate", "0.02", "--warm-up", "2"]
+    finish(start(tmp_path, "sft", "tuned", [*words, "--scratch", str(tmp_path / "scratch")]))
+    exported(tmp_path, "tuned", tmp_path / "model", like=tiny)
+    held_out, out = lines(tmp_path / "held-out.jsonl", answers[24:]), tmp_path / "results" / "tuned.json"
+    done = evaluate("--model", str(tmp_path / "model"), "--data", held_out, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    tuned = json.loads(out.read_text())
+    base = json.loads(evaluate("--model", tiny, "--data", held_out).stdout.removeprefix("RESULT "))
+    assert json.loads(done.stdout.removeprefix("RESULT ")) == tuned
+    assert tuned["loss"] < base["loss"] - 0.5
+    assert tuned["tokens"] == base["tokens"] == sum(len(f"It is {n}.\n") for n in range(24, 32)), "answers alone count"
+    cut = json.loads(evaluate("--model", tiny, "--data", held_out, "--longest", "30").stdout.removeprefix("RESULT "))
+    assert (cut["cut"], cut["tokens"] < base["tokens"]) == (8, True)
+
+
+@pytest.mark.parametrize("line", ['{"prompt": "a"}', "no JSON", '{"messages": []}', "[1]"])
+def test_a_line_that_cannot_be_measured_is_named(tmp_path: Path, tiny: str, line: str) -> None:
+    data = tmp_path / "rows.jsonl"
+    data.write_text(f'{{"text": "a text"}}\n{line}\n')
+    done = evaluate("--model", tiny, "--data", str(data))
+    assert (done.returncode, f"{data}:2: " in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
+
+
 def test_reinforcement_by_a_reward_of_ones_own(tmp_path: Path, tiny: str) -> None:
     """Completions are drawn by the model as it is: after the kill the same ones are drawn again."""
     rows: list[dict[str, object]] = [{"prompt": f"What is {n} + {n}? ", "answer": str(2 * n)} for n in range(24)]
