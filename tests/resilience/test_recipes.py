@@ -147,18 +147,20 @@ def test_tuning_by_trl(tmp_path: Path, tiny: str, recipe: str) -> None:
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Digits as pictures, a folder per class, in the formats of somebody's camera and somebody's phone."""
+    """Noise in four colours, a folder per class, in the formats of somebody's camera and somebody's phone."""
+    import numpy as np
     from PIL import Image
-    from sklearn.datasets import load_digits
 
-    folder, digits = tmp_path_factory.mktemp("photos"), load_digits()
-    for number, (pixels, label) in enumerate(zip(digits.images[:400], digits.target[:400], strict=True)):
-        place = folder / ("val" if number % 4 == 0 else "train") / f"digit {label}"
+    folder, chance = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    colours = {"a blue": (0, 0, 90), "green": (0, 90, 0), "Red": (90, 0, 0), "white": (90, 90, 90)}
+    for number in range(320):
+        name, colour = list(colours.items())[number % 4]
+        place = folder / ("val" if number >= 240 else "train") / name
         place.mkdir(parents=True, exist_ok=True)
-        image = Image.fromarray((pixels * 15.9).astype("uint8")).resize((20, 24))
-        image.save(place / (f"{number}.png" if number % 3 else f"{number}.JPG"))
+        pixels = chance.integers(0, 120, size=(24, 20, 3)) + np.array(colour)
+        Image.fromarray(pixels.astype("uint8")).save(place / (f"{number}.png" if number % 3 else f"{number}.JPG"))
     (folder / "train" / "notes.txt").write_text("no class")
-    (folder / "train" / "digit 0" / "Thumbs.db").write_text("no image")
+    (folder / "train" / "white" / "Thumbs.db").write_text("no image")
     return folder
 
 
@@ -167,14 +169,15 @@ def test_images_of_a_folder_from_scratch_and_from_the_exported_model(tmp_path: P
 
     words = ["--data", str(photos), "--size", "tiny", "--pixels", "16", "--batch", "30", "--loaders", "2"]
     words += ["--learning-rate", "0.003", "--warm-up", "4", "--config", str(tmp_path / "base")]
-    whole = equal_after_a_kill(tmp_path, "vision", [*words, "--epochs", "6"], kill_at=13)
-    assert max(whole[max(whole)]) < min(whole[1]) - 0.3, "it learns"
+    whole = equal_after_a_kill(tmp_path, "vision", [*words, "--epochs", "5"], kill_at=13)
+    assert max(whole[max(whole)]) < min(whole[1]) - 0.5, "it learns"
     accuracies = [event["accuracy"] for event in steps(tmp_path, "whole") if "accuracy" in event]
-    assert len(accuracies) == 6
-    assert accuracies[-1] > 0.3 > accuracies[0] - 0.2
+    assert len(accuracies) == 5
+    assert accuracies[-1] > 0.9, "a quarter is chance"
     model = tmp_path / "model"
-    exported(tmp_path, "whole", model, like=tmp_path / "base")
-    assert ViTForImageClassification.from_pretrained(model).config.id2label[3] == "digit 3"
+    exported(tmp_path, "whole", model, "--like", str(tmp_path / "base"))
+    labels = ViTForImageClassification.from_pretrained(model).config.id2label
+    assert list(labels.values()) == ["Red", "a blue", "green", "white"]
     finish(start(tmp_path, "vision", "again", [*words, "--epochs", "1", "--model", str(model)]))
     assert max(losses(tmp_path, "again")[1]) < min(whole[1]), "it starts from what was learned"
 
@@ -185,8 +188,8 @@ def test_folders_of_no_images_are_refused(tmp_path: Path) -> None:
     assert (process.returncode, "has 0 folders. Expected one per class, 2 or more. Fix:" in output) == (2, True), output
 
 
-def exported(tmp_path: Path, name: str, model: Path, *, like: Path | str) -> None:
-    words = [str(tmp_path / "runs" / name), str(model), "--like", str(like)]
+def exported(tmp_path: Path, name: str, model: Path, *words: str) -> None:
+    words = (str(tmp_path / "runs" / name), str(model), *words)
     subprocess.run(
         [sys.executable, "-m", "hyperpod_ray_training.export", *words],
         env={**os.environ, "PYTHONPATH": str(PROJECT)}, capture_output=True, text=True, check=True,
@@ -208,14 +211,14 @@ def test_a_tuned_model_is_exported_and_measured_against_its_base(tmp_path: Path,
     words = ["--model", tiny, "--data", lines(tmp_path / "rows.jsonl", answers[:24]), "--batch", "4", "--epochs", "4"]
     words += ["--sequence", "96", "--rank", "8", "--learning-rate", "0.02", "--warm-up", "2"]
     finish(start(tmp_path, "sft", "tuned", [*words, "--scratch", str(tmp_path / "scratch")]))
-    exported(tmp_path, "tuned", tmp_path / "model", like=tiny)
+    exported(tmp_path, "tuned", tmp_path / "model", "--like", tiny, "--lora-scaling", "2")
     held_out, out = lines(tmp_path / "held-out.jsonl", answers[24:]), tmp_path / "results" / "tuned.json"
     done = evaluate("--model", str(tmp_path / "model"), "--data", held_out, "--out", str(out))
     assert done.returncode == 0, done.stderr
     tuned = json.loads(out.read_text())
     base = json.loads(evaluate("--model", tiny, "--data", held_out).stdout.removeprefix("RESULT "))
     assert json.loads(done.stdout.removeprefix("RESULT ")) == tuned
-    assert tuned["loss"] < base["loss"] - 0.5
+    assert tuned["loss"] < base["loss"] - 0.2
     assert tuned["tokens"] == base["tokens"] == sum(len(f"It is {n}.\n") for n in range(24, 32)), "answers alone count"
     cut = json.loads(evaluate("--model", tiny, "--data", held_out, "--longest", "30").stdout.removeprefix("RESULT "))
     assert (cut["cut"], cut["tokens"] < base["tokens"]) == (8, True)
