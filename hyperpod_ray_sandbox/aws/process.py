@@ -24,10 +24,10 @@ from typing import Any
 import yaml
 
 from hyperpod_ray_sandbox import leash
+from hyperpod_ray_sandbox.api_server_folder import has_controllers
 from hyperpod_ray_sandbox.aws import eks_login, install, paths
 from hyperpod_ray_sandbox.aws.client import Client
 from hyperpod_ray_sandbox.errors import SandboxError
-from hyperpod_ray_sandbox.kubernetes import envtest
 
 ACCOUNT = "000000000001"  # the account of environments/local.yaml
 REGION = "us-west-2"
@@ -319,10 +319,8 @@ def _start_at(
     running = replace(running, pid=started.pid)
     _wait_until_ready(running, started)
     if kubeconfig is not None:
-        if assets is not None and envtest.has_controllers(assets):
-            folder = ("--runs", str(state / "kubernetes" / "rayjobs"))
-            models = ("--controllers", "--entrypoint-program", json.dumps(list(entrypoints)), *folder)
-            running = replace(running, follower_options=models)
+        if assets is not None and has_controllers(assets):
+            running = replace(running, follower_options=_models(state, entrypoints))
         running = replace(running, follower_pid=_start_follower(state, running, environment))
     write_private(state / "state.json", json.dumps(asdict(running), indent=2))
     return running
@@ -546,6 +544,12 @@ def _start_kubernetes(state: Path, command: list[str], environment: dict[str, st
         expected=f"it within {START_SECONDS} s",
         fix=f"see {log}",
     )
+
+
+def _models(state: Path, entrypoints: Sequence[str]) -> tuple[str, ...]:
+    """Options of a follower that models controllers too."""
+    program = json.dumps(list(entrypoints))
+    return ("--controllers", "--entrypoint-program", program, "--runs", str(state / "kubernetes" / "rayjobs"))
 
 
 def _start_follower(state: Path, running: Running, environment: dict[str, str]) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import secrets
 import shutil
 import signal
@@ -26,16 +25,12 @@ from pathlib import Path
 
 import yaml
 
+from hyperpod_ray_sandbox.api_server_folder import CONTROLLERS, has_controllers
+
 _START_SECONDS = 240.0
 _ATTEMPTS = 5
 BINARIES = ("etcd", "kube-apiserver")
-CONTROLLERS = "kube-controller-manager"
 _FIRST_OF_CONTROLLERS = "/api/v1/namespaces/default/serviceaccounts/default"
-
-
-def has_controllers(assets: Path) -> bool:
-    """Whether the folder has a kube-controller-manager besides the binaries of envtest."""
-    return os.access(assets / CONTROLLERS, os.X_OK)
 
 
 def _ports(count: int) -> list[int]:

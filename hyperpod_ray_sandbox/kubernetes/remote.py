@@ -88,10 +88,14 @@ class Remote:
         if (version, kind) not in self._resources:
             group, _, short = version.rpartition("/")
             listed = self.get(f"/apis/{version}") or {}
-            for entry in listed.get("resources") or []:
-                if "/" not in entry["name"]:
-                    self._resources[version, entry["kind"]] = Resource(
-                        group, short, entry["kind"], entry["name"], namespaced=entry["namespaced"]
+            for served in listed.get("resources") or []:
+                if "/" not in served["name"]:
+                    self._resources[version, served["kind"]] = Resource(
+                        group,
+                        short,
+                        served["kind"],
+                        served["name"],
+                        namespaced=served["namespaced"],
                     )
         return self._resources.get((version, kind))
 
@@ -215,11 +219,11 @@ class Remote:
         for namespace in self.all("v1", "Namespace"):
             if namespace["metadata"]["name"] not in _SYSTEM:
                 self._drop(namespace)
-        for kind in ("Deployment", "DaemonSet"):
-            for obj in self.all("apps/v1", kind, names.KUBE_SYSTEM):
+        for workload in ("Deployment", "DaemonSet"):
+            for obj in self.all("apps/v1", workload, names.KUBE_SYSTEM):
                 self._drop(obj)
-        for version, kind in _OF_THE_CLUSTER:
-            for obj in self.all(version, kind):
+        for version, cluster_kind in _OF_THE_CLUSTER:
+            for obj in self.all(version, cluster_kind):
                 if _BOOTSTRAPPED not in (obj["metadata"].get("labels") or {}):
                     self._drop(obj)
         self._notes.clear()

@@ -168,26 +168,26 @@ def read_here(folders: Sequence[str], *, whole: bool = False) -> list[State]:
 
 def states(answer: Any) -> list[State]:
     """What was read, as states."""
-    return [_state(item) for item in answer if item["found"]]
+    return [_state(report) for report in answer if report["found"]]
 
 
-def _state(item: dict[str, Any]) -> State:
-    folder = str(item["folder"])
+def _state(report: dict[str, Any]) -> State:
+    folder = str(report["folder"])
     run = run_of(
-        item["progress"],
-        History.kept(item["history"]),
+        report["progress"],
+        History.kept(report["history"]),
         name=folder.rstrip("/").rsplit("/", 1)[-1],
-        at=at_of(item["at"]) or datetime.now(UTC),
+        at=at_of(report["at"]) or datetime.now(UTC),
         folder=folder,
     )
-    return State(training=run, checkpoints=tuple(_checkpoints(item)))
+    return State(training=run, checkpoints=tuple(_checkpoints(report)))
 
 
-def _checkpoints(item: dict[str, Any]) -> Iterator[Checkpoint]:
-    for one in item["checkpoints"]:
+def _checkpoints(report: dict[str, Any]) -> Iterator[Checkpoint]:
+    for one in report["checkpoints"]:
         yield Checkpoint(
             name=one["name"],
-            path=f"{str(item['folder']).rstrip('/')}/{one['name']}",
+            path=f"{str(report['folder']).rstrip('/')}/{one['name']}",
             step=one["step"],
             complete=one["complete"],
             bytes=one["bytes"],

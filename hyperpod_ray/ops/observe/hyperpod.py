@@ -129,7 +129,7 @@ def events(target: AnyTarget, *, limit: int = EVENTS, **filters: Any) -> tuple[C
         if not page.get("NextToken"):
             break
         arguments["NextToken"] = page["NextToken"]
-    return tuple(_event(item) for item in found[:limit])
+    return tuple(_event(event) for event in found[:limit])
 
 
 def describe_event(target: AnyTarget, event: ClusterEvent) -> ClusterEvent:
@@ -139,19 +139,19 @@ def describe_event(target: AnyTarget, event: ClusterEvent) -> ClusterEvent:
     return _event(details)
 
 
-def _event(item: Json) -> ClusterEvent:
-    metadata = (item.get("EventDetails") or {}).get("EventMetadata") or {}
+def _event(event: Json) -> ClusterEvent:
+    metadata = (event.get("EventDetails") or {}).get("EventMetadata") or {}
     failures = [
         part["FailureMessage"] for part in metadata.values() if isinstance(part, dict) and part.get("FailureMessage")
     ]
     return ClusterEvent(
-        id=item["EventId"],
-        time=item["EventTime"],
-        level=item.get("EventLevel", "Info"),
-        description=item.get("Description", ""),
-        resource=item.get("ResourceType", "Cluster"),
-        group=item.get("InstanceGroupName", ""),
-        instance=item.get("InstanceId", ""),
+        id=event["EventId"],
+        time=event["EventTime"],
+        level=event.get("EventLevel", "Info"),
+        description=event.get("Description", ""),
+        resource=event.get("ResourceType", "Cluster"),
+        group=event.get("InstanceGroupName", ""),
+        instance=event.get("InstanceId", ""),
         failure="; ".join(failures),
     )
 

@@ -108,7 +108,7 @@ def _groups(plan: CommonPlan, name: str) -> list[NodeGroup]:
         and name in ("", group.name)
     ]
     if not chosen:
-        types = ", ".join(kind for kind in sold if kind not in by_server)
+        types = ", ".join(name for name in sold if name not in by_server)
         raise OpsError(
             f"{f'group {name!r}' if name else plan.name}: no instances that a training plan can be searched for",
             expected=f"a group with 1 to {MOST_INSTANCES} of {types}",
@@ -123,10 +123,11 @@ def _offers(target: AnyTarget, group: NodeGroup, wish: Wish, zones: dict[str, st
     if group.training_plan_arn:
         answer = target.aws.call("sagemaker", "search_training_plan_offerings", TrainingPlanArn=group.training_plan_arn)
         for extension in answer.get("TrainingPlanExtensionOfferings", []):
-            place = extension.get("AvailabilityZone", "")
+            zone_name = extension.get("AvailabilityZone", "")
+            zone_id = zones.get(zone_name, zone_name)
             yield Offer(
                 group=group.name, id=extension["TrainingPlanExtensionOfferingId"], instance_type=group.type,
-                instances=group.count, zone=zones.get(place, place), in_zone=zones.get(place, place) in ("", zone),
+                instances=group.count, zone=zone_id, in_zone=zone_id in ("", zone),
                 start=extension.get("StartDate"), end=extension.get("EndDate"),
                 hours=int(extension.get("DurationHours") or 0), fee=_fee(extension), extends=True,
             )  # fmt: skip
@@ -139,13 +140,13 @@ def _offers(target: AnyTarget, group: NodeGroup, wish: Wish, zones: dict[str, st
     )  # fmt: skip
     for offering in answer["TrainingPlanOfferings"]:
         parts = offering.get("ReservedCapacityOfferings") or [{}]
-        places = [part.get("AvailabilityZone", "") for part in parts]
-        located = [zones.get(place, place) for place in places]
+        zone_names = [part.get("AvailabilityZone", "") for part in parts]
+        located = [zones.get(zone_name, zone_name) for zone_name in zone_names]
         yield Offer(
             group=group.name, id=offering["TrainingPlanOfferingId"],
             instance_type=parts[0].get("InstanceType", group.type),
             instances=min(int(part.get("InstanceCount", group.count)) for part in parts),
-            zone=", ".join(dict.fromkeys(located)), in_zone=all(place == zone for place in located),
+            zone=", ".join(dict.fromkeys(located)), in_zone=all(zone_name == zone for zone_name in located),
             start=min((part["StartTime"] for part in parts if part.get("StartTime")), default=None),
             end=max((part["EndTime"] for part in parts if part.get("EndTime")), default=None),
             hours=int(offering.get("DurationHours") or 0), fee=_fee(offering), extends=False,

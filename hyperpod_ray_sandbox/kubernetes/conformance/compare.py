@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from hyperpod_ray_sandbox.api_server_folder import has_controllers
 from hyperpod_ray_sandbox.errors import SandboxError
 from hyperpod_ray_sandbox.kubernetes import envtest
 from hyperpod_ray_sandbox.kubernetes.conformance.runner import Client, cases, clean, prepare, run
@@ -42,7 +43,7 @@ def compare(*, kubeconfig: Path | None, only: str, show: Callable[[str], None]) 
             state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
             assets = Path(os.environ["KUBEBUILDER_ASSETS"])
             kubeconfig = stack.enter_context(envtest.started(assets, state))
-            controllers, own = envtest.has_controllers(assets), True
+            controllers, own = has_controllers(assets), True
         if not kubeconfig.is_file():
             raise NoServerError(
                 "no API server", expected="--kubeconfig, KUBECONFIG or KUBEBUILDER_ASSETS", fix="add --kubeconfig FILE"

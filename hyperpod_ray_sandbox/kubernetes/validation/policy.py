@@ -97,6 +97,21 @@ _EXISTING = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "Cr
 """Scopes that a quota may only ask for."""
 
 
+def _ratios(causes: Causes, field_path: str, limit: Json) -> None:
+    """Judge the ratios between limits and requests."""
+    for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
+        if number(ratio) < 1:
+            causes.invalid(f"{field_path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")
+        least, most = (limit.get("min") or {}).get(name), (limit.get("max") or {}).get(name)
+        if least and most and number(least) and number(ratio) > number(most) / number(least):
+            span = float(number(most) / number(least))
+            causes.invalid(
+                f"{field_path}.maxLimitRequestRatio[{name}]",
+                ratio,
+                f"ratio {ratio} is greater than max/min = {span:f}",
+            )
+
+
 def limit_range(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     """Judge a LimitRange."""
     causes = Causes()
@@ -140,17 +155,7 @@ def limit_range(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
                     asked,
                     f"default value {usual} must equal to defaultRequest value {asked} in {name}",
                 )
-        for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
-            if number(ratio) < 1:
-                causes.invalid(f"{field_path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")
-            least, most = (limit.get("min") or {}).get(name), (limit.get("max") or {}).get(name)
-            if least and most and number(least) and number(ratio) > number(most) / number(least):
-                span = float(number(most) / number(least))
-                causes.invalid(
-                    f"{field_path}.maxLimitRequestRatio[{name}]",
-                    ratio,
-                    f"ratio {ratio} is greater than max/min = {span:f}",
-                )
+        _ratios(causes, field_path, limit)
         if limit_type == "PersistentVolumeClaim" and not ({**(limit.get("min") or {}), **(limit.get("max") or {})}).get(
             "storage"
         ):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray_sandbox.api_server_folder import has_controllers
 from hyperpod_ray_sandbox.kubernetes import envtest
 from hyperpod_ray_sandbox.kubernetes.conformance.runner import Case, Client, cases, clean, prepare, run
 
@@ -42,7 +43,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_verdict(case: Case, server: Client) -> None:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     own = assets and not os.environ.get("CONFORMANCE_KUBECONFIG")
-    if case.controllers and own and not envtest.has_controllers(Path(assets or "")):
+    if case.controllers and own and not has_controllers(Path(assets or "")):
         pytest.skip("needs kube-controller-manager, which KUBEBUILDER_ASSETS has not")
     assert not run(server, case)
 

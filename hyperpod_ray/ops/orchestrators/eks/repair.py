@@ -77,7 +77,7 @@ class EksRepair:
             and names.node_name(instance.id) not in heads
             and (group := seen.group(instance.group)) is not None
             and group.accelerated
-            and any(item.name == names.node_name(instance.id) and item.ready for item in seen.nodes)
+            and any(node.name == names.node_name(instance.id) and node.ready for node in seen.nodes)
         ]
         if node:
             wanted = self.nodes.find(node)
@@ -88,7 +88,7 @@ class EksRepair:
                     fix=f"hyperpod-ray nodes {self.target.name}",
                     code=BAD_USE,
                 )
-            if wanted.id not in {item.id for item in workers}:
+            if wanted.id not in {candidate.id for candidate in workers}:
                 raise OpsError(
                     f"node: {wanted.id}",
                     expected="a running, ready, accelerated worker node",
@@ -105,7 +105,9 @@ class EksRepair:
                 )
             carrying = {pod.node for pod in seen.pods if pod.role == "worker"}
             # a node that carries a worker makes the better drill; the first by name, so that two runs agree
-            chosen = sorted(workers, key=lambda item: (names.node_name(item.id) not in carrying, item.id))[0]
+            chosen = sorted(
+                workers, key=lambda candidate: (names.node_name(candidate.id) not in carrying, candidate.id)
+            )[0]
         status = {"replace": names.REPLACE, "reboot": names.REBOOT}[action]
         output.log(f"drill on {chosen.id} ({chosen.group}): label {names.HEALTH_LABEL}={status}")
         for line in self._riding([chosen]):
@@ -134,7 +136,7 @@ class EksRepair:
         name = names.node_name(names.instance_id(node))
         seen = self.nodes.look()
         _require_kubernetes(seen)
-        found = next((item for item in seen.nodes if item.name == name), None)
+        found = next((node for node in seen.nodes if node.name == name), None)
         if found is None:
             raise OpsError(
                 f"node: '{name}' is not in Kubernetes",
@@ -153,7 +155,7 @@ class EksRepair:
         output.log(
             f"free {name}: not ready since {output.clock(found.since)}; it has {', '.join(pods) or 'no Ray pods'}"
         )
-        instance = next((item for item in seen.instances if names.node_name(item.id) == name), None)
+        instance = next((candidate for candidate in seen.instances if names.node_name(candidate.id) == name), None)
         output.log(
             f"  HyperPod says {instance.status if instance else 'it is gone'}; be sure that it does not run any more"
         )
@@ -176,6 +178,6 @@ class EksRepair:
 
 def _require_kubernetes(seen: Snapshot) -> None:
     """An error where Kubernetes did not answer."""
-    for item in seen.unseen:
-        if item.source in ("Kubernetes", NODES):
-            raise OpsError.outcome(item.why, fix=item.next or "run the command again")
+    for source in seen.unseen:
+        if source.source in ("Kubernetes", NODES):
+            raise OpsError.outcome(source.why, fix=source.next or "run the command again")

@@ -112,13 +112,13 @@ def all_of(jobs: Jobs) -> list[Run]:
     Omitted: what a driver of its own started, which has no ID to ask for, and what this program submits for itself.
     """
     answered = jobs.json("GET", "/api/jobs/")
-    theirs = [item for item in answered if not is_ours(item)]
-    return sorted((_run(item) for item in theirs if item.get("submission_id")), key=newest, reverse=True)
+    theirs = [submitted for submitted in answered if not is_ours(submitted)]
+    return sorted((_run(submitted) for submitted in theirs if submitted.get("submission_id")), key=newest, reverse=True)
 
 
 def own_runs(target: Target) -> list[Run]:
     """Runs on clusters of their own: the environment's RayJobs. Why one waits is its `waits`."""
-    return [_of_ray_job(target, item) for item in own_cluster.listed(target)]
+    return [_of_ray_job(target, submitted) for submitted in own_cluster.listed(target)]
 
 
 def _own(target: Target, name: str) -> Run | None:
@@ -127,19 +127,21 @@ def _own(target: Target, name: str) -> Run | None:
     return next((run for run in found if name in (run.id, run.name)), None)
 
 
-def _of_ray_job(target: Target, item: dict[str, Any]) -> Run:
-    status, metadata = item.get("status") or {}, item["spec"].get("metadata") or {}
+def _of_ray_job(target: Target, submitted: dict[str, Any]) -> Run:
+    status, metadata = submitted.get("status") or {}, submitted["spec"].get("metadata") or {}
     deployment = str(status.get("jobDeploymentStatus") or "")
     state = str(status.get("jobStatus") or "")
     if deployment in ("Failed", "ValidationFailed") and state not in ENDED:
         state = "FAILED"
-    waiting = None if state in ENDED else queues.why_it_waits(target, item)
-    container = item["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    waiting = None if state in ENDED else queues.why_it_waits(target, submitted)
+    container = submitted["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
     return Run(
-        id=str(item["metadata"]["name"]),
+        id=str(submitted["metadata"]["name"]),
         state=state or "PENDING",
-        command=str((item["metadata"].get("annotations") or {}).get(COMMAND_ANNOTATION) or item["spec"]["entrypoint"]),
-        started=moment(status.get("startTime") or item["metadata"].get("creationTimestamp")),
+        command=str(
+            (submitted["metadata"].get("annotations") or {}).get(COMMAND_ANNOTATION) or submitted["spec"]["entrypoint"]
+        ),
+        started=moment(status.get("startTime") or submitted["metadata"].get("creationTimestamp")),
         ended=moment(status.get("endTime")),
         message=str(status.get("message") or "").strip(),
         exit_code=own_cluster.exit_code(status),
@@ -149,7 +151,7 @@ def _of_ray_job(target: Target, item: dict[str, Any]) -> Run:
         folder=str(metadata.get("run_folder") or ""),
         own_cluster=True,
         cluster=str(status.get("rayClusterName") or ""),
-        namespace=str(item["metadata"]["namespace"]),
+        namespace=str(submitted["metadata"]["namespace"]),
         waits=str(waiting) if waiting else "",
     )
 
@@ -241,22 +243,22 @@ def stop(target: Target, name: str, *, yes: bool, source: Source, limit_s: float
     return OK
 
 
-def _run(item: dict[str, Any]) -> Run:
-    runtime, metadata = item.get("runtime_env") or {}, item.get("metadata") or {}
-    command = str(metadata.get("command") or item.get("entrypoint") or "")
+def _run(answer: dict[str, Any]) -> Run:
+    runtime, metadata = answer.get("runtime_env") or {}, answer.get("metadata") or {}
+    command = str(metadata.get("command") or answer.get("entrypoint") or "")
     name, folder = str(metadata.get("run") or ""), str(metadata.get("run_folder") or "")
     if not folder:
         words = job.words_of(command)
         name, storage = job.option(words, "--name"), job.option(words, "--storage")
         folder = f"{storage.rstrip('/')}/{name}" if storage and name else ""
     return Run(
-        id=str(item["submission_id"]),
-        state=str(item["status"]),
+        id=str(answer["submission_id"]),
+        state=str(answer["status"]),
         command=command,
-        started=_moment(item.get("start_time")),
-        ended=_moment(item.get("end_time")),
-        message=str(item.get("message") or "").strip(),
-        exit_code=item.get("driver_exit_code"),
+        started=_moment(answer.get("start_time")),
+        ended=_moment(answer.get("end_time")),
+        message=str(answer.get("message") or "").strip(),
+        exit_code=answer.get("driver_exit_code"),
         variables=tuple(sorted(runtime.get("env_vars") or {})),
         working_dir=str(runtime.get("working_dir") or ""),
         name=name,
