@@ -38,7 +38,9 @@ from tests import changed
 PROJECT = Path(__file__).resolve().parents[1]
 REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
 # more than processors: tests wait for states of servers and of Ray for as long as they compute
-AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
+AT_ONCE = max(8, 2 * (os.cpu_count() or 1))
+SLOW_AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
+"""Of slow tests, which deploy: a part has a sandbox and a cdk CLI of its own."""
 TESTS_FAILED, NOTHING_COLLECTED = 1, 5
 UNSTEADY = 5
 ENDS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
@@ -189,18 +191,18 @@ def parts() -> list[Part]:
         Part(paths=("ops",), without=(*with_ray, day, played)),
         Part(paths=(played,)),
         Part(paths=("docs", "cli"), deploys=True),
-        Part(paths=("resilience",), without=(*spares, *watched, shapes), interpreter=REHEARSAL, deploys=True),
-        Part(paths=watched, interpreter=REHEARSAL, deploys=True),
         Part(paths=(shapes,), interpreter=REHEARSAL),
         Part(
             paths=("sandbox/test_whole_story.py", "sandbox/test_kept_data.py", "sandbox/test_taken_up.py"), deploys=True
         ),
         Part(paths=("sandbox/test_deploys.py", "sandbox/test_slurm_deploy.py"), deploys=True),
-        Part(paths=("sandbox/test_every_environment.py",)),
+        Part(paths=("resilience",), without=(*spares, *watched, shapes), interpreter=REHEARSAL, deploys=True),
+        Part(paths=("sandbox/kubernetes",), deploys=True),
         Part(paths=("sandbox/aws",), deploys=True),
+        Part(paths=watched, interpreter=REHEARSAL, deploys=True),
+        Part(paths=("sandbox/test_every_environment.py",)),
         Part(paths=("stacks", "sandbox/test_teams_deploy.py"), deploys=True),
         Part(paths=spares, interpreter=REHEARSAL),
-        Part(paths=("sandbox/kubernetes",), deploys=True),
         Part(paths=("docs/walk_pages.py",), only="--walk"),
         Part(paths=("docs/walk_sandbox.py", day), only="--walk"),
         Part(paths=stories, only="--stories"),
@@ -233,7 +235,7 @@ def main(arguments: list[str]) -> int:
     caches = tempfile.TemporaryDirectory(prefix="tests-")
     try:
         while waiting or running:
-            while waiting and len(running) < AT_ONCE:
+            while waiting and len(running) < (SLOW_AT_ONCE if chosen in ("--slow", "--deploys") else AT_ONCE):
                 running.append(waiting.pop(0))
                 running[-1].start(arguments, cache=Path(caches.name, str(len(waiting))))
             for part in [part for part in running if not part.running]:

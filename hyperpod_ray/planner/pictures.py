@@ -57,7 +57,8 @@ def _legend(figure: Any, *, title: str = "interruptions per 1,000 node-days") ->
     figure.legend(fontsize=8, title=title, title_fontsize=8, frameon=False, loc="outside upper left", ncols=5)
 
 
-def _svg(figure: Any) -> str:
+def svg_of(figure: Any) -> str:
+    """A figure as an element of a page; the same figure gives the same text."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     return "<svg" + stream.getvalue().partition("<svg")[2]
@@ -85,7 +86,7 @@ def _overview(report: Plan, drivers: list[decides.Driver]) -> str:
     figure.suptitle(
         f"{words}\ngoodput {share.central:.2%} ({share.low:.2%} to {share.high:.2%})", fontsize=12, fontweight="bold"
     )
-    return _svg(figure)
+    return svg_of(figure)
 
 
 def _curve(report: Plan) -> str:
@@ -106,7 +107,7 @@ def _curve(report: Plan) -> str:
     axes.set(xscale="log", xlabel="minutes of training between two saves", ylabel="goodput, %")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     _legend(figure)
-    return _svg(figure)
+    return svg_of(figure)
 
 
 def _lost(report: Plan) -> str:
@@ -120,7 +121,7 @@ def _lost(report: Plan) -> str:
         offsets = [offset + width for offset, width in zip(offsets, values, strict=True)]
     axes.set(xlabel="lost time, % of all", ylabel="interruptions per\n1,000 node-days")
     _legend(figure, title="")
-    return _svg(figure)
+    return svg_of(figure)
 
 
 def _finish(report: Plan) -> str:
@@ -137,7 +138,7 @@ def _finish(report: Plan) -> str:
             )  # fmt: skip
     axes.set(xlabel="days to the end, at the central speed", ylabel="simulated runs")
     _legend(figure)
-    return _svg(figure)
+    return svg_of(figure)
 
 
 def _deploy(report: Plan) -> str:
@@ -154,7 +155,7 @@ def _deploy(report: Plan) -> str:
     axes.set_yticks(range(len(steps) + 1), [_short(step.title) for step in steps] + ["GPU nodes take work"])
     axes.invert_yaxis()
     axes.set(xlabel="minutes from the start of the deploy; lines: low to high")
-    return _svg(figure)
+    return svg_of(figure)
 
 
 def _short(title: str) -> str:

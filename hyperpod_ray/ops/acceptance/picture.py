@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
-
 from hyperpod_ray.ops.acceptance.verdict import Expected, Report
-from hyperpod_ray.planner.pictures import COLOURS, LOSSES, SETTINGS
+from hyperpod_ray.planner.pictures import COLOURS, LOSSES, SETTINGS, svg_of
 
 PANELS = (
     ("tflops", "compute, TFLOP/s", "tflops"), ("memory_gb_s", "memory, GB/s", ""),
@@ -43,6 +41,4 @@ def draw(report: Report, expected: Expected, *, title: str) -> str:
         axes[0].set_yticks(range(len(nodes)), [f"{node.name} ({node.state})" for node in nodes])
         axes[0].invert_yaxis()
         figure.suptitle(title, fontsize=11, fontweight="bold")
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    return "<svg" + stream.getvalue().partition("<svg")[2]
+        return svg_of(figure)
