@@ -247,6 +247,12 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
+def _listens(path: Path) -> bool:
+    """Whether a connection to the socket is taken."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
 @contextlib.contextmanager
 def proxy(kubeconfig: Path) -> Iterator[Path]:
     """A `kubectl proxy` on a socket of its own.
@@ -260,7 +266,7 @@ def proxy(kubeconfig: Path) -> Iterator[Path]:
     # a session of its own: it must outlive the signal that ends this process, to take the nodes away
     started = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
-        while not path.exists():
+        while not _listens(path):  # its name is there before it listens
             if started.poll() is not None:
                 raise SystemExit(f"kubectl proxy ended with {started.returncode}: is {kubeconfig} right?")
             time.sleep(0.02)

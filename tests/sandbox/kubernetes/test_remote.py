@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hyperpod_ray_sandbox.aws import paths
 from hyperpod_ray_sandbox.kubernetes.controllers import Controllers, Settings
 from hyperpod_ray_sandbox.kubernetes.controllers.common import event, set_status
 from hyperpod_ray_sandbox.kubernetes.controllers.kubelet import KEPT
-from hyperpod_ray_sandbox.kubernetes.remote import Remote, proxy
+from hyperpod_ray_sandbox.kubernetes.remote import Remote, _listens, proxy
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from tests.sandbox.kubernetes.test_team_queues import crd
 
@@ -104,3 +105,13 @@ def test_kubernetes_own_controllers_are_not_modelled_twice(remote: Remote) -> No
         act.__qualname__.partition(".")[0] for act in beside
     }
     assert left_out == {"Lifecycle", "Workloads", "Volumes", "Budgets"}
+
+
+def test_a_socket_that_is_named_and_not_listened_to_is_not_ready(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        path = tmp_path / "api"
+        assert not _listens(path)
+        server.bind(str(path))
+        assert path.exists() and not _listens(path)
+        server.listen()
+        assert _listens(path)
