@@ -38,9 +38,7 @@ from tests import changed
 PROJECT = Path(__file__).resolve().parents[1]
 REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
 # more than processors: tests wait for states of servers and of Ray for as long as they compute
-AT_ONCE = max(8, 2 * (os.cpu_count() or 1))
-SLOW_AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
-"""Of slow tests, which deploy: a part has a sandbox and a cdk CLI of its own."""
+AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
 TESTS_FAILED, NOTHING_COLLECTED = 1, 5
 UNSTEADY = 5
 ENDS = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
@@ -235,7 +233,7 @@ def main(arguments: list[str]) -> int:
     caches = tempfile.TemporaryDirectory(prefix="tests-")
     try:
         while waiting or running:
-            while waiting and len(running) < (SLOW_AT_ONCE if chosen in ("--slow", "--deploys") else AT_ONCE):
+            while waiting and len(running) < AT_ONCE:
                 running.append(waiting.pop(0))
                 running[-1].start(arguments, cache=Path(caches.name, str(len(waiting))))
             for part in [part for part in running if not part.running]:
