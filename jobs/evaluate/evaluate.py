@@ -21,15 +21,17 @@ from hyperpod_ray_training import InputError, main_of
 
 
 def parts_of(row: dict[str, Any], tokenizer: Any) -> tuple[str, str]:
-    """What is given, and what the model must predict."""
+    """The prompt, and what the model must predict."""
     if "text" in row:
         return "", row["text"]
     if "completion" in row:
         return row["prompt"], row["completion"]
     messages = row["messages"]
-    given = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
+    prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
     whole = tokenizer.apply_chat_template(messages, tokenize=False)
-    return given, whole.removeprefix(given)
+    if not whole.startswith(prompt):
+        raise ValueError("the chat template writes the prompt otherwise when an answer follows")
+    return prompt, whole.removeprefix(prompt)
 
 
 def rows_of(path: Path, tokenizer: Any) -> Iterator[tuple[list[int], int]]:
@@ -40,22 +42,24 @@ def rows_of(path: Path, tokenizer: Any) -> Iterator[tuple[list[int], int]]:
     """
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
-            given, predicted = parts_of(json.loads(line), tokenizer)
+            prompt, predicted = parts_of(json.loads(line), tokenizer)
+            if not isinstance(prompt, str) or not isinstance(predicted, str):
+                raise TypeError("a part is no text")
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise InputError(
                 f"{path}:{number}: {type(error).__name__} ({error})",
                 expected="an object with text, with prompt and completion, or with messages", fix="correct the line",
             ) from error  # fmt: skip
-        before = tokenizer(given, add_special_tokens=False)["input_ids"]
+        before = tokenizer(prompt, add_special_tokens=False)["input_ids"]
         yield before + tokenizer(predicted, add_special_tokens=False)["input_ids"], len(before)
 
 
 def measure(model: Any, rows: Iterator[tuple[list[int], int]], *, longest: int) -> dict[str, float]:
     """The mean loss of a predicted token, its perplexity, and the share of tokens that the first guess names."""
     losses, right, tokens, cut = 0.0, 0, 0, 0
-    for whole, given in rows:
+    for whole, prompt_tokens in rows:
         symbols, cut = torch.tensor([whole[:longest]], device=model.device), cut + (len(whole) > longest)
-        begin = max(given, 1)  # nothing predicts the first token
+        begin = max(prompt_tokens, 1)  # nothing predicts the first token
         if symbols.shape[1] <= begin:
             continue
         with torch.no_grad():

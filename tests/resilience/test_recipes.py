@@ -224,7 +224,9 @@ def test_a_tuned_model_is_exported_and_measured_against_its_base(tmp_path: Path,
     assert (cut["cut"], cut["tokens"] < base["tokens"]) == (8, True)
 
 
-@pytest.mark.parametrize("line", ['{"prompt": "a"}', "no JSON", '{"messages": []}', "[1]"])
+@pytest.mark.parametrize(
+    "line", ['{"prompt": "a"}', "no JSON", '{"messages": []}', "[1]", '{"prompt": [1], "completion": "a"}']
+)
 def test_a_line_that_cannot_be_measured_is_named(tmp_path: Path, tiny: str, line: str) -> None:
     data = tmp_path / "rows.jsonl"
     data.write_text(f'{{"text": "a text"}}\n{line}\n')
