@@ -30,7 +30,11 @@ def parts_of(row: dict[str, Any], tokenizer: Any) -> tuple[str, str]:
     prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
     whole = tokenizer.apply_chat_template(messages, tokenize=False)
     if not whole.startswith(prompt):
-        raise ValueError("the chat template writes the prompt otherwise when an answer follows")
+        raise InputError(
+            "the chat template writes the prompt otherwise before an answer",
+            expected="the same prompt, then the answer",
+            fix="write the row as prompt and completion",
+        )  # fmt: skip
     return prompt, whole.removeprefix(prompt)
 
 
@@ -43,8 +47,7 @@ def rows_of(path: Path, tokenizer: Any) -> Iterator[tuple[list[int], int]]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             prompt, predicted = parts_of(json.loads(line), tokenizer)
-            if not isinstance(prompt, str) or not isinstance(predicted, str):
-                raise TypeError("a part is no text")
+            "".join((prompt, predicted))  # TypeError where a part is no text
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise InputError(
                 f"{path}:{number}: {type(error).__name__} ({error})",
