@@ -188,8 +188,15 @@ class Settings:
         return cls(**values)  # type: ignore[arg-type]
 
     def head_env(self) -> dict[str, str]:
-        """Environment of the head container: how soon a silent node counts as dead. Has no effect elsewhere."""
+        """Environment of the head container: how soon a silent node counts as dead, and no metrics of Ray's own loops.
+
+        It has no effect elsewhere.
+        """
         return {
+            # From the loss of a node until its replacement joins, Ray's control store tries to place the lost bundle
+            # without a pause (https://github.com/ray-project/ray/pull/65007), and measures each turn. The head's agent
+            # repeats each one by itself (https://github.com/ray-project/ray/pull/64891): its other metrics stand still.
+            "RAY_emit_main_service_metrics": "0",
             "RAY_health_check_initial_delay_ms": str(self.node_health_check_initial_delay_ms),
             "RAY_health_check_period_ms": str(self.node_health_check_period_ms),
             "RAY_health_check_timeout_ms": str(self.node_health_check_timeout_ms),

@@ -20,10 +20,10 @@ def run_lengths(options: Options, faults: Sequence[Fault], *, fault_tolerant: bo
 
     Each fault costs one new checkpoint. A fault that does not interrupt training needs further steps. The next fault
     waits until a replaced node is a warm spare and each node has a standby. Where the ranks may not wait for that at a
-    step, training continues in that time.
+    step, training continues in that time, and an interval more.
     """
     fixed, changing = [f for f in faults if not f.elastic], [f for f in faults if f.elastic]
-    steps = options.interval * (len(faults) + 3)
+    steps = options.interval * (len(faults) + (2 if may_hold(faults) else 3))
     steps += sum(f.extra_steps(options, fault_tolerant=fault_tolerant) for f in fixed)
     if fixed and (options.spares or options.standbys) and not may_hold(faults):
         steps += len(fixed) * int(WARM_SECONDS / options.step_delay_s)

@@ -156,7 +156,7 @@ class Scene:
                 raise LocalError(
                     f"{run}: ended while {doing}",
                     expected="a run longer than its faults",
-                    fix="add --steps, or rehearse fewer faults",
+                    fix="raise --interval or --step-delay, or rehearse fewer faults",
                     code=1,
                 )
             if time.time() > deadline:

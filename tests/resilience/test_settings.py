@@ -32,6 +32,7 @@ def test_head_nodes_and_job_get_disjoint_variables() -> None:
     sets = [set(settings.head_env()), set(settings.node_env()), set(settings.job_env())]
     assert sets[0] & sets[1] == sets[0] & sets[2] == sets[1] & sets[2] == set()
     assert settings.head_env()["RAY_health_check_failure_threshold"] == "3"
+    assert settings.head_env()["RAY_emit_main_service_metrics"] == "0"
     assert settings.node_env() == {
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "30",
         "RAY_raylet_liveness_self_check_interval_ms": "1000",
