@@ -318,6 +318,10 @@ def _runs(console: Console, snapshot: Snapshot) -> None:
         ages = job in going
         table.add_row(job.id, job.state, *(_of_run(run, ages=ages) if run else [""] * 6))
     console.print(table)
+    for job in going:
+        run = published.get((job.cluster, job.id))
+        if run and run.copies_in_words:
+            console.print(f"{run.name}: {run.copies_in_words}")
 
 
 def _of_run(run: Run, *, ages: bool) -> list[str]:

@@ -116,6 +116,13 @@ def test_a_run_is_its_step_its_speed_and_its_ages() -> None:
     assert line(shown(begun), "raysubmit_1") == ["raysubmit_1", "RUNNING", "first,", "running"]
 
 
+def test_a_run_that_keeps_copies_says_how_often() -> None:
+    assert "first: a copy in a neighbour's memory every 12 steps" in shown(trains(copy_every_steps=12))
+    assert "first: a copy in a neighbour's memory each step" in shown(trains(copy_every_steps=1))
+    assert "a copy in" not in shown(trains(copy_every_steps=None))
+    assert "a copy in" not in shown(trains(replace(JOB, state="SUCCEEDED"), copy_every_steps=12))
+
+
 def test_every_job_that_runs_is_shown_and_a_few_that_have_ended() -> None:
     def jobs(*states: str) -> tuple[Job, ...]:
         return tuple(replace(JOB, id=f"job-{number}", state=state) for number, state in enumerate(states))

@@ -75,6 +75,14 @@ def test_a_journal_is_a_run() -> None:
     assert [event.text for event in run.events][:3] == ["ActorDiedError: the node died", "silent for 1.5 s", "memory"]
 
 
+@pytest.mark.parametrize(
+    ("written", "every"),
+    [(1, 1), (8, 8), (None, None), (0, None), (-4, None), ("8", None), (True, None), (2e308, None)],
+)
+def test_the_pace_of_copies_is_a_number_of_steps_or_nothing(written: object, every: int | None) -> None:
+    assert journal(copy_every_steps=written).copy_every_steps == every
+
+
 def test_a_run_that_has_just_begun_has_no_steps() -> None:
     begun = {"version": 1, "name": "first", "state": "starting", "state_t": T, "started_t": T}
     run = run_of(json.dumps(begun).encode(), lambda lines: None, job=JOB, at=AT)

@@ -47,6 +47,8 @@ class Run:
     last_part_at: datetime | None = None
     last_checkpoint_at: datetime | None = None
     last_checkpoint_step: int | None = None
+    copy_every_steps: int | None = None
+    """Steps from one copy in a neighbour's memory to the next, as paced now; None where the run keeps none."""
     world_size: int | None = None
     device: str = ""
     """What its ranks compute on, such as `cuda` or `cpu`; empty where it does not say."""
@@ -81,6 +83,14 @@ class Run:
     def lost_by_cause(self) -> dict[str, float]:
         """Seconds that were no training, by cause."""
         return {cause: round(seconds, 3) for cause, seconds in self.record.lost.items()} if self.record else {}
+
+    @property
+    def copies_in_words(self) -> str:
+        """How often its ranks copy their state; empty where they do not."""
+        if self.copy_every_steps is None:
+            return ""
+        pace = "each step" if self.copy_every_steps == 1 else f"every {self.copy_every_steps:,} steps"
+        return f"a copy in a neighbour's memory {pace}"
 
     @property
     def steps_per_second(self) -> float | None:
@@ -154,6 +164,7 @@ def run_of(
         last_part_at=at_of(progress.get("last_part_t")),
         last_checkpoint_at=at_of(record.checkpoint_t),
         last_checkpoint_step=record.checkpoint_step,
+        copy_every_steps=_whole(progress.get("copy_every_steps")),
         world_size=record.world,
         device=clean(progress.get("device"), 20),
         transport=clean(progress.get("transport"), 20),
@@ -166,6 +177,10 @@ def run_of(
         events=record.events,
         record=record,
     )
+
+
+def _whole(value: object) -> int | None:
+    return int(figure) if (figure := number(value)) is not None and figure >= 1 else None
 
 
 def _misses_efa(progress: Mapping[str, Any]) -> bool:

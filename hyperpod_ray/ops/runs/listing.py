@@ -277,6 +277,7 @@ def _in_words(state: State) -> dict[str, str]:
         "newest checkpoint": f"{newest.path}" + (f", {duration(age)} old" if age is not None else "")
         if newest
         else "none is complete",
+        "copies": run.copies_in_words,
         "best checkpoint": f"{lowest.path}, loss {lowest.metrics['loss']:.4g}" if lowest else "",
         "recoveries": str(run.recoveries) if run.recoveries else "",
         "goodput": "" if run.goodput is None else f"{100 * run.goodput:.1f} %",
@@ -296,6 +297,7 @@ def as_progress(state: State | None) -> dict[str, Any] | None:
             "state": run.state, "step": run.step, "steps_total": run.steps_total,
             "steps_per_second": run.steps_per_second, "seconds_left": state.seconds_left, "loss": run.loss,
             "metrics": run.metrics, "world_size": run.world_size, "recoveries": run.recoveries,
+            "copy_every_steps": run.copy_every_steps,
             "began": run.began, "goodput": run.goodput, "spent_seconds": run.spent_seconds,
             "lost_by_cause": run.lost_by_cause,
             "step_age_seconds": run.step_age_seconds, "checkpoint_age_seconds": run.checkpoint_age_seconds,
