@@ -92,7 +92,9 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         command = [sys.executable, __file__, "--rank-of", json.dumps(given)]
         ranks.append(subprocess.Popen(command, env=environment))
     try:
-        codes = [process.wait(timeout=3600) for process in ranks]
+        while any(process.poll() is None for process in ranks) and not any(process.poll() for process in ranks):
+            time.sleep(0.5)  # the others wait for a rank that has failed
+        codes = [process.poll() for process in ranks]
     finally:
         for process in ranks:
             process.kill()
@@ -173,7 +175,8 @@ def train(config: dict[str, Any]) -> None:
     work = Work(width=config["width"], step_s=config["step_s"], wait_share=0.8 if config["work"] == "wait" else 0.0)
     seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
     cpu: dict[str, list[float]] = {arm: [] for arm in ARMS}
-    with Resumable(config["run"], model=work.model, optimizer=work.optimizer) as training:
+    measured = ["arm", "busy", "cpu", "number", "seconds", "took", "turn"]  # no part of the training
+    with Resumable(config["run"], model=work.model, optimizer=work.optimizer, recomputed=measured) as training:
         memory, ahead = training.memory, training.steps(2 * rounds * steps)
         if memory is None:  # a rank that rehearses while the other still starts
             for number in ahead:
