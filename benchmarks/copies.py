@@ -41,7 +41,7 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-COPIES, BESIDE = 8, 2
+COPIES, BESIDE = 5, 2
 """States that a rank may keep as copies at most, and beside them: the training's own, and what its first step needs."""
 PROCESS_BYTES = 400_000_000
 WARM_UP = 4
