@@ -140,3 +140,25 @@ def test_from_memory(name: str, tmp_path: Path, launcher: subprocess.Popen[str],
     whole, hit = losses(tmp_path / "whole"), losses(tmp_path / "hit")
     assert {step for step in whole if whole[step] != hit.get(step)} == set(), f"killed before step {gate}"
     assert table()[name][1] == "equal"
+
+
+def test_a_rank_is_lost_between_the_steps_of_two_optimizers(
+    tmp_path: Path, launcher: subprocess.Popen[str], forker: subprocess.Popen[str]
+) -> None:
+    """The survivor's tensors are of two steps then, its copy is of one (docs/adr/0020-copies-beside-replicas.md)."""
+    (tmp_path / "lost-in-9").touch()
+    party = Party(forker, tmp_path, "hit", shape="gan", gates=[8], spares=1)
+    try:
+        party.start(3)
+        party.until(lambda: party.events("generation"))
+        party.until_gate(8)
+        party.until_spare()
+        (tmp_path / "go-8").touch()
+        party.until(lambda: party.events("done"))
+        assert [(event["path"], event["step"]) for event in party.events("restore")] == [("memory", 9)]
+    finally:
+        party.close()
+    assert not (tmp_path / "lost-in-9").exists()
+    codes, said = launch(launcher, tmp_path, "gan", "whole")
+    assert codes == [0, 0], said[-3000:]
+    assert losses(tmp_path / "whole") == losses(tmp_path / "hit")
