@@ -28,12 +28,24 @@ WAY_OUT = 'with training.phase("evaluate"): around what takes long on some ranks
 class Habits:
     """What a run has shown, over all its generations.
 
-    That is how long steps take, how long a rank has stood in a lock and come back, and where ranks were fenced.
+    That is how long steps take, how long a rank has stood in a lock or at a line and come back, and where ranks were
+    fenced.
     """
 
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=50))
     longest_lock_s: float = 0.0
+    came_back_s: dict[str, float] = field(default_factory=dict)
+    """By line, the longest stand that ended by itself."""
     fenced: Counter[str] = field(default_factory=Counter)
+    """By line, how many ranks were fenced there; 1 at most where the step was done again without a fence."""
+    fenced_in: dict[str, int] = field(default_factory=dict)
+    """By line, the steps that were done when a rank was last fenced there."""
+
+    def step_done(self, step: int) -> None:
+        """So many steps are done: a line that was passed in the step of its fence is not the script's."""
+        for line in [line for line, fenced_in in self.fenced_in.items() if fenced_in < step]:
+            self.fenced[line] = 1
+            del self.fenced_in[line]
 
     @property
     def regular(self) -> bool:
@@ -52,13 +64,18 @@ class Progress:
     step_t: float | None = None
     habits: Habits = field(default_factory=Habits)
     stood_s: float = 0.0
+    stands: dict[str, float] = field(default_factory=dict)
+    """By line, how long ranks have stood there in this generation."""
 
     def behind(self, now: float, holders: Collection[Member], limits: Limits) -> list[tuple[Member, str]]:
         """The ranks that hang, each with what shows it."""
-        self._count_steps(now, max((member.step for member in holders), default=0))
+        step = max((member.step for member in holders), default=0)  # a newcomer's own counts from its first step
+        self._count_steps(now, step)
         total = sum(member.seq for member in holders)
         if total != self.total:
             self.habits.longest_lock_s = max(self.habits.longest_lock_s, self.stood_s)
+            for line, stood_s in self.stands.items():
+                self.habits.came_back_s[line] = max(self.habits.came_back_s.get(line, 0.0), stood_s)
             self.total, self.since, self.stood_s = total, now, 0.0
             return []
         hung = []
@@ -70,9 +87,13 @@ class Progress:
                 self.stood_s = max(self.stood_s, member.still)
             limit = self.limit_s(member, limits)
             still = member.still if member.place not in WORK | {""} else now - self.since
-            if min(still, now - self.since) > limit:
+            stood = min(still, now - self.since)
+            if stood > limit:
                 self.habits.fenced[member.at] += 1
+                self.habits.fenced_in[member.at] = step
                 hung.append((member, self._why(member, limit)))
+            elif member.at and stood > limits.hang_s:
+                self.stands[member.at] = max(self.stands.get(member.at, 0.0), stood)
         if hung:
             self.since = now
         return hung
@@ -99,15 +120,17 @@ class Progress:
             if self.step_t is not None:
                 self.habits.durations.append((now - self.step_t) / (done - self.steps))
             self.steps, self.step_t = done, now
+            self.habits.step_done(step)
 
     def limit_s(self, member: Member, limits: Limits) -> float:
         """So long this rank may stand where it stands while others wait for it."""
         fenced_before = self.habits.fenced[member.at] if member.at else 0
-        if member.place in WORK or fenced_before > 1:  # where two others were fenced it is the script, not a machine
+        # where two others were fenced in one step it is the script: a machine that hangs is not there any more
+        if member.place in WORK or fenced_before > 1:
             return limits.patience_s
-        if member.place != LOCK or fenced_before:
-            return max(limits.floor_s, self.hang_limit_s(limits))
-        return self.hang_limit_s(limits)
+        least = limits.floor_s if member.place != LOCK or fenced_before else 0.0
+        came_back_s = self.habits.came_back_s.get(member.at, 0.0) if member.at else 0.0
+        return max(least, self.hang_limit_s(limits), _PAUSE_FACTOR * came_back_s)
 
     def hang_limit_s(self, limits: Limits) -> float:
         """So long a rank may stand in a lock; the least where steps are regular."""

@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.spares.members import Limits, packed, unpacked
+from hyperpod_ray_training.spares.progress import Habits
 from hyperpod_ray_training.spares.table import Message, Out, Table
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -374,21 +376,72 @@ def test_a_lock_that_opened_again_is_given_twice_as_long() -> None:
     assert world.holder(1) == slow
 
 
-def test_where_two_were_fenced_it_is_the_script_and_nobody_else_is() -> None:
+def stand_again(world: World, *, steps_s: float = 0.0) -> str:
+    """Let the run go on for so long; then rank 0 waits again for rank 1, which it returns."""
+    world.run(steps_s)
+    world.alive[world.holder(0)]["seq"] = world.alive[world.holder(1)]["seq"] + 1
+    return world.holder(1)
+
+
+def recovered(world: World) -> None:
+    """The generation after a loss has begun, and has done no step yet."""
+    while not world.table.running:
+        world.run(0.1, step_s=1000.0)
+
+
+def test_where_two_were_fenced_in_one_step_it_is_the_script_and_nobody_else_is() -> None:
     world = trained(spares=4)
-    times = []
     for limit in (2.7, 61.0):
         standing = world.holder(1)
         world.run(limit, stuck=(standing,))
         assert world.holder(1) != standing, limit
-        times.append(limit)
-        world.run(4)
-        world.alive[world.holder(0)]["seq"] = world.alive[world.holder(1)]["seq"] + 1
+        assert world.table._habits.fenced_in == {"train.py:7 in main": world.alive[world.holder(0)]["step"]}
+        recovered(world)
+        stand_again(world)
     third = world.holder(1)
     world.run(200, stuck=(third,))
     assert world.holder(1) == third
-    world.run(2.7, stuck=(third,), at="train.py:90 in other")
+    world.run(61, stuck=(third,), at="train.py:90 in other")
     assert world.holder(1) != third, "another line has a limit of its own"
+
+
+def test_machines_that_hang_at_one_line_are_each_fenced_within_a_minute() -> None:
+    """A line that waits for the device is where every hung GPU stands: one after another, in a run of weeks."""
+    world = trained(spares=5)
+    standing = world.holder(1)
+    world.run(2.7, stuck=(standing,))
+    assert world.holder(1) != standing
+    for _ in range(3):
+        standing = stand_again(world, steps_s=4.0)
+        world.run(50, stuck=(standing,))
+        assert world.holder(1) == standing, "it may be the script"
+        world.run(61, stuck=(standing,))
+        assert world.holder(1) != standing
+
+
+def test_a_step_before_the_one_of_a_fence_shows_nothing_of_its_line() -> None:
+    """A run that copies seldom goes back some steps: these end, and the line comes after them."""
+    habits = Habits(fenced=Counter({"train.py:7": 2, "train.py:9": 1}), fenced_in={"train.py:7": 9, "train.py:9": 4})
+    habits.step_done(9)
+    assert habits.fenced == {"train.py:7": 2, "train.py:9": 1}
+    habits.step_done(10)
+    assert habits.fenced == {"train.py:7": 1, "train.py:9": 1}
+    assert habits.fenced_in == {}
+
+
+@pytest.mark.parametrize("place", ["lock", "thread"])
+def test_a_script_that_stands_long_at_a_line_is_fenced_twice_and_never_again(place: str) -> None:
+    world = trained(spares=4)
+    for _ in range(2):
+        standing = world.holder(1)
+        world.run(62, stuck=(standing,), place=place)
+        assert world.holder(1) != standing
+        recovered(world)
+        stand_again(world)
+    standing = world.holder(1)
+    for _ in range(3):  # each of its evaluations: it comes back by itself
+        world.run(90, stuck=(standing,), place=place)
+        assert stand_again(world, steps_s=4.0) == standing
 
 
 def test_a_rank_that_says_nothing_of_itself_is_given_a_minute() -> None:
