@@ -7,24 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
-import yaml
 
 from docs import settings_page
 from hyperpod_ray import core
 from hyperpod_ray.cli.main import main as cli
-from hyperpod_ray.core import model, needs, reference
+from hyperpod_ray.core import model, needs
 from hyperpod_ray.core.loader import FOLDER, environment_names
 from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.model.words import Settings
 from tests.support import forked
 
 PROJECT = FOLDER.parent
-
-
-def main(arguments: list[str]) -> int:
-    return cli(["env", *arguments])
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -148,37 +142,6 @@ def test_nothing_heavy_is_imported() -> None:
 
 
 # --- the generated reference -----------------------------------------------------------------------------------------
-
-
-def test_a_stale_schema_is_found_and_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(reference, "SCHEMA_FILE", tmp_path / "new" / "schema")
-    monkeypatch.setattr(reference, "JOB_SCHEMA_FILE", tmp_path / "job")
-    (tmp_path / "job").write_text(reference.job_schema(), encoding="utf-8")
-    assert main(["schema", "--check"]) == 3
-    assert ": stale. Expected what its source generates\nFix: hyperpod-ray env schema\n" in capsys.readouterr().err
-    assert main(["schema"]) == 0
-    assert main(["schema", "--check"]) == 0
-    (tmp_path / "new" / "schema").write_text("old", encoding="utf-8")
-    assert main(["schema", "--check"]) == 3
-
-
-@pytest.mark.parametrize("name", environment_names())
-def test_the_schema_accepts_the_shipped_files(name: str) -> None:
-    validator = jsonschema.Draft202012Validator(json.loads(reference.schema()))
-    assert list(validator.iter_errors(yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))) == []
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("count: 8", "count: -8"), ("alarm_emails", "alarm_email"), ("Stress,", "Burn,"), ("mode: static", "mode: s3")],
-)
-def test_the_schema_refuses_what_the_loader_refuses(old: str, new: str) -> None:
-    text = (FOLDER / "prod.yaml").read_text(encoding="utf-8")
-    assert old in text
-    validator = jsonschema.Draft202012Validator(json.loads(reference.schema()))
-    assert not validator.is_valid(yaml.safe_load(text.replace(old, new, 1)))
 
 
 def test_every_setting_is_described() -> None:

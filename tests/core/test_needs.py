@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hyperpod_ray.core import Plan, load, needs, needs_page
+from hyperpod_ray.core import Plan, needs
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.service_limits import platform
@@ -90,8 +90,3 @@ def test_ports_outside_follow_from_the_file() -> None:
     )
     assert needs.outside_ports(one) == [3000, 6380]
     assert [item.namespace for item in needs.destinations(one) if not item.node] == [None, None, "monitoring"]
-
-
-def test_the_page_of_prod_has_a_way_for_each_image() -> None:
-    page = needs_page.page(Plan(name="prod", settings=load("prod").settings))
-    assert "it does not" not in page

@@ -8,26 +8,15 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.core import load, names
+from hyperpod_ray.core import load
 from hyperpod_ray.core.loader import FOLDER
-from hyperpod_ray.core.plan_names import ray_namespaces, ray_users, team_namespaces
 from hyperpod_ray_rules import kueue
 from hyperpod_ray_rules.hyperpod import orchestrator_version
 from tests.core.account.good import EXISTING
-from tests.core.environment_files import plan, problems
+from tests.core.environment_files import problems
+from tests.core.team_quotas_helpers import HEAD, shared, team
 
 ROLE = "arn:aws:iam::123456789012:role/Vision"
-HEAD = {"type": "ml.m5.2xlarge", "vcpus": 4}
-
-
-def team(name: str = "vision", *quota: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"name": name, "quota": list(quota) or [{"type": "ml.p5.48xlarge", "instances": 2}, HEAD], **more}
-
-
-def shared(*teams: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The good environment with teams; its standing RayCluster has no workers."""
-    # through JSON: an object that is there twice would become an anchor
-    return {"teams": json.loads(json.dumps(teams)), "ray/workers/0/replicas": 0, **more}
 
 
 def test_a_good_file_with_two_teams_says_nothing() -> None:
@@ -252,18 +241,6 @@ def test_kueue_counts_the_groups_of_a_job(groups: int, said: int) -> None:
     workers = [{"name": f"gpu-{n}", "instance_group": "workers", "replicas": 0} for n in range(groups)]
     found = problems({**shared(team()), "ray/workers": workers})
     assert sum("older versions of Kueue" in one.message for one in found) == said
-
-
-def test_names_follow_from_the_team() -> None:
-    made = plan(shared(team(role_arns=[ROLE]), team("speech", role_arns=[ROLE])))
-    assert team_namespaces(made) == ["hyperpod-ns-vision", "hyperpod-ns-speech"]
-    assert ray_namespaces(made) == ["ray", "hyperpod-ns-vision", "hyperpod-ns-speech"]
-    assert ray_users(made) == {ROLE: ["hyperpod-ns-vision", "hyperpod-ns-speech"]}
-    longest = "v" * 40
-    for name in (names.team_namespace(longest), names.team_queue(longest)):
-        assert len(name) <= 63, "a label's value and a namespace have at most 63 characters"
-    assert names.team_queue("vision") == "hyperpod-ns-vision-localqueue"
-    assert names.workload_priority("deadline") == "deadline-priority"
 
 
 def test_an_existing_cluster_may_have_a_kueue() -> None:

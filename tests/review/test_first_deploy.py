@@ -72,23 +72,6 @@ def test_without_continuous_provisioning_the_deploy_waits_for_the_checks(assembl
     assert made.side_by_side.mid > 98
 
 
-def test_checks_of_the_head_group_hold_up_what_needs_its_nodes(tmp_path: Path) -> None:
-    group = {"InstanceGroupName": "gpu", "InstanceType": "ml.g5.8xlarge", "InstanceCount": 2}
-    cluster = {
-        "Type": "AWS::SageMaker::Cluster",
-        "Properties": {
-            "NodeProvisioningMode": "Continuous",
-            "InstanceGroups": [{**group, "OnStartDeepHealthChecks": ["InstanceStress"]}],
-        },
-    }
-    first = {"Type": "Custom::HyperPodNodesRunning", "DependsOn": ["C"], "Properties": {"InstanceGroupName": "gpu"}}
-    folder = write(tmp_path, {"HyperPod": resources(C=cluster, N=first)})
-    made = first_deploy(assembly.read(folder)["env"])
-    assert made is not None
-    assert made.nodes == []
-    assert made.side_by_side.mid == pytest.approx(80.3)
-
-
 def test_nodes_that_are_added_hold_up_no_update(assemble: Assemble) -> None:
     more = Side(set={"hyperpod.instance_groups[workers].count": 10})
     (one,) = review(assemble("prod", Side()), assemble("prod", more)).environments
@@ -112,20 +95,6 @@ def test_what_needs_nodes_waits_for_the_first_one(assemble: Assemble, name: str)
     waiting += [key.stack for key, _ in head.of_type("Custom::AWSCDK-EKS-HelmChart") if "Platform" in key.stack]
     assert len(waiting) == 2
     assert all(first.stack in head.stacks[stack].depends_on for stack in waiting)
-
-
-def test_four_stacks_at_once_are_enough(assemble: Assemble) -> None:
-    """`make deploy` works on four: with more at once, the figure would be for another command."""
-    head = assembly.read(assemble("prod", Side()))["prod"]
-    made = first_deploy(head)
-    assert made is not None
-    ends: dict[str, float] = {}
-    spans = []
-    for stack in head.stacks.values():
-        start = max((ends[other] for other in stack.depends_on), default=0.0)
-        ends[stack.id] = start + made.each[stack.name].mid
-        spans.append((start, ends[stack.id]))
-    assert max(sum(start <= at < end for start, end in spans) for at, _ in spans) <= 4
 
 
 @pytest.mark.parametrize("name", ["prod", "dev"])

@@ -9,7 +9,7 @@ import pytest
 from hyperpod_ray.core.loader import FOLDER, environment_names
 from hyperpod_ray.review.review import review
 from tests.review.small import write
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.assembled import Assembly, synthesize
 
 EXAMPLES = FOLDER / "examples"
 

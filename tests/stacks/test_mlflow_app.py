@@ -12,8 +12,8 @@ from botocore.validate import ParamValidator
 
 from hyperpod_ray.core.names import SERVICE_ACCOUNT
 from hyperpod_ray_rules import mlflow
-from tests.stacks.conftest import Assembly, synthesize
-from tests.stacks.test_identity import role_of, s3
+from tests.stacks.assembled import Assembly, synthesize
+from tests.stacks.identity_helpers import role_of, s3
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
 

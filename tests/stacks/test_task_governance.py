@@ -17,7 +17,7 @@ from hyperpod_ray.constructs.teams import TaskGovernance
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.model import Partition, Team, TeamQuota
 from hyperpod_ray.stacks import teams
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.assembled import Assembly, synthesize
 
 QUOTA, POLICY = "AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"
 ADDON = "amazon-sagemaker-hyperpod-taskgovernance"

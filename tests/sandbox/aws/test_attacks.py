@@ -7,12 +7,10 @@ import hashlib
 import http.client
 import json
 import stat
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import boto3
 import botocore.auth
@@ -23,10 +21,8 @@ import botocore.exceptions
 import pytest
 
 from hyperpod_ray_sandbox.aws.client import Client, ControlError
-from hyperpod_ray_sandbox.aws.emulator import eks_tokens
-from hyperpod_ray_sandbox.aws.emulator.gate import Refused, Secret
-from tests.support import roles
-from tests.support.emulator import Emulator, until
+from tests.sandbox.aws.attacks_helpers import TRUST, changed, signed, v4
+from tests.support.emulator import Emulator
 
 pytestmark = pytest.mark.emulator
 
@@ -37,12 +33,6 @@ FUNCTION = {
     "Handler": "index.handler",
     "Code": {"ZipFile": ""},
 }
-TRUST = json.dumps(
-    {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}],
-    }
-)
 
 
 def send(
@@ -61,17 +51,6 @@ def send(
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}
     finally:
         connection.close()
-
-
-def signed(
-    emulator: Emulator, path: str, *, secret: str = "", service: str = "lambda", body: bytes = b"", host: str = ""
-) -> Any:
-    """Headers that are signed with this start's secret, or with another one, for the host that they go to."""
-    url = f"http://{host}{path}" if host else f"{emulator.control.endpoint}{path}"
-    request = botocore.awsrequest.AWSRequest(method="POST", url=url, data=body)
-    credentials = botocore.credentials.Credentials(emulator.running.account, secret or emulator.running.secret)
-    botocore.auth.SigV4Auth(credentials, service, emulator.running.region).add_auth(request)
-    return dict(request.headers.items())
 
 
 FUNCTIONS = "/2015-03-31/functions"
@@ -199,35 +178,6 @@ def test_a_request_is_signed_in_one_place(emulator: Emulator) -> None:
 # --- presigned URLs ---------------------------------------------------------------------------------------------------
 
 
-def v4(emulator: Emulator) -> Any:
-    return boto3.client(
-        "s3",
-        endpoint_url=emulator.control.endpoint,
-        region_name="us-west-2",
-        aws_access_key_id=emulator.running.account,
-        aws_secret_access_key=emulator.running.secret,
-        config=botocore.config.Config(signature_version="s3v4", s3={"addressing_style": "path"}),
-    )
-
-
-@pytest.fixture
-def presigned(emulator: Emulator) -> Iterator[str]:
-    """The URL of an object that exists."""
-    s3 = v4(emulator)
-    s3.create_bucket(Bucket="presigned", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-    for key in ("one thing", "other"):
-        s3.put_object(Bucket="presigned", Key=key, Body=b"content")
-    yield s3.generate_presigned_url("get_object", {"Bucket": "presigned", "Key": "one thing"}, ExpiresIn=3600)
-    for key in ("one thing", "other"):
-        s3.delete_object(Bucket="presigned", Key=key)
-    s3.delete_bucket(Bucket="presigned")
-
-
-def changed(url: str, **values: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.path}?{urlencode({**dict(parse_qsl(parts.query)), **values})}"
-
-
 def test_presigned_urls_open_what_they_name_and_nothing_else(emulator: Emulator, presigned: str) -> None:
     target = presigned.removeprefix(emulator.control.endpoint)
     assert send(emulator, "GET", target)[0] == 200
@@ -256,32 +206,6 @@ def test_a_signature_of_version_2_is_no_signature(emulator: Emulator, presigned:
 
 
 # --- roles ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def session(emulator: Emulator) -> Iterator[dict[str, str]]:
-    """Credentials of a role that may do nothing; a user assumes it, as a root user cannot."""
-    iam = emulator.boto("iam")
-    iam.create_user(UserName="anybody")
-    iam.put_user_policy(
-        UserName="anybody",
-        PolicyName="assume",
-        PolicyDocument=json.dumps({"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"}]}),
-    )
-    key = iam.create_access_key(UserName="anybody")["AccessKey"]
-    role = iam.create_role(RoleName="nobody", AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
-    user: Any = boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name="us-west-2")
-    sts = user.client("sts", endpoint_url=emulator.control.endpoint)
-    got = sts.assume_role(RoleArn=role, RoleSessionName="session")["Credentials"]
-    yield {
-        "aws_access_key_id": got["AccessKeyId"],
-        "aws_secret_access_key": got["SecretAccessKey"],
-        "aws_session_token": got["SessionToken"],
-    }
-    iam.delete_role(RoleName="nobody")
-    iam.delete_access_key(UserName="anybody", AccessKeyId=key["AccessKeyId"])
-    iam.delete_user_policy(UserName="anybody", PolicyName="assume")
-    iam.delete_user(UserName="anybody")
 
 
 def test_a_role_does_only_what_its_policies_allow(emulator: Emulator, session: dict[str, str]) -> None:
@@ -365,121 +289,3 @@ def test_the_secret_stands_on_no_command_line(emulator: Emulator) -> None:
 
 
 # --- EKS tokens -------------------------------------------------------------------------------------------------------
-
-
-def test_eks_tokens(emulator: Emulator, session: dict[str, str]) -> None:
-    iam, eks = emulator.boto("iam"), emulator.boto("eks")
-    role = roles.cluster_role(iam, "cluster")
-    ec2 = emulator.boto("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    subnets = [
-        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.9.{i}.0/24", AvailabilityZone=f"us-west-2{z}")["Subnet"]["SubnetId"]
-        for i, z in enumerate("ab")
-    ]
-    arn = eks.create_cluster(
-        name="tokens",
-        roleArn=role,
-        resourcesVpcConfig={"subnetIds": subnets},
-        accessConfig={"authenticationMode": "API"},
-    )["cluster"]["arn"]
-    until(lambda: eks.describe_cluster(name="tokens")["cluster"]["status"] == "ACTIVE")
-
-    def review(token: str, cluster: str = arn) -> dict[str, Any]:
-        return emulator.control.token_review(token, cluster)
-
-    root = {
-        "aws_access_key_id": emulator.running.account,
-        "aws_secret_access_key": emulator.running.secret,
-    }
-    good = eks_token(root)
-    assert review(good)["groups"] == ["system:masters", "system:authenticated"]
-    own = eks_token(root, host=f"http://127.0.0.1:{emulator.running.port}")
-    assert review(own)["authenticated"], "as AWS_ENDPOINT_URL makes clients sign"
-
-    bad = {
-        "another user's secret": eks_token({**root, "aws_secret_access_key": "embedded"}),
-        "for another cluster": eks_token(root, cluster="other"),
-        "for another host": eks_token(root, host="https://evil.example"),
-        "changed": altered(good, "X-Amz-Expires", "61"),
-        "without the cluster's name": altered(good, "X-Amz-SignedHeaders", "host"),
-        "another action": altered(good, "Action", "GetSessionToken"),
-        "signature of zeros": altered(good, "X-Amz-Signature", "0" * 64),
-        "not base64": "k8s-aws-v1.***",
-        "expired": eks_token(root, minutes=-16),
-        "of another account": eks_token({**root, "aws_access_key_id": "000000000009"}),
-        "of a role without an access entry": eks_token(session),
-    }
-    for what, token in bad.items():
-        assert review(token)["authenticated"] is False, what
-
-    principal = "arn:aws:iam::000000000001:role/nobody"
-    policy = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"
-    eks.create_access_entry(clusterName="tokens", principalArn=principal, kubernetesGroups=["readers"])
-    eks.associate_access_policy(
-        clusterName="tokens", principalArn=principal, policyArn=policy,
-        accessScope={"type": "namespace", "namespaces": ["ray"]},
-    )  # fmt: skip
-    seen = review(eks_token(session))
-    assert seen["groups"] == ["readers", "system:authenticated"]
-    assert seen["policies"] == [
-        {"policy": "AmazonEKSViewPolicy", "scope": {"type": "namespace", "namespaces": ["ray"]}}
-    ]
-    eks.delete_cluster(name="tokens")
-    for subnet in subnets:
-        ec2.delete_subnet(SubnetId=subnet)
-    ec2.delete_vpc(VpcId=vpc)
-
-
-def eks_token(
-    credentials: dict[str, str],
-    *,
-    cluster: str = "tokens",
-    host: str = "https://sts.us-west-2.amazonaws.com",
-    minutes: int = 0,
-) -> str:
-    """As `aws eks get-token` makes it, by botocore's own signer."""
-    request = botocore.awsrequest.AWSRequest(
-        method="GET",
-        url=f"{host}/?Action=GetCallerIdentity&Version=2011-06-15",
-        headers={"x-k8s-aws-id": cluster},
-    )
-    made = botocore.credentials.Credentials(
-        credentials["aws_access_key_id"],
-        credentials["aws_secret_access_key"],
-        credentials.get("aws_session_token"),
-    )
-    then = (datetime.now(UTC) + timedelta(minutes=minutes)).replace(tzinfo=None)
-    with LOCK, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("botocore.auth.get_current_datetime", lambda *_, **__: then)
-        botocore.auth.SigV4QueryAuth(made, "sts", "us-west-2", expires=60).add_auth(request)
-    return "k8s-aws-v1." + base64.urlsafe_b64encode(str(request.url).encode()).decode().rstrip("=")
-
-
-LOCK = threading.Lock()
-
-
-def test_the_clusters_name_must_be_signed() -> None:
-    """Else a presigned GetCallerIdentity URL, made for anything, would be a token of every cluster."""
-    keys = botocore.credentials.Credentials("ASIA1", "s" * 32)
-    for headers, good in (({"x-k8s-aws-id": "ray"}, True), ({}, False), ({"x-other": "ray"}, False)):
-        url = "https://sts.us-west-2.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15"
-        request = botocore.awsrequest.AWSRequest(method="GET", url=url, headers=headers)
-        botocore.auth.SigV4QueryAuth(keys, "sts", "us-west-2", expires=60).add_auth(request)
-        token = "k8s-aws-v1." + base64.urlsafe_b64encode(str(request.url).encode()).decode().rstrip("=")
-        secret = Secret(value="s" * 32)
-
-        def verified(token: str = token, secret: Secret = secret) -> Secret:
-            return eks_tokens.verify(token, cluster="ray", own_hosts=frozenset(), lookup=lambda _key: secret)
-
-        if good:
-            assert verified() is secret
-        else:
-            with pytest.raises(Refused, match="is not signed"):
-                verified()
-
-
-def altered(token: str, name: str, value: str) -> str:
-    text = token.removeprefix("k8s-aws-v1.")
-    parts = urlsplit(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
-    url = f"{parts.scheme}://{parts.netloc}{changed(parts.geturl(), **{name: value})}"
-    return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")

@@ -30,7 +30,7 @@ from hyperpod_ray_sandbox.kubernetes.controllers import governance, raypods
 from hyperpod_ray_sandbox.kubernetes.kueue import digests
 from tests.k8s.conftest import BINDINGS
 from tests.sandbox.kubernetes.test_controllers import OPERATOR
-from tests.sandbox.kubernetes.test_team_queues import crd
+from tests.sandbox.kubernetes.test_team_policies import crd
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 

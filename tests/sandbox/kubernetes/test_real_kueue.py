@@ -41,7 +41,7 @@ from tests.sandbox.kubernetes.test_hostile_team import (
     node,
     queue_objects,
 )
-from tests.sandbox.kubernetes.test_team_queues import crd
+from tests.sandbox.kubernetes.test_team_policies import crd
 from tests.support.ports import free_port
 
 SOURCE = Path(os.environ.get("KUEUE_SOURCE", "/nowhere"))

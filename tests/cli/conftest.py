@@ -1,0 +1,5 @@
+"""Fixtures of this folder."""
+
+from __future__ import annotations
+
+from tests.cli.slurm_commands_helpers import account  # noqa: F401 - fixtures
