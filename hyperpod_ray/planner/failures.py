@@ -48,7 +48,7 @@ def published(level: Level = "central") -> Rates:
 
 
 def from_file(path: Path) -> Rates:
-    """Rates of your own record: `events`, `node_days`, `what`, `read` and `source` in a YAML file.
+    """Rates of your own record: `events`, `node_days`, `what`, `as_of` and `source` in a YAML file.
 
     The span is the 5 to 95 % interval of a Poisson count.
 
@@ -64,7 +64,7 @@ def from_file(path: Path) -> Rates:
         )
         raise PlanError(
             f"--failures {path}: {problems}",
-            expected="what, events, node_days, read and source",
+            expected="what, events, node_days, as_of and source",
             fix="count interruptions and node-days, and name their source",
         ) from None
     if interruptions.events is None or interruptions.node_days is None:
