@@ -85,6 +85,7 @@ def from_file(path: Path) -> Rates:
     low, high = poisson_interval(interruptions.events)
     low = low or gamma_quantile(0.05, 0.5)  # nothing was counted: Jeffreys' lower bound, for a rate is never zero
     scale = 1000 / interruptions.node_days
+    # half an event where none was counted: Jeffreys' estimate, as of the lower bound
     central = max(interruptions.events, 0.5) * scale
     return Rates(
         per_thousand=Range(low * scale, central, high * scale), source=f"{interruptions.what} ({interruptions.source})"

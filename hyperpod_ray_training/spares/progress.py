@@ -56,6 +56,7 @@ class Progress:
     def behind(self, now: float, holders: Collection[Member], limits: Limits) -> list[tuple[Member, str]]:
         """The ranks that hang, each with what shows it."""
         self._count_steps(now, max((member.step for member in holders), default=0))
+        # one number for all ranks: while any of them begins a collective, the generation gets on
         total = sum(member.seq for member in holders)
         if total != self.total:
             self.habits.longest_lock_s = max(self.habits.longest_lock_s, self.stood_s)
@@ -67,9 +68,13 @@ class Progress:
             if member.busy or not others.wait_for(member):
                 continue
             if member.place == LOCK:
+                # noted though it may open again: what has opened once may take as long once more
                 self.stood_s = max(self.stood_s, member.still)
             limit = self.limit_s(member, limits)
+            # a rank at work moves, and one without a stance says nothing: both are judged by the others' standstill
+            # alone
             still = member.still if member.place not in WORK | {""} else now - self.since
+            # both: who stood still before the others came to wait has not kept them waiting
             if min(still, now - self.since) > limit:
                 self.habits.fenced[member.at] += 1
                 hung.append((member, self._why(member, limit)))
@@ -105,6 +110,7 @@ class Progress:
         fenced_before = self.habits.fenced[member.at] if member.at else 0
         if member.place in WORK or fenced_before > 1:  # where two others were fenced it is the script, not a machine
             return limits.patience_s
+        # nobody can tell what a device or a copy waits for; and where one was fenced before it may be the script
         if member.place != LOCK or fenced_before:
             return max(limits.floor_s, self.hang_limit_s(limits))
         return self.hang_limit_s(limits)
@@ -114,6 +120,7 @@ class Progress:
         durations = self.habits.durations
         median = statistics.median(durations) if durations else 0.0
         limit = max(limits.hang_s, limits.hang_steps * median, _PAUSE_FACTOR * self.habits.longest_lock_s)
+        # the median of other steps says nothing of those that compile, restore, or meet for the first time
         if self.steps < _YOUNG_STEPS or not self.habits.regular:
             return max(limit, limits.floor_s)
         return limit

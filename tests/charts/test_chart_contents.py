@@ -149,7 +149,7 @@ class TestWithout:
         folder = store.unpack(Lock.read(lock.path).charts["op"])
         assert not (folder / "charts" / "unused").exists()
         about = yaml.safe_load((folder / "Chart.yaml").read_text())
-        assert [item["name"] for item in about["dependencies"]] == ["agent"]
+        assert [dependency["name"] for dependency in about["dependencies"]] == ["agent"]
 
     def test_a_name_that_is_not_there_is_refused(self, tmp_path: Path) -> None:
         lock = locked_from(tmp_path, upstream(tmp_path), without="[unused]")

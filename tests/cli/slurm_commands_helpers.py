@@ -22,9 +22,9 @@ def line(words: str) -> list[str]:
     """A command line on the example: every required argument has a value."""
     path, _, option = words.partition(" --")
     given = []
-    for one in NODES[PATHS[path]].params:
-        if one.param_type_name == "argument" and (one.required or one.name in ("env", "names_")):
-            given.append(NAME if one.name in ("env", "names_") else "x")
-        elif one.required:
-            given += [one.opts[0], "x"]
+    for param in NODES[PATHS[path]].params:
+        if param.param_type_name == "argument" and (param.required or param.name in ("env", "names_")):
+            given.append(NAME if param.name in ("env", "names_") else "x")
+        elif param.required:
+            given += [param.opts[0], "x"]
     return [*PATHS[path], *given, *([f"--{option}"] if option else [])]

@@ -15,7 +15,7 @@ REFUSED = sorted(words for words, found in ON_SLURM.items() if isinstance(found,
 
 
 def parameters(path: tuple[str, ...]) -> dict[str, Any]:
-    return {one.name: one for one in NODES[path].params}
+    return {param.name: param for param in NODES[path].params}
 
 
 def reads_an_environment(path: tuple[str, ...]) -> bool:
@@ -36,7 +36,7 @@ def test_every_decision_has_its_command() -> None:
         path, _, option = words.partition(" --")
         assert path in PATHS, words
         if option:
-            options = {name for one in parameters(PATHS[path]).values() for name in one.opts}
+            options = {name for parameter in parameters(PATHS[path]).values() for name in parameter.opts}
             assert f"--{option}" in options, words
 
 

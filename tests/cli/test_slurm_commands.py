@@ -141,11 +141,11 @@ def test_the_page_shows_nodes_and_jobs(account: SlurmAccount) -> None:
     with pytest.raises(Stop):
         account.run("status", NAME, "--web")
     view = seen[0]()
-    lines = {one.id: one for one in view.nodes}
+    lines = {node.id: node for node in view.nodes}
     assert [(one.tone, one.pods) for one in lines.values() if one.group == "workers"] == [
         ("good", ("job 1",)), ("good", ("job 1",)), ("good", ()), ("good", ()),
     ]  # fmt: skip
-    assert [one.state for one in view.nodes if one.group == "login"] == ["Running"]
+    assert [node.state for node in view.nodes if node.group == "login"] == ["Running"]
     assert view.spend is not None
     assert (view.spend.gpus, view.spend.busy_gpus) == (32, 16)
     assert [len(one.nodes) for one in view.spend.idle] == [2]
@@ -167,7 +167,7 @@ def test_the_page_has_a_tone_for_each_state(account: SlurmAccount, state: str, t
     account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
     with pytest.raises(Stop):
         account.run("status", NAME, "--web")
-    assert [one.tone for one in seen[0]().nodes if one.group == "workers"] == tones
+    assert [node.tone for node in seen[0]().nodes if node.group == "workers"] == tones
 
 
 # --- the same, further -----------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_rules_read_what_they_declare(rule: Any) -> None:
 
 def test_groups_without_standing_pods_are_patched() -> None:
     idle = {f"{GROUPS}/2": {**CPU_GROUP, "auto_patch": "WhenIdle"}}
-    assert [one.path for one in problems(idle) if "auto_patch" in one.path] == []
+    assert [problem.path for problem in problems(idle) if "auto_patch" in problem.path] == []
 
 
 def test_a_broken_section_hides_nothing_of_the_others() -> None:
@@ -217,7 +217,7 @@ EAST_ZONES = ["use1-az1", "use1-az2", "use1-az3"]
 
 
 def refused_zones(edits: dict[str, Any]) -> list[str]:
-    return [one.path for one in problems({**EAST, **edits}) if REFUSED_ZONE in one.message]
+    return [problem.path for problem in problems({**EAST, **edits}) if REFUSED_ZONE in problem.message]
 
 
 def test_nodes_may_be_in_a_zone_that_eks_refuses() -> None:

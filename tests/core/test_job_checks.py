@@ -223,7 +223,7 @@ TEAM_CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
 @pytest.mark.parametrize("name", TEAM_CASES)
 def test_what_the_queue_would_not_say(name: str) -> None:
     fields, path, severity, message = TEAM_CASES[name]
-    found = [one for one in findings(**fields) if one[0] == path and one[1] == severity]
+    found = [finding for finding in findings(**fields) if finding[0] == path and finding[1] == severity]
     assert any(message in said for _, _, said in found), findings(**fields)
 
 

@@ -33,12 +33,12 @@ def said_by_cases() -> Iterator[str]:
 def test_rule(case: Case) -> None:
     said = problems(case.trips)
     ours = [one for one in said if one.path == case.path and case.says in one.message]
-    assert [one.severity for one in ours] == [case.severity], [str(one) for one in said]
+    assert [our.severity for our in ours] == [case.severity], [str(one) for one in said]
     assert ours[0].line >= 1
     assert_said(line_of(case.rule, ours[0].severity, ours[0].path, ours[0].message))
     assert ours[0].expected
     assert ours[0].fix
-    assert [str(one) for one in problems(case.passes) if one.path == case.path] == []
+    assert [str(problem) for problem in problems(case.passes) if problem.path == case.path] == []
 
 
 def test_what_rules_of_slurm_let_through() -> None:
@@ -92,8 +92,8 @@ FILE_SYSTEM = {"file_system_id": "fs-0123456789abcdef0", "mount_name": "abcdefgh
 )
 def test_rules_of_the_file_system_look_at_compute(edits: dict[str, Any], path: str, words: str) -> None:
     """The same rules as on EKS, which there look at Ray's workers and buckets too."""
-    found = [one for one in problems(edits) if one.path == path and words in one.message]
-    assert len(found) == 1, [str(one) for one in problems(edits)]
+    found = [problem for problem in problems(edits) if problem.path == path and words in problem.message]
+    assert len(found) == 1, [str(problem) for problem in problems(edits)]
 
 
 def test_the_file_system_is_beside_compute_by_itself() -> None:

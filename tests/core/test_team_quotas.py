@@ -203,8 +203,8 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_cannot_work_is_refused(name: str) -> None:
     edits, path, message = CASES[name]
-    found = [one for one in problems(edits) if one.path == path]
-    assert [message in str(one.message) for one in found] == [True], [str(one) for one in problems(edits)]
+    found = [problem for problem in problems(edits) if problem.path == path]
+    assert [message in str(one.message) for one in found] == [True], [str(problem) for problem in problems(edits)]
     assert found[0].line, "it names a line of the file"
 
 
@@ -228,12 +228,12 @@ QUIET: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", QUIET)
 def test_what_is_right_says_nothing(name: str) -> None:
-    assert [str(one) for one in problems(QUIET[name])] == []
+    assert [str(problem) for problem in problems(QUIET[name])] == []
 
 
 def test_a_type_that_is_not_there_is_said_once() -> None:
-    (found,) = problems(shared(team("a", {"type": "ml.p5e.48xlarge", "instances": 1})))
-    assert found.path == "teams[0].quota[0].type"
+    (problem,) = problems(shared(team("a", {"type": "ml.p5e.48xlarge", "instances": 1})))
+    assert problem.path == "teams[0].quota[0].type"
 
 
 @pytest.mark.parametrize(("groups", "said"), [(6, 0), (7, 1)])
@@ -289,10 +289,12 @@ def test_parts_that_fill_the_nodes_are_no_more_than_there_are() -> None:
     assert sum(vcpus) == 4 * 192 < 192 * 4.000001
     assert sum(one / 192 for one in vcpus) > 4
     teams = [team(f"t{n}", {"type": "ml.p5.48xlarge", "vcpus": one}, HEAD) for n, one in enumerate(vcpus)]
-    said = [one.message for one in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in one.message]
+    said = [problem.message for problem in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in problem.message]
     assert said == []
     teams[0]["quota"][0]["vcpus"] = 98
-    (message,) = [one.message for one in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in one.message]
+    (message,) = [
+        problem.message for problem in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in problem.message
+    ]
     assert "and there are 4" in message
 
 
@@ -308,6 +310,6 @@ def test_a_group_that_is_scaled_counts_with_the_nodes_it_can_have(instances: int
             "ray/workers/1": {"name": "burst", "instance_group": "burst", "replicas": 0, "max_replicas": 3},
         },
     )
-    found = [one.message for one in problems(file) if "quotas of ml.g5.48xlarge" in one.message]
+    found = [problem.message for problem in problems(file) if "quotas of ml.g5.48xlarge" in problem.message]
     assert len(found) == (1 if said else 0), found
     assert not said or said in found[0]

@@ -163,12 +163,12 @@ class TestVolumeOwner:
             {"bucket": "models", "path": "/out/models", "auto_import": [], "auto_export": ["NEW"]},
         ]
         plan = plan_with("local", storage={"data_repositories": links})
-        (manifest,) = [item for item in k8s.ray_manifests(plan, bindings) if item.name == "VolumeOwner"]
+        (manifest,) = [manifest for manifest in k8s.ray_manifests(plan, bindings) if manifest.name == "VolumeOwner"]
         (container,) = manifest.objects[0]["spec"]["template"]["spec"]["containers"]
         assert container["args"] == ["runs", "data", "code", ".system/redis", "out/models"]
 
     def name(self, plan: Plan, bindings: k8s.Bindings) -> str:
-        (manifest,) = [item for item in k8s.ray_manifests(plan, bindings) if item.name == "VolumeOwner"]
+        (manifest,) = [manifest for manifest in k8s.ray_manifests(plan, bindings) if manifest.name == "VolumeOwner"]
         return str(manifest.objects[0]["metadata"]["name"])
 
     def test_may_change_owners_and_nothing_more(self, variant: Any) -> None:

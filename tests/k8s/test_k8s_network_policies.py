@@ -100,7 +100,7 @@ class TestNetworkPolicies:
 
     def test_ray_pods_reach_the_checkpoint_memory(self, plan_with: Callable[..., Plan]) -> None:
         plan = plan_with("prod", hyperpod={"tiered_storage": {"memory_percent": 20}})
-        found = {item["metadata"]["name"]: item["spec"] for item in ray_policies(plan)}
+        found = {policy["metadata"]["name"]: policy["spec"] for policy in ray_policies(plan)}
         assert found["checkpoint-memory"] == {
             "podSelector": {"matchLabels": {"ray.io/is-ray-node": "yes"}},
             "policyTypes": ["Egress"],
@@ -116,6 +116,6 @@ class TestNetworkPolicies:
 
     def test_a_collector_may_scrape_and_the_head_asks_nobody(self, plan_with: Callable[..., Plan]) -> None:
         plan = plan_with("prod", ray={"observability": {"scrape_namespaces": ["hyperpod-observability"]}})
-        names = {item["metadata"]["name"] for item in ray_policies(plan)}
+        names = {policy["metadata"]["name"] for policy in ray_policies(plan)}
         assert "metrics" in names
         assert "dashboard-charts" not in names

@@ -12,7 +12,7 @@ Render = Callable[[str], Any]
 
 def test_the_release_has_the_feature_gates_that_are_judged_by(render: Render) -> None:
     values = k8s.kuberay_operator(render("dev").plan).values
-    gates = {item["name"]: item["enabled"] for item in values["featureGates"]}
+    gates = {gate["name"]: gate["enabled"] for gate in values["featureGates"]}
     assert gates == FEATURE_GATES
     assert gates["RayCronJob"]
     assert gates["RayJobDeletionPolicy"]

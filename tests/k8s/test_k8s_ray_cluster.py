@@ -137,9 +137,9 @@ def test_short_tolerations_of_lost_nodes(render: Render) -> None:
         if name.startswith("volume-owner"):
             continue
         found = {
-            item["key"]: item["tolerationSeconds"]
-            for item in spec["tolerations"]
-            if item["effect"] == "NoExecute" and "tolerationSeconds" in item
+            toleration["key"]: toleration["tolerationSeconds"]
+            for toleration in spec["tolerations"]
+            if toleration["effect"] == "NoExecute" and "tolerationSeconds" in toleration
         }
         assert found == {"node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 30}, name
 
@@ -149,10 +149,12 @@ def test_taints_of_the_groups_are_tolerated(render: Render) -> None:
     assert {"key": "dedicated", "operator": "Equal", "value": "ray", "effect": "NoSchedule"} in pods["head"][
         "tolerations"
     ]
-    gpu = [item for item in pods["gpu"]["tolerations"] if item["key"] == "nvidia.com/gpu"]
+    gpu = [toleration for toleration in pods["gpu"]["tolerations"] if toleration["key"] == "nvidia.com/gpu"]
     assert gpu == [{"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}]
     assert {"key": "reserved", "operator": "Exists", "effect": "NoExecute"} in pods["gpu"]["tolerations"]
-    assert not [item for item in pods["head"]["tolerations"] if item["key"] in {"nvidia.com/gpu", "reserved"}]
+    assert not [
+        toleration for toleration in pods["head"]["tolerations"] if toleration["key"] in {"nvidia.com/gpu", "reserved"}
+    ]
 
 
 def test_figures_of_a_p5_worker(render: Render) -> None:

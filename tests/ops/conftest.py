@@ -15,6 +15,7 @@ from tests.ops.api_server_helpers import certificates, plain  # noqa: F401 - fix
 from tests.ops.money_helpers import asked  # noqa: F401 - fixtures
 from tests.ops.ops_jobs_api_helpers import clock, head  # noqa: F401 - fixtures
 from tests.ops.ops_team_runs_helpers import rules, target  # noqa: F401 - fixtures
+from tests.ops.orchestrators_helpers import folder  # noqa: F401 - fixtures
 from tests.ops.page_helpers import page_view  # noqa: F401 - fixtures
 from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text

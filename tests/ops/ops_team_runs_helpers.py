@@ -88,7 +88,10 @@ def target(rules: list[Json], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     write_run(tmp_path, "first", monkeypatch, steps=32, slope=0.1)
     found = Target(load("teams", folder=FOLDER / "examples"))
     (live,) = [
-        item for one in k8s.ray_manifests(found.plan, BINDINGS) for item in one.objects if item["kind"] == "RayCluster"
+        item
+        for manifest in k8s.ray_manifests(found.plan, BINDINGS)
+        for item in manifest.objects
+        if item["kind"] == "RayCluster"
     ]
     made = []
     for name, status in (

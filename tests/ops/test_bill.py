@@ -41,7 +41,10 @@ def test_the_bill_is_asked_by_the_tag_page_by_page(asked: tuple[Target, Stubber]
     }  # fmt: skip
     stub.add_response("get_cost_forecast", answer, FORECAST)
     found = bill.bill(target, day=DAY)
-    assert [(one.name, one.usd) for one in found.services] == [("Amazon SageMaker", 1100), ("Amazon FSx", 40)]
+    assert [(service.name, service.usd) for service in found.services] == [
+        ("Amazon SageMaker", 1100),
+        ("Amazon FSx", 40),
+    ]
     assert (found.usd, found.usd_month, found.requests, found.estimated) == (1140, 1700, 3, True)
     assert found.forecast == bill.Forecast(usd=560, low=500, high=620)
 

@@ -38,9 +38,7 @@ def slowed(command: str) -> Iterator[None]:
     def pause() -> None:
         while not over.is_set():
             pids = [
-                int(entry.name)
-                for entry in Path("/proc").iterdir()
-                if entry.name.isdigit() and command in _command(entry)
+                int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and command in _command(path)
             ]
             for signum, seconds in ((signal.SIGSTOP, 0.27), (signal.SIGCONT, 0.03)):
                 for pid in pids:
@@ -103,13 +101,12 @@ def test_a_node_that_dies_in_the_test_is_the_fault_and_those_that_waited_are_not
 
     def kill() -> None:
         while not over.is_set():
-            for entry in Path("/proc").iterdir():
-                if (
-                    entry.name.isdigit()
-                    and f"rank --local 0 --node 2 --nodes 3 --ranks 1 --master 127.0.0.1:{port}" in (_command(entry))
+            for path in Path("/proc").iterdir():
+                if path.name.isdigit() and f"rank --local 0 --node 2 --nodes 3 --ranks 1 --master 127.0.0.1:{port}" in (
+                    _command(path)
                 ):
                     time.sleep(1)
-                    os.kill(int(entry.name), signal.SIGKILL)
+                    os.kill(int(path.name), signal.SIGKILL)
                     return
             time.sleep(0.05)
 

@@ -102,5 +102,7 @@ def test_the_workloads_are_those_of_charts_and_add_ons() -> None:
     }
     assert listed == EXPECTED
     plugins = [one for one in controllers.EXPECTED if one.name.endswith("device plugin")]
-    assert {(one.namespace, one.kind, one.recovers) for one in plugins} == {("kube-system", "DaemonSet", True)}
-    assert {one.name.partition(" ")[0] for one in plugins} == {"NVIDIA", "EFA", "Neuron"}
+    assert {(plugin.namespace, plugin.kind, plugin.recovers) for plugin in plugins} == {
+        ("kube-system", "DaemonSet", True)
+    }
+    assert {plugin.name.partition(" ")[0] for plugin in plugins} == {"NVIDIA", "EFA", "Neuron"}

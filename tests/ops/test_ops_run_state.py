@@ -96,7 +96,7 @@ def test_a_run_is_read(storage: Path) -> None:
     assert found.seconds_left == pytest.approx(68 * 2.0)
     assert run.recoveries == 1, "a first start restores nothing, and is none"
     assert run.faults == 2
-    assert [one.step for one in found.checkpoints] == [30, 20, 10]
+    assert [checkpoint.step for checkpoint in found.checkpoints] == [30, 20, 10]
     assert found.last is not None
     assert found.last.step == 20, "what is not complete does not count"
     best = found.best("accuracy", "max")

@@ -104,7 +104,7 @@ def test_a_repair_that_waits_names_its_jobs() -> None:
     running = slurm.parsed(answer("running"))
     failing = replace(running.nodes[0], state="failing", reason="Action:Replace")
     found = judge(replace(seen("running"), slurm=replace(running, nodes=(failing,))))
-    assert any("after its jobs end (1)" in item.what for item in found.findings)
+    assert any("after its jobs end (1)" in finding.what for finding in found.findings)
 
 
 def test_an_idle_cluster_has_no_job() -> None:
@@ -128,21 +128,21 @@ def test_the_verdict_of_each_recorded_state(state: str, verdict: str) -> None:
 
 
 def test_a_node_that_is_down_without_a_request_says_what_to_do() -> None:
-    (finding,) = [item for item in judge(seen("down")).findings if item.kind == "action-required"]
+    (finding,) = [finding for finding in judge(seen("down")).findings if finding.kind == "action-required"]
     assert finding.next.startswith("hyperpod-ray nodes replace slurm n2 --when now")
     assert "ends the jobs" in finding.next
     assert finding.subject == "n2"
 
 
 def test_a_drained_node_is_a_note() -> None:
-    notes = [item for item in judge(seen("drained")).findings if item.kind == "note"]
-    assert any("takes no new job" in item.what for item in notes)
+    notes = [finding for finding in judge(seen("drained")).findings if finding.kind == "note"]
+    assert any("takes no new job" in note.what for note in notes)
 
 
 def test_without_an_answer_hyperpods_view_remains() -> None:
     unseen = (Unseen(source="Slurm", why="no plugin", next="install it"),)
     found = judge(replace(seen("idle"), slurm=None, unseen=unseen))
-    assert [item.why for item in found.findings if "Slurm was not asked" in item.what] == ["no plugin"]
+    assert [finding.why for finding in found.findings if "Slurm was not asked" in finding.what] == ["no plugin"]
 
 
 def test_nothing_of_kubernetes_is_judged_or_shown() -> None:

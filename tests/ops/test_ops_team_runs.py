@@ -109,7 +109,10 @@ def test_with_gcs_fault_tolerance_the_driver_outlives_the_head() -> None:
 def test_a_job_with_an_end_says_it_in_seconds(hours: float | None, seconds: int | None) -> None:
     target = Target(load("teams", folder=FOLDER / "examples"))
     (live,) = [
-        item for one in k8s.ray_manifests(target.plan, BINDINGS) for item in one.objects if item["kind"] == "RayCluster"
+        item
+        for manifest in k8s.ray_manifests(target.plan, BINDINGS)
+        for item in manifest.objects
+        if item["kind"] == "RayCluster"
     ]
     job = Job(command="python train.py", team="vision", workers="1", gpus_per_worker=1, most_hours=hours)
     assert job_object.ray_job(target.plan, live, job, name="a-1")["spec"].get("activeDeadlineSeconds") == seconds

@@ -152,7 +152,7 @@ def test_sources_that_did_not_answer_are_named(page_view: View) -> None:
 
 
 def test_the_history_of_a_node_is_its_own(page_view: View) -> None:
-    (bad,) = [one for one in page_view.nodes if one.tone == "bad"]
+    (bad,) = [node for node in page_view.nodes if node.tone == "bad"]
     assert [one.level for one in bad.history] == ["Error", "Info"]
     assert all(EVIL in one.what or "joined" in one.what for one in bad.history)
     assert {one.where for node in page_view.nodes for one in node.history if node.id != bad.id}.isdisjoint({bad.id})
@@ -206,7 +206,7 @@ def test_runs_and_jobs_of_a_snapshot(tmp_path: Path) -> None:
                       workload="kuberay-operator", wanted=1, ready=0)  # fmt: skip
     seen = replace(pages.healthy(), jobs=jobs, runs=(run,), controllers=(down,))
     page_view = view(pages.plan(tmp_path), seen, judge(seen), prices=price_file.recorded())
-    assert [(one.name, one.state, one.tone) for one in page_view.runs[:2]] == [
+    assert [(run.name, run.state, run.tone) for run in page_view.runs[:2]] == [
         ("llama", "recovering", "busy"),
         ("job-2", "RUNNING", "none"),
     ]

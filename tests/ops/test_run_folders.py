@@ -58,7 +58,7 @@ def test_every_view_of_runs_is_that_of_folders_that_are_here(account: SlurmAccou
     assert account.run("runs", "best", NAME, *on_nodes).out.strip() == f"{storage}/first/step-00000020-abc123"
     sessions = account.sessions
     assert len(sessions) == len(views) + 3, "folders that are here ask no node"
-    assert all(one["Target"].endswith(f"_login-{LOGIN}") for one in sessions)
+    assert all(session["Target"].endswith(f"_login-{LOGIN}") for session in sessions)
 
 
 def _timeless(data: Any) -> Any:
@@ -136,7 +136,7 @@ def test_an_answer_that_was_cut_is_refused(cut: int, storage: Path, account: Slu
     whole = subprocess.run(
         ["sh", "-c", slurm_runs.command(str(storage))], capture_output=True, text=True, check=True, timeout=120
     ).stdout
-    assert [one["folder"] for one in slurm_runs.parsed(f"Starting session\r\n{whole}\r\nExiting")["runs"]] == [
+    assert [run["folder"] for run in slurm_runs.parsed(f"Starting session\r\n{whole}\r\nExiting")["runs"]] == [
         f"{storage}/first", f"{storage}/second"
     ]  # fmt: skip
     lines = whole.splitlines()

@@ -29,7 +29,11 @@ def test_the_month_so_far_is_prices_times_hours_of_what_is_there(tmp_path: Path)
     found = spend(pages.plan(tmp_path), seen, KNOWN)
     by_name = {item.name: item for item in found.items}
     workers = by_name["workers"]
-    each = [((NOW - one.launched).total_seconds() / 3600, one.group) for one in seen.instances if one.launched]
+    each = [
+        ((NOW - instance.launched).total_seconds() / 3600, instance.group)
+        for instance in seen.instances
+        if instance.launched
+    ]
     hours = sum(spent for spent, group in each if group == "workers")
     assert workers.usd_per_hour == 400
     assert workers.hours == pytest.approx(hours)
@@ -45,7 +49,8 @@ def test_the_month_so_far_is_prices_times_hours_of_what_is_there(tmp_path: Path)
 def test_what_was_there_last_month_counts_from_the_first(tmp_path: Path) -> None:
     seen = pages.healthy()
     old = replace(
-        seen, instances=tuple(replace(one, launched=datetime(2026, 1, 1, tzinfo=UTC)) for one in seen.instances)
+        seen,
+        instances=tuple(replace(instance, launched=datetime(2026, 1, 1, tzinfo=UTC)) for instance in seen.instances),
     )
     workers = next(item for item in spend(pages.plan(tmp_path), old, KNOWN).items if item.name == "workers")
     assert workers.hours == pytest.approx(5 * (20 * 24 + 12))
@@ -205,7 +210,7 @@ def test_a_node_that_is_not_ready_or_on_its_way_is_not_idle(tmp_path: Path) -> N
     seen = training()
     spare = seen.instances[-1]
     booting = replace(seen, instances=(*seen.instances[:-1], replace(spare, status="Pending")))
-    silent = replace(seen, nodes=tuple(replace(one, ready=spare.id not in one.name) for one in seen.nodes))
+    silent = replace(seen, nodes=tuple(replace(node, ready=spare.id not in node.name) for node in seen.nodes))
     for one in (booting, silent):
         assert spend(pages.plan(tmp_path), one, KNOWN).idle == ()
     assert spend(pages.plan(tmp_path), booting, KNOWN).gpus == 32

@@ -71,10 +71,21 @@ def test_a_gap_is_where_no_step_was_done(page_view: View) -> None:
     assert run is not None
     axis = timeline.axis_of([run], width=920, now=NOW.timestamp())
     assert axis is not None
-    low = [rate for t, rate in timeline.rates(run, axis)
-           if any(one.stopped_t + 80 < t < (one.resumed_t or 0) - 80 for one in run.interruptions)]  # fmt: skip
-    high = [rate for t, rate in timeline.rates(run, axis)
-            if all(not one.stopped_t - 80 < t < (one.resumed_t or 0) + 80 for one in run.interruptions)]  # fmt: skip
+    low = [
+        rate
+        for t, rate in timeline.rates(run, axis)
+        if any(
+            interruption.stopped_t + 80 < t < (interruption.resumed_t or 0) - 80 for interruption in run.interruptions
+        )
+    ]
+    high = [
+        rate
+        for t, rate in timeline.rates(run, axis)
+        if all(
+            not interruption.stopped_t - 80 < t < (interruption.resumed_t or 0) + 80
+            for interruption in run.interruptions
+        )
+    ]
     assert low and max(rate or 0 for rate in low) == 0
     assert high[1:-1] and all(rate == pytest.approx(1 / 8, rel=0.05) for rate in high[1:-1])
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
 from hyperpod_ray.planner import (
     PlanError,
     agreement,
-    hugging_face,
-    memory,
 )
-from tests.planner.pipeline_helpers import NEMOTRON_H, notes, outlook, written
+from tests.planner.pipeline_helpers import notes, outlook
 
 # --- the bubble -------------------------------------------------------------------------------------------------------
 
@@ -56,15 +51,6 @@ def test_memory_of_published_pipelines() -> None:
 
 
 # --- hybrids ----------------------------------------------------------------------------------------------------------
-
-
-def test_long_sequences_cost_a_hybrid_less_than_a_model_that_attends_everywhere(tmp_path: Path) -> None:
-    model = hugging_face.architecture(written(tmp_path, NEMOTRON_H))
-    whole = replace(model, hybrid=None)
-    assert model.attention_flop(8192) == pytest.approx(whole.attention_flop(8192) * 4 / 52)
-    assert model.flop_per_token(8192) > 6 * (model.parameters - model.root)
-    kept = [memory.kept_by_layers(shape) for shape in (model, whole)]
-    assert 0 < kept[0] < kept[1]
 
 
 # --- the fabric -------------------------------------------------------------------------------------------------------

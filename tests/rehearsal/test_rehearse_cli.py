@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hyperpod_ray.cli.main import main
 from hyperpod_ray_sandbox import leash
-from hyperpod_ray_sandbox.rehearsal import commands
 from hyperpod_ray_sandbox.rehearsal.job import Job
-from hyperpod_ray_sandbox.rehearsal.options import Options
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -50,22 +47,6 @@ def test_bad_input_is_one_message_and_exit_code_2(
 def test_kills_have_no_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "rehearse", "local", "--kills", "3", "-o", "json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["what"] == "--kills: 3 with -o json"
-
-
-@pytest.mark.parametrize(("verb", "words"), [("rehearse", []), ("soak", ["--kills", "3"])])
-def test_the_longest_wait_can_be_raised_as_its_message_says(
-    verb: str, words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = list[float]()
-
-    def started(env: str, *, options: Options, **_: Any) -> bool:
-        given.append(options.fault_timeout_s)
-        return True
-
-    monkeypatch.setattr(commands, verb, started)
-    assert main(["local", "rehearse", "local", *words]) == 0
-    assert main(["local", "rehearse", "local", *words, "--fault-timeout", "900"]) == 0
-    assert given == [240, 900]
 
 
 def test_an_unknown_job_is_refused_with_the_ones_there_are(tmp_path: Path) -> None:

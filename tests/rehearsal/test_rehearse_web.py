@@ -55,10 +55,10 @@ def test_a_run_that_was_interrupted_recovers_then_trains_then_is_done(tmp_path: 
 def test_pods_and_what_happened(tmp_path: Path) -> None:
     write(tmp_path)
     found = web.view(scene(tmp_path), environment="local")
-    assert [(one.id, one.tone, one.state) for one in found.nodes] == [
+    assert [(node.id, node.tone, node.state) for node in found.nodes] == [
         ("gpu-0", "good", "ALIVE"), ("gpu-1", "bad", "DEAD"), ("gpu-2", "busy", "not in Ray yet"),
     ]  # fmt: skip
-    assert [one.level for one in found.events] == ["Error", "Info"] and found.events[0].what.startswith("FAULT")
+    assert [event.level for event in found.events] == ["Error", "Info"] and found.events[0].what.startswith("FAULT")
     assert (found.groups[0].asked, found.groups[0].ready, found.groups[0].recovering) == (3, 1, 2)
     assert found.relative and any("NCCL" in line for line in found.not_shown) and found.spend is None
 

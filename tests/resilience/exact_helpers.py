@@ -17,7 +17,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     begin = 0
     for number, (count, group) in enumerate([(20, 7), (1, 1), (32, 10)]):
         ids = list(range(begin, begin + count))
-        table = pa.table({"id": ids, "pair": [[one, -one] for one in ids], "word": [str(one) for one in ids]})
+        table = pa.table({"id": ids, "pair": [[id_, -id_] for id_ in ids], "word": [str(id_) for id_ in ids]})
         (place / f"part-{number}").mkdir()
         pq.write_table(table, place / f"part-{number}" / "data.parquet", row_group_size=group)
         begin += count

@@ -78,9 +78,9 @@ class Poll:
     def poll(self) -> list[WorkerStatus]:
         shown = self.group._poll_workers_and_collect_errors(0.1)
         if self.free.is_set():
-            for one in self.group.replacements.values():
-                if one.worker is not None:
-                    assert one.ended.wait(60)
+            for replacement in self.group.replacements.values():
+                if replacement.worker is not None:
+                    assert replacement.ended.wait(60)
         return shown
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hyperpod_ray_training.history import Event, History, cause_of, words
-from tests.resilience.test_table import World
+from tests.resilience.table_helpers import World
 
 # --- the flight recorder ----------------------------------------------------------------------------------------------
 

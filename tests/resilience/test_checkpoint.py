@@ -337,7 +337,7 @@ def test_a_sharded_state_fits_a_plain_model_and_the_other_way(tmp_path: Path, be
     metadata = FileSystemReader(tmp_path).read_metadata()
     assert checkpoint.load(state, metadata, Several(1), filled(tmp_path), strict=True, say=print) == 3
     moments = [entry["exp_avg"] for entry in second[1].state.values()]
-    assert [isinstance(one, DTensor) for one in moments] == [after] * 2
+    assert [isinstance(moment, DTensor) for moment in moments] == [after] * 2
     assert train(*second, range(3, 6)) == expected
 
 

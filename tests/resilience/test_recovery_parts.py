@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from memory_helpers import make, snapshot_of, train
-from test_table import World
+from table_helpers import World
 
 from hyperpod_ray_training import Resumable, Run, checkpoint
 from hyperpod_ray_training.spares.members import Limits, Member

@@ -8,7 +8,7 @@ import pytest
 from hyperpod_ray_training.spares.members import Member
 from hyperpod_ray_training.spares.stragglers import BEATS, STEPS, TIMES, Stragglers
 from tests.resilience.causes_helpers import WORLD, of_ranks
-from tests.resilience.test_table import World
+from tests.resilience.table_helpers import World
 
 
 def member(rank: int) -> Member:

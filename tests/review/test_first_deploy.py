@@ -32,9 +32,9 @@ def test_a_first_deploy_takes_no_longer(assemble: Assemble, name: str, bound: in
 def test_until_every_node_takes_work_it_takes_no_longer(assemble: Assemble, name: str, bound: int) -> None:
     """Deep health checks go on while DNS, the driver, the operator and Ray come up."""
     made = _schedule(assemble, name)
-    assert max([made.side_by_side.mid, *(one.minutes.mid for one in made.nodes)]) <= bound
-    assert [one.group for one in made.nodes] == (["workers"] if name == "prod" else [])
-    assert all("deep health checks" in one.why for one in made.nodes)
+    assert max([made.side_by_side.mid, *(node.minutes.mid for node in made.nodes)]) <= bound
+    assert [node.group for node in made.nodes] == (["workers"] if name == "prod" else [])
+    assert all("deep health checks" in node.why for node in made.nodes)
 
 
 @pytest.mark.slow
@@ -74,10 +74,10 @@ def test_without_continuous_provisioning_the_deploy_waits_for_the_checks(assembl
 
 def test_nodes_that_are_added_hold_up_no_update(assemble: Assemble) -> None:
     more = Side(set={"hyperpod.instance_groups[workers].count": 10})
-    (one,) = review(assemble("prod", Side()), assemble("prod", more)).environments
-    assert one.schedule is not None
-    assert one.schedule.side_by_side.mid < 15
-    (later,) = one.schedule.nodes
+    (environment,) = review(assemble("prod", Side()), assemble("prod", more)).environments
+    assert environment.schedule is not None
+    assert environment.schedule.side_by_side.mid < 15
+    (later,) = environment.schedule.nodes
     assert later.group == "workers"
     assert later.minutes.mid > 80  # nodes made, then checked
 
@@ -122,10 +122,10 @@ def test_the_review_of_a_new_environment_says_how_long_it_takes(tmp_path: Any) -
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "manifest.json").write_text("{}")
     made = review(tmp_path / "base", head)
-    (one,) = as_json.data(made)["environments"]
-    assert one["time"]["minutes"] == pytest.approx([13, 14.8, 17])
-    assert one["time"]["chain"] == ["env-Network", "env-Eks"]
-    assert [step["type"] for step in one["time"]["path"]] == ["AWS::EKS::Cluster"]
+    (environment,) = as_json.data(made)["environments"]
+    assert environment["time"]["minutes"] == pytest.approx([13, 14.8, 17])
+    assert environment["time"]["chain"] == ["env-Network", "env-Eks"]
+    assert [step["type"] for step in environment["time"]["path"]] == ["AWS::EKS::Cluster"]
     for text in (terminal.render(made), markdown.render(made)):
         assert "Usually 15 min (13–17 min)" in text
 

@@ -7,9 +7,9 @@ from tests.review.scenario import Assemble, Side
 
 def test_a_namespace_given_to_a_person_is_one_row(assemble: Assemble) -> None:
     other = Side(set={"eks.ray_users[0].namespaces": ["ray", "second"]})
-    (one,) = review(assemble("prod", Side()), assemble("prod", other)).environments
-    weakens = [group for group in grouping.remarks(one.remarks) if group.weakens]
-    assert len([remark for remark in one.remarks if remark.weakens]) > 30
+    (environment,) = review(assemble("prod", Side()), assemble("prod", other)).environments
+    weakens = [group for group in grouping.remarks(environment.remarks) if group.weakens]
+    assert len([remark for remark in environment.remarks if remark.weakens]) > 30
     assert [group.what for group in weakens if "Researcher" in group.what] == [
         "access to Kubernetes of arn:aws:iam::444455556666:role/Researcher"
     ]
@@ -17,6 +17,8 @@ def test_a_namespace_given_to_a_person_is_one_row(assemble: Assemble) -> None:
 
 
 def test_resources_that_get_a_tag_are_one_row(assemble: Assemble) -> None:
-    (one,) = review(assemble("prod", Side()), assemble("prod", Side(set={"tags.cost-centre": "42"}))).environments
-    assert [row.code for row in one.rows] == ["retagged"]
-    assert int(one.rows[0].what.split()[0]) > 60
+    (environment,) = review(
+        assemble("prod", Side()), assemble("prod", Side(set={"tags.cost-centre": "42"}))
+    ).environments
+    assert [row.code for row in environment.rows] == ["retagged"]
+    assert int(environment.rows[0].what.split()[0]) > 60

@@ -56,12 +56,14 @@ def compared(tmp_path: Path, before: dict[str, Any], after: dict[str, Any]) -> R
 
 
 def rows(made: Review) -> dict[str, list[tuple[str, str]]]:
-    return {one.name: [(row.effect.code, row.code) for row in one.rows] for one in made.environments}
+    return {
+        environment.name: [(row.effect.code, row.code) for row in environment.rows] for environment in made.environments
+    }
 
 
 def text(made: Review, name: str) -> str:
-    (one,) = (one for one in made.environments if one.name == name)
-    return " ".join(f"{row.change} {row.consequence}" for row in one.rows)
+    (environment,) = (environment for environment in made.environments if environment.name == name)
+    return " ".join(f"{row.change} {row.consequence}" for row in environment.rows)
 
 
 def test_a_renamed_file_is_refused_where_its_names_stay(tmp_path: Path) -> None:

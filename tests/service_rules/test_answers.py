@@ -21,7 +21,7 @@ def test_partitions_fill_the_gpu_and_no_more() -> None:
     for name in data.instance_types():
         for profile in kueue.mig_profiles(name):
             slices, gigabytes = profile.removeprefix("mig-").removesuffix("gb").split("g.")
-            (whole,) = [each for each in kueue.mig_profiles(name) if each.startswith("mig-7g.")]
+            (whole,) = [profile for profile in kueue.mig_profiles(name) if profile.startswith("mig-7g.")]
             most = int(whole.removeprefix("mig-7g.").removesuffix("gb"))
             assert int(slices) in (1, 2, 3, 4, 7)
             assert int(gigabytes) * 8 <= most * 8 * (1 if slices in "347" else 0.5)

@@ -147,8 +147,8 @@ def test_every_filter_feeds_an_alarm_and_reads_a_group_of_the_environment(assemb
     for key, found in filters.items():
         properties = refs.resolve(split(key)[0], found["Properties"])
         assert properties["LogGroupName"] in groups, key
-        for made in properties["MetricTransformations"]:
-            assert (made["MetricNamespace"], made["MetricName"]) in watched, key
+        for transformation in properties["MetricTransformations"]:
+            assert (transformation["MetricNamespace"], transformation["MetricName"]) in watched, key
 
 
 def test_the_alarms_that_an_operator_needs_are_there(assemblies: dict[str, Assembly]) -> None:

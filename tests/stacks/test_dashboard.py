@@ -62,9 +62,9 @@ def dashboard(made: Assembly) -> list[dict[str, Any]]:
 
 def test_the_dashboard_shows_what_there_is(either: Assembly) -> None:
     widgets = dashboard(either)
-    (shown,) = [one["properties"]["alarms"] for one in widgets if one["type"] == "alarm"]
+    (shown,) = [widget["properties"]["alarms"] for widget in widgets if widget["type"] == "alarm"]
     assert len(shown) == len(either.of_type("AWS::CloudWatch::Alarm"))
-    metrics = [metric for one in widgets for metric in one["properties"].get("metrics", [])]
+    metrics = [metric for widget in widgets for metric in widget["properties"].get("metrics", [])]
     filters = [
         row["Properties"]["MetricTransformations"][0] for row in either.of_type("AWS::Logs::MetricFilter").values()
     ]
@@ -73,5 +73,5 @@ def test_the_dashboard_shows_what_there_is(either: Assembly) -> None:
     assert counted <= {(metric[0], metric[1]) for metric in metrics}
     file_systems = {metric[3] for metric in metrics if metric[0] == "AWS/FSx"}
     assert len(file_systems) == len(either.of_type("AWS::FSx::FileSystem"))
-    (query,) = [one["properties"]["query"] for one in widgets if one["type"] == "log"]
+    (query,) = [widget["properties"]["query"] for widget in widgets if widget["type"] == "log"]
     assert f"SOURCE '/aws/events/ray-on-hyperpod/{either.name}'" in query

@@ -42,8 +42,8 @@ def test_the_cdks_own_validation_finds_nothing(folder: Path, name: str) -> None:
 def test_cfn_lint_finds_a_planted_error(tmp_path: Path) -> None:
     bad = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue", "Properties": {"NoSuchProperty": 1}}}}
     (tmp_path / "bad.template.json").write_text(json.dumps(bad))
-    (found,) = Assembly(name="bad", folder=tmp_path).lint_errors()
-    assert "NoSuchProperty" in found
+    (error,) = Assembly(name="bad", folder=tmp_path).lint_errors()
+    assert "NoSuchProperty" in error
 
 
 def test_synth_looks_nothing_up(assembly: Assembly) -> None:
@@ -197,7 +197,7 @@ def test_a_claims_file_system_is_waited_for_on_both_ways(dynamic: Assembly) -> N
     )
     # what stays is not waited for: a destroy would never end
     retained = synthesize("closed", folder=VARIANTS)
-    kinds = {item["Type"] for item in retained.templates["closed-Ray"]["Resources"].values()}
+    kinds = {resource["Type"] for resource in retained.templates["closed-Ray"]["Resources"].values()}
     assert {"Custom::FileSystemOfClaim", "Custom::FileSystemsOfClaims"} & kinds == {"Custom::FileSystemOfClaim"}
     for first, then in pairwise(order):
         assert [name for name in before(then) if name.startswith(first)], f"{then} does not wait for {first}"

@@ -91,11 +91,13 @@ def test_the_password_is_written_before_the_build_and_given_as_a_secret(
     closed: Assembly, project: dict[str, Any]
 ) -> None:
     commands = json.loads(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
-    position = {word: [word in one for one in commands].index(True) for word in ("codeartifact", "eval ", "temp.zip")}
+    position = {
+        word: [word in command for command in commands].index(True) for word in ("codeartifact", "eval ", "temp.zip")
+    }
     assert position["temp.zip"] < position["codeartifact"] < position["eval "]
-    logins = [one for one in commands if "docker login" in one]
-    assert not any("public.ecr.aws" in one for one in logins), "it has an API in us-east-1 only"
-    assert any("444455556666.dkr.ecr.us-west-2.amazonaws.com" in one for one in logins)
+    logins = [command for command in commands if "docker login" in command]
+    assert not any("public.ecr.aws" in login for login in logins), "it has an API in us-east-1 only"
+    assert any("444455556666.dkr.ecr.us-west-2.amazonaws.com" in login for login in logins)
     build = closed.one("Custom::CDKContainerImageBuild")["buildCommand"]
     assert "--secret id=netrc,src=/tmp/netrc" in build
     assert "--build-arg BASE_DIGEST=sha256:aaaa" in build

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from hyperpod_ray.core import load
-from hyperpod_ray.core.checks.account import deployment, limits
-from hyperpod_ray_sandbox.aws.emulator import execution
+from hyperpod_ray.core.checks.account import limits
 from tests.stacks.assembled import Assembly
 from tests.stacks.roles_helpers import roles
 from tests.support.iam import Request, allows, decide
@@ -114,12 +113,3 @@ def test_roles_and_projects_have_names_that_cloudformation_makes(assembly: Assem
 
 def test_preflight_asks_room_for_every_role(assembly: Assembly) -> None:
     assert 0 < len(assembly.of_type("AWS::IAM::Role")) <= limits.ROLES["eks"]
-
-
-def test_preflight_simulates_what_the_stacks_create(assembly: Assembly) -> None:
-    """By the table of handlers with which the sandbox judges CloudFormation's role."""
-    kinds = {
-        resource["Type"] for template in assembly.templates.values() for resource in template["Resources"].values()
-    }
-    created = {execution.ACTIONS[kind][0] for kind in kinds & set(execution.ACTIONS)} | {"iam:PassRole"}
-    assert set(deployment.CREATES) <= created

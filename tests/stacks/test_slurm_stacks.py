@@ -61,7 +61,9 @@ def test_the_clusters_own_subnet_is_of_the_first_zone(built: Assembly) -> None:
 
 def test_every_node_mounts_the_file_system(example: Assembly) -> None:
     for group in example.one("AWS::SageMaker::Cluster")["InstanceGroups"]:
-        (mount,) = [one["FsxLustreConfig"] for one in group["InstanceStorageConfigs"] if "FsxLustreConfig" in one]
+        (mount,) = [
+            config["FsxLustreConfig"] for config in group["InstanceStorageConfigs"] if "FsxLustreConfig" in config
+        ]
         assert mount["MountPath"] == "/fsx"
         assert {"EbsVolumeConfig": {"VolumeSizeInGB": 500}} in group["InstanceStorageConfigs"]
         assert {"DnsName", "MountName"} <= set(mount)
@@ -177,13 +179,13 @@ def test_alarms_follow_the_cluster(example: Assembly, options: Assembly, built: 
 def test_the_budget_mails_at_the_files_shares(options: Assembly) -> None:
     properties = options.one("AWS::Budgets::Budget")
     said = {
-        (one["Notification"]["NotificationType"], one["Notification"]["Threshold"])
-        for one in properties["NotificationsWithSubscribers"]
+        (subscriber["Notification"]["NotificationType"], subscriber["Notification"]["Threshold"])
+        for subscriber in properties["NotificationsWithSubscribers"]
     }
     assert said == {("ACTUAL", 70), ("FORECASTED", 90)}
     assert properties["Budget"]["BudgetLimit"] == {"Amount": 1000, "Unit": "USD"}
     (topic,) = options.of_type("AWS::SNS::Topic")
-    subscribers = [one["Subscribers"] for one in properties["NotificationsWithSubscribers"]]
+    subscribers = [subscriber["Subscribers"] for subscriber in properties["NotificationsWithSubscribers"]]
     assert subscribers == [[{"Address": {"Ref": topic.partition("/")[2]}, "SubscriptionType": "SNS"}]] * 2
     policy = statements_of(options.one("AWS::SNS::TopicPolicy")["PolicyDocument"])
     assert "budgets.amazonaws.com" in json.dumps([one["Principal"] for one in policy])

@@ -76,7 +76,7 @@ def test_the_deployment_role_creates_an_app_where_one_is_asked_for() -> None:
 
 def test_the_deployment_role_is_simulated_on_every_resource() -> None:
     asked = RecordedAccount(account({}))
-    (rule,) = [one for one in account_rules() if one.title == "deployment role"]
+    (rule,) = [rule for rule in account_rules() if rule.title == "deployment role"]
     list(rule(plan(NEW), Evidence(account=asked)))
     (simulated,) = [arguments for operation, arguments in asked.requests if operation == "simulate_principal_policy"]
     assert simulated["ResourceArns"] == ["*"]

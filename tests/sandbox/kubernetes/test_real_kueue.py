@@ -191,8 +191,8 @@ def test_the_queues_are_active(world: World) -> None:
     for space in (FRIENDLY, HOSTILE):
         world.cluster.until(
             lambda space=space: any(
-                entry["type"] == "Active" and entry["status"] == "True"
-                for entry in (world.cluster.get("clusterqueue", f"{space}-clusterqueue").get("status") or {}).get(
+                condition["type"] == "Active" and condition["status"] == "True"
+                for condition in (world.cluster.get("clusterqueue", f"{space}-clusterqueue").get("status") or {}).get(
                     "conditions", []
                 )
             ),

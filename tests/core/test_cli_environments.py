@@ -62,7 +62,7 @@ def test_json_has_the_parts_of_each_problem(folder: Path, capsys: pytest.Capture
     (folder / "dev.yaml").write_text((folder / "dev.yaml").read_text().replace("ml.g5.48xlarge", "ml.g5.48xlage"))
     assert cli(["--environments", str(folder), "env", "check", "dev", "-o", "json"]) == 2
     (result,) = json.loads(capsys.readouterr().out)["environments"]
-    (problem,) = [one for one in result["problems"] if one["severity"] == "error"]
+    (problem,) = [problem for problem in result["problems"] if problem["severity"] == "error"]
     assert problem.keys() == {"path", "what", "expected", "fix", "file", "line", "severity"}
     assert (problem["expected"], problem["what"][:15]) == (
         "a listed type, or the specification of a new one",
