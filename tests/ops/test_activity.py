@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from hyperpod_ray.ops.observe import activity
 from hyperpod_ray.ops.observe.snapshot import Job
 
-JOB: Any = Job.__new__(Job)
+JOB = Job(id="raysubmit_1", state="RUNNING", cluster="ray", namespace="ray", ray_id="01000000")
 
 
 class Dashboard:
@@ -26,16 +25,6 @@ class Dashboard:
         self.asked.append(path)
         status, body = self.answers["actors" if "/actors" in path else "nodes"]
         return status, body if isinstance(body, bytes) else json.dumps(body).encode()
-
-
-def job() -> Job:
-    import dataclasses
-
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(Job):
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            values[field.name] = {"started": datetime(2026, 11, 27, tzinfo=UTC)}.get(field.name, "x")
-    return Job(**{**values, "ray_id": "01000000"})
 
 
 def actors(*pairs: tuple[str, str]) -> tuple[int, Any]:
@@ -54,7 +43,7 @@ def test_gpus_count_where_the_jobs_actors_live() -> None:
     ray: Any = Dashboard(
         actors=actors(("ALIVE", "a"), ("ALIVE", "a"), ("DEAD", "b")), nodes=nodes(a=[90, 100], b=[0, 0])
     )
-    seen = activity.with_activity(ray, job())
+    seen = activity.with_activity(ray, JOB)
     assert (seen.actors, seen.gpu_percent) == ({"ALIVE": 2, "DEAD": 1}, 95.0)
     assert "filter_values=01000000" in ray.asked[0]
 
@@ -64,10 +53,9 @@ def test_gpus_count_where_the_jobs_actors_live() -> None:
 )
 def test_where_ray_does_not_say_the_job_stays_as_it_is(answer: tuple[int, Any]) -> None:
     ray: Any = Dashboard(actors=answer, nodes=(200, {}))
-    asked = job()
-    assert activity.with_activity(ray, asked) is asked
+    assert activity.with_activity(ray, JOB) is JOB
 
 
 def test_a_node_without_figures_gives_none_and_no_zero() -> None:
     ray: Any = Dashboard(actors=actors(("ALIVE", "a")), nodes=nodes(a=[None, "much"]))
-    assert activity.with_activity(ray, job()).gpu_percent is None
+    assert activity.with_activity(ray, JOB).gpu_percent is None

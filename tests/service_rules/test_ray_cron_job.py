@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from hyperpod_ray_rules.kuberay import ray_cron_job
-from hyperpod_ray_rules.kuberay.table import Subject
+from hyperpod_ray_rules.kuberay.table import Check, Subject
 
 
-def said(rule: Any, spec: dict[str, Any], name: str = "nightly") -> list[str]:
-    subject: Any = type("S", (), {"metadata": {"name": name}, "spec": spec})()
-    check = getattr(rule, "check", rule)
-    return list(check(subject))
+def said(rule: Check, spec: dict[str, Any], name: str = "nightly") -> list[str]:
+    return list(rule(Subject(spec=spec, metadata={"name": name})))
 
 
 @pytest.mark.parametrize(("length", "refused"), [(36, False), (37, True)])
@@ -48,4 +46,3 @@ def test_its_schedule(schedule: str, words: str) -> None:
 def test_its_time_zone(spec: dict[str, Any], words: str) -> None:
     reasons = said(ray_cron_job.cron_time_zone, spec)
     assert bool(reasons) == bool(words) and all(words in reason for reason in reasons)
-    assert Subject is not None

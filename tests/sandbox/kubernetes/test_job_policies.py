@@ -49,7 +49,8 @@ def test_a_rule_of_failures(rule: dict[str, Any], words: str) -> None:
     ("text", "total", "words"),
     [
         ("", 0, ""), ("0", 1, ""), ("1,3-5", 4, ""), ("0-9", 10, ""), ("10", 0, "too large index: '10'"), ("3-3", 0, "non-increasing"),
-        ("3,1", 1, "non-increasing order: '1'"), ("a", 0, "cannot convert string"), ("1-2-3", 0, "cannot convert"), ("5-10", 0, "too large"),
+        ("3,1", 1, "non-increasing order: '1'"),
+        ("1,1", 1, "non-increasing order: '1'"), ("a", 0, "cannot convert string"), ("1-2-3", 0, "cannot convert"), ("5-10", 0, "too large"),
     ],
 )  # fmt: skip
 def test_indexes_as_a_job_writes_them(text: str, total: int, words: str) -> None:
