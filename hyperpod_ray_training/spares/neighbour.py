@@ -335,7 +335,7 @@ class Neighbour:
     def _frame(self, size: int, source: int) -> torch.Tensor:
         """A buffer for a frame of another rank; none that is larger than what is free here."""
         if size != self._accepted:
-            # buffers that are held already are used again, so that they count as free
+            # buffers that are there already are used again, so that they count as free
             free = memory_free()[1] + self.store.bytes
             self._accepted = room_for(size, free=free, source=source)
         return self.store.buffer(size, pinned=self.pinned)
