@@ -122,6 +122,7 @@ class HealthNotifications(Construct):
         rules = [self._mail(mail, cluster_arn) for mail in notifications.CLUSTER_MAILS]
         rules.append(self._mail(notifications.ALARM_ENDED, {"prefix": self._alarms}))
         self._let_archive(archived)
+        # after all rules exist: the topics' policies name each of them as a source
         self._let_publish(rules)
         for rule in (*rules, archived):
             self.watch.undelivered(rule)

@@ -124,6 +124,8 @@ class ClusterNetwork(Network):
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
         self._secure(outside_ports, efa_file_system=efa_file_system)
         if keep_zone is not None:
+            # a file system that stays keeps its network interfaces: CloudFormation could delete none of the three
+            # under them
             for home in (self.vpc, self.node_subnets[keep_zone], self.file_system_security_group):
                 resource = home.node.default_child
                 assert isinstance(resource, CfnResource)  # noqa: S101  (narrowing only)

@@ -144,7 +144,7 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
         "a file",
         "a pickle as a checkpoint's metadata",
         "a reader of plain types",
-        "resilience/test_checkpoint_metadata.py::test_a_planted_pickle_is_not_executed",
+        "resilience/test_writers.py::test_a_planted_pickle_is_not_executed",
     ),
     (
         "a file",
@@ -192,7 +192,7 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
         "the channel of copies",
         "a forged copy, or another rank's, with a pickle in it",
         "the run's secret seals what is unpickled",
-        "resilience/test_copies_channel.py::test_a_copy_that_this_run_did_not_make_is_not_unpickled",
+        "resilience/test_sealed.py::test_a_copy_that_this_run_did_not_make_is_not_unpickled",
     ),
     (
         "the channel of copies",
@@ -204,19 +204,19 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
         "the channel of copies",
         "a frame larger than the memory that is free, or of a negative size",
         "the size is refused before memory is taken",
-        "resilience/test_copies_channel.py::test_a_frame_that_no_memory_holds_is_refused_before_it_is_made",
+        "resilience/test_sealed.py::test_a_frame_that_no_memory_holds_is_refused_before_it_is_made",
     ),
     (
         "the coordinator's port",
         "no proof of the token, lines of megabytes, values nested without end, no text",
         "the connection ends; no member notices",
-        "resilience/test_spares.py::test_what_a_stranger_sends_ends_its_own_connection_alone",
+        "resilience/test_pulse.py::test_what_a_stranger_sends_ends_its_own_connection_alone",
     ),
     (
         "the coordinator's port",
         "a proof of another connection, member or role; the token, read from the wire",
         "each connection has a challenge of its own; the token never goes over the network",
-        "resilience/test_spares.py::test_whoever_does_not_know_the_token_is_not_heard",
+        "resilience/test_pulse.py::test_whoever_does_not_know_the_token_is_not_heard",
     ),
     (
         "the network",
@@ -234,7 +234,7 @@ INSIDE: tuple[tuple[str, str, str, str], ...] = (
         "a Slurm job",
         "the accounting database's password, with the role of its node",
         "IAM",
-        "stacks/test_slurm_stacks.py::test_no_job_reads_the_accounting_databases_password",
+        "stacks/test_slurm_role.py::test_no_job_reads_the_accounting_databases_password",
     ),
     (
         "a Slurm job",

@@ -105,6 +105,7 @@ def weighed(tensor: torch.Tensor) -> int:
     """A checksum that is the same on every device: a sum of words, weighted by their place."""
     flat = _bytes_of(local(tensor).detach())
     words = flat[: flat.numel() // 8 * 8]
+    # a view of eight-byte words needs an address that is a multiple of eight; a part of a tensor may begin elsewhere
     words = (words if words.data_ptr() % 8 == 0 and words.storage_offset() % 8 == 0 else words.clone()).view(
         torch.int64
     )

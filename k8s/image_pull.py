@@ -23,6 +23,7 @@ def image_pull(plan: Plan, bindings: Bindings) -> Manifest:
     """
     names = [group.name for group in plan.checked_worker_groups]
     tolerations: list[dict[str, Any]] = [
+        # the taint of nodes under deep health checks: the pull is to happen in just that time
         {"key": HEALTH_LABEL, "operator": "Equal", "value": "Unschedulable", "effect": "NoSchedule"}
     ]
     for name in names:
@@ -31,6 +32,7 @@ def image_pull(plan: Plan, bindings: Bindings) -> Manifest:
     pod = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        # sleep ignores SIGTERM as process 1: the kubelet would wait its 30 seconds for nothing
         "terminationGracePeriodSeconds": 1,
         "securityContext": restricted_pod(),
         "affinity": {

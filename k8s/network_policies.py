@@ -181,6 +181,7 @@ def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
     }
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance
     if fault_tolerance and not fault_tolerance.redis_address:
+        # the way to a Redis elsewhere is opened by `_destinations`
         redis = {"matchLabels": {"app": REDIS}}
         # KubeRay's clean-up Job, when a RayCluster is deleted, is one of its own pods and carries the same label
         policies["redis"] = {
@@ -245,6 +246,7 @@ def _namespaces(destinations: list[needs.Destination]) -> list[str]:
 def _dns() -> dict[str, Any]:
     return {
         "to": [{"namespaceSelector": _named(KUBE_SYSTEM), "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}],
+        # TCP too: an answer that was cut short is asked for again over TCP (RFC 7766)
         "ports": [_port(53, "UDP"), _port(53)],
     }
 

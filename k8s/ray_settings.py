@@ -60,6 +60,7 @@ def head_env(plan: Plan, bindings: Bindings) -> dict[str, str]:
         }
         env |= {name: url for name, url in stated.items() if url is not None}
     tolerance = plan.settings.ray.gcs_fault_tolerance
+    # a certificate is looked at only with TLS; plain redis:// has none
     if tolerance and (tolerance.redis_address or "").startswith("rediss://"):
         # Ray's Redis client trusts nobody by itself
         env["RAY_REDIS_CA_PATH"] = CERTIFICATES

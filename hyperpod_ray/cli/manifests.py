@@ -17,7 +17,11 @@ from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
+    for add in (_manifests, _ray_job):
+        add(app)
 
+
+def _manifests(app: typer.Typer) -> None:
     @command(app, examples=["manifests prod", "manifests prod --out build/prod"])
     def manifests(
         env: Env,
@@ -35,6 +39,8 @@ def register(app: typer.Typer) -> None:
                 output.write_line(str(path))
         return OK
 
+
+def _ray_job(app: typer.Typer) -> None:
     @command(
         app,
         "ray-job",

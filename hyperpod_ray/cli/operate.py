@@ -15,7 +15,11 @@ from hyperpod_ray.ops.output import Format
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
+    for add in (_status, _wait, _preflight, _capacity, _cost, _teardown, _logs, _connect):
+        add(app)
 
+
+def _status(app: typer.Typer) -> None:
     @command(app, examples=["status prod", "status prod -o json", "status prod --web"])
     def status(  # noqa: PLR0917
         env: Env,
@@ -39,6 +43,8 @@ def register(app: typer.Typer) -> None:
             return page.run(any_target(env), port=port, every=poll, events=events)
         return verb.run(any_target(env), form=form, events=events)
 
+
+def _wait(app: typer.Typer) -> None:
     @command(app, examples=["wait prod", "wait prod --for workers --timeout 7200"])
     def wait(
         env: Env,
@@ -59,6 +65,8 @@ def register(app: typer.Typer) -> None:
 
         return verb.run(any_target(env), goal_name=what, timeout=timeout, form=Format(form), poll=poll)
 
+
+def _preflight(app: typer.Typer) -> None:
     @command(app, examples=["preflight prod", "preflight prod --offline"])
     def preflight(
         env: Env,
@@ -70,6 +78,8 @@ def register(app: typer.Typer) -> None:
 
         return verb.run(any_target(env), offline=offline, form=form)
 
+
+def _capacity(app: typer.Typer) -> None:
     @command(app, examples=["capacity prod", "capacity prod --group workers --hours 240 --after 2026-12-01"])
     def capacity(  # noqa: PLR0917
         env: Env,
@@ -94,6 +104,8 @@ def register(app: typer.Typer) -> None:
         wish = verb.Wish(hours=hours, after=days[0], before=days[1])
         return verb.run(any_target(env), wish, group=group, form=form)
 
+
+def _cost(app: typer.Typer) -> None:
     @command(app, examples=["cost prod", "cost prod --offline -o json", "cost prod --so-far", "cost --all"])
     def cost(  # noqa: PLR0917
         env: Annotated[
@@ -130,6 +142,8 @@ def register(app: typer.Typer) -> None:
             actual=actual,
         )  # fmt: skip
 
+
+def _teardown(app: typer.Typer) -> None:
     @command(app, examples=["teardown dev --dry-run", "teardown dev --yes", "teardown prod --confirm prod"])
     def teardown(  # noqa: PLR0917
         env: Env,
@@ -162,6 +176,8 @@ def register(app: typer.Typer) -> None:
             poll=poll,
         )
 
+
+def _logs(app: typer.Typer) -> None:
     @command(app, examples=["logs prod", "logs prod --kind lifecycle --since 2h", "logs prod --follow"])
     def logs(  # noqa: PLR0917
         env: Env,
@@ -181,6 +197,8 @@ def register(app: typer.Typer) -> None:
             any_target(env), kind=kind, node=node, since=since, until=until, follow=follow, form=Format(form)
         )
 
+
+def _connect(app: typer.Typer) -> None:
     @command(app, examples=["connect prod", "connect prod --port 0 --grafana", "connect prod --check"])
     def connect(
         env: Env,

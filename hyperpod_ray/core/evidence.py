@@ -39,6 +39,7 @@ class Repository:
         if folder is not None and root is not None and folder.resolve() == root / project.FOLDER_NAME / EXAMPLES:
             folder = None  # each example stands for itself: it is copied, not deployed beside the others
         for path in sorted(folder.glob("*.yaml")) if folder is not None and folder.is_dir() else []:
+            # an editor's backup or a file with an impossible name is no environment, and no sibling
             if path.stem != name and project.names_environment(path.name) and (sibling := _read(path)) is not None:
                 siblings[path.stem] = sibling
         return cls(root=root, siblings=siblings)

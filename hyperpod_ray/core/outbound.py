@@ -53,6 +53,7 @@ def variables(plan: CommonPlan) -> dict[str, str]:
     proxy = plan.settings.network.proxy
     if proxy is None:
         return {}
+    # the same proxy for http:// too: pods that ask a plain address in a closed network have no other way
     values = {"HTTPS_PROXY": proxy.url, "HTTP_PROXY": proxy.url, "NO_PROXY": ",".join(no_proxy(plan))}
     return {**values, **{name.lower(): value for name, value in values.items()}}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 from hyperpod_ray.core.errors import ProjectError
 
@@ -138,7 +138,7 @@ def explain(error: BaseException, *, environment: str = "ENV") -> OpsError | Non
     return None
 
 
-def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | None:  # noqa: PLR0911
+def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | None:
     if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"):
         return OpsError(
             "no AWS credentials were found", expected="credentials in the environment, a profile or a role", fix=LOGIN
@@ -170,6 +170,11 @@ def _of_aws(error: BaseException, name: str, environment: str) -> OpsError | Non
         return OpsError(
             f"{name}: {error}", expected="AWS to answer", fix="check the profile and the region in ~/.aws/config"
         )
+    return _answered(error, response, environment)
+
+
+def _answered(error: BaseException, response: dict[str, Any], environment: str) -> OpsError:  # noqa: PLR0911
+    """What a service answered, by its error code."""
     code = str(response.get("Error", {}).get("Code", ""))
     message = shortened(str(response.get("Error", {}).get("Message", "")))
     operation = str(getattr(error, "operation_name", ""))

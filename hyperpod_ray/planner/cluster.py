@@ -99,10 +99,6 @@ class Cluster:
         """The same cluster with another file system."""
         return replace(self, file_system=system)
 
-    def with_spares(self, spares: int) -> Cluster:
-        """The same cluster with another number of spare nodes."""
-        return replace(self, spares=spares)
-
     @property
     def repair(self) -> tuple[Range, str]:
         """Seconds until a lost node is replaced, with what they are made of."""

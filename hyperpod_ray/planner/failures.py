@@ -48,7 +48,7 @@ def published(level: Level = "central") -> Rates:
 
 
 def from_file(path: Path) -> Rates:
-    """Rates of your own record: `events`, `node_days`, `what`, `read` and `source` in a YAML file.
+    """Rates of your own record: `events`, `node_days`, `what`, `as_of` and `source` in a YAML file.
 
     The span is the 5 to 95 % interval of a Poisson count.
 
@@ -64,7 +64,7 @@ def from_file(path: Path) -> Rates:
         )
         raise PlanError(
             f"--failures {path}: {problems}",
-            expected="what, events, node_days, read and source",
+            expected="what, events, node_days, as_of and source",
             fix="count interruptions and node-days, and name their source",
         ) from None
     if interruptions.events is None or interruptions.node_days is None:
@@ -85,6 +85,7 @@ def from_file(path: Path) -> Rates:
     low, high = poisson_interval(interruptions.events)
     low = low or gamma_quantile(0.05, 0.5)  # nothing was counted: Jeffreys' lower bound, for a rate is never zero
     scale = 1000 / interruptions.node_days
+    # half an event where none was counted: Jeffreys' estimate, as of the lower bound
     central = max(interruptions.events, 0.5) * scale
     return Rates(
         per_thousand=Range(low * scale, central, high * scale), source=f"{interruptions.what} ({interruptions.source})"

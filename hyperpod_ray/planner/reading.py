@@ -74,6 +74,7 @@ def opened(path: Path) -> BinaryIO:
     Raises:
         OSError: It cannot be read, or is a pipe, a socket or a device.
     """
+    # opening a named pipe waits for a writer, who may never come
     if not path.is_file() and path.parent not in HANDED_OVER:
         path.stat()  # says what is missing, or that links go in circles
         raise OSError(f"{'a folder' if path.is_dir() else 'a pipe or a device'} and no file")

@@ -53,13 +53,6 @@ def rules(resource_type: str, region: str) -> TypeRules:
     )
 
 
-def schema_version() -> str:
-    """Version of cfn-lint, whose release fixes the schemas."""
-    from importlib.metadata import version
-
-    return f"cfn-lint {version('cfn-lint')}"
-
-
 def at(properties: Any, pointer: tuple[str, ...]) -> Any:
     """The value under a pointer; a list of values where the pointer has `*`; None when there is none."""
     value = properties

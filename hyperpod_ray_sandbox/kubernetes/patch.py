@@ -139,6 +139,7 @@ def _operated(document: Any, operation: Json) -> Any:
         _add(document, path, value)
     elif word == "remove":
         _remove(document, path)
+    # the whole document: a pointer without a slash has no parent to set it in
     elif word == "replace" and path == "":
         if not isinstance(value, dict | list):
             raise _rejected("replace operation value must be object or array")

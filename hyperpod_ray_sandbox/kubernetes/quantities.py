@@ -36,6 +36,7 @@ def canonical(text: str) -> str:
     amount = Fraction(int(whole + part), 10 ** len(part)) * Fraction(base) ** exponent
     if _kept(whole, part, base, exponent):
         return text
+    # away from zero, as Go rounds: a request below a nano is one nano, and never nothing
     amount = -(-amount // _NANO) * _NANO
     if base == 2:
         amount = min(amount, Fraction(_LARGEST))

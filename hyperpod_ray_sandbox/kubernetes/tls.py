@@ -32,12 +32,27 @@ def make(directory: Path) -> tuple[Path, Path, Path]:
     ca_file, cert_file, key_file = (directory / n for n in ("ca.crt", "server.crt", "server.key"))
     if ca_file.exists() and cert_file.exists() and key_file.exists():
         certificate = x509.load_pem_x509_certificate(cert_file.read_bytes())
+        # with a day to spare: a server runs for hours with the certificate that it starts with
         if certificate.not_valid_after_utc > datetime.now(UTC) + timedelta(days=1):
             return ca_file, cert_file, key_file
     now = datetime.now(UTC) - timedelta(minutes=5)
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = _name("kubernetes rehearsal throw-away CA")
-    ca = (
+    ca = _authority(ca_key, ca_name, now)
+    key = ec.generate_private_key(ec.SECP256R1())
+    cert = _server(key, ca_key, ca_name, now)
+    ca_file.write_bytes(ca.public_bytes(serialization.Encoding.PEM))
+    cert_file.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
+    _private(
+        key_file,
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+    return ca_file, cert_file, key_file
+
+
+def _authority(ca_key: ec.EllipticCurvePrivateKey, ca_name: x509.Name, now: datetime) -> x509.Certificate:
+    """A CA that signs server certificates and no further CA."""
+    return (
         x509.CertificateBuilder()
         .subject_name(ca_name)
         .issuer_name(ca_name)
@@ -63,13 +78,18 @@ def make(directory: Path) -> tuple[Path, Path, Path]:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    key = ec.generate_private_key(ec.SECP256R1())
+
+
+def _server(
+    key: ec.EllipticCurvePrivateKey, ca_key: ec.EllipticCurvePrivateKey, ca_name: x509.Name, now: datetime
+) -> x509.Certificate:
+    """The certificate of a server on this machine."""
     names = [
         x509.DNSName("localhost"),
         x509.DNSName("kubernetes.default.svc"),
         x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
     ]
-    cert = (
+    return (
         x509.CertificateBuilder()
         .subject_name(_name("kubernetes rehearsal"))
         .issuer_name(ca_name)
@@ -83,10 +103,3 @@ def make(directory: Path) -> tuple[Path, Path, Path]:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    ca_file.write_bytes(ca.public_bytes(serialization.Encoding.PEM))
-    cert_file.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
-    _private(
-        key_file,
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-    )
-    return ca_file, cert_file, key_file

@@ -45,6 +45,7 @@ class Coordinator:
         self, *, run: Any, active: int, spares: int, limits: Limits, token: str, least: int | None = None
     ) -> None:
         self.run, self.token = run, token
+        # silent for progress, which a rank writes; what the coordinator notes has `always=True`
         self.journal = Journal(run.folder(), name=run.name, enabled=False)
         self.table = Table(active=active, min_ranks=least, expected=active + spares, limits=limits, note=self._note)
         self.writers: dict[str, asyncio.StreamWriter] = {}
@@ -91,9 +92,11 @@ class Coordinator:
             challenge = secrets.token_hex(16)
             writer.write((json.dumps({"challenge": challenge}) + "\n").encode())
             hello = json.loads(await asyncio.wait_for(reader.readline(), 10))
+            # a fresh challenge for each connection: a proof that was overheard opens no other one
             expected = pulse.proof(
                 self.token, challenge=challenge, role=str(hello.get("type")), uid=str(hello.get("uid"))
             )
+            # silence instead of an error: who does not know the token learns nothing of what listens here
             if not hmac.compare_digest(str(hello.get("proof")), expected):
                 return
             if hello.get("type") == "pulse":
@@ -110,6 +113,7 @@ class Coordinator:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError, TimeoutError):
             pass  # a connection that breaks or talks nonsense ends; what that means is said below
         finally:
+            # a member that has connected again has another writer: the end of its old connection is no loss
             if uid is not None and self.writers.get(uid) is writer:
                 self._send(self.table.lost(time.monotonic(), uid, "connection closed"))
                 self.writers.pop(uid, None)
@@ -124,6 +128,7 @@ class Coordinator:
                 now = time.monotonic()
                 self._send(self.table.pulse(now, uid, state=str(beat["state"]), ticks=int(beat["ticks"])))
         finally:
+            # as above: the pulse may have connected again
             if self.pulses.get(uid) is writer:
                 del self.pulses[uid]
 
@@ -153,6 +158,7 @@ class Coordinator:
     def _record(self, rank: int, newest: flight.Newest) -> None:
         """A rank has said what it had begun; what they say together is noted once all had the time to."""
         if not self.recorded:
+            # once for all ranks, from the first answer on: one that hangs never answers
             asyncio.get_running_loop().call_later(RECORD_S, self._compare)
         self.recorded[rank] = newest
 

@@ -94,12 +94,14 @@ def newest_whole(
     world = len(inventories)
 
     def source(owner: int, step: int) -> Source | None:
+        # the owner first: what it holds itself needs no message
         for rank in [owner, *range(world)]:
             if (owner, step) in inventories[rank]:
                 return Source(rank)
         keeper = next((rank for rank, held in enumerate(owned) if (owner, step) in held), None)
         alike = replicas[owner] if replicas else ()
         twin = next((rank for rank in alike if (rank, step) in inventories[rank]), None)
+        # tensors of a twin and what is the owner's own make up the whole between them
         return None if keeper is None or twin is None else Source(keeper, twin)
 
     for step in sorted({step for held in inventories for _, step in held}, reverse=True):
@@ -127,6 +129,7 @@ def replicas_among(state: TrainingState, nodes: Sequence[str]) -> list[list[int]
     elsewhere = all(any(nodes[peer] != nodes[rank] for peer in alike.get(rank, [])) for rank in range(world))
     if not elsewhere:
         return None
+    # those on other nodes first: a node that is lost takes its own ranks' tensors along
     return [sorted(alike[rank], key=lambda peer: nodes[peer] == nodes[rank]) for rank in range(world)]
 
 
@@ -155,6 +158,7 @@ def _replicated(parameters: Sequence[torch.Tensor], world: int) -> list[list[int
     if mesh.size() != world or any(parameter.device_mesh != mesh for parameter in parameters):
         return []
     same = [axis for axis in axes if all(parameter.placements[axis].is_replicate() for parameter in parameters)]
+    # the axes over which tensors are replicated go last: each row of the reshaped mesh is one group of equal ranks
     order = [axis for axis in axes if axis not in same] + same
     apart = math.prod(mesh.size(axis) for axis in axes if axis not in same)
     return [[int(rank) for rank in row] for row in mesh.mesh.permute(order).reshape(apart, -1).tolist()]
@@ -216,6 +220,7 @@ class Exchange:
         begun = time.monotonic()
         try:
             assert self.received is not None  # noqa: S101 - it begins with one
+            # receives first: gloo takes a message where its receive is posted
             incoming = [
                 dist.irecv(self.received[at : at + CHUNK], source, group=group, tag=1 + at // CHUNK)
                 for at in range(0, self.received.numel(), CHUNK)
@@ -228,11 +233,14 @@ class Exchange:
                 outgoing.append(dist.isend(chunk, to, group=group, tag=1 + at // CHUNK))
             for work in incoming:
                 _wait(work, self.limit)
+            # before the vote: a copy that has arrived whole can be salvaged though another rank's exchange broke
             self.arrived = True
             for work in outgoing:
                 _wait(work, self.limit)
             if not counts(self.received):
                 self.vote[1] = 1
+            # the largest answer of all ranks: every rank must copy at the same steps, and one missing copy makes the
+            # step useless
             dist.all_reduce(self.vote, op=dist.ReduceOp.MAX, group=group)
             self.seconds = time.monotonic() - begun
         except BaseException as error:  # the loop's thread raises it
@@ -327,6 +335,7 @@ class Neighbour:
     def _frame(self, size: int, source: int) -> torch.Tensor:
         """A buffer for a frame of another rank; none that is larger than what is free here."""
         if size != self._accepted:
+            # buffers that are there already are used again, so that they count as free
             free = memory_free()[1] + self.store.bytes
             self._accepted = room_for(size, free=free, source=source)
         return self.store.buffer(size, pinned=self.pinned)
@@ -354,6 +363,7 @@ class Neighbour:
             return self.stretch if self.share else 1
         step_s = max(1e-6, statistics.median(self._free_s or self._busy_s))
         exchange = statistics.median(self._exchanges) if self._exchanges else 0.0
+        # an exchange that nobody notices must not make copies seldom
         exchange = exchange if exchange > UNNOTICED_S else 0.0
         slower = statistics.median(self._busy_s) - step_s if self._free_s and self._busy_s else 0.0
         cost = statistics.median(self._costs) + max(0.0, slower) * max(1.0, exchange / step_s)
@@ -383,6 +393,7 @@ class Neighbour:
     def _keep(self, step: int, received: torch.Tensor) -> None:
         length, _, _, next_size, next_own, *_ = numbers_of(received)
         if self._sizes is not None:
+            # each frame announces the size of the next one, so that sizes are gathered once only
             self._sizes[self.source] = next_own if self.replicas else next_size
         if length:
             (self.store.put_own if self.replicas else self.store.put)(self.source, step, received)
@@ -410,11 +421,13 @@ class Neighbour:
                 if copy is not None:
                     self.store.put(owner, step, copy)
                 continue
+            # two messages: the owner's own part from its keeper, the tensors from any twin
             part = self._hand(self.store.own.get((owner, step)), source.own, owner)
             twin = self._hand(self.store.held.get((source.tensors, step)), source.tensors, owner)
             if part is not None and twin is not None:
                 self.store.put(owner, step, torch.cat([part, twin[len(own_part(twin)) :]]))
         snapshot = self.store.held[self.rank, step]
+        # what was handed over for others is theirs now; kept is what an ordinary exchange would have left here
         self.store.only(step, {self.rank, self.source})
         return snapshot
 

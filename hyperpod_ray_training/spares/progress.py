@@ -71,6 +71,7 @@ class Progress:
         """The ranks that hang, each with what shows it."""
         step = max((member.step for member in holders), default=0)  # a newcomer's own counts from its first step
         self._count_steps(now, step)
+        # one number for all ranks: while any of them begins a collective, the generation gets on
         total = sum(member.seq for member in holders)
         if total != self.total:
             self.habits.longest_lock_s = max(self.habits.longest_lock_s, self.stood_s)
@@ -84,9 +85,13 @@ class Progress:
             if member.busy or not others.wait_for(member):
                 continue
             if member.place == LOCK:
+                # noted though it may open again: what has opened once may take as long once more
                 self.stood_s = max(self.stood_s, member.still)
             limit = self.limit_s(member, limits)
+            # a rank at work moves, and one without a stance says nothing: both are judged by the others' standstill
+            # alone
             still = member.still if member.place not in WORK | {""} else now - self.since
+            # both: who stood still before the others came to wait has not kept them waiting
             stood = min(still, now - self.since)
             if stood > limit:
                 self.habits.fenced[member.at] += 1
@@ -128,6 +133,7 @@ class Progress:
         # where two others were fenced in one step it is the script: a machine that hangs is not there any more
         if member.place in WORK or fenced_before > 1:
             return limits.patience_s
+        # nobody can tell what a device or a copy waits for; and where one was fenced before it may be the script
         least = limits.floor_s if member.place != LOCK or fenced_before else 0.0
         came_back_s = self.habits.came_back_s.get(member.at, 0.0) if member.at else 0.0
         return max(least, self.hang_limit_s(limits), _PAUSE_FACTOR * came_back_s)
@@ -137,6 +143,7 @@ class Progress:
         durations = self.habits.durations
         median = statistics.median(durations) if durations else 0.0
         limit = max(limits.hang_s, limits.hang_steps * median, _PAUSE_FACTOR * self.habits.longest_lock_s)
+        # the median of other steps says nothing of those that compile, restore, or meet for the first time
         if self.steps < _YOUNG_STEPS or not self.habits.regular:
             return max(limit, limits.floor_s)
         return limit

@@ -57,6 +57,7 @@ def prove(group: dist.ProcessGroup | None, *, secret: str, about: str, rank: int
     """
     if world < 2:
         return
+    # everybody's nonces in every answer: an answer that was recorded in another group does not fit
     nonces = b"".join(_gathered(secrets.token_bytes(_NONCE_BYTES), group=group, world=world))
     answers = _gathered(_tag(secret, f"{about}, rank {rank}", nonces), group=group, world=world)
     strangers = [
@@ -78,6 +79,7 @@ def gathered_messages(message: bytes, *, group: dist.ProcessGroup | None, world:
     lengths = [int(size) for size in sizes]
     if not all(0 <= length <= _MOST_MESSAGE for length in lengths):
         raise ForeignError(f"a message of {max(lengths, key=abs):,} bytes between ranks")
+    # all_gather needs equal sizes; the lengths were agreed on above, so padding is cut off again
     padded = _gathered(message.ljust(max(lengths), b"\0"), group=group, world=world)
     return [part[:length] for part, length in zip(padded, lengths, strict=True)]
 
@@ -102,6 +104,7 @@ def _tag(secret: str, about: str, content: bytes) -> bytes:
 def _gathered(content: bytes, *, group: Any, world: int) -> list[bytes]:
     if not content:
         return [b""] * world
+    # a copy: frombuffer of immutable bytes would let a collective write into them
     own = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     parts = [torch.zeros_like(own) for _ in range(world)]
     dist.all_gather(parts, own, group=group)

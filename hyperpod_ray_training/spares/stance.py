@@ -25,8 +25,6 @@ WORK = frozenset({"data", "storage", "compile", "debugger", "sleep", "input", "m
 """Legitimate for as long as it takes: it reads, writes, compiles, sleeps until a moment, or is being looked at."""
 LOCK = "lock"
 """Waits for a lock or a device, and its process uses no processor: nobody here will bring it back."""
-UNSURE = frozenset({"thread", "package", "process", "unknown", BACKWARD})
-"""Waits for another thread of its process, in a package, for threads that compute, or for what nobody shows."""
 
 _LIBRARY = str(Path(__file__).parents[1]) + os.sep
 _MARKS = (

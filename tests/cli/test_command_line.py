@@ -267,24 +267,6 @@ def test_a_missing_module_of_no_part_is_a_defect() -> None:
     assert extra_of(ModuleNotFoundError("x", name="boto3")) is None
 
 
-def test_caches_go_to_the_users_folder_where_the_checkout_is_read_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hyperpod_ray.core import project
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    (tmp_path / "checkout").mkdir()
-    assert project.cache("x") == tmp_path / "xdg" / "hyperpod-ray" / "x"  # no project here
-    (tmp_path / "checkout" / "cdk.json").touch()
-    monkeypatch.chdir(tmp_path / "checkout")
-    assert project.cache("x") == tmp_path / "checkout" / ".cache" / "x"
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    assert project.cache("x") == tmp_path / "xdg" / "hyperpod-ray" / "x"
-    (tmp_path / "checkout" / ".cache" / "x").mkdir(parents=True)
-    assert project.cache("x") == tmp_path / "checkout" / ".cache" / "x"
-
-
 def test_review_and_submit_without_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from hyperpod_ray.ops.jobs.packing import files_of
 

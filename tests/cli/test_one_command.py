@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,8 +15,8 @@ import typer
 
 from docs import commands_page
 from hyperpod_ray.cli.main import USAGE, main, tree, whole
-from hyperpod_ray.cli.options import epilog
 from hyperpod_ray.ops import errors
+from tests.cli.one_command_helpers import words
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROOMS = "cli|core|ops|k8s|review|image|rehearsal|sandbox|local|charts|pricing"
@@ -92,15 +91,6 @@ def test_no_help_is_wider_than_80_columns(capsys: pytest.CaptureFixture[str], mo
         assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == [], path
 
 
-def test_a_folded_example_is_one_command_for_a_shell() -> None:
-    line = 'ray-job prod --name train --entrypoint "python train.py --epochs 3" --queue research --priority high --wait'
-    shown = epilog([line]).partition("Examples:\n")[2]
-    assert "\\\n" in shown and '"python train.py --epochs 3"' in shown
-    words = shown.strip().removeprefix("hyperpod-ray")
-    printed = subprocess.run(["sh", "-c", f"printf '%s\\n' {words}"], capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines() == shlex.split(line)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["plan dev", "env check dev", "--help"])
 @pytest.mark.parametrize("shell", ["PYTHONIOENCODING=latin-1 {} >/dev/full 2>&1 || true; PYTHONIOENCODING=latin-1 {}",
@@ -152,8 +142,8 @@ def test_the_reference_holds_every_command_and_option() -> None:
             return
         section = page.partition(f"## `{' '.join(path)}`\n")[2].partition("\n## ")[0]
         assert section, path
-        for item in node.params:
-            for option in item.opts:
+        for param in node.params:
+            for option in param.opts:
                 assert option.startswith("-") is False or option in ("-h", "--help") or f"`{option}`" in section, path
 
     walk(tree(), ())
@@ -183,15 +173,6 @@ def written() -> Iterator[tuple[str, str]]:
                 text = line[match.end() + 1 :]
                 stop = end.search(text)
                 yield f"{path.relative_to(PROJECT)}:{number}", text[: stop.start() if stop else None].strip()
-
-
-def words(text: str) -> list[str]:
-    plain = re.sub(r"\{[^{}]*\}", "1", text.rstrip("\\"))  # what a message fills in
-    plain = re.sub(r"\$\([^)]*\)|\$\{?\w+\}?", "1", plain)
-    try:
-        return shlex.split(plain)
-    except ValueError:
-        return shlex.split(plain.replace('"', "").replace("'", ""))
 
 
 def problem(text: str) -> str:

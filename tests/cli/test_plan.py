@@ -4,36 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from hyperpod_ray import core
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.planner import simulate
+from tests.cli.plan_helpers import PROJECT
 
 RUN = ("--model", "llama-3.1-70b", "--tokens", "1T", "--no-deploy")
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
 def _few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulation has tests of its own."""
     monkeypatch.setattr(simulate, "RUNS", 200)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "environments"
-    made.mkdir()
-    for name in ("prod", "dev"):
-        shutil.copy(PROJECT / "environments" / f"{name}.yaml", made / f"{name}.yaml")
-    return made
 
 
 def data_of(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -254,33 +242,6 @@ def test_markdown_and_table_have_every_answer(capsys: pytest.CaptureFixture[str]
         assert "Not known" in text
 
 
-class Page(HTMLParser):
-    """What a page loads, and the pictures in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loads: list[str] = []
-        self.pictures = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.pictures += tag == "svg"
-        given = dict(attrs)
-        self.loads += [f"{tag} {given[key]}" for key in ("src", "href") if key in given and tag != "a"]
-
-
-def test_the_page_has_its_pictures_and_loads_nothing(tmp_path: Path) -> None:
-    out = tmp_path / "plan.html"
-    assert main(["plan", "prod", *RUN, "-o", "html", "--out", str(out)]) == 0
-    text = out.read_text(encoding="utf-8")
-    page = Page()
-    page.feed(text)
-    assert page.pictures == 4
-    assert "Days, dollars and goodput, and what decides them" in text
-    assert text.index("what decides them") < text.index("a. Does it fit?")
-    assert [one for one in page.loads if not re.match(r"(use|image|clippath) #", one)] == []
-    assert not re.search(r"<script|@import|url\((?!#)", text)
-
-
 def test_without_the_part_plan_it_answers_in_closed_form(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -305,31 +266,6 @@ def test_two_environments_beside_each_other(folder: Path, capsys: pytest.Capture
     assert slow == pytest.approx(3 * figure(data, "checkpoint", "to write, all nodes")["central"])
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        # a model with several kinds of input and experts: by its size alone it would be dense
-        {"model_type": "glm4v_moe", "text_config": {
-            "hidden_size": 4096, "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 128,
-            "num_experts_per_tok": 8, "num_hidden_layers": 46, "num_attention_heads": 96, "vocab_size": 151552,
-        }},
-        # another shape under a name that the planner knows
-        {"_name_or_path": "llama-3.1-70b", "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
-         "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 128256},
-    ],
-)  # fmt: skip
-def test_write_refuses_a_shape_that_the_file_cannot_hold(
-    config: dict[str, Any], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = (folder / "prod.yaml").read_text(encoding="utf-8")
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(config), encoding="utf-8")
-    arguments = ("--config", str(file), "--tokens", "1T", "--no-deploy", "--write")
-    assert main(["--environments", str(folder), "plan", "prod", *arguments]) == 2
-    assert "cannot hold the shape of a config.json" in capsys.readouterr().err
-    assert (folder / "prod.yaml").read_text(encoding="utf-8") == before
-
-
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -342,25 +278,6 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(
 def test_checkpoints_that_have_no_room_are_said_in_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     rows = data_of(capsys, "prod", "--model", "llama-3.1-8b", "--tokens", "1T", "--keep", "1000", "--no-deploy")
     assert "1000 of them and the next one do not fit the file system" in rows["answers"]["checkpoint"]["answer"]
-
-
-def test_write_puts_the_run_into_the_file_and_keeps_the_rest(folder: Path) -> None:
-    file = folder / "prod.yaml"
-    before = file.read_text(encoding="utf-8")
-    head = re.split(r"^training:", before, flags=re.MULTILINE)[0]
-    for tokens in ("1T", "2T"):
-        assert main(["--environments", str(folder), "plan", "prod", "--model", "llama-3.1-70b", "--tokens", tokens,
-                     "--no-deploy", "--write"]) == 0  # fmt: skip
-        text = file.read_text(encoding="utf-8")
-        assert text.count("\ntraining:") == 1
-        assert text.startswith(head.rstrip("\n"))
-        section = core.load("prod", folder=folder).settings.training
-        assert section is not None
-        assert section.tokens == tokens
-        assert section.save_every_seconds is not None
-        assert 2000 < section.save_every_seconds < 11_000
-    # and a plan needs no options any more
-    assert main(["--environments", str(folder), "plan", "prod", "--no-deploy"]) == 0
 
 
 def test_an_accelerator_without_figures_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

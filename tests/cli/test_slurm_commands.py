@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,107 +13,21 @@ import pytest
 from hyperpod_ray.cli.main import tree
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.names import ENVIRONMENT_TAG
-from hyperpod_ray.core.orchestrator_support import APART, ON_SLURM, WORKS, Instead
+from hyperpod_ray.core.orchestrator_support import ON_SLURM, WORKS
 from hyperpod_ray.ops.reach.clients import SlurmTarget
-from tests.cli.test_command_line import LEAVES, commands
-from tests.cli.test_one_command import problem
+from tests.cli.slurm_commands_helpers import line
+from tests.cli.test_command_line import LEAVES
 from tests.core.account.good import GOOD
 from tests.core.account.recorded import RecordedAccount
 from tests.support.slurm_account import ACCOUNT, NAME, SlurmAccount
 
-NODES = dict(commands())
-PATHS = {" ".join(path): path for path in LEAVES}
-REFUSED = sorted(words for words, found in ON_SLURM.items() if isinstance(found, Instead))
 WORKING = sorted(words for words, found in ON_SLURM.items() if found == WORKS)
-
-
-@pytest.fixture
-def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmAccount:
-    return SlurmAccount(folder=tmp_path, monkeypatch=monkeypatch).install()
-
-
-def parameters(path: tuple[str, ...]) -> dict[str, Any]:
-    return {one.name: one for one in NODES[path].params}
-
-
-def reads_an_environment(path: tuple[str, ...]) -> bool:
-    if path == ("init",):
-        return False  # it names the environment that it writes
-    return bool({"env", "names_"} & set(parameters(path)))
-
-
-@pytest.mark.parametrize("words", sorted(PATHS))
-def test_every_command_has_its_decision(words: str) -> None:
-    """A new command without a row in hyperpod_ray/core/orchestrator_support.py fails here."""
-    assert words in ON_SLURM
-    assert (ON_SLURM[words] == APART) == (not reads_an_environment(PATHS[words]))
-
-
-def test_every_decision_has_its_command() -> None:
-    for words in ON_SLURM:
-        path, _, option = words.partition(" --")
-        assert path in PATHS, words
-        if option:
-            options = {name for one in parameters(PATHS[path]).values() for name in one.opts}
-            assert f"--{option}" in options, words
-
-
-def line(words: str) -> list[str]:
-    """A command line on the example: every required argument has a value."""
-    path, _, option = words.partition(" --")
-    given = []
-    for one in NODES[PATHS[path]].params:
-        if one.param_type_name == "argument" and (one.required or one.name in ("env", "names_")):
-            given.append(NAME if one.name in ("env", "names_") else "x")
-        elif one.required:
-            given += [one.opts[0], "x"]
-    return [*PATHS[path], *given, *([f"--{option}"] if option else [])]
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_a_refusal_is_one_message_with_what_to_use(account: SlurmAccount, words: str) -> None:
-    done = account.run(*line(words))
-    assert (done.code, done.out) == (2, ""), done.err
-    said = done.err.splitlines()
-    assert len(said) == 2, done.err
-    assert said[0].startswith(f"error: hyperpod-ray {words}: environment 'slurm' is on Slurm: ")
-    assert said[1].startswith("Fix: ")
-    assert "{env}" not in said[1]
-    assert not account.calls
-    assert not account.sessions
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_to_use_instead_exists_and_works_on_slurm(words: str) -> None:
-    found = ON_SLURM[words]
-    assert isinstance(found, Instead)
-    named = re.findall(r"hyperpod-ray ([^;,]+)", found.use)
-    for text in named:
-        assert problem(text.replace("{env}", "dev").replace("NODE", "i-0123456789abcdef0")) == "", text
-        other = max((path for path in ON_SLURM if text.replace(" {env}", "").startswith(path)), key=len)
-        assert not isinstance(ON_SLURM[other], Instead), text
-    assert named or "sbatch" in found.use
 
 
 def test_a_refusal_is_json_where_json_was_asked_for(account: SlurmAccount) -> None:
     done = account.run("runs", "pull", NAME, "x", "--to", "y", "-o", "json")
     assert done.code == 2
     assert "look into /fsx/runs/NAME" in done.json["error"]["fix"]
-
-
-def test_the_line_of_sbatch_is_that_of_the_page() -> None:
-    found = ON_SLURM["submit"]
-    assert isinstance(found, Instead)
-    page = (FOLDER.parent / "docs" / "slurm.md").read_text(encoding="utf-8")
-    assert "jobs/slurm/ray.sbatch finetune --name" in page
-    assert "jobs/slurm/ray.sbatch finetune --name" in found.use
-    assert {"ray.sbatch", "train.sbatch"} <= {path.name for path in (FOLDER.parent / "jobs/slurm").iterdir()}
-
-
-def test_the_page_lists_every_refusal() -> None:
-    page = (FOLDER.parent / "docs" / "slurm.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`.+?) \| .+ \|$", page.partition("## Commands")[2].partition("\n## ")[0], re.MULTILINE)
-    assert sorted(word for row in rows for word in re.findall(r"`([^`]+)`", row)) == REFUSED
 
 
 @pytest.mark.parametrize("words", ["submit", "runs list", "connect"])
@@ -183,7 +96,7 @@ HERE: dict[str, tuple[list[str], int, str]] = {
 APART_TESTED = {"diff", "local deploy", "local destroy", "status --web"} | {
     f"runs {verb}" for verb in ("list", "show", "compare", "best", "plot")
 }
-"""Tests of their own: below, and those of `runs` in tests/ops/test_ops_slurm_runs.py."""
+"""Tests of their own: below, and those of `runs` in tests/ops/test_run_folders.py."""
 
 
 def test_every_working_command_is_run() -> None:
@@ -228,11 +141,11 @@ def test_the_page_shows_nodes_and_jobs(account: SlurmAccount) -> None:
     with pytest.raises(Stop):
         account.run("status", NAME, "--web")
     view = seen[0]()
-    lines = {one.id: one for one in view.nodes}
+    lines = {node.id: node for node in view.nodes}
     assert [(one.tone, one.pods) for one in lines.values() if one.group == "workers"] == [
         ("good", ("job 1",)), ("good", ("job 1",)), ("good", ()), ("good", ()),
     ]  # fmt: skip
-    assert [one.state for one in view.nodes if one.group == "login"] == ["Running"]
+    assert [node.state for node in view.nodes if node.group == "login"] == ["Running"]
     assert view.spend is not None
     assert (view.spend.gpus, view.spend.busy_gpus) == (32, 16)
     assert [len(one.nodes) for one in view.spend.idle] == [2]
@@ -254,7 +167,7 @@ def test_the_page_has_a_tone_for_each_state(account: SlurmAccount, state: str, t
     account.monkeypatch.setenv("HYPERPOD_RAY_TRACEBACK", "1")
     with pytest.raises(Stop):
         account.run("status", NAME, "--web")
-    assert [one.tone for one in seen[0]().nodes if one.group == "workers"] == tones
+    assert [node.tone for node in seen[0]().nodes if node.group == "workers"] == tones
 
 
 # --- the same, further -----------------------------------------------------------------------------------------------

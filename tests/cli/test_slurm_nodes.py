@@ -18,10 +18,10 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmAccount:
 def test_the_list_joins_hyperpod_and_slurm(account: SlurmAccount) -> None:
     rows = {row["id"]: row for row in account.state("running").run("nodes", NAME, "-o", "json").json["nodes"]}
     assert list(rows) == [CONTROLLER, LOGIN, *WORKERS]
-    assert [rows[one]["name"] for one in WORKERS] == ["n1", "n2", "n3", "n4"]
-    assert [rows[one]["slurm"] for one in WORKERS] == ["allocated", "allocated", "idle", "idle"]
-    assert [rows[one]["jobs"] for one in WORKERS] == [["1"], ["1"], [], []]
-    assert {tuple(rows[one]["partitions"]) for one in WORKERS} == {("dev",)}
+    assert [rows[worker]["name"] for worker in WORKERS] == ["n1", "n2", "n3", "n4"]
+    assert [rows[worker]["slurm"] for worker in WORKERS] == ["allocated", "allocated", "idle", "idle"]
+    assert [rows[worker]["jobs"] for worker in WORKERS] == [["1"], ["1"], [], []]
+    assert {tuple(rows[worker]["partitions"]) for worker in WORKERS} == {("dev",)}
     assert rows[CONTROLLER]["slurm"] == rows[LOGIN]["slurm"] == ""
     (session,) = account.sessions
     assert session["Target"] == f"sagemaker-cluster:{CLUSTER_ID}_controller-{CONTROLLER}"
@@ -42,7 +42,7 @@ def test_the_screen_says_why_a_node_takes_no_job(account: SlurmAccount) -> None:
 @pytest.mark.parametrize("width", ["80", "200"])
 def test_every_width_has_the_whole_id(account: SlurmAccount, width: str) -> None:
     account.monkeypatch.setenv("COLUMNS", width)
-    assert all(one in account.run("nodes", NAME).out for one in WORKERS)
+    assert all(worker in account.run("nodes", NAME).out for worker in WORKERS)
 
 
 def test_without_session_manager_hyperpods_rows_remain_and_it_is_said(account: SlurmAccount) -> None:
@@ -149,7 +149,7 @@ def test_after_the_jobs_is_slurms_reason(account: SlurmAccount, verb: str) -> No
     assert "n1 is repaired after job 1" in done.err
     assert "do not restart slurmctld" in done.err
     assert "what runs there stops" not in done.err
-    assert [one["DocumentName"] for one in account.sessions] == ["AWS-StartNonInteractiveCommand"] * 2
+    assert [session["DocumentName"] for session in account.sessions] == ["AWS-StartNonInteractiveCommand"] * 2
 
 
 def test_without_a_confirmation_nothing_is_done(account: SlurmAccount) -> None:

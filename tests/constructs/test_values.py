@@ -92,9 +92,9 @@ def test_a_new_network_keeps_what_a_kept_file_system_needs() -> None:
     template = assertions.Template.from_stack(mine)
     kept = {}
     for kind in ("AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup"):
-        policies = [item.get("DeletionPolicy", "Delete") for item in template.find_resources(kind).values()]
+        policies = [resource.get("DeletionPolicy", "Delete") for resource in template.find_resources(kind).values()]
         kept[kind] = len([policy for policy in policies if policy.startswith("Retain")])
     assert kept == {"AWS::EC2::VPC": 1, "AWS::EC2::Subnet": 1, "AWS::EC2::SecurityGroup": 1}
-    subnets = [item["Properties"] for item in template.find_resources("AWS::EC2::Subnet").values()]
-    assert {item["AvailabilityZoneId"] for item in subnets} == set(ZONES)
-    assert not any("AvailabilityZone" in item for item in subnets)
+    subnets = [resource["Properties"] for resource in template.find_resources("AWS::EC2::Subnet").values()]
+    assert {subnet["AvailabilityZoneId"] for subnet in subnets} == set(ZONES)
+    assert not any("AvailabilityZone" in subnet for subnet in subnets)

@@ -1,6 +1,6 @@
 """What the rules say, word for word: `messages.txt`, for a person to read. `make records` writes it.
 
-Each line is of a case of `test_environment_checks.py`, `test_slurm_files.py` or `account/test_sabotaged.py`: the rule,
+Each line is of a case of `test_checks_*.py`, `test_slurm_files.py` or `account/test_sabotaged.py`: the rule,
 how bad it is, where, and the message. A changed word shows as a changed line; read it before you write the file again.
 """
 
@@ -39,9 +39,9 @@ def assert_said(line: str) -> None:
 def main() -> int:
     """Write the file."""
     from tests.core import test_environment_checks, test_slurm_files
-    from tests.core.account import test_sabotaged
+    from tests.core.account import sabotage, test_sabotaged
 
-    os.environ[today.VARIABLE] = test_sabotaged.DAY
+    os.environ[today.VARIABLE] = sabotage.DAY
     written = {*test_environment_checks.said_by_cases(), *test_slurm_files.said_by_cases()}
     written |= {*test_sabotaged.said_by_cases()}
     FILE.write_text("".join(f"{line}\n" for line in sorted(written)), encoding="utf-8")

@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.core import needs_page
-from tests.core.environment_files import plan, problems
+from tests.core.data_repositories_helpers import linked
+from tests.core.environment_files import problems
 
 LINK = {"bucket": "datasets", "path": "/data"}
-
-
-def linked(*links: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"storage/data_repositories": list(links), **{f"storage/{key}": value for key, value in more.items()}}
 
 
 @pytest.mark.parametrize(
@@ -67,14 +63,3 @@ def test_links_beside_each_other_are_fine() -> None:
         {"bucket": "x-y", "path": "/r"},
     )
     assert problems(prefixes) == []
-
-
-def test_without_links_nothing_is_said() -> None:
-    assert plan({}).data_repositories == []
-    assert "S3 behind" not in needs_page.page(plan({}))
-
-
-def test_the_needs_page_says_who_reads_the_bucket() -> None:
-    page = needs_page.page(plan(linked({**LINK, "prefix": "a/", "auto_export": ["NEW"]})))
-    assert "service-linked role" in page
-    assert "`/fsx/data` and `s3://datasets/a/`, imports NEW, CHANGED, DELETED, exports NEW" in page

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.core.loader import FOLDER, environment_names, load
 from hyperpod_ray.core.model import Environment, RayWorkerGroup
 from hyperpod_ray.core.plan import DAEMON_SET_CPU_MILLIS, DAEMON_SET_MEMORY_MIB, Allocatable, Plan, PodResources
@@ -138,12 +137,6 @@ def test_scaling_a_group_moves_no_subnet() -> None:
     assert plan({"hyperpod/instance_groups/1/count": 40}).node_subnet_prefix == plan().node_subnet_prefix
 
 
-def test_names_that_others_need() -> None:
-    one = plan({"hyperpod/cluster_name": "Test-1"})
-    assert one.eks_cluster_name == "Test-1-eks"
-    assert one.lifecycle_bucket_name == "sagemaker-test-1-123456789012-us-west-2"
-
-
 @pytest.mark.parametrize("name", environment_names())
 def test_shipped_environments_plan(name: str) -> None:
     one = load(name).plan
@@ -156,12 +149,6 @@ def test_shipped_environments_plan(name: str) -> None:
         pod = one.worker_resources(worker)
         room = one.allocatable(one.group(worker.instance_group))
         assert (pod.gpus, pod.efa, pod.cpu, pod.memory_gib) == (room.gpus, room.efa, room.cpu, room.memory_gib)
-
-
-def test_unknown_types_are_a_key_error() -> None:
-    with pytest.raises(KeyError):
-        plan().type_spec("ml.none.large")
-    assert "ml.none.large" not in catalogue()
 
 
 def test_a_scaled_group_has_the_nodes_of_the_largest_cluster() -> None:

@@ -34,8 +34,8 @@ def cases() -> str:
     (group,) = json.loads(rules())["groups"]
     annotations = {rule["alert"]: rule["annotations"] for rule in group["rules"]}
     made: dict[str, Any] = yaml.safe_load(CASES.read_text(encoding="utf-8"))
-    for one in made["tests"]:
-        for check in one["alert_rule_test"]:
+    for case in made["tests"]:
+        for check in case["alert_rule_test"]:
             for expected in check["exp_alerts"]:
                 assert expected["exp_annotations"] == "ANNOTATIONS"
                 expected["exp_annotations"] = annotations[check["alertname"]]
@@ -79,8 +79,8 @@ def test_promtool_takes_the_rules_and_they_do_what_the_cases_say(tmp_path: Path)
 
 def test_every_alert_has_a_case_in_which_it_is_sent_and_one_in_which_it_is_not() -> None:
     sent: dict[bool, set[str]] = {True: set(), False: set()}
-    for one in yaml.safe_load(CASES.read_text(encoding="utf-8"))["tests"]:
-        for check in one["alert_rule_test"]:
+    for case in yaml.safe_load(CASES.read_text(encoding="utf-8"))["tests"]:
+        for check in case["alert_rule_test"]:
             sent[bool(check["exp_alerts"])].add(check["alertname"])
     names = {rule["alert"] for rule in json.loads(rules())["groups"][0]["rules"]}
     assert sent[True] == sent[False] == names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hyperpod_ray.core import Plan, load, needs, needs_page
+from hyperpod_ray.core import Plan, needs
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.service_limits import platform
@@ -47,7 +47,7 @@ def test_the_efa_plugin_comes_from_the_regions_own_registry() -> None:
     # without the checks: HyperPod has no clusters in cn-north-1, whose partition names registries in another way
     settings = changed({"region": "cn-north-1", "network/availability_zone_ids": ["cnn1-az1", "cnn1-az2"]})
     there = Plan(name="x", settings=Environment.model_validate(settings))
-    china = next(one.pulled for one in needs.images(there) if one.workload == "aws-efa-k8s-device-plugin")
+    china = next(image.pulled for image in needs.images(there) if image.workload == "aws-efa-k8s-device-plugin")
     assert china.registry == "918309763551.dkr.ecr.cn-north-1.amazonaws.com.cn"
     assert china.ecr == ("918309763551", "cn-north-1")
 
@@ -66,7 +66,7 @@ def test_every_region_has_a_registry_or_any_account() -> None:
 def test_an_image_that_no_value_moves_is_refused_in_a_closed_network() -> None:
     """The Neuron device plugin's image stands in its template."""
     trainium = {"hyperpod/instance_groups/1/type": "ml.trn1.32xlarge"}
-    (problem,) = [one for one in problems({**CLOSED, **trainium}) if one.path == "network.egress"]
+    (problem,) = [problem for problem in problems({**CLOSED, **trainium}) if problem.path == "network.egress"]
     assert "neuron-device-plugin needs public.ecr.aws/neuron/neuron-device-plugin" in problem.message
     assert "Fix: set network.egress: nat" in problem.message
     # without the checks: that other rules refuse the type as well is not what this is about
@@ -89,9 +89,8 @@ def test_ports_outside_follow_from_the_file() -> None:
         }
     )
     assert needs.outside_ports(one) == [3000, 6380]
-    assert [item.namespace for item in needs.destinations(one) if not item.node] == [None, None, "monitoring"]
-
-
-def test_the_page_of_prod_has_a_way_for_each_image() -> None:
-    page = needs_page.page(Plan(name="prod", settings=load("prod").settings))
-    assert "it does not" not in page
+    assert [destination.namespace for destination in needs.destinations(one) if not destination.node] == [
+        None,
+        None,
+        "monitoring",
+    ]

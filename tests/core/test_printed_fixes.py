@@ -16,8 +16,8 @@ from hyperpod_ray.core.loader import EnvironmentFileError, Problem, parse_any
 from hyperpod_ray_rules.data import read
 from tests.core.environment_files import GONE, SLURM, changed
 from tests.core.followed_fixes import FOLLOWED, LARGER, LOWER, NOT_FOLLOWED, RAISE, Edits
+from tests.core.slurm_files_helpers import CASES as SLURM_CASES
 from tests.core.test_environment_checks import CASES
-from tests.core.test_slurm_files import CASES as SLURM_CASES
 
 Place = tuple[str | int, ...]
 _PART = re.compile(r"\[(\d+)\]|\['([^']*)'\]|([^.\[\]]+)")

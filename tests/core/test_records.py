@@ -42,8 +42,8 @@ def test_an_installer_without_a_sha256_is_named(base: None, monkeypatch: pytest.
 
 @pytest.mark.usefixtures("base")
 def test_a_base_by_digest_is_fine() -> None:
-    (found,) = image_digests(asked("dev"))
-    assert found.severity == "fine"
+    (digest,) = image_digests(asked("dev"))
+    assert digest.severity == "fine"
 
 
 @pytest.mark.usefixtures("base")
@@ -81,8 +81,8 @@ def test_a_base_without_a_digest_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_no_image_of_this_project_no_digest() -> None:
     """The rehearsal's image is another folder's, and it copies nothing."""
-    (found,) = image_digests(asked("local"))
-    assert found.severity == "fine"
+    (digest,) = image_digests(asked("local"))
+    assert digest.severity == "fine"
 
 
 # --- charts and the cdk CLI, in a checkout of their own ---------------------------------------------------------------

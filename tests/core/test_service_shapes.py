@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from typing import Any
 
-import annotated_types
-import botocore.session
 import pytest
-from botocore.model import ServiceModel, Shape
+from botocore.model import Shape
 from pydantic import BaseModel
 
 from hyperpod_ray.core.model import (
@@ -26,8 +23,8 @@ from hyperpod_ray.core.model import (
     TieredStorage,
 )
 from hyperpod_ray.core.model.hyperpod import HyperPod
-from hyperpod_ray.core.model.operation import Budget
 from hyperpod_ray.core.model.storage import DataRepository
+from tests.core.service_shapes_helpers import limits_of_setting, model
 
 CLUSTER, GROUP = "sagemaker.CreateCluster", "InstanceGroups/*"
 QUOTA, SCHEDULER = "sagemaker.CreateComputeQuota", "sagemaker.CreateClusterSchedulerConfig"
@@ -74,11 +71,6 @@ FIELDS: list[tuple[type[BaseModel], str, str, str]] = [
 ]
 
 
-@functools.cache
-def model(service: str) -> ServiceModel:
-    return botocore.session.get_session().get_service_model(service)
-
-
 def limits_of_service(call: str, path: str) -> dict[str, Any]:
     """`min`, `max` and `pattern` of a member of a call's request."""
     service, _, operation = call.partition(".")
@@ -87,27 +79,6 @@ def limits_of_service(call: str, path: str) -> dict[str, Any]:
         shape = shape.member if part == "*" else shape.members[part]
     assert isinstance(shape, Shape)
     return dict(shape.metadata)
-
-
-def limits_of_setting(section: type[BaseModel], name: str) -> tuple[float, float]:
-    """The least and the most that a setting may be, or may have; infinite where nothing is said."""
-    least, most = float("-inf"), float("inf")
-    info = section.model_fields[name]
-    pending: list[Any] = [info.annotation, *info.metadata]
-    while pending:
-        part = pending.pop()
-        pending += [*getattr(part, "__metadata__", ()), *getattr(part, "metadata", ())]
-        if type(part).__name__ in {"UnionType", "_UnionGenericAlias"}:
-            pending += part.__args__
-        if isinstance(part, annotated_types.Ge | annotated_types.Gt):
-            least = max(least, float(getattr(part, "ge", getattr(part, "gt", 0))))
-        elif isinstance(part, annotated_types.MinLen):
-            least = max(least, part.min_length)
-        elif isinstance(part, annotated_types.Le):
-            most = min(most, float(part.le))  # type: ignore[arg-type]
-        elif isinstance(part, annotated_types.MaxLen):
-            most = min(most, part.max_length)
-    return least, most
 
 
 @pytest.mark.parametrize(
@@ -135,13 +106,6 @@ def test_numbers_with_a_limit_of_the_service_have_one_here() -> None:
         and name not in open_
     ]
     assert unlimited == []
-
-
-def test_a_budget_has_room_for_its_notifications() -> None:
-    shape = model("budgets").operation_model("CreateBudget").input_shape
-    assert shape is not None
-    most = shape.members["NotificationsWithSubscribers"].metadata["max"]
-    assert limits_of_setting(Budget, "alert_percent")[1] + 1 <= most
 
 
 @pytest.mark.parametrize(

@@ -8,26 +8,15 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.core import load, names
+from hyperpod_ray.core import load
 from hyperpod_ray.core.loader import FOLDER
-from hyperpod_ray.core.plan_names import ray_namespaces, ray_users, team_namespaces
 from hyperpod_ray_rules import kueue
 from hyperpod_ray_rules.hyperpod import orchestrator_version
 from tests.core.account.good import EXISTING
-from tests.core.environment_files import plan, problems
+from tests.core.environment_files import problems
+from tests.core.team_quotas_helpers import HEAD, shared, team
 
 ROLE = "arn:aws:iam::123456789012:role/Vision"
-HEAD = {"type": "ml.m5.2xlarge", "vcpus": 4}
-
-
-def team(name: str = "vision", *quota: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"name": name, "quota": list(quota) or [{"type": "ml.p5.48xlarge", "instances": 2}, HEAD], **more}
-
-
-def shared(*teams: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The good environment with teams; its standing RayCluster has no workers."""
-    # through JSON: an object that is there twice would become an anchor
-    return {"teams": json.loads(json.dumps(teams)), "ray/workers/0/replicas": 0, **more}
 
 
 def test_a_good_file_with_two_teams_says_nothing() -> None:
@@ -214,8 +203,8 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_cannot_work_is_refused(name: str) -> None:
     edits, path, message = CASES[name]
-    found = [one for one in problems(edits) if one.path == path]
-    assert [message in str(one.message) for one in found] == [True], [str(one) for one in problems(edits)]
+    found = [problem for problem in problems(edits) if problem.path == path]
+    assert [message in str(one.message) for one in found] == [True], [str(problem) for problem in problems(edits)]
     assert found[0].line, "it names a line of the file"
 
 
@@ -239,12 +228,12 @@ QUIET: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", QUIET)
 def test_what_is_right_says_nothing(name: str) -> None:
-    assert [str(one) for one in problems(QUIET[name])] == []
+    assert [str(problem) for problem in problems(QUIET[name])] == []
 
 
 def test_a_type_that_is_not_there_is_said_once() -> None:
-    (found,) = problems(shared(team("a", {"type": "ml.p5e.48xlarge", "instances": 1})))
-    assert found.path == "teams[0].quota[0].type"
+    (problem,) = problems(shared(team("a", {"type": "ml.p5e.48xlarge", "instances": 1})))
+    assert problem.path == "teams[0].quota[0].type"
 
 
 @pytest.mark.parametrize(("groups", "said"), [(6, 0), (7, 1)])
@@ -252,18 +241,6 @@ def test_kueue_counts_the_groups_of_a_job(groups: int, said: int) -> None:
     workers = [{"name": f"gpu-{n}", "instance_group": "workers", "replicas": 0} for n in range(groups)]
     found = problems({**shared(team()), "ray/workers": workers})
     assert sum("older versions of Kueue" in one.message for one in found) == said
-
-
-def test_names_follow_from_the_team() -> None:
-    made = plan(shared(team(role_arns=[ROLE]), team("speech", role_arns=[ROLE])))
-    assert team_namespaces(made) == ["hyperpod-ns-vision", "hyperpod-ns-speech"]
-    assert ray_namespaces(made) == ["ray", "hyperpod-ns-vision", "hyperpod-ns-speech"]
-    assert ray_users(made) == {ROLE: ["hyperpod-ns-vision", "hyperpod-ns-speech"]}
-    longest = "v" * 40
-    for name in (names.team_namespace(longest), names.team_queue(longest)):
-        assert len(name) <= 63, "a label's value and a namespace have at most 63 characters"
-    assert names.team_queue("vision") == "hyperpod-ns-vision-localqueue"
-    assert names.workload_priority("deadline") == "deadline-priority"
 
 
 def test_an_existing_cluster_may_have_a_kueue() -> None:
@@ -312,10 +289,12 @@ def test_parts_that_fill_the_nodes_are_no_more_than_there_are() -> None:
     assert sum(vcpus) == 4 * 192 < 192 * 4.000001
     assert sum(one / 192 for one in vcpus) > 4
     teams = [team(f"t{n}", {"type": "ml.p5.48xlarge", "vcpus": one}, HEAD) for n, one in enumerate(vcpus)]
-    said = [one.message for one in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in one.message]
+    said = [problem.message for problem in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in problem.message]
     assert said == []
     teams[0]["quota"][0]["vcpus"] = 98
-    (message,) = [one.message for one in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in one.message]
+    (message,) = [
+        problem.message for problem in problems(shared(*teams)) if "quotas of ml.p5.48xlarge" in problem.message
+    ]
     assert "and there are 4" in message
 
 
@@ -331,6 +310,6 @@ def test_a_group_that_is_scaled_counts_with_the_nodes_it_can_have(instances: int
             "ray/workers/1": {"name": "burst", "instance_group": "burst", "replicas": 0, "max_replicas": 3},
         },
     )
-    found = [one.message for one in problems(file) if "quotas of ml.g5.48xlarge" in one.message]
+    found = [problem.message for problem in problems(file) if "quotas of ml.g5.48xlarge" in problem.message]
     assert len(found) == (1 if said else 0), found
     assert not said or said in found[0]

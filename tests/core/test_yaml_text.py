@@ -12,7 +12,7 @@ import yaml
 from hyperpod_ray.charts.errors import ChartError
 from hyperpod_ray.charts.lock import Lock
 from hyperpod_ray.cli.main import main
-from hyperpod_ray.core import project, yaml_text
+from hyperpod_ray.core import yaml_text
 from tests.core.environment_files import text_of
 from tests.core.three_parts import assert_form
 
@@ -38,12 +38,6 @@ def test_many_brackets_beside_each_other_are_read() -> None:
         1,
         {"b": 2},
     ]
-
-
-@pytest.mark.parametrize("name", project.LOCKS)
-def test_lock_files_are_read_as_pyyaml_reads_them(name: str) -> None:
-    text = (project.PACKAGE / "locks" / name).read_text(encoding="utf-8")
-    assert yaml_text.load(text) == yaml.safe_load(text)
 
 
 def test_a_deep_file_beside_an_environment_does_not_end_its_check(tmp_path: Path) -> None:

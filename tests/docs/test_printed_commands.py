@@ -92,11 +92,28 @@ def test_what_is_the_same_is_run_elsewhere(entry: dict[str, Any]) -> None:
 
 
 def source_of(test: str) -> str:
-    """The text of a test with the functions, fixtures and constants of its file that it uses; the file for `::*`."""
+    """The text of a test with the functions, fixtures and constants that it uses; the file for `::*`."""
     file, _, name = test.partition("::")
     text = (PROJECT / file).read_text("utf-8")
     if name == "*":
         return text
+    tops = top_level(text)
+    for node in ast.parse(text).body:
+        # what files of tests share stands in a module beside them
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("_helpers"):
+            helpers = PROJECT / f"{(node.module or '').replace('.', '/')}.py"
+            tops = {**top_level(helpers.read_text("utf-8")), **tops}
+    reached, waiting = {name}, [name]
+    while waiting:
+        piece = tops[waiting.pop()]  # KeyError: there is no such test
+        more = {word for word in re.findall(r"\w+", piece) if word in tops} - reached
+        reached |= more
+        waiting += more
+    return "\n".join(tops[top] for top in tops if top in reached)
+
+
+def top_level(text: str) -> dict[str, str]:
+    """The text of each function, class and constant of a file."""
     tops: dict[str, str] = {}
     for node in ast.parse(text).body:
         lines = text.splitlines()[min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) - 1 :]
@@ -106,13 +123,7 @@ def source_of(test: str) -> str:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 tops[ast.unparse(target)] = piece
-    seen, open_ = {name}, [name]
-    while open_:
-        piece = tops[open_.pop()]  # KeyError: there is no such test
-        more = {word for word in re.findall(r"\w+", piece) if word in tops} - seen
-        seen |= more
-        open_ += more
-    return "\n".join(tops[one] for one in tops if one in seen)
+    return tops
 
 
 def words_of(command: str) -> list[str]:

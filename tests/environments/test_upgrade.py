@@ -12,12 +12,11 @@ import pytest
 import yaml
 
 from hyperpod_ray.cli.main import main
-from hyperpod_ray.core import plan_names, upgrade, yaml_edit
+from hyperpod_ray.core import plan_names, upgrade
 from hyperpod_ray.core.loader import EnvironmentFileError, parse_any
 from hyperpod_ray.core.version import __version__
-from hyperpod_ray.core.yaml_source import read
+from tests.environments.upgrade_helpers import OLD, RELEASED, label, upgraded
 
-RELEASED = Path(__file__).parent / "released"
 FILES = sorted(RELEASED.glob("*/**/*.yaml"))
 ROOT = RELEASED.parents[2]
 BY_HAND = {
@@ -25,24 +24,6 @@ BY_HAND = {
     "0.1.0/variants/everything.yaml": "hyperpod.managed_autoscaling",
 }
 """Released files that need an answer of a person, and what the message names."""
-OLD = """\
-# ours
-account: "111122223333"   # the lab's
-region: us-west-2
-network: {availability_zone_ids: [usw2-az1, usw2-az2]}
-hyperpod:
-  cluster_name: lab
-  instance_groups:
-    - {name: head, type: ml.m5.2xlarge, count: 2, threads_per_core: 2}
-    - {name: workers, type: ml.g5.8xlarge, count: 2}
-ray:
-  head: {instance_group: head, cpu: 2, memory_gib: 8}
-  workers: [{name: gpu, instance_group: workers, replicas: 2}]
-"""
-
-
-def label(path: Path) -> str:
-    return str(path.relative_to(RELEASED))
 
 
 def version_of(path: Path) -> str:
@@ -51,10 +32,6 @@ def version_of(path: Path) -> str:
 
 def comments(text: str) -> list[str]:
     return re.findall(r"#.*", text)
-
-
-def upgraded(text: str, since: str = "0.2.0") -> str:
-    return upgrade.upgraded(text, since=since, file="lab.yaml").text
 
 
 def test_each_release_has_files_here_and_a_section_in_the_changelog() -> None:
@@ -251,32 +228,6 @@ def test_null_for_what_does_not_exist_goes() -> None:
     assert not {"image", "eks"} & set(after)
 
 
-def paths(data: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Every key of nested mappings."""
-    if not isinstance(data, dict):
-        return []
-    return [(*path, key) for key in data] + [deeper for key in data for deeper in paths(data[key], (*path, key))]
-
-
-@pytest.mark.parametrize("path", [path for path in FILES if path.parts[-2] != "examples"], ids=label)
-def test_each_key_of_a_file_is_removed_alone(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    root, _ = read(text)
-    assert root is not None
-    for place in paths(root.data()):
-        expected = copy.deepcopy(root.data())
-        for depth in range(len(place), 0, -1):
-            parent = expected
-            for key in place[: depth - 1]:
-                parent = parent[key]
-            del parent[place[depth - 1]]
-            if parent:
-                break
-        after, flaws = read(yaml_edit.removed(text, place))
-        assert flaws == []
-        assert (after.data() if after is not None else {}) == expected, place
-
-
 def test_a_text_that_would_not_say_what_is_meant_is_refused() -> None:
     """What is added after the end of the document would be another one."""
     with pytest.raises(EnvironmentFileError, match="cannot be changed as text"):
@@ -289,12 +240,6 @@ def test_groups_that_cloudformation_names_are_not_looked_for_by_name() -> None:
     fixed = parse_any(OLD, name="lab", path=path).plan
     assert [group.section for group in plan_names.log_groups(fixed)] == ["network", "eks", "hyperpod"]
     assert [group.section for group in plan_names.log_groups(generated)] == ["eks"]
-
-
-def test_an_edit_that_missed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_edit, "added", lambda text, path, value: text)
-    with pytest.raises(EnvironmentFileError, match="cannot be changed as text"):
-        upgraded(OLD)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.guard.connections import connect
 from hyperpod_ray.guard.hyperpod import HyperPod, NoAnswerError, PodIdentity, RefusedError
 
 HERE, LOST = "i-00000000000000001", "i-00000000000000002"
@@ -169,11 +168,3 @@ def test_without_an_identity_nothing_is_known(stub: Stub, agent: tuple[int, Any]
 def test_a_pod_without_pod_identity() -> None:
     with pytest.raises(NoAnswerError, match="no EKS Pod Identity"):
         PodIdentity({}).credentials()
-
-
-@pytest.mark.parametrize("url", ["http://api.sagemaker.us-west-2.amazonaws.com", "ftp://127.0.0.1", "http://10.0.0.1"])
-def test_plain_http_goes_to_this_machine_alone(url: str) -> None:
-    with pytest.raises(ValueError, match="expected https"):
-        connect(url, seconds=1)
-    for own in ("http://127.0.0.1:1", "http://169.254.170.23/v1/credentials", "https://example.com"):
-        connect(own, seconds=1)

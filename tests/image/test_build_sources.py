@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -29,13 +28,12 @@ from hyperpod_ray.core.checks.image_build import (
 )
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding
-from hyperpod_ray.core.image_build import CodeArtifact, credential_commands, index_host, index_url
+from hyperpod_ray.core.image_build import CodeArtifact, credential_commands, index_host
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.core.model import BuiltImage, PackageIndex
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.image.context import WHEELS, stage
 from hyperpod_ray.image.versions import choose
-from hyperpod_ray_sandbox.aws.emulator.build_requests import requests_of
 from tests.core.environment_files import text_of
 from tests.image.test_own_packages import wheel
 
@@ -301,7 +299,7 @@ COPY = f"111122223333.dkr.ecr.us-west-2.amazonaws.com/ray@sha256:{'0' * 64}"
 def test_what_a_closed_network_cannot_reach_is_refused(image: dict[str, object], paths: list[str]) -> None:
     def found(network: str) -> list[str]:
         plan = planned(image, network=network)
-        return [".".join(map(str, one.path)) for one in a_build_in_a_closed_network_reaches_its_sources(plan)]
+        return [".".join(map(str, source.path)) for source in a_build_in_a_closed_network_reaches_its_sources(plan)]
 
     assert found("closed") == paths
     assert found("nat") == []
@@ -361,22 +359,6 @@ def test_no_index_needs_every_file_but_ray_s(tmp_path: Path, wheels: Path) -> No
     assert more == len({one.split(";")[0] for one in pinned}) - 1, "all but Ray, which the base has"
     (missing,) = judged(tmp_path, wheels="nowhere")
     assert missing.what == "'nowhere' is no folder of the project"
-
-
-@pytest.mark.parametrize(
-    ("settings", "asked"),
-    [
-        (PackageIndex(url=URL, secret_arn=SECRET), [("secretsmanager:GetSecretValue", SECRET)]),
-        (PackageIndex(url=URL), []),
-        (None, []),
-    ],
-)
-def test_the_sandbox_reads_a_secret_s_request_from_the_commands(
-    settings: PackageIndex | None, asked: list[tuple[str, str]]
-) -> None:
-    spec = json.dumps({"phases": {"build": {"commands": credential_commands(settings)}}})
-    found = requests_of(spec, f"docker buildx build --build-arg PIP_INDEX_URL={index_url(settings)} .")
-    assert [(one.action, one.resource) for one in found] == asked
 
 
 def test_a_base_by_digest_needs_no_recorded_digest() -> None:

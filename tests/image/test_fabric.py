@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.core.model import BuiltImage
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.image import context, installer
-from hyperpod_ray.image.versions import FILE, ImageError, choose, read, record_installer
+from hyperpod_ray.image import context
+from hyperpod_ray.image.versions import choose
 from tests.core.environment_files import text_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,104 +148,7 @@ def test_an_installer_that_leaves_no_plugin_is_no_success(site: Site, tmp_path: 
 # --- the plugin's check -----------------------------------------------------------------------------------------------
 
 
-def compiled(folder: Path, name: str, code: str) -> Path:
-    (folder / f"{name}.c").write_text(code)
-    library = folder / name
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", str(library), str(folder / f"{name}.c")], check=True
-    )
-    return library
-
-
-def checked(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(CHECK), "--nccl", str(folder / "libnccl.so.2"), *words],
-        env={**os.environ, "LD_LIBRARY_PATH": str(folder)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def libraries(tmp_path: Path) -> Path:
-    """NCCL as it names what it looks up, and libfabric."""
-    compiled(tmp_path, "libnccl.so.2", 'const char *asked[] = {"ncclNetPlugin_v9", "ncclNetPlugin_v10"};\n')
-    compiled(tmp_path, "libfabric.so.1", "int fi_version(void) { return 1; }\n")
-    return tmp_path
-
-
-def test_no_plugin_is_red(libraries: Path) -> None:
-    done = checked(libraries)
-    assert (done.returncode, "libnccl-net.so does not load" in done.stderr) == (1, True)
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(("symbol", "code"), [("ncclNetPlugin_v10", 0), ("ncclNetPlugin_v9", 0),
-                                              ("ncclNetPlugin_v8", 1), ("ncclNetPlugin_v11", 1)])  # fmt: skip
-def test_a_plugin_must_speak_what_nccl_asks_for(libraries: Path, symbol: str, code: int) -> None:
-    compiled(libraries, "libnccl-net.so", f'struct {{ const char *name; }} {symbol} = {{"ofi"}};\n')
-    done = checked(libraries)
-    assert done.returncode == code, done.stderr
-    assert (symbol in done.stdout) if code == 0 else "has none of 2 versions" in done.stderr
-
-
-def test_a_plugin_whose_libfabric_is_missing_is_red(libraries: Path) -> None:
-    (libraries / "libnccl-net.c").write_text(
-        "int fi_version(void); int ncclNetPlugin_v10(void) { return fi_version(); }\n"
-    )
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-o", str(libraries / "libnccl-net.so"), str(libraries / "libnccl-net.c"),
-         str(libraries / "libfabric.so.1")], check=True,
-    )  # fmt: skip
-    assert checked(libraries).returncode == 0
-    (libraries / "libfabric.so.1").unlink()
-    done = checked(libraries)
-    assert (done.returncode, "libfabric.so.1" in done.stderr) == (1, True)
-
-
-def test_the_name_of_nccls_variable_is_understood(libraries: Path) -> None:
-    compiled(libraries, "libnccl-net-ofi.so", "int ncclNetPlugin_v10 = 1;\n")
-    assert checked(libraries).returncode == 1
-    assert checked(libraries, "--plugin", "ofi").returncode == 0
-
-
-def test_no_nccl_at_all_is_red() -> None:
-    done = subprocess.run([sys.executable, "-S", str(CHECK)], capture_output=True, text=True, check=False)
-    assert (done.returncode, "no NCCL beside torch" in done.stderr) == (1, True)
-
-
 # --- pin, context, closed network -------------------------------------------------------------------------------------
-
-
-def test_the_sha256_is_recorded_once_and_then_guarded(tmp_path: Path) -> None:
-    file = tmp_path / "versions.yaml"
-    shutil.copy(FILE, file)
-    name = read(file)[0]
-    first, second = "1a" * 32, "2b" * 32
-    record_installer(read(file)[1][name], first, update=True, file=file)
-    assert {one.efa_sha256 for one in read(file)[1].values()} == {first}
-    changed = [a for a, b in zip(FILE.read_text().splitlines(), file.read_text().splitlines(), strict=True) if a != b]
-    assert len(changed) == 1
-    assert "still" in record_installer(read(file)[1][name], first, file=file)
-    with pytest.raises(ImageError, match=r"builds expect the recorded one.*pin --only installer --update"):
-        record_installer(read(file)[1][name], second, file=file)
-
-
-def test_what_is_no_installer_is_not_recorded(tmp_path: Path) -> None:
-    page = tmp_path / ARCHIVE
-    page.write_text("<html>not found</html>")
-    with pytest.raises(ImageError, match="a gzip archive"):
-        installer.sha256_of(VERSION, file=page)
-    page.write_bytes(b"\x1f\x8b" + bytes(999_997))
-    with pytest.raises(ImageError, match="999,999 bytes"):
-        installer.sha256_of(VERSION, file=page)
-    page.write_bytes(b"\x1f\x8b" + bytes(999_998))
-    assert len(installer.sha256_of(VERSION, file=page)) == 64, "a megabyte is long enough"
-    content = b"\x1f\x8b" + os.urandom(installer.LEAST)
-    page.write_bytes(content)
-    assert installer.sha256_of(VERSION, file=page) == hashlib.sha256(content).hexdigest()
-    with pytest.raises(ImageError, match=r"the version of versions.yaml"):
-        installer.sha256_of("1.49.0", file=page)
-    with pytest.raises(ImageError, match="download it elsewhere and give --file"):
-        installer.sha256_of(VERSION, site="http://127.0.0.1:9")
 
 
 def test_a_local_installer_travels_with_the_build(tmp_path: Path) -> None:

@@ -3,91 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import shutil
 import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
-from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from hyperpod_ray.cli.main import main
-from hyperpod_ray.image import recording
 from hyperpod_ray.image import registry as registry_module
 from hyperpod_ray.image.registry import digest
-from hyperpod_ray.image.versions import FILE, ImageError, choose, read, record_digest
+from hyperpod_ray.image.versions import ImageError
+from tests.image.image_registry_helpers import BOTH, Registry, manifest
 
-ROOT = Path(__file__).parents[2]
 BASE = "docker.io/rayproject/ray"
-INDEX = "application/vnd.oci.image.index.v1+json"
-BOTH = [{"platform": {"os": "linux", "architecture": one}} for one in ("amd64", "arm64")]
-
-
-def manifest(platforms: list[dict[str, dict[str, str]]]) -> bytes:
-    return json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": platforms}).encode()
-
-
-class Registry:
-    """Hands out a token for one repository and a manifest for whoever brings it."""
-
-    def __init__(self) -> None:
-        self.body = manifest(BOTH)
-        self.headers: dict[str, str] = {}
-        self.challenge: str | None = None
-        self.anonymous = False
-        self.asked: list[str] = []
-        registry = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                registry.answer(self)
-
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        self.asked.append(handler.path)
-        parts = urlsplit(handler.path)
-        if parts.path == "/token":
-            query = parse_qs(parts.query)
-            known = query == {"service": ["registry"], "scope": ["repository:rayproject/ray:pull"]}
-            self.send(handler, 200 if known else 400, json.dumps({"token": "for-everyone"}).encode())
-        elif not self.anonymous and handler.headers.get("Authorization") != "Bearer for-everyone":
-            challenge = self.challenge or (
-                f'Bearer realm="{self.url}/token",service="registry",scope="repository:rayproject/ray:pull"'
-            )
-            self.send(handler, 401, b"{}", {"WWW-Authenticate": challenge})
-        elif parts.path == "/v2/rayproject/ray/manifests/2.60.0":
-            assert INDEX in handler.headers["Accept"]
-            self.send(handler, 200, self.body, {"Content-Type": INDEX, **self.headers})
-        else:
-            self.send(handler, 404, b'{"errors": [{"code": "MANIFEST_UNKNOWN"}]}')
-
-    def send(
-        self, handler: BaseHTTPRequestHandler, code: int, body: bytes, headers: dict[str, str] | None = None
-    ) -> None:
-        handler.send_response(code)
-        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-            handler.send_header(name, value)
-        handler.end_headers()
-        handler.wfile.write(body)
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    made = Registry()
-    threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
 
 
 @pytest.mark.parametrize("anonymous", [False, True])
@@ -189,63 +116,3 @@ def test_the_innermost_reason_is_named(monkeypatch: pytest.MonkeyPatch, linked: 
     monkeypatch.setattr(registry_module, "way_to", no_way)
     with pytest.raises(ImageError, match=r"registry\.example: certificate has expired\. Expected an answer"):
         digest(BASE, "2.60.0", mirror="https://registry.example")
-
-
-def test_a_digest_is_recorded_once_and_then_guarded(tmp_path: Path) -> None:
-    file = tmp_path / "versions.yaml"
-    shutil.copy(FILE, file)
-    name = read(file)[0]
-    first, second = "sha256:" + "1a" * 32, "sha256:" + "2b" * 32
-
-    def current() -> object:
-        return read(file)[1][name]
-
-    assert "commit it" in record_digest(read(file)[1][name], first, file=file)
-    sharing = {key for key, one in read(FILE)[1].items() if one.origin == name}
-    others = [one.digest for key, one in read(file)[1].items() if key not in sharing]
-    assert {read(file)[1][key].digest for key in sharing} == {first}
-    assert others == [one.digest for key, one in read(FILE)[1].items() if key not in sharing]
-    changed = [a for a, b in zip(FILE.read_text().splitlines(), file.read_text().splitlines(), strict=True) if a != b]
-    assert len(changed) == 1, "comments and all else stay"
-    assert "still" in record_digest(read(file)[1][name], first, file=file)
-    before = current()
-    with pytest.raises(ImageError, match=r"the tag was moved.*hyperpod-ray image pin --update"):
-        record_digest(read(file)[1][name], second, file=file)
-    assert current() == before
-    record_digest(read(file)[1][name], second, update=True, file=file)
-    assert read(file)[1][name].digest == second
-
-
-def test_the_command_says_in_one_line_what_is_wrong(registry: Registry) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "hyperpod_ray.cli", "image", *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-    before = FILE.read_bytes()
-    failed = run("pin", "--only", "base", "--mirror", registry.url)  # it knows another tag only
-    assert (failed.returncode, failed.stderr.count("\n")) == (1, 2)
-    assert choose().tag in failed.stderr
-    wrong = run("pin", "cu99")
-    assert (wrong.returncode, wrong.stderr) == (
-        2,
-        "error: image set: 'cu99'. Expected one of cu130, cu128, cu130-transformers, cu128-transformers\n"
-        "Fix: correct the name\n",
-    )
-    assert FILE.read_bytes() == before
-
-
-def test_a_part_out_of_reach_leaves_the_others_recorded(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def unreachable(*_: object, **__: object) -> list[str]:
-        raise ImageError("registry: no answer", expected="an answer", fix="open the network")
-
-    monkeypatch.setattr(recording, "base", unreachable)
-    monkeypatch.setattr(recording, "installer", lambda *_, **__: ["installer: recorded"])
-    monkeypatch.setattr(recording, "copies", lambda **_: ["copies: recorded"])
-    assert main(["image", "pin"]) == 1
-    said = capsys.readouterr()
-    assert said.out == "installer: recorded\ncopies: recorded\n"
-    assert said.err == "error: registry: no answer. Expected an answer\nFix: open the network\n"
-    assert main(["image", "pin", "--only", "copies"]) == 0
-    assert capsys.readouterr().out == "copies: recorded\n"

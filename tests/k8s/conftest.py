@@ -213,8 +213,8 @@ class Rendered:
         return template
 
     def group(self, name: str) -> dict[str, Any]:
-        (found,) = [group for group in self.cluster["workerGroupSpecs"] if group["groupName"] == name]
-        return dict(found)
+        (spec,) = [group for group in self.cluster["workerGroupSpecs"] if group["groupName"] == name]
+        return dict(spec)
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Every pod spec there is, by where it stands."""

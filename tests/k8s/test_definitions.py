@@ -6,63 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
-from hyperpod_ray.core.model import InstanceGroup
-from hyperpod_ray.k8s.node_pools import node_pools
 from hyperpod_ray_rules import kueue
-from tests.core.environment_files import GOOD, changed, judged
-from tests.k8s.test_k8s_valid import strict
+from tests.core.environment_files import judged
+from tests.k8s.definitions_helpers import scaled
 
 DEFINITIONS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "definitions.yaml").read_text(encoding="utf-8"))
 POOL = DEFINITIONS["NodePool"]
-BURST = {"name": "Burst", "type": "ml.p5.48xlarge", "count": 0, "deep_health_checks": []}
-WORKER = {"name": "burst", "instance_group": "Burst", "replicas": 0, "max_replicas": 4}
-
-
-def scaled(group: dict[str, Any]) -> dict[str, Any]:
-    """A file with one group that Karpenter scales."""
-    groups, workers = GOOD["hyperpod"]["instance_groups"], GOOD["ray"]["workers"]
-    return changed(
-        {
-            "hyperpod/managed_autoscaling": True,
-            "ray/autoscaling": True,
-            f"hyperpod/instance_groups/{len(groups)}": {**BURST, **group},
-            f"ray/workers/{len(workers)}": WORKER,
-        }
-    )
-
-
-def pools(data: dict[str, Any]) -> list[dict[str, Any]]:
-    file, problems = judged(yaml.safe_dump(data, sort_keys=False))
-    assert file is not None, problems
-    return [item for item in node_pools(file.plan).objects if item["kind"] == "NodePool"]
-
-
-GROUPS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "labels and taints": {
-        "labels": {"example.com/Tier": "a.b_c-D", "plain": "x"},
-        "taints": [
-            {"key": "a.example.com/b", "effect": "NoSchedule"},
-            {"key": "c", "value": "d", "effect": "NoExecute"},
-        ],
-    },
-    "processors": {"type": "ml.c5.4xlarge"},
-}
-
-
-@pytest.mark.parametrize("name", GROUPS)
-def test_a_node_pool_is_one_that_karpenter_takes(name: str) -> None:
-    (pool,) = pools(scaled(GROUPS[name]))
-    validator = jsonschema.Draft202012Validator(strict(POOL))
-    assert [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(pool["spec"])] == []
-    labels = pool["spec"]["template"]["metadata"]["labels"]
-    assert list(
-        validator.iter_errors({**pool["spec"], "template": {"metadata": {"labels": {**labels, "a": "x" * 64}}}})
-    )
 
 
 def restricted() -> set[str]:
@@ -79,13 +31,6 @@ def test_a_label_that_karpenter_refuses_is_refused_in_the_file(key: str, where: 
     group = {"labels": {key: "x"}} if where == "labels" else {"taints": [{"key": key, "effect": "NoSchedule"}]}
     _, problems = judged(yaml.safe_dump(scaled(group), sort_keys=False))
     assert any(problem.severity == "error" and key in str(problem) for problem in problems)
-
-
-def test_group_limits_of_labels_leave_room_for_ours() -> None:
-    labels = POOL["properties"]["template"]["properties"]["metadata"]["properties"]["labels"]
-    most = InstanceGroup.model_json_schema()["properties"]["labels"]["maxProperties"]
-    (pool,) = pools(scaled({}))
-    assert most + len(pool["spec"]["template"]["metadata"]["labels"]) <= labels["maxProperties"]
 
 
 def test_a_workloads_pod_sets_are_as_many_as_kueue_takes() -> None:

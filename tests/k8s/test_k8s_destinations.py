@@ -125,7 +125,7 @@ def test_pods_reach_every_host_that_their_manifest_names(variant: Any) -> None:
 def test_pods_reach_what_all_of_them_need_and_nothing_else(variant: Any) -> None:
     own = variant.plan.settings.ray.namespace
     policies = [item for item in variant.kind("NetworkPolicy") if item["metadata"]["namespace"] == own]
-    opened = {443, *(item.port for item in needs.destinations(variant.plan) if item.outside)}
+    opened = {443, *(destination.port for destination in needs.destinations(variant.plan) if destination.outside)}
     for labels, _ in ray_pods(variant).values():
         dns = {"namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}}
         assert may_leave(policies, labels, dns, 53)
@@ -142,7 +142,7 @@ def test_pods_reach_what_all_of_them_need_and_nothing_else(variant: Any) -> None
 
 def test_the_model_names_the_same_hosts(variant: Any) -> None:
     """The egress follows from the model; the manifests say whether the model is whole."""
-    modelled = {(item.host, item.port) for item in needs.destinations(variant.plan)}
+    modelled = {(destination.host, destination.port) for destination in needs.destinations(variant.plan)}
     seen = {found for _, part in ray_pods(variant).values() for found in named(part)}
     outside = {(host, port) for host, port in seen if "labels" not in target_of(host, variant)}
     assert outside == modelled

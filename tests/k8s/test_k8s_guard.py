@@ -99,9 +99,11 @@ def test_its_pods(prod: Plan, made: dict[str, Json]) -> None:
     (spread,) = pod["topologySpreadConstraints"]
     assert spread["labelSelector"]["matchLabels"].items() <= deployment["template"]["metadata"]["labels"].items()
     assert (spread["topologyKey"], spread["nodeTaintsPolicy"]) == ("kubernetes.io/hostname", "Honor")
-    assert {item["key"]: item["tolerationSeconds"] for item in pod["tolerations"] if "tolerationSeconds" in item} == {
-        "node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 30
-    }  # fmt: skip
+    assert {
+        toleration["key"]: toleration["tolerationSeconds"]
+        for toleration in pod["tolerations"]
+        if "tolerationSeconds" in toleration
+    } == {"node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 30}
     (container,) = pod["containers"]
     assert container["image"] == BINDINGS.image_uri
     assert container["command"] == ["python3", "-m", "hyperpod_ray.guard"]

@@ -12,7 +12,7 @@ import pytest
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import HangRule, HungJobDetection
 from hyperpod_ray_training.settings import HANG_RULES_VARIABLE, Settings
-from tests.k8s.test_k8s_ray_cluster import env_of
+from tests.k8s.k8s_ray_cluster_helpers import env_of
 
 RULES_OF_THE_SERVICE = {
     # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ray-hung-job-detection.html, "Rule fields"

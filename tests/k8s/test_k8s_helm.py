@@ -67,7 +67,9 @@ class TestReleases:
         for name in ("nvidia-device-plugin", "aws-efa-k8s-device-plugin"):
             assert {"key": "reserved", "operator": "Exists", "effect": "NoExecute"} in values[name]["tolerations"]
             # nodes under deep health checks must announce their devices
-            assert "sagemaker.amazonaws.com/node-health-status" in {item["key"] for item in values[name]["tolerations"]}
+            assert "sagemaker.amazonaws.com/node-health-status" in {
+                toleration["key"] for toleration in values[name]["tolerations"]
+            }
 
     def test_the_operator_is_on_the_heads_group_and_confined(
         self, plan_with: Plans, render: Callable[[str], Any]

@@ -33,7 +33,7 @@ def without(cluster: dict[str, Any]) -> dict[str, Any]:
     spec.pop("authOptions", None)
     for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
         pod = group["template"]["spec"]
-        (container,) = [one for one in pod["containers"] if one["name"].startswith("ray-")]
+        (container,) = [container for container in pod["containers"] if container["name"].startswith("ray-")]
         container["env"] = [e for e in container["env"] if e["name"] not in {in_ray.COMMAND_VARIABLE, "RUN_STORAGE"}]
         pod["volumes"] = [volume for volume in pod["volumes"] if not volume["name"].startswith("secret-")]
         mounts = container["volumeMounts"]

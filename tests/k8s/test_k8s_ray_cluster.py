@@ -11,13 +11,10 @@ import pytest
 from hyperpod_ray import k8s
 from hyperpod_ray.core import Plan, names
 from hyperpod_ray_training.settings import Settings
+from tests.k8s.k8s_ray_cluster_helpers import env_of
 
 GROUP = "sagemaker.amazonaws.com/instance-group-name"
 Render = Callable[[str], Any]
-
-
-def env_of(spec: dict[str, Any]) -> dict[str, str]:
-    return {entry["name"]: entry["value"] for entry in spec["containers"][0]["env"] if "value" in entry}
 
 
 def test_every_pod_is_pinned_to_its_group_and_to_schedulable_nodes(variant: Any) -> None:
@@ -140,9 +137,9 @@ def test_short_tolerations_of_lost_nodes(render: Render) -> None:
         if name.startswith("volume-owner"):
             continue
         found = {
-            item["key"]: item["tolerationSeconds"]
-            for item in spec["tolerations"]
-            if item["effect"] == "NoExecute" and "tolerationSeconds" in item
+            toleration["key"]: toleration["tolerationSeconds"]
+            for toleration in spec["tolerations"]
+            if toleration["effect"] == "NoExecute" and "tolerationSeconds" in toleration
         }
         assert found == {"node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 30}, name
 
@@ -152,10 +149,12 @@ def test_taints_of_the_groups_are_tolerated(render: Render) -> None:
     assert {"key": "dedicated", "operator": "Equal", "value": "ray", "effect": "NoSchedule"} in pods["head"][
         "tolerations"
     ]
-    gpu = [item for item in pods["gpu"]["tolerations"] if item["key"] == "nvidia.com/gpu"]
+    gpu = [toleration for toleration in pods["gpu"]["tolerations"] if toleration["key"] == "nvidia.com/gpu"]
     assert gpu == [{"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}]
     assert {"key": "reserved", "operator": "Exists", "effect": "NoExecute"} in pods["gpu"]["tolerations"]
-    assert not [item for item in pods["head"]["tolerations"] if item["key"] in {"nvidia.com/gpu", "reserved"}]
+    assert not [
+        toleration for toleration in pods["head"]["tolerations"] if toleration["key"] in {"nvidia.com/gpu", "reserved"}
+    ]
 
 
 def test_figures_of_a_p5_worker(render: Render) -> None:
@@ -273,52 +272,6 @@ def test_own_variables_win(plan_with: Callable[..., Plan], bindings: k8s.Binding
     assert env_of(spec["headGroupSpec"]["template"]["spec"])["NCCL_DEBUG"] == "WARN"
     worker = env_of(spec["workerGroupSpecs"][0]["template"]["spec"])
     assert (worker["NCCL_DEBUG"], worker["FI_PROVIDER"]) == ("INFO", "tcp")
-
-
-def test_fault_tolerance_puts_the_driver_off_the_heads_node(render: Render) -> None:
-    variant = render("fault-tolerant")
-    # no externalStorageNamespace: the operator takes the RayCluster's UID, which no other cluster has
-    assert variant.cluster["gcsFaultToleranceOptions"] == {"redisAddress": "ray-redis:6379"}
-    driver = variant.group("driver")
-    assert driver["rayStartParams"]["num-cpus"] == "0"
-    assert json.loads(json.loads(driver["rayStartParams"]["resources"])) == {"driver": 1}
-    (rule,) = driver["template"]["spec"]["affinity"]["podAntiAffinity"][
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ]
-    assert rule["labelSelector"]["matchLabels"]["ray.io/node-type"] == "head"
-    deployments = {found["metadata"]["name"]: found for found in variant.kind("Deployment")}
-    assert set(deployments) == {names.GUARD, "ray-redis"}
-    assert deployments["ray-redis"]["spec"]["replicas"] == 1
-    assert variant.one("Service")["spec"]["type"] == "ClusterIP"
-    outside = render("fault-tolerant-outside")
-    assert outside.cluster["gcsFaultToleranceOptions"]["redisAddress"] == "cache.example.com:6380"
-    assert [found["metadata"]["name"] for found in outside.kind("Deployment")] == [names.GUARD]
-    assert [group["groupName"] for group in render("prod").cluster["workerGroupSpecs"]] == ["gpu"]
-
-
-def test_a_redis_with_tls_and_password(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
-    tolerance = {
-        "driver_instance_group": "head",
-        "redis_address": "rediss://cache.example.com:6390",
-        "redis_username": "ray",
-        "redis_password_secret": "redis-auth",
-    }
-    plan = plan_with("prod", ray={"gcs_fault_tolerance": tolerance})
-    spec = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
-    assert spec["gcsFaultToleranceOptions"] == {
-        "redisAddress": "rediss://cache.example.com:6390",
-        "redisUsername": {"value": "ray"},
-        "redisPassword": {"valueFrom": {"secretKeyRef": {"name": "redis-auth", "key": "password"}}},
-    }
-    head = env_of(spec["headGroupSpec"]["template"]["spec"])
-    assert head["RAY_REDIS_CA_PATH"] == "/etc/ssl/certs"
-    assert not {"REDIS_PASSWORD", "REDIS_USERNAME", "RAY_REDIS_ADDRESS"} & set(head), "KubeRay sets them"
-    made = [item for manifest in k8s.namespace_manifests(plan) for item in manifest.objects]
-    (policy,) = [item["spec"] for item in made if item["metadata"]["name"] == "redis-clients"]
-    assert policy["egress"][0]["ports"] == [{"port": 6390, "protocol": "TCP"}]
-    plain = {**tolerance, "redis_address": "redis://cache.example.com:6390"}
-    spec = k8s.ray_manifests(plan_with("prod", ray={"gcs_fault_tolerance": plain}), bindings)[-1].objects[0]["spec"]
-    assert "RAY_REDIS_CA_PATH" not in env_of(spec["headGroupSpec"]["template"]["spec"])
 
 
 def test_the_image_goes_in_untouched(variant: Any, bindings: k8s.Bindings) -> None:

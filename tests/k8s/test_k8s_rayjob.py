@@ -67,19 +67,6 @@ def test_each_documented_command_prints_what_the_operator_accepts(
     assert kuberay.judge(made, gates=FEATURE_GATES) == []
 
 
-def test_the_release_has_the_feature_gates_that_are_judged_by(render: Render) -> None:
-    values = k8s.kuberay_operator(render("dev").plan).values
-    gates = {item["name"]: item["enabled"] for item in values["featureGates"]}
-    assert gates == FEATURE_GATES
-    assert gates["RayCronJob"]
-    assert gates["RayJobDeletionPolicy"]
-
-
-def test_random_deletion_of_autoscaled_workers_stays_off(render: Render) -> None:
-    # a deploy writes `replicas` again; the operator removes no pod for it unless this variable is set
-    assert "ENABLE_RANDOM_POD_DELETE" not in json.dumps(k8s.kuberay_operator(render("dev").plan).values)
-
-
 class TestOwnCluster:
     def rules(self, spec: dict[str, Any]) -> list[tuple[str, str, int]]:
         return [

@@ -15,12 +15,9 @@ from hyperpod_ray import k8s
 from hyperpod_ray.cli.main import main as run
 from hyperpod_ray.core import Plan, load
 from hyperpod_ray.k8s import render as rendering
+from tests.k8s.k8s_render_helpers import contents
 
 PROJECT = Path(__file__).resolve().parents[2]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 @pytest.fixture(scope="module")
@@ -89,22 +86,6 @@ def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
     assert "kubectl apply -f 14-ray-cluster.yaml" in readme
 
 
-def test_same_input_same_bytes_and_nothing_of_before(local: Path, tmp_path: Path) -> None:
-    out = tmp_path / "new" / "folder"
-    assert run(["manifests", "local", "--out", str(out)]) == 0
-    assert contents(out) == contents(local)
-    (out / "99-left-over.yaml").write_text("kind: Secret\n", encoding="utf-8")
-    assert run(["manifests", "local", "--out", str(out)]) == 0
-    assert contents(out) == contents(local)
-
-
-def test_a_folder_with_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "thesis.txt").write_text("precious")
-    assert run(["manifests", "local", "--out", str(tmp_path)]) == 2
-    assert "contains other files (thesis.txt)" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
 def test_text_of_several_lines_is_readable(render: Callable[[str], Any], bindings: k8s.Bindings) -> None:
     job = k8s.ray_job(render("dev").plan, bindings, name="x", entrypoint="python main.py")
     text = rendering.dump([job, job])
@@ -120,34 +101,6 @@ def test_ray_job_command(capsys: pytest.CaptureFixture[str]) -> None:
     job = yaml.safe_load(capsys.readouterr().out)
     assert (job["kind"], job["metadata"]["name"], job["spec"]["backoffLimit"]) == ("RayJob", "one", 0)
     assert job["spec"]["submitterPodTemplate"]["spec"]["containers"][0]["image"] == "example.com/ray:1"
-
-
-def test_an_unknown_environment_is_one_message_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["manifests", "nowhere"]) == 2
-    said = capsys.readouterr().err
-    assert "nowhere" in said
-    assert "Traceback" not in said
-
-
-def test_charts_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lock = tmp_path / "charts.lock.yaml"
-    lock.write_text(
-        "folder: charts\ncharts:\n  op:\n    chart: op\n    version: 1.0.0\n"
-        "    source: {repository: 'https://example.invalid'}\n    sha256:\n"
-    )
-    assert run(["charts", "verify", "--lock", str(lock)]) == 2
-    said = capsys.readouterr()
-    assert said.out.startswith("missing    op 1.0.0")
-    assert "run `hyperpod-ray charts fetch`" in said.err
-    assert run(["charts", "verify", "--lock", str(tmp_path / "none.yaml")]) == 2
-    assert "cannot be read" in capsys.readouterr().err
-
-
-def test_charts_commands_start_no_node() -> None:
-    # cdk8s starts Node.js when imported: not for a command that only looks at files
-    code = "import sys; from hyperpod_ray.cli.main import main; main(['charts', 'verify']); "
-    code += "sys.exit(1 if {'jsii', 'cdk8s', 'aws_cdk'} & sys.modules.keys() else 0)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=False).returncode == 0
 
 
 def test_nothing_here_imports_aws_cdk() -> None:

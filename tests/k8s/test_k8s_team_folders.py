@@ -45,7 +45,7 @@ def moving(*folders: str) -> Plan:
 
 def owner_job(plan: Plan) -> dict[str, Any]:
     (job,) = [
-        item for one in k8s.ray_manifests(plan, BINDINGS) for item in one.objects
+        item for manifest in k8s.ray_manifests(plan, BINDINGS) for item in manifest.objects
         if item["kind"] == "Job" and item["metadata"]["name"].startswith("volume-owner")
     ]  # fmt: skip
     return dict(job["spec"]["template"]["spec"]["containers"][0])
@@ -273,7 +273,7 @@ def test_links_that_a_team_plants_lead_root_nowhere(root: Path) -> None:
 
 def test_the_volumes_are_of_these_folders_and_data_is_read_only() -> None:
     plan = load("teams", folder=FOLDER / "examples").plan
-    objects = [item for one in k8s.ray_manifests(plan, BINDINGS) for item in one.objects]
+    objects = [item for manifest in k8s.ray_manifests(plan, BINDINGS) for item in manifest.objects]
     for team in plan.settings.teams:
         volumes = {
             item["spec"]["claimRef"]["name"]: item["spec"]

@@ -30,10 +30,10 @@ def plan() -> Plan:
 @functools.cache
 def _live() -> dict[str, Any]:
     """The standing RayCluster, as the stack deploys it."""
-    (found,) = [
+    (manifest,) = [
         item for made in k8s.ray_manifests(plan(), BINDINGS) for item in made.objects if item["kind"] == "RayCluster"
     ]
-    return found
+    return manifest
 
 
 def made(**fields: Any) -> dict[str, Any]:
@@ -67,7 +67,9 @@ def test_every_pod_names_the_instance_type_whose_quota_it_takes() -> None:
         assert selector[TYPE] == wanted[name]
         assert plan().group(selector[GROUP]).type == wanted[name]
     standing = made(team=None, cluster="own")
-    assert all(TYPE not in one["spec"]["nodeSelector"] for one in templates(standing).values()), "no queue, no flavor"
+    assert all(TYPE not in template["spec"]["nodeSelector"] for template in templates(standing).values()), (
+        "no queue, no flavor"
+    )
 
 
 def test_a_standing_cluster_that_is_suspended_suspends_no_job() -> None:
@@ -105,14 +107,18 @@ def test_workers_are_placed_together(required: bool, key: str) -> None:
 
 
 def test_what_the_namespace_needs_is_there() -> None:
-    objects = [item for one in k8s.ray_manifests(plan(), BINDINGS) for item in one.objects]
+    objects = [item for manifest in k8s.ray_manifests(plan(), BINDINGS) for item in manifest.objects]
     for team in ("vision", "speech"):
         space = f"hyperpod-ns-{team}"
         there = {
             (item["kind"], item["metadata"]["name"]) for item in objects if item["metadata"].get("namespace") == space
         }
         pod = made(team=team)["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
-        claims = {one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
+        claims = {
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in pod["volumes"]
+            if "persistentVolumeClaim" in volume
+        }
         assert {("PersistentVolumeClaim", name) for name in claims} <= there
         assert ("ServiceAccount", pod["serviceAccountName"]) in there
         assert ("NetworkPolicy", "default-deny") in there
@@ -121,11 +127,11 @@ def test_what_the_namespace_needs_is_there() -> None:
             for item in objects
             if item["kind"] == "PersistentVolume" and item["spec"]["claimRef"]["namespace"] == space
         ]
-        assert {item["spec"]["claimRef"]["name"] for item in volumes} == claims, "a volume binds one claim"
-        handles = {item["spec"]["csi"]["volumeHandle"] for item in volumes}
+        assert {volume["spec"]["claimRef"]["name"] for volume in volumes} == claims, "a volume binds one claim"
+        handles = {volume["spec"]["csi"]["volumeHandle"] for volume in volumes}
         assert len(handles) == len(volumes), "kubelet takes volumes of one handle in one pod for the same one"
         assert {handle.partition("/")[0] for handle in handles} == {BINDINGS.file_system_id}
-    (operator,) = [one for one in k8s.helm_releases(plan()) if one.name == "kuberay-operator"]
+    (operator,) = [release for release in k8s.helm_releases(plan()) if release.name == "kuberay-operator"]
     assert set(operator.values["watchNamespace"]) == {"ray", "hyperpod-ns-vision", "hyperpod-ns-speech"}
 
 

@@ -57,7 +57,7 @@ def accepts(space: str, labels: Json, *, of: str, peer: Json, port: int) -> bool
     rules = [rule for spec in mine for rule in spec.get("ingress") or []]
     return any(
         ("from" not in rule or any(peers(one, own=space, namespace=of, labels=peer) for one in rule["from"]))
-        and ("ports" not in rule or port in [entry["port"] for entry in rule["ports"]])
+        and ("ports" not in rule or port in [port["port"] for port in rule["ports"]])
         for rule in rules
     )
 

@@ -47,7 +47,7 @@ def strict(schema: Any) -> Any:
 def validator(folder: Path, plural: str) -> jsonschema.Draft202012Validator:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     crd = yaml.load((folder / f"ray.io_{plural}.yaml").read_text(), Loader=loader)  # noqa: S506  (safe loaders, both)
-    (version,) = [item for item in crd["spec"]["versions"] if item["name"] == "v1"]
+    (version,) = [version for version in crd["spec"]["versions"] if version["name"] == "v1"]
     schema = strict(version["schema"]["openAPIV3Schema"])
     schema["properties"]["metadata"] = {"type": "object"}  # the API server's own
     return jsonschema.Draft202012Validator(schema)

@@ -93,8 +93,8 @@ def mutants(folder: Path = FOLDER) -> Iterator[Mutant]:
     for file in sorted(folder.glob("*.yaml")):
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         common = {key: content[key] for key in ("tests", "python") if key in content}
-        for item in content["mutants"]:
-            yield Mutant(**{**common, **item, "area": file.stem})
+        for mutant in content["mutants"]:
+            yield Mutant(**{**common, **mutant, "area": file.stem})
 
 
 def broken(mutant: Mutant, *, project: Path = PROJECT) -> str:

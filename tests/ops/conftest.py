@@ -11,6 +11,12 @@ import pytest
 from hyperpod_ray.ops.observe import training
 from hyperpod_ray.ops.reach import api_server, clients, connect, jobs_api
 from hyperpod_ray_sandbox.aws import install, process
+from tests.ops.api_server_helpers import certificates, plain  # noqa: F401 - fixtures
+from tests.ops.money_helpers import asked  # noqa: F401 - fixtures
+from tests.ops.ops_jobs_api_helpers import clock, head  # noqa: F401 - fixtures
+from tests.ops.ops_team_runs_helpers import rules, target  # noqa: F401 - fixtures
+from tests.ops.orchestrators_helpers import folder  # noqa: F401 - fixtures
+from tests.ops.page_helpers import page_view  # noqa: F401 - fixtures
 from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text
 from tests.support import boto_models
@@ -64,12 +70,12 @@ def ray(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head
     secret = world.get("/api/v1/namespaces/ray/secrets/ray")["data"]["auth_token"]
     token = base64.b64decode(secret).decode()
     role = {key: value for key, value in world.running.client.environment().items() if key.startswith("AWS_")}
-    with ray_head(tmp_path_factory.mktemp("r"), token=token, **role) as head, pytest.MonkeyPatch.context() as patch:
+    with ray_head(tmp_path_factory.mktemp("r"), token=token, **role) as started, pytest.MonkeyPatch.context() as patch:
         # beside a busy suite a real Ray is slow, not away
         patch.setattr(connect, "ANSWER_SECONDS", 900)
         patch.setattr(jobs_api, "AGENT_SECONDS", 900)
         patch.setattr(training, "CALL_SECONDS", 900.0)
-        yield head
+        yield started
 
 
 @pytest.fixture

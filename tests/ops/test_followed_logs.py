@@ -8,35 +8,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.ops.errors import OpsError
-from hyperpod_ray.ops.in_ray import runs as reader
-from hyperpod_ray.ops.reach import jobs_api, pod_log
-from tests.ops.pod_logs import Pods, target_of
-
-
-def stamp(second: int, fraction: int = 0) -> str:
-    return f"2026-11-23T02:00:{second:02d}.{fraction:09d}Z"
-
-
-def test_a_pods_log_comes_in_portions() -> None:
-    """Lines of one second, and of one moment, are each printed once; older ones are not sent again."""
-    pods, log = Pods(), pod_log.Follower()
-    target = target_of(pods)
-
-    def more() -> str:
-        return log.more(target, "x", namespace="n")
-
-    assert more() == "", "no pod yet"
-    lines = pods.logs["first"] = [(stamp(1), "a\n"), (stamp(1, 5), "b\n"), (stamp(1, 5), "b\n")]
-    assert more() == "a\nb\nb\n"
-    assert more() == ""
-    lines += [(stamp(1, 5), "b\n"), (stamp(1, 7), "progress\r 3 %\r 4 %\n"), (stamp(2), "\n"), (stamp(2), "c\n")]
-    assert more() == "b\nprogress\r 3 %\r 4 %\n\nc\n"
-    lines += [(stamp(2), "c\n"), (stamp(3), f'{reader.MARK}[{{"folder": "a"}}]\n'), (stamp(4), "d\n")]
-    assert more() == "c\nd\n"
-    assert more() == ""
-    assert pods.sent[-1] == 1, "only those of the last line's second"
-    pods.logs["retry"] = [(stamp(0), "begun again\n")]
-    assert more() == "begun again\n", "the clock of its node may be behind"
+from hyperpod_ray.ops.reach import jobs_api
 
 
 class Jobs:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hyperpod_ray.cli.main import main
-from hyperpod_ray.ops import in_ray, output
-from tests.ops.test_ops_team_runs import package, wrapped
+from hyperpod_ray.ops import in_ray
+from tests.ops.ops_team_runs_helpers import package, wrapped
 from tests.ops.test_pull import call, checkpoint
 from tests.ops.test_pull import runs as runs  # noqa: PLC0414 - a fixture
 
@@ -217,20 +217,6 @@ def test_a_file_in_the_runs_folder_is_no_secret(tmp_path: Path) -> None:
     log, _ = process.communicate(timeout=600)
     assert process.returncode == 0
     assert "got-true-one\n" in log
-
-
-def test_a_log_on_a_terminal_keeps_its_colours_only(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = f"\x1b[32mgood\x1b[0m {TITLE}{CLIPBOARD} 10%\r 20%\x1b[K\n"
-    output.write_text(text)
-    assert capfd.readouterr().out == text, "a file gets the log as it is"
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    output.write_text(text)
-    shown = capfd.readouterr().out
-    assert shown.startswith("\x1b[32mgood\x1b[0m ")
-    assert shown.endswith(" 10%\r 20%\x1b[K\n")
-    assert "\x1b]" not in shown and "\x07" not in shown
 
 
 def test_checksums_of_a_whole_file_are_read() -> None:

@@ -2,67 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import copy
-import itertools
-import json
-import os
-import re
-import subprocess
-import sys
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hyperpod_ray import core
-from hyperpod_ray.core.loader import FOLDER
-from hyperpod_ray.ops import output
-from hyperpod_ray.ops.acceptance import check, node_probe, picture, verdict
+from hyperpod_ray.ops.acceptance import check, picture, verdict
 from hyperpod_ray.ops.acceptance.verdict import Expected, Report
-from hyperpod_ray.ops.errors import CONDITION_FALSE, OK, OpsError
-from hyperpod_ray.ops.orchestrators.eks.node_check import EksNodeCheck
-from hyperpod_ray.ops.orchestrators.node_check import Measured, Request
-from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach import clients
-from hyperpod_ray.planner import checked_nodes
+from tests.ops.nodes_check_helpers import GPU, Json, cluster_of, slow_pairs, text_of
 
-Json = dict[str, Any]
 P5 = Expected(network_gb_s=400.0, tflops=989.4, storage_gb_s=3.0, gpus=8)
-GPU = {"uncorrected": 0, "corrected": 0, "uncorrected_ever": 0, "slowed": 0, "temperature": 60}
-
-
-def cluster_of(count: int, *, gpus: int = 8, pair: float = 45.0, cuda: bool = True, **figures: float) -> Json:
-    """What the probes of equal nodes print: every pair of every round, each GPU with its own line."""
-    rates = {"tflops": 640.0, "memory": 2400.0, "write": 2.0, "read": 2.5, "all_reduce": 370.0, **figures}
-    answers = []
-    for node in range(count):
-        lines: list[Json] = []
-        for local in range(gpus):
-            place = {"node": node, "local": local}
-            lines += [
-                {**place, "phase": "compute", "tflops": rates["tflops"], "least": 1.0, "wrong": 0, "products": 120},
-                {**place, "phase": "memory", "tested_gib": 60.0, "wrong": 0, "gb_s": rates["memory"]},
-            ]
-            for number, table in enumerate(node_probe.rounds(count)):
-                for one, other in table:
-                    if node in (one, other):
-                        partner = one + other - node
-                        lines.append({**place, "phase": "pair", "round": number, "partner": partner, "gb_s": pair})
-            if count * gpus > 1:
-                network = "AWS Libfabric" if cuda else "gloo"
-                lines.append({**place, "phase": "all-reduce", "gb_s": rates["all_reduce"], "transport": network})
-            lines.append({**place, "phase": "done"})
-        lines.append(
-            {"node": node, "local": 0, "phase": "storage", "write_gb_s": rates["write"], "read_gb_s": rates["read"],
-             "wrong": 0, "error": ""}
-        )  # fmt: skip
-        counters = [{"index": index, **GPU} for index in range(gpus)]
-        answers.append(
-            {"node": node, "host": f"pod-{node}", "lines": lines, "before": counters, "after": copy.deepcopy(counters)}
-        )
-    return {"answers": answers, "busy": [], "cuda": cuda, "ranks": gpus}
 
 
 def change(answer: Json, node: int, phase: str, **figures: Any) -> Json:
@@ -70,20 +19,6 @@ def change(answer: Json, node: int, phase: str, **figures: Any) -> Json:
         if line["phase"] == phase:
             line.update(figures)
     return answer
-
-
-def slow_pairs(answer: Json, node: int, rate: float) -> Json:
-    """A node whose every exchange is slow, for it and for its partners."""
-    for part in answer["answers"]:
-        for line in part["lines"]:
-            if line["phase"] == "pair" and node in (part["node"], line["partner"]):
-                line["gb_s"] = rate
-    return answer
-
-
-def text_of(svg: str) -> str:
-    """The words of a picture, without its elements."""
-    return re.sub(r"<[^>]*>", "", svg)
 
 
 def faults(report: Report) -> set[tuple[str, str]]:
@@ -253,146 +188,10 @@ def test_on_cpu_small_differences_are_no_fault_and_large_ones_are() -> None:
 # --- the rounds -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 7, 8, 9, 64])
-def test_in_a_round_each_node_has_one_partner_and_no_pair_comes_twice(nodes: int) -> None:
-    table = node_probe.rounds(nodes)
-    assert len(table) <= node_probe.ROUNDS
-    for pairs in table:
-        named = list(itertools.chain(*pairs))
-        assert len(named) == len(set(named)) >= nodes - 1 - nodes % 2
-        assert all(0 <= one < other < nodes for one, other in pairs)
-    met = [pair for pairs in table for pair in pairs]
-    assert len(met) == len(set(met))
-    if nodes <= 8:
-        assert len(met) == nodes * (nodes - 1) // 2
-    if nodes > 1:
-        assert set(itertools.chain(*met)) == set(range(nodes))
-
-
 # --- nvidia-smi -------------------------------------------------------------------------------------------------------
-
-SMI = """#!/bin/sh
-case "$1" in
---query-gpu=*) printf '0, 3, 0, Not Active, 41\\n1, 0, 7, Active, [N/A]\\n' ;;
---query-remapped-rows=*) printf 'No, No\\n1, 0\\n' ;;
-*) exit 2 ;;
-esac
-"""
-
-
-def test_counters_are_read_from_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text(SMI)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin:/bin")
-    first, second = node_probe.health()
-    assert (first["uncorrected"], first["corrected"], first["slowed"], first["rows_pending"]) == (0, 3, 0, 0)
-    assert (second["uncorrected_ever"], second["slowed"], second["temperature"], second["rows_pending"]) == (
-        7,
-        1,
-        None,
-        1,
-    )
-    program.write_text("#!/bin/sh\necho 'Unable to determine the device handle for GPU 0' >&2\nexit 15\n")
-    (broken,) = node_probe.health()
-    assert "device handle" in broken["error"]
-    program.unlink()
-    assert node_probe.health() == []
-
-
-def test_a_python_without_torch_says_so(tmp_path: Path) -> None:
-    """The project's own environment has none."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", node_probe.__file__, "count"], capture_output=True, text=True, check=True
-    )
-    answer = json.loads(done.stdout.removeprefix(node_probe.MARK))
-    assert "torch" in answer["error"]
-
-
-def test_an_agent_says_what_its_processes_could_not_do(tmp_path: Path) -> None:
-    options = node_probe.parser().parse_args(["agent", "--ranks", "1", "--limit", "60"])
-    assert isinstance(options, argparse.Namespace)
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", node_probe.__file__, "agent", "--limit", "60"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    report = verdict.judge(
-        {"answers": [json.loads(done.stdout.removeprefix(node_probe.MARK))], "busy": [], "cuda": False, "ranks": 1},
-        Expected(),
-    )
-    assert any("No module named 'torch'" in finding.text for finding in report.faults)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> clients.Target:
-    (tmp_path / "prod.yaml").write_text((FOLDER / "prod.yaml").read_text())
-    return clients.target("prod", folder=tmp_path)
-
-
-def test_the_test_is_written_into_the_journal_and_drawn(
-    target: clients.Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(output, "now", lambda: datetime(2026, 11, 23, 8, 30, tzinfo=UTC))
-    answer = slow_pairs(cluster_of(3, write=9.0), 1, 30.0)
-    hosts = {f"pod-{number}": f"i-{number}" for number in range(3)}
-    monkeypatch.setattr(EksNodeCheck, "measured", lambda *_: Measured(answer=answer, hosts=hosts))
-    drawing = tmp_path / "check.svg"
-    assert check.run(target, Request(), form=Format.table, picture=drawing) == CONDITION_FALSE
-    said = capsys.readouterr()
-    assert "! i-1: fabric: slow: 240 GB/s with its best partner, 67% of the others' 360" in said.out
-    assert "next: hyperpod-ray nodes show prod i-1" in said.err
-    words = text_of(drawing.read_text())
-    assert "i-1 (faulty)" in words and "i-0 (good)" in words and "prod: 3 nodes on 2026-11-23, 1 faulty (i-1)" in words
-    kept = checked_nodes.newest("prod", tmp_path)
-    assert kept is not None
-    assert (kept.faulty, kept.transport, kept.all_reduce_gb_s, kept.write_gb_s) == (
-        ["i-1"],
-        "AWS Libfabric",
-        370.0,
-        27.0,
-    )
-    assert kept.sentence == "3 nodes on 2026-11-23, 1 faulty (i-1); all-reduce 370 GB/s over AWS Libfabric"
-
-
-def test_good_nodes_end_with_zero_and_the_json_has_every_figure(
-    target: clients.Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    measured = Measured(answer=cluster_of(2, write=9.0), hosts={})
-    monkeypatch.setattr(EksNodeCheck, "measured", lambda *_: measured)
-    assert check.run(target, Request(), form=Format.json) == OK
-    data = json.loads(capsys.readouterr().out)
-    assert data["kind"] == "nodes-check"
-    assert data["expected"]["network_gb_s"] == 400.0
-    assert [node["pair_gb_s"] for node in data["nodes"]] == [360.0, 360.0]
-    assert data["findings"] == []
-
-
-@pytest.mark.parametrize(
-    ("busy", "words"), [([], "there is no node to measure"), ([{"host": "pod-1"}], "no node is free: i-1")]
-)
-def test_nothing_to_measure_is_said_with_exit_code_three(
-    target: clients.Target, monkeypatch: pytest.MonkeyPatch, busy: list[Json], words: str
-) -> None:
-    answer = {"answers": [], "busy": busy, "cuda": False, "ranks": 1}
-    measured = Measured(answer=answer, hosts={"pod-1": "i-1"})
-    monkeypatch.setattr(EksNodeCheck, "measured", lambda *_: measured)
-    with pytest.raises(OpsError, match=words) as refused:
-        check.run(target, Request(), form=Format.table)
-    assert refused.value.code == CONDITION_FALSE
-    assert checked_nodes.newest("prod", target.folder) is None
-
-
-def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_measured(
-    target: clients.Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EksNodeCheck, "measured", lambda *_: pytest.fail("measured"))
-    with pytest.raises(OpsError, match="does not exist"):
-        check.run(target, Request(), form=Format.table, picture=tmp_path / "none" / "a.svg")
 
 
 def test_what_a_type_should_give_is_of_the_catalogue() -> None:

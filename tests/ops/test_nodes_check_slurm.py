@@ -57,8 +57,8 @@ def test_srun_measures_the_idle_nodes_with_real_probes(account: SlurmAccount) ->
     node = (WORKERS[0], WORKERS[1])
     done = check(account, "--node", node[0], "--node", node[1], "-o", "json")
     data = json.loads(done.out)
-    assert {entry["name"] for entry in data["nodes"]} == set(node), done.err
-    assert all(entry["tflops"] and entry["pair_gb_s"] and entry["write_gb_s"] for entry in data["nodes"])
+    assert {node["name"] for node in data["nodes"]} == set(node), done.err
+    assert all(node["tflops"] and node["pair_gb_s"] and node["write_gb_s"] for node in data["nodes"])
     assert data["transport"] == "gloo"
     assert "no node could" not in done.err
     steps = account.updates

@@ -22,7 +22,7 @@ from hyperpod_ray.core.job import Job
 from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.in_ray import notice, with_secrets
 from hyperpod_ray_sandbox.aws import paths
-from tests.ops.test_ops_team_runs import package
+from tests.ops.ops_team_runs_helpers import package
 
 SECRET = "T0KEN-of-the-webhook"
 

@@ -559,7 +559,7 @@ def test_a_program_that_this_machine_lacks_is_no_fault_of_the_cluster() -> None:
         raise lacking.value
     verdict = judge(replace(pages.healthy(), unseen=tuple(unseen)))
     assert verdict.state == "Steps unknown" and verdict.without == ("Kubernetes",)
-    (finding,) = [one for one in verdict.findings if one.subject == "Kubernetes"]
+    (finding,) = [finding for finding in verdict.findings if finding.subject == "Kubernetes"]
     assert (finding.kind, "from this machine" in finding.what) == ("note", True)
     assert "install it" in finding.next
     other = judge(replace(pages.healthy(), unseen=(Unseen(source="Kubernetes", why="no answer"),)))

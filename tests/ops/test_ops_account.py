@@ -3,65 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from hyperpod_ray.core import names, plan_names
-from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops.money import bill
 from hyperpod_ray.ops.observe import account, controllers
 from hyperpod_ray.ops.observe.snapshot import Stack
-from hyperpod_ray.ops.reach.clients import Target
-from tests.ops.world import environment_text
+from tests.ops.ops_account_helpers import Account, Json, of, stack
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-Json = dict[str, Any]
 TAG = {"Key": "hyperpod-ray:environment", "Value": "demo"}
 """As the CDK app tags each resource: `core/names.py` must not move away from what is deployed."""
-
-
-class Account:
-    """Answers of CloudFormation, FSx and EKS.
-
-    Args:
-        stacks: As `DescribeStacks` lists them.
-        file_systems: As `DescribeFileSystems` lists them.
-        refuses: Operations that these credentials may not call.
-    """
-
-    def __init__(self, *, stacks: list[Json] | None = None, file_systems: list[Json] | None = None) -> None:
-        self.stacks = {stack["StackName"]: stack for stack in stacks or []}
-        self.file_systems = file_systems or []
-        self.refuses: set[str] = set()
-
-    def pages(self, service: str, operation: str, key: str, **_: Any) -> list[Json]:
-        if operation in self.refuses:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeStacks")
-        assert (service, key) in {("cloudformation", "Stacks"), ("fsx", "FileSystems")}
-        return list(self.stacks.values()) if key == "Stacks" else self.file_systems
-
-    def call(self, service: str, operation: str, **arguments: Any) -> Json:
-        if operation == "describe_stack_events":
-            return {"StackEvents": []}
-        assert (service, operation) == ("cloudformation", "describe_stacks")
-        name = arguments["StackName"]
-        if name not in self.stacks:
-            message = f"Stack with id {name} does not exist"
-            raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "DescribeStacks")
-        return {"Stacks": [self.stacks[name]]}
-
-
-def of(made: Account, text: str = "") -> Target:
-    target = Target(parse(text or environment_text(), name="demo", path=Path("demo.yaml")))
-    target.aws = made  # type: ignore[assignment]
-    return target
-
-
-def stack(name: str, status: str = "CREATE_COMPLETE", *tags: Json, **more: Any) -> Json:
-    return {"StackName": name, "StackStatus": status, "Tags": list(tags), **more}
 
 
 def test_a_stack_of_ones_own_is_the_environments_by_its_tag() -> None:
@@ -128,20 +81,6 @@ def test_file_systems_of_the_environment() -> None:
 # --- Cost Explorer ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("region", "zone", "asked"),
-    [("us-west-2", "usw2", "us-east-1"), ("eu-north-1", "eun1", "us-east-1"), ("cn-north-1", "cnn1", "cn-northwest-1")],
-)
-def test_where_cost_explorer_answers(region: str, zone: str, asked: str) -> None:
-    """https://docs.aws.amazon.com/general/latest/gr/billing.html, and China's of its own:
-    https://docs.amazonaws.cn/en_us/aws/latest/userguide/endpoints-Beijing.html
-    """
-    target = of(Account())
-    settings = target.plan.settings.model_copy(update={"region": region})
-    object.__setattr__(target.plan, "settings", settings)
-    assert bill._region(target) == asked, zone
-
-
 # --- workloads -------------------------------------------------------------------------------------------------------
 
 EXPECTED = {
@@ -163,5 +102,7 @@ def test_the_workloads_are_those_of_charts_and_add_ons() -> None:
     }
     assert listed == EXPECTED
     plugins = [one for one in controllers.EXPECTED if one.name.endswith("device plugin")]
-    assert {(one.namespace, one.kind, one.recovers) for one in plugins} == {("kube-system", "DaemonSet", True)}
-    assert {one.name.partition(" ")[0] for one in plugins} == {"NVIDIA", "EFA", "Neuron"}
+    assert {(plugin.namespace, plugin.kind, plugin.recovers) for plugin in plugins} == {
+        ("kube-system", "DaemonSet", True)
+    }
+    assert {plugin.name.partition(" ")[0] for plugin in plugins} == {"NVIDIA", "EFA", "Neuron"}

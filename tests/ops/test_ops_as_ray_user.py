@@ -161,7 +161,7 @@ def test_ops_sees_everything_of_ones_own_and_says_what_is_not(target: Target) ->
 
 
 def test_a_ready_raycluster_shows_where_nodes_may_not_be_seen(rules: list[dict[str, Any]], target: Target) -> None:
-    target.__dict__["kubernetes"] = Api([item for item in rules if not item["kind"].startswith("Cluster")])
+    target.__dict__["kubernetes"] = Api([rule for rule in rules if not rule["kind"].startswith("Cluster")])
     seen = gather.snapshot(target, only=("Kubernetes",))
     assert [ray.state for ray in seen.ray_clusters] == ["ready"]
     assert not seen.saw_nodes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,71 +10,16 @@ from unittest import mock
 
 import pytest
 from botocore.exceptions import ClientError
-from botocore.validate import validate_parameters
 
 from hyperpod_ray.core import SlurmFile
 from hyperpod_ray.core.loader import parse, parse_any
 from hyperpod_ray.ops.errors import ApiError, OpsError, explain
-from hyperpod_ray.ops.orchestrators.eks.way import way
 from hyperpod_ray.ops.reach import clients, tunnel
 from hyperpod_ray.ops.reach.kubeconfig import Credential
+from tests.ops.ops_clients_helpers import AUTHORITY, KUBECONFIG, PLAN, URL, Account, Json, Server
 from tests.ops.world import ACCOUNT, ROOT, environment_text
-from tests.support.answers import operation_model
 
-Json = dict[str, Any]
-PLAN = parse(environment_text(), name="demo", path=Path("demo.yaml")).plan
-URL = "https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com"
 REACHABLE = tunnel.reachable
-AUTHORITY = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-
-
-class Server:
-    """Stands for `ApiServer`: keeps requests, and answers one after another. An error is raised."""
-
-    answers: list[Any]
-
-    def __init__(self, server: str, credential: Any = None, **options: Any) -> None:
-        self.server, self.credential, self.options = server, credential, options
-        self.proxy = options.get("proxy", "")
-        self.sent: list[tuple[str, str, Json, dict[str, str], Any]] = []
-        self.answers = []
-        self.way = ""
-
-    def through(self, server: str) -> Server:
-        self.way = server
-        return self
-
-    def send(self, method: str, path: str, *, query: Json, headers: dict[str, str], body: Any = None) -> bytes:
-        self.sent.append((method, path, query, headers, body))
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-
-
-class Account:
-    """EKS's answer, of the shape that botocore's model has; an error is raised."""
-
-    def __init__(self, answer: Any = None, *, public: bool = True) -> None:
-        network = {"endpointPublicAccess": public, "endpointPrivateAccess": True}
-        authority = {"data": base64.b64encode(AUTHORITY.encode()).decode()}
-        full = {"endpoint": URL, "status": "ACTIVE", "certificateAuthority": authority, "resourcesVpcConfig": network}
-        self.answer = full if answer is None else answer
-        self.session = SimpleNamespace(name="session")
-        self.checked = 0
-
-    def call(self, service: str, operation: str, **arguments: Any) -> Json:
-        model = operation_model(service, operation)
-        validate_parameters(arguments, model.input_shape)
-        assert arguments == {"name": PLAN.eks_cluster_name}
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        validate_parameters({"cluster": self.answer}, model.output_shape)
-        return {"cluster": self.answer}
-
-    def require_account(self) -> str:
-        self.checked += 1
-        return ACCOUNT
 
 
 @pytest.fixture(autouse=True)
@@ -285,16 +228,6 @@ def test_a_tunnel_is_opened_where_nothing_else_leads_there(
         assert about == {"host": host, "port": 443, "region": "us-west-2", "reason": "hyperpod-ray demo"}
 
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
-clusters: [{{name: k, cluster: {{server: "{server}", tls-server-name: other, proxy-url: "http://proxy:3128"}}}}]
-users: [{{name: u, user: {{token: secret}}}}]
-"""
-
-
 def test_a_kubeconfig_is_used_for_this_cluster_and_refused_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,43 +362,6 @@ def test_the_kubernetes_api_of_a_target_takes_its_own_way(monkeypatch: pytest.Mo
 
 
 # --- the way, as `preflight` says it ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("account", "answers", "plugin", "result", "what"),
-    [
-        (Account(public=True), False, False, "ok", "its endpoint is public"),
-        (Account(public=False), True, False, "ok", "answers from here"),
-        (Account(public=False), False, True, "ok", "private: commands open a tunnel by session-manager-plugin"),
-        (Account(public=False), False, False, "warning", "'session-manager-plugin' is not installed"),
-        (
-            Account(ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": ""}}, "DescribeCluster")),
-            False, False, "skipped", "the deployment creates the cluster",
-        ),
-    ],
-)  # fmt: skip
-def test_the_way_to_the_kubernetes_api(  # noqa: PLR0917
-    monkeypatch: pytest.MonkeyPatch, account: Account, answers: bool, plugin: bool, result: str, what: str
-) -> None:
-    monkeypatch.setattr(tunnel, "reachable", lambda host, port: answers)
-    if plugin:
-        monkeypatch.setattr(tunnel, "require_plugin", lambda: "session-manager-plugin")
-    else:
-        monkeypatch.setenv("PATH", "")
-    target = clients.Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
-    target.aws = account  # type: ignore[assignment]
-    (outcome,) = way(target)
-    assert outcome.result == result
-    assert what in outcome.what
-    assert bool(outcome.fix) is (result == "warning")
-
-
-def test_a_refusal_on_the_way_is_not_taken_for_absence() -> None:
-    target = clients.Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
-    denied = ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "DescribeCluster")
-    target.aws = Account(denied)  # type: ignore[assignment]
-    with pytest.raises(ClientError):
-        way(target)
 
 
 def test_an_address_is_reachable_where_something_listens() -> None:

@@ -416,7 +416,7 @@ def test_preflight_asks_what_ec2_and_eks_offer(faults: World) -> None:
     faults.running.client.withdraw("ml.g5.8xlarge", "usw2-az1")
     assert said("instance types")[1] == ("failed", "ml.g5.8xlarge is not offered in usw2-az1")
     unknown = [
-        one for one in faults.ops("preflight", "demo", "-o", "json").json["checks"] if one["result"] == "unknown"
+        check for check in faults.ops("preflight", "demo", "-o", "json").json["checks"] if check["result"] == "unknown"
     ]
     assert unknown == [], "the embedded AWS answers every rule of the account"
 
@@ -626,7 +626,7 @@ def test_the_operator_at_zero_is_not_healthy_and_back_it_is(faults: World) -> No
         faults.until(lambda: faults.ops("status", "demo").code == 3, "the operator's absence")
         out = faults.ops("status", "demo", "-o", "json").json
         assert out["verdict"]["state"] == "Action required"
-        (finding,) = [item for item in out["verdict"]["findings"] if item["subject"] == "kuberay-operator"]
+        (finding,) = [finding for finding in out["verdict"]["findings"] if finding["subject"] == "kuberay-operator"]
         assert "the KubeRay operator is scaled to zero" in finding["what"]
         assert finding["next"] == "kubectl -n kuberay-operator scale deployment kuberay-operator --replicas=2"
     finally:

@@ -156,10 +156,11 @@ def test_update_keeps_todays_prices_beside_the_environments(folder: Path, price_
     assert offline.json["lines"][1]["usd_per_hour"] == 9
     assert offline.json["estimated"] == ["volumes of nodes"]
     listed.products = [
-        (*one[:3], 4.0) if one[1]["usagetype"].endswith("Cluster:ml.g5.8xlarge") else one for one in listed.products
+        (*product[:3], 4.0) if product[1]["usagetype"].endswith("Cluster:ml.g5.8xlarge") else product
+        for product in listed.products
     ]
     second = run(folder, "--update", "-o", "json", endpoint=endpoint)
-    changed = {item["of"]: (item["before"], item["usd"]) for item in second.json["prices"]}
+    changed = {price["of"]: (price["before"], price["usd"]) for price in second.json["prices"]}
     assert changed["ml.g5.8xlarge"] == (3, 4)
     assert changed["ml.m5.2xlarge"] == (0.5, 0.5)
     assert run(folder, "--offline", "-o", "json").json["lines"][1]["usd_per_hour"] == 12

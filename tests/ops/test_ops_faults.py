@@ -115,9 +115,9 @@ def test_every_mail_has_its_fault() -> None:
 
 PAGE = (ROOT / "docs" / "runbook.md").read_text("utf-8")
 TASKS = {
-    "A mail about an alarm": "stacks/test_mails.py",
+    "A mail about an alarm": "stacks/test_notifications.py",
     "Does recovery work? A drill": "ops/test_ops_runbook.py",
-    "What does it cost so far?": "ops/test_money.py",
+    "What does it cost so far?": "ops/test_spending.py",
     "Is the platform data current?": "core/test_provenance.py",
     "What does it cost?": "ops/test_ops_cost.py",
     "The destroy is stuck": "ops/test_ops_teardown_guards.py",

@@ -176,12 +176,6 @@ def test_a_run_that_has_noted_no_part_yet_is_judged_by_its_steps() -> None:
     assert "no step" in loop.hangs_after(1000)
 
 
-def test_one_long_pause_is_no_habit() -> None:
-    at = datetime.fromtimestamp(START, UTC)
-    run = run_of({"pauses_s": [90, 8], "part_pauses_s": [300, 40]}, History(), name="first", at=at)
-    assert (run.longest_pause_seconds, run.longest_part_pause_seconds) == (8, 40)
-
-
 def test_another_loop_without_parts_is_not_judged_by_the_parts_of_the_one_before() -> None:
     first = Loop(micro_batches(16, 4))
     for _ in first.until(10):

@@ -5,40 +5,24 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
-from botocore.validate import validate_parameters
 
 from hyperpod_ray.core import names, plan_names
-from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops.change import inventory, teardown
 from hyperpod_ray.ops.change.inventory import Inventory, Item
 from hyperpod_ray.ops.errors import ApiError, OpsError
-from hyperpod_ray.ops.observe.snapshot import Claim, RayCluster, Stack
-from hyperpod_ray.ops.orchestrators.eks.workloads import EksWorkloads
+from hyperpod_ray.ops.observe.snapshot import Claim, Stack
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import Target
-from tests.ops.snapshots import ago
+from tests.ops.ops_inventory_helpers import Json, listings, of, refusal, service, stack, volume
 from tests.ops.world import ROOT, environment_text
-from tests.support.answers import operation_model
 
-Json = dict[str, Any]
 EXAMPLES = ROOT / "environments" / "examples"
 RAY = "/apis/ray.io/v1/namespaces/ray"
 TAG = {"Key": names.ENVIRONMENT_TAG, "Value": "demo"}
 ENI_1, ENI_2 = "eni-0123456789abcdef1", "eni-0123456789abcdef2"
 OTHERS = {"Key": names.ENVIRONMENT_TAG, "Value": "demo-2"}
-
-
-def refusal(code: str, message: str = "no") -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": message}}, "Operation")
-
-
-def stack(name: str, status: str = "CREATE_COMPLETE", **more: Any) -> Json:
-    return {"StackName": name, "StackStatus": status, "CreationTime": ago(600), **more}
 
 
 def file_system(number: int, lifecycle: str = "AVAILABLE", tags: Any = (TAG,), **more: Any) -> Json:
@@ -47,95 +31,10 @@ def file_system(number: int, lifecycle: str = "AVAILABLE", tags: Any = (TAG,), *
     return {**usual, **tagged, **more}
 
 
-class Aws:
-    """An account; calls and answers have the shapes of botocore's models. What is not listed is empty."""
-
-    def __init__(self, **answers: Any) -> None:
-        self.stacks = {"demo-Network": stack("demo-Network"), "demo-Eks": stack("demo-Eks")}
-        self.answers: Json = {
-            "describe_cluster": {"cluster": {"endpoint": "https://e", "status": "ACTIVE"}},
-            "describe_file_systems": {"FileSystems": []},
-            "describe_addon": {"addon": {"addonName": names.CSI_ADDON}},
-            "describe_log_groups": {"logGroups": []},
-            "list_images": refusal("RepositoryNotFoundException"),
-            "describe_vpcs": {"Vpcs": []},
-            "describe_network_interfaces": {"NetworkInterfaces": []},
-            "describe_vpc_endpoints": {"VpcEndpoints": []},
-            "describe_security_groups": {"SecurityGroups": []},
-            "delete_file_system": {},
-            "delete_log_group": {},
-            "describe_stack_events": {"StackEvents": []},
-            **answers,
-        }
-        self.asked: list[tuple[str, Json]] = []
-
-    def require_account(self) -> str:
-        self.asked.append(("get_caller_identity", {}))
-        return "arn"
-
-    def call(self, service: str, operation: str, **arguments: Any) -> Json:
-        model = operation_model(service, operation)
-        validate_parameters(arguments, model.input_shape)
-        self.asked.append((operation, arguments))
-        answer = self._stacks(arguments) if operation == "describe_stacks" else self.answers[operation]
-        if callable(answer):
-            answer = answer(arguments)
-        if isinstance(answer, Exception):
-            raise answer
-        if model.output_shape is not None:
-            validate_parameters(answer, model.output_shape)
-        return cast("Json", answer)
-
-    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Json]:
-        listed: list[Json] = self.call(service, operation, **arguments)[key]
-        return listed
-
-    def _stacks(self, arguments: Json) -> Json:
-        if "StackName" not in arguments:
-            return {"Stacks": list(self.stacks.values())}
-        if arguments["StackName"] not in self.stacks:
-            raise refusal("ValidationError", f"Stack with id {arguments['StackName']} does not exist")
-        return {"Stacks": [self.stacks[arguments["StackName"]]]}
-
-    def arguments(self, operation: str) -> list[Json]:
-        return [arguments for name, arguments in self.asked if name == operation]
-
-
 def claim(name: str, storage_class: str = "", phase: str = "Bound") -> Json:
     spec = {"volumeName": f"pv-{name}", **({"storageClassName": storage_class} if storage_class else {})}
     meta = {"name": name, "namespace": "ray", "creationTimestamp": "2026-11-21T00:00:00Z"}
     return {"metadata": meta, "spec": spec, "status": {"phase": phase}}
-
-
-def service(name: str, form: str) -> Json:
-    return {"metadata": {"name": name, "namespace": "web"}, "spec": {"type": form}}
-
-
-class Api:
-    """Kubernetes: listings by path, and what is deleted. A listing may refuse."""
-
-    def __init__(self, **listings: Any) -> None:
-        self.listings: dict[str, Any] = {}
-        self.deleted: list[tuple[str, str]] = []
-        self.absent: set[str] = set()
-
-    def items(self, path: str, *, labels: str = "", fields: str = "") -> list[Json]:
-        listed = self.listings.get(path, [])
-        if isinstance(listed, Exception):
-            raise listed
-        return cast("list[Json]", listed)
-
-    def delete(self, path: str, *, propagation: str = "Foreground") -> bool:
-        self.deleted.append((path, propagation))
-        return path not in self.absent
-
-
-def of(text: str = "", **answers: Any) -> tuple[Target, Aws, Api]:
-    target = Target(parse(text or environment_text(), name="demo", path=Path("demo.yaml")))
-    account, api = Aws(**answers), Api()
-    target.aws = account  # type: ignore[assignment]
-    target.__dict__["kubernetes"] = api
-    return target, account, api
 
 
 def rows(holdings: Inventory) -> list[tuple[str, str, str]]:
@@ -309,88 +208,9 @@ def test_claims_say_what_becomes_of_their_data() -> None:
     assert inventory._claim_item(retained, own).note == "its file system stays"
 
 
-def test_what_is_deleted_in_kubernetes_and_how(capsys: pytest.CaptureFixture[str]) -> None:
-    """Workers get their grace period: the RayCluster goes in the background, its pods with it."""
-    target, _, api = of()
-    workloads = EksWorkloads(target)
-    ray = RayCluster(name="ray", namespace="ray", state="ready", desired_workers=2, ready_workers=2)
-    workloads.delete([ray], ["team/first"])
-    assert api.deleted == [
-        ("/apis/ray.io/v1/namespaces/team/rayjobs/first", "Foreground"),
-        (f"{RAY}/rayclusters/ray", "Background"),
-    ]
-    path = "/api/v1/namespaces/ray/persistentvolumeclaims"
-    api.absent.add(f"{path}/gone")
-    capsys.readouterr()
-    workloads.delete_claims([Claim(name=name, namespace="ray", phase="Bound") for name in ("fsx", "gone")])
-    assert [deleted for deleted, _ in api.deleted[2:]] == [f"{path}/fsx", f"{path}/gone"]
-    assert capsys.readouterr().err.splitlines() == ["deleting claim ray/fsx"]
-
-
-def test_pods_of_ray_that_are_left_are_named_with_their_nodes() -> None:
-    target, _, api = of()
-    labels = {"labels": {"ray.io/cluster": "ray"}}
-    api.listings["/api/v1/namespaces/ray/pods"] = [
-        {"metadata": {"name": "w1", **labels}, "spec": {"nodeName": "hyperpod-i-0123456789abcdef0"}},
-        {"metadata": {"name": "w2", **labels}, "spec": {}},
-    ]
-    assert EksWorkloads(target).left() == ["w1 on i-0123456789abcdef0", "w2"]
-
-
-def test_jobs_without_kuberay_are_none() -> None:
-    """A cluster whose Ray stack is not there yet knows no RayJobs: 404."""
-    target, _, api = of()
-    api.listings[f"{RAY}/rayjobs"] = ApiError(status=404)
-    inside = EksWorkloads(target).inside()
-    assert inside is not None
-    assert inside.jobs == ()
-    api.listings[f"{RAY}/rayjobs"] = ApiError(status=500)
-    with pytest.raises(ApiError):
-        EksWorkloads(target).inside()
-    target, _, _ = of(describe_cluster=refusal("AccessDeniedException"))
-    with pytest.raises(ClientError):
-        EksWorkloads(target).inside()
-
-
-def volume(storage_class: str, driver: str) -> Json:
-    return {"metadata": {"name": "pv"}, "spec": {"storageClassName": storage_class, "csi": {"driver": driver}}}
-
-
-def test_the_driver_deletes_volumes_while_it_is_installed_and_has_one() -> None:
-    dynamic = environment_text(mode="dynamic")
-    target, account, api = of(dynamic)
-    ours = plan_names.storage_class(target.plan)
-    path = "/api/v1/persistentvolumes"
-    for volumes, deletes in (
-        ([volume(ours, "fsx.csi.aws.com")], True),
-        ([volume("gp3", "fsx.csi.aws.com")], False),
-        ([volume(ours, "ebs.csi.aws.com")], False),
-        ([{"metadata": {}, "spec": {"storageClassName": ours, "hostPath": {"path": "/x"}}}], False),
-        ([], False),
-    ):
-        api.listings[path] = volumes
-        assert EksWorkloads(target).deletes_volumes() is deletes
-    assert account.arguments("describe_addon")[0] == {
-        "clusterName": target.plan.eks_cluster_name,
-        "addonName": "aws-fsx-csi-driver",
-    }
-    target, _, api = of(dynamic, describe_addon=refusal("ResourceNotFoundException"))
-    api.listings[path] = [volume(ours, "fsx.csi.aws.com")]
-    assert EksWorkloads(target).deletes_volumes() is False
-    target, _, _ = of(dynamic, describe_addon=refusal("AccessDeniedException"))
-    with pytest.raises(ClientError):
-        EksWorkloads(target).deletes_volumes()
-
-
 # --- file systems of claims ------------------------------------------------------------------------------------------
 
 MADE_BY_CLAIM = (TAG, {"Key": names.CLAIM_TAG, "Value": "fsx"})
-
-
-def listings(*looks: list[Json]) -> Any:
-    """What FSx lists, look by look; the last for ever."""
-    remaining = list(looks)
-    return lambda _: {"FileSystems": remaining.pop(0) if len(remaining) > 1 else remaining[0]}
 
 
 def test_a_teardown_waits_until_claims_file_systems_are_gone(capsys: pytest.CaptureFixture[str]) -> None:

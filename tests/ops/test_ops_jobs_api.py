@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import re
-import shlex
-import threading
 import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,72 +14,14 @@ import pytest
 import websocket
 
 from hyperpod_ray.ops import in_ray
-from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OpsError
+from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.journal import run_state
-from hyperpod_ray.ops.orchestrators import gather
-from hyperpod_ray.ops.orchestrators.eks import node_check, runs
-from hyperpod_ray.ops.orchestrators.node_check import MARK, Request
-from hyperpod_ray.ops.orchestrators.run_files import files_of
 from hyperpod_ray.ops.reach import connect, jobs_api
 from hyperpod_ray.ops.reach.jobs_api import Jobs
-from tests.ops.snapshots import ONE, THREE, TWO, healthy, pod
+from tests.ops.ops_jobs_api_helpers import Head, Reply, reads
 
 Json = dict[str, Any]
-Reply = tuple[int, bytes]
-
-
-class Head:
-    """Ray's dashboard: answers by method and path, the last answer again; keeps what was asked."""
-
-    def __init__(self) -> None:
-        self.replies: dict[tuple[str, str], list[Reply]] = {}
-        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
-        head = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                head.asked.append((self.command, self.path, dict(self.headers), body))
-                replies = head.replies.get((self.command, self.path.partition("?")[0]), [(404, b"no such path")])
-                status, content = replies.pop(0) if len(replies) > 1 else replies[0]
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            do_GET = do_POST = do_PUT = do_DELETE = answer
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    @property
-    def jobs(self) -> Jobs:
-        return Jobs(f"http://127.0.0.1:{self.server.server_port}", token="secret")
-
-    def says(self, method: str, path: str, *replies: Any) -> None:
-        """Answers: bytes and JSON with 200, or a status with its text."""
-        self.replies[method, path] = [
-            reply
-            if isinstance(reply, tuple)
-            else (200, reply if isinstance(reply, bytes) else json.dumps(reply).encode())
-            for reply in replies
-        ]
-
-    def calls(self) -> list[str]:
-        return [f"{method} {path.partition('?')[0]}" for method, path, _, _ in self.asked]
-
-
-@pytest.fixture
-def head() -> Iterator[Head]:
-    ray = Head()
-    yield ray
-    ray.server.shutdown()
-    ray.server.server_close()
 
 
 # --- the way ---------------------------------------------------------------------------------------------------------
@@ -313,21 +249,6 @@ def test_a_connection_that_is_lost_is_no_end_of_a_log(head: Head, streams: Any) 
         next(head.jobs.log("j"))
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Time that passes only while somebody sleeps."""
-    now = [1000.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    fake = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
-    monkeypatch.setattr(jobs_api, "time", fake)
-    monkeypatch.setattr(run_state, "time", fake)
-    monkeypatch.setattr(node_check, "time", fake)
-    return now
-
-
 def test_a_log_is_printed_once_over_connections_that_are_lost(
     head: Head, streams: Any, clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -418,30 +339,6 @@ def test_a_reply_that_is_lost_does_not_submit_twice(clock: list[float]) -> None:
 # --- the job that reads ----------------------------------------------------------------------------------------------
 
 
-def reads(head: Head, *states: Any, logs: str, package: str = "") -> None:
-    """Ray runs the job that reads: its states, one after another, and its log."""
-    name = package or in_ray.package()[0]
-    head.says("GET", f"/api/packages/gcs/{name}", (404, b""))
-    head.says("PUT", f"/api/packages/gcs/{name}", (200, b""))
-    head.says("POST", "/api/jobs/", {"submission_id": "x"})
-
-    class Paths(dict[tuple[str, str], list[Reply]]):
-        """Answers for whatever ID the job has."""
-
-        def get(self, key: tuple[str, str], default: Any = None) -> Any:
-            method, path = key
-            parts = path.removeprefix("/api/jobs/read-").split("/")
-            if path.startswith("/api/jobs/read-"):
-                return super().get((method, "/".join(["job", *parts[1:]])), default)
-            return super().get(key, default)
-
-    head.replies = Paths(head.replies)
-    head.says("GET", "job", *states)
-    head.says("GET", "job/logs", {"logs": logs})
-    head.says("POST", "job/stop", {"stopped": True})
-    head.says("DELETE", "job", {"deleted": True})
-
-
 def test_run_folders_are_read_by_a_small_job_that_is_deleted(head: Head, clock: list[float]) -> None:
     reads(
         head, {"status": "PENDING"}, {"status": "RUNNING"}, {"status": "SUCCEEDED", "driver_node_id": "n"},
@@ -502,113 +399,3 @@ def test_folders_without_a_run_are_omitted_and_none_asks_nothing(head: Head, clo
 
 
 # --- files of the head's pod, and `nodes check` ----------------------------------------------------------------------
-
-
-def test_files_of_the_shared_file_system_come_through_the_dashboard(head: Head, clock: list[float]) -> None:
-    listed = {"name": "rank/a b", "bytes": 3, "crc32": 7}
-    answer = {"found": True, "files": [listed], "link": "hyperpod-ray-pull/key"}
-    reads(head, {"status": "SUCCEEDED", "driver_node_id": "n"}, logs=f"{reader.MARK}{json.dumps(answer)}\n")
-    files, read = runs._through_ray(head.jobs, "/fsx/runs/my run", patterns=["rank/*"])
-    assert [(file.name, file.bytes, file.crc32) for file in files] == [("rank/a b", 3, 7)]
-    words = shlex.split(next(json.loads(body) for _, path, _, body in head.asked if path == "/api/jobs/")["entrypoint"])
-    assert words[:3] == ["python", "-m", f"{in_ray.PACKAGE}.files"]
-    assert re.fullmatch("[0-9a-f]{16}", words[3]), "nobody guesses the name under which the files are served"
-    assert words[4:] == ["/fsx/runs/my run", "rank/*"]
-    head.says("GET", "/api/v0/logs/file", b"abc")
-    with read("rank/a b") as parts:
-        assert b"".join(parts) == b"abc"
-    query = head.asked[-1][1].partition("?")[2].split("&")
-    # a space as %20: Ray takes a plus for itself
-    assert {"node_id=n", "filename=hyperpod-ray-pull%2Fkey%2Frank%2Fa%20b", "lines=-1"} < {
-        part.replace("filename=hyperpod-ray-pull/key/rank/", "filename=hyperpod-ray-pull%2Fkey%2Frank%2F")
-        for part in query
-    }
-    reads(head, {"status": "SUCCEEDED"}, logs=f'{reader.MARK}{{"damaged": "checksums-0.json is damaged"}}\n')
-    with pytest.raises(OpsError, match=r"/fsx/x: checksums-0\.json is damaged") as damaged:
-        runs._through_ray(head.jobs, "/fsx/x", patterns=[])
-    assert damaged.value.code == CONDITION_FALSE
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", ".pull.json"])
-def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
-    with pytest.raises(OpsError, match="the cluster lists a file"):
-        files_of([{"name": name, "bytes": 1, "crc32": None}])
-
-
-PODS = {"w1": ONE.id, "w2": TWO.id, "w3": TWO.id}
-
-
-def checks(head: Head, *states: Any, logs: str) -> None:
-    reads(head, *states, logs=logs, package=node_check.package()[0])
-
-
-def test_nodes_are_measured_by_a_job_that_is_stopped_and_deleted(head: Head, clock: list[float]) -> None:
-    answers = {"answers": [], "busy": ["w9"]}
-    checks(head, {"status": "RUNNING"}, {"status": "SUCCEEDED"}, logs=f"x\n{MARK}{json.dumps(answers)}\n")
-    request = Request(seconds=30, storage="/fsx/tmp/")
-    content = request.content(hosts=["w1"])
-    assert node_check.measured_by_ray(head.jobs, content) == answers
-    submitted = next(json.loads(body) for _, path, _, body in head.asked if path == "/api/jobs/")
-    words = shlex.split(submitted["entrypoint"])
-    assert words[:3] == ["python", "-m", "hyperpod_ray_check.ray_probe"]
-    assert json.loads(words[3]) == content
-    assert (content["seconds"], content["limit"], content["storage_mib"]) == (30, 630, 4096)
-    assert re.fullmatch("/fsx/tmp/.nodes-check-[0-9a-f]{8}", content["storage"])
-    assert jobs_api.is_ours(submitted)
-    assert [call.partition(" ")[0] for call in head.calls()[-2:]] == ["POST", "DELETE"]
-    assert head.calls()[-2].endswith("/stop"), "a job that runs keeps its GPUs"
-    with zipfile.ZipFile(io.BytesIO(node_check.package()[1])) as archive:
-        modules = ("__init__", "node_probe", "ray_probe")
-        assert set(archive.namelist()) == {f"hyperpod_ray_check/{module}.py" for module in modules}
-    assert Request(storage="none").folder == ""
-    assert Request().folder.startswith("/fsx/.nodes-check-")
-
-
-def test_a_measurement_without_an_answer_is_a_condition_that_is_false(head: Head, clock: list[float]) -> None:
-    for states, logs, says in (
-        (
-            {"status": "FAILED", "message": "m"},
-            "Traceback\nImportError: torch\n",
-            "the test FAILED: ImportError: torch",
-        ),
-        ({"status": "FAILED", "message": "own words"}, "", "the test FAILED: own words"),
-        ({"status": "PENDING"}, "", "the test is PENDING after 300 s"),
-    ):
-        checks(head, states, logs=logs)
-        before = clock[0]
-        with pytest.raises(OpsError, match=says) as failed:
-            node_check.measured_by_ray(head.jobs, {"limit": 0})
-        assert failed.value.code == CONDITION_FALSE
-        assert (clock[0] - before > 300) is (states["status"] == "PENDING")
-        assert head.calls()[-1].startswith("DELETE ")
-
-
-def test_nodes_that_are_named_are_their_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured: list[Json] = []
-
-    def measure(_: Any, content: Json) -> Json:
-        measured.append(content)
-        return {"answers": []}
-
-    @contextlib.contextmanager
-    def jobs_of(_: Any, *, address: str) -> Iterator[Any]:
-        yield SimpleNamespace(address=address)
-
-    pods = tuple(pod(name, ONE if identifier == ONE.id else TWO) for name, identifier in PODS.items())
-    snapshot = replace(healthy(), pods=(*pods, pod("pending", None)))
-    monkeypatch.setattr(gather, "snapshot", lambda _, only: snapshot)
-    monkeypatch.setattr(node_check, "jobs_of", jobs_of)
-    monkeypatch.setattr(node_check, "measured_by_ray", measure)
-    nodes: Any = SimpleNamespace(find=lambda name: next(i for i in snapshot.instances if i.id == name))
-    target: Any = SimpleNamespace(name="demo")
-    check = node_check.EksNodeCheck(target, nodes)
-    for request, hosts, ids in (
-        (Request(), [], PODS),
-        (Request(nodes=(TWO.id, ONE.id)), ["w2", "w3", "w1"], PODS),
-        (Request(nodes=("10.0.0.7",), address="http://h:8265"), ["10.0.0.7"], {}),
-    ):
-        assert check.measured(request).hosts == ids
-        assert measured[-1]["hosts"] == hosts
-    with pytest.raises(OpsError, match=f"--node: {THREE.id} has no Ray pod") as refused:
-        check.measured(Request(nodes=(THREE.id,)))
-    assert refused.value.code == CONDITION_FALSE

@@ -71,12 +71,12 @@ def test_what_a_protected_environment_kept_is_named_with_its_setting() -> None:
     late = f"{inventory.LATE_LOGS} destroyed"
     kept = {FLOW: "log group kept", EVENTS: "log group kept"}
     assert found(made) == {OURS: "log group kept", EKS: late, BUILD: late, **kept}
-    notes = {item.id: item.note for item in inventory._log_groups(made, stacks())}
+    notes = {group.id: group.note for group in inventory._log_groups(made, stacks())}
     assert "network.flow_log_group_exists takes it up" in notes[FLOW]
     assert "hyperpod.event_log_group_exists takes it up" in notes[EVENTS]
     # each is its stack's while that is there
     deployed = tuple(Stack(name=f"demo-{name}", status="CREATE_COMPLETE") for name in ("Network", "Platform"))
-    assert {item.id for item in inventory._log_groups(made, deployed)} == {OURS, EKS, BUILD}
+    assert {group.id for group in inventory._log_groups(made, deployed)} == {OURS, EKS, BUILD}
 
 
 def test_teardown_deletes_them_last_and_says_so(

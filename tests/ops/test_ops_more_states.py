@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import ssl
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -15,156 +13,38 @@ import pytest
 import urllib3
 from botocore.exceptions import ClientError
 
-from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops import preflight
 from hyperpod_ray.ops.change import deploy
-from hyperpod_ray.ops.errors import ApiError, LaptopError, OpsError
-from hyperpod_ray.ops.observe import hyperpod, kube, training
+from hyperpod_ray.ops.errors import ApiError, OpsError
+from hyperpod_ray.ops.observe import hyperpod
 from hyperpod_ray.ops.observe.node_rows import Row
-from hyperpod_ray.ops.observe.snapshot import Instance, Job, RayJob, SlurmNode, Stack, Unseen
-from hyperpod_ray.ops.orchestrators import gather
-from hyperpod_ray.ops.reach import api_server, ray_pods
+from hyperpod_ray.ops.observe.snapshot import Instance, RayJob, Stack
+from hyperpod_ray.ops.reach import api_server
 from hyperpod_ray.ops.reach.api_server import ApiServer
-from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.kubeconfig import Credential
 from hyperpod_ray.ops.repair import nodes
 from hyperpod_ray.ops.verdict import judge
-from hyperpod_ray.ops.verdict.finding import fault_of
-from hyperpod_ray.ops.web import serve
+from tests.ops.ops_more_states_helpers import target
 from tests.ops.snapshots import (
-    HEAD,
-    JOB,
     NOW,
     SPARE_HEAD,
     THREE,
     ago,
     event,
     healthy,
-    pod,
     trains,
     with_cluster,
     with_instance,
-    with_node,
 )
-from tests.ops.world import environment_text
 from tests.support.faults import FAULTS, Fault
 
 Json = dict[str, Any]
 
 
-def target(api: Any = None) -> Target:
-    environment = Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
-    environment.__dict__["kubernetes"] = api
-    return environment
-
-
 # --- Slurm -----------------------------------------------------------------------------------------------------------
-
-USABLE = ("allocated", "allocated+", "completing", "idle", "mixed", "planned", "idle~", "idle#", "allocated$", "mixed@")
-LOST = ("down", "fail", "failing", "error", "unknown", "down~", "fail#", "DOWN")
-SILENT = ("idle*", "allocated*", "down*", "unknown*")
-
-
-@pytest.mark.parametrize("state", [*USABLE, *LOST, *SILENT])
-def test_which_nodes_of_slurm_run_jobs(state: str) -> None:
-    """https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES: * does not answer"""
-    node = SlurmNode(name="ip-1", state=state)
-    assert node.lost is state.rstrip("*~#").lower().startswith(("down", "fail", "error", "unknown"))
-    assert node.silent is state.endswith("*")
-    assert node.usable is (state in USABLE)
-
-
-@pytest.mark.parametrize(
-    ("state", "drained", "reserved"),
-    [
-        ("drained", True, False),
-        ("draining", True, False),
-        ("drain*", True, False),
-        ("maint", False, True),
-        ("reserved", False, True),
-        ("idle", False, False),
-    ],
-)
-def test_which_nodes_of_slurm_take_no_new_job(state: str, drained: bool, reserved: bool) -> None:
-    node = SlurmNode(name="ip-1", state=state)
-    assert (node.drained, node.reserved) == (drained, reserved)
-
-
-@pytest.mark.parametrize(
-    ("reason", "repaired"),
-    [
-        ("Action:Replace", True),
-        ("Action:Reboot", True),
-        ("Action:Replace [hma@now]", True),
-        ("by hand", False),
-        ("", False),
-    ],
-)
-def test_which_reason_asks_hyperpod_for_a_repair(reason: str, repaired: bool) -> None:
-    """https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-resiliency-slurm-replace-faulty-instance.html"""
-    assert SlurmNode(name="ip-1", state="fail", reason=reason).repaired is repaired
 
 
 # --- Kubernetes ------------------------------------------------------------------------------------------------------
-
-
-class Refusing:
-    """A Kubernetes API that answers every listing with one status."""
-
-    def __init__(self, status: int) -> None:
-        self.status = status
-
-    def items(self, *_: Any, **__: Any) -> list[Json]:
-        raise ApiError(status=self.status)
-
-
-@pytest.mark.parametrize("listing", [kube.ray_clusters, kube.ray_jobs, kube.quotas])
-def test_a_kind_that_is_not_installed_has_no_objects(listing: Any) -> None:
-    """Without its CustomResourceDefinition, the API server knows no path: 404."""
-    assert listing(target(Refusing(404)), "ray") == []
-    for status in (403, 500):
-        with pytest.raises(ApiError):
-            listing(target(Refusing(status)), "ray")
-
-
-def test_jobs_of_every_cluster_are_listed_newest_first_and_what_waits_before_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clusters = {
-        ("ray", "ray"): [replace(JOB, id="old", started=ago(90)), replace(JOB, id="new", started=ago(5))],
-        ("ray", "own"): [replace(JOB, id="waits", started=None)],
-    }
-    rayjobs = [
-        RayJob(name=name, namespace="ray", cluster=cluster, deployment_status=state)
-        for name, cluster, state in (
-            ("a", "own", "Running"), ("b", "own", "Initializing"), ("c", "gone", "Complete"), ("d", "", "Running")
-        )
-    ]  # fmt: skip
-    asked: list[tuple[str, str]] = []
-    heads = [pod("h1", HEAD, role="head"), pod("h2", HEAD, role="head", cluster="own"), pod("w", HEAD, cluster="gone")]
-
-    def read(_: Target, *, namespace: str, cluster: str) -> tuple[list[Job], list[Any]]:
-        asked.append((namespace, cluster))
-        return clusters[namespace, cluster], []
-
-    monkeypatch.setattr(kube, "ray_jobs", lambda *_: rayjobs)
-    monkeypatch.setattr(ray_pods, "pods", lambda *_: heads)
-    monkeypatch.setattr(training, "training", read)
-    listed = training.gathered(target(), noted=contextlib.nullcontext)
-    assert [job.id for job in listed["jobs"]] == ["waits", "new", "old"]
-    assert asked == [("ray", "ray"), ("ray", "own")]
-    for changes in ({"ready": False}, {"deleting_since": ago(1)}):
-        heads[0] = pod("h1", HEAD, role="head", **changes)
-        asked.clear()
-        training.gathered(target(), noted=contextlib.nullcontext)
-        assert asked == [("ray", "own")], "a head that is not ready is not asked"
-
-    def refuse(*_: Any) -> Any:
-        raise ApiError(status=403)
-
-    monkeypatch.setattr(kube, "ray_jobs", refuse)
-    heads[0] = pod("h1", HEAD, role="head")
-    assert [job.id for job in training.gathered(target(), noted=contextlib.nullcontext)["jobs"]] == ["new", "old"]
 
 
 def test_a_request_gives_up_in_time_and_repeats_only_what_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,51 +92,6 @@ def test_a_socket_of_a_forward_sends_at_once_and_is_closed_where_it_cannot_be_us
             server._socket(refusing)
         (plain,), options = refusing.wrap_socket.call_args
         assert (plain.fileno(), options) == (-1, {"server_hostname": "k.example.com"})
-
-
-def test_a_defect_is_no_source_that_did_not_answer() -> None:
-    unseen: list[Unseen] = []
-    with pytest.raises(ZeroDivisionError), gather._noted("FSx", target(), unseen):
-        raise ZeroDivisionError
-    with gather._noted("FSx", target(), unseen):
-        raise ApiError(status=403, reason="no")
-    with gather._noted("Kubernetes", target(), unseen):
-        raise LaptopError("no plugin", expected="it", fix="install it")
-    first, second = unseen
-    assert (first.source, first.refused, first.laptop) == ("FSx", True, False)
-    assert (second.source, second.refused, second.laptop, second.next) == ("Kubernetes", False, True, "install it")
-
-
-def test_a_claim_as_kubernetes_has_it() -> None:
-    """https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/persistent-volume-claim-v1/"""
-    meta = {"name": "fsx", "creationTimestamp": "2026-11-21T10:00:00Z", "deletionTimestamp": "2026-11-21T11:00:00Z"}
-    full = {"metadata": meta, "spec": {"volumeName": "pv-1", "storageClassName": "fsx-sc"}, "status": {"phase": "Lost"}}
-    api = SimpleNamespace(items=lambda path: [full, {"metadata": {"name": "b"}}])
-    first, second = kube.claims(target(api), "ray")
-    assert (first.name, first.namespace, first.phase) == ("fsx", "ray", "Lost")
-    assert (first.volume, first.storage_class) == ("pv-1", "fsx-sc")
-    assert first.created is not None
-    assert first.deleting_since is not None
-    assert (first.created.hour, first.deleting_since.hour) == (10, 11)
-    assert (second.phase, second.volume, second.storage_class, second.created) == ("Pending", "", "", None)
-
-
-def test_warnings_are_the_newest_first() -> None:
-    """https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/"""
-    about = {"involvedObject": {"kind": "Pod", "name": "w1"}, "reason": "FailedMount", "message": "timed out"}
-    old = {**about, "metadata": {}, "lastTimestamp": "2026-11-21T10:00:00Z", "count": 7}
-    new = {**about, "metadata": {}, "eventTime": "2026-11-21T11:00:00.000000Z"}
-    made_only = {"metadata": {"creationTimestamp": "2026-11-21T09:00:00Z"}}
-    asked: list[Json] = []
-
-    def items(path: str, **options: str) -> list[Json]:
-        asked.append({"path": path, **options})
-        return [old, made_only, new]
-
-    listed = kube.warnings(target(SimpleNamespace(items=items)), "ray")
-    assert [(event.object, event.count) for event in listed] == [("Pod/w1", 1), ("Pod/w1", 7), ("/", 1)]
-    assert (listed[0].reason, listed[0].message) == ("FailedMount", "timed out")
-    assert asked == [{"path": "/api/v1/namespaces/ray/events", "fields": "type=Warning"}]
 
 
 # --- a list of nodes -------------------------------------------------------------------------------------------------
@@ -360,11 +195,6 @@ def test_a_ray_job_that_waits_says_why_and_until_when(minutes: float, kind: str,
     assert bool(finding.next) is (kind == "action-required")
 
 
-def test_the_fault_of_a_node_is_its_own() -> None:
-    snapshot = with_node(with_node(healthy(), HEAD, fault="Xid 31"), THREE, fault="Xid 79")
-    assert (fault_of(snapshot, THREE), fault_of(snapshot, SPARE_HEAD)) == ("Xid 79", "")
-
-
 def test_an_environment_without_a_cluster_has_no_events_and_a_refusal_is_not_hidden() -> None:
     def refuse(name: str) -> Any:
         def call(*_: Any, **__: Any) -> Any:
@@ -378,27 +208,6 @@ def test_an_environment_without_a_cluster_has_no_events_and_a_refusal_is_not_hid
     environment.aws = refuse("AccessDeniedException")
     with pytest.raises(ClientError):
         hyperpod.events_part(environment)
-
-
-def test_a_page_says_what_fails_once_and_when_it_answers_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    failure = OpsError("it is away", expected="an answer", fix="wait")
-    looks = iter([None, failure, failure, None, None])
-
-    class Watched:
-        @property
-        def failure(self) -> OpsError | None:
-            try:
-                return next(looks)
-            except StopIteration:
-                raise KeyboardInterrupt from None
-
-    monkeypatch.setattr(serve, "time", SimpleNamespace(sleep=lambda _: None))
-    with pytest.raises(KeyboardInterrupt):
-        serve._report(Watched())  # type: ignore[arg-type]
-    said = capsys.readouterr().err.splitlines()
-    assert said == ["it is away. Expected an answer. Next: wait", "the environment answers again"]
 
 
 @pytest.mark.parametrize(("status", "first"), [("UPDATE_ROLLBACK_FAILED", True), ("UPDATE_ROLLBACK_COMPLETE", False)])

@@ -5,163 +5,28 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from botocore.exceptions import ClientError
-from botocore.validate import validate_parameters
 
 from hyperpod_ray.core import names
-from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
 from hyperpod_ray.ops.observe import hyperpod
 from hyperpod_ray.ops.observe.snapshot import NODES, Instance, Snapshot, Unseen
 from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.orchestrators.eks.repair import EksRepair
-from hyperpod_ray.ops.orchestrators.hyperpod_logs import STREAMS, HyperPodLogs, LogStreams
-from hyperpod_ray.ops.orchestrators.hyperpod_nodes import HyperPodNodes, act_now
 from hyperpod_ray.ops.output import Format
-from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.repair import logs
-from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO, ago, healthy, with_instance, with_node
-from tests.ops.world import environment_text
-from tests.support.answers import CLUSTER_ARN, Answers, operation_model
-
-Json = dict[str, Any]
-
-
-class Aws:
-    """Answers by operation, several in turn; what is asked and answered has the shapes of botocore's models."""
-
-    def __init__(self, **answers: Any) -> None:
-        self.answers = {"describe_cluster": Answers().cluster, **answers}
-        self.asked: list[tuple[str, Json]] = []
-
-    def require_account(self) -> str:
-        return "arn"
-
-    def call(self, service: str, operation: str, **arguments: Any) -> Json:
-        model = operation_model(service, operation)
-        validate_parameters(arguments, model.input_shape)
-        self.asked.append((operation, dict(arguments)))
-        answer = self.answers[operation]
-        if isinstance(answer, list):
-            answer = answer.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        validate_parameters(answer, model.output_shape)
-        return cast("Json", answer)
-
-    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Json]:
-        listed: list[Json] = self.call(service, operation, **arguments)[key]
-        return listed
-
-    def arguments(self, operation: str) -> list[Json]:
-        return [arguments for name, arguments in self.asked if name == operation]
-
-
-def of(**answers: Any) -> tuple[Target, Aws]:
-    target = Target(parse(environment_text(), name="demo", path=Path("demo.yaml")))
-    account = Aws(**answers)
-    target.aws = account  # type: ignore[assignment]
-    return target, account
-
-
-def refusal(code: str) -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": "no"}}, "Operation")
-
-
-def summary(of: Instance, host: str = "") -> Json:
-    listed: Json = {
-        "InstanceId": of.id,
-        "InstanceGroupName": of.group,
-        "InstanceType": of.type,
-        "LaunchTime": of.launched,
-    }
-    listed["InstanceStatus"] = {"Status": of.status}
-    return {**listed, **({"PrivateDnsHostname": host} if host else {})}
-
+from tests.ops.ops_node_services_helpers import Json, event, of
+from tests.ops.snapshots import HEAD, NOW, ONE, SPARE_HEAD, THREE, TWO, healthy, with_instance, with_node
+from tests.support.answers import Answers
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
-LISTED = {
-    "ClusterNodeSummaries": [summary(ONE, "ip-10-0-0-7.us-west-2.compute.internal"), summary(TWO)],
-    "NextToken": "",
-}
-
-
-def test_a_node_is_named_by_its_id_its_kubernetes_name_its_host_or_a_beginning() -> None:
-    for name in (ONE.id, names.node_name(ONE.id), "ip-10-0-0-7"):
-        target, _ = of(list_cluster_nodes=LISTED)
-        assert HyperPodNodes(target).find(name).id == ONE.id
-    three = summary(replace(ONE, id="i-0abc000000000001"))
-    both = {"ClusterNodeSummaries": [three, summary(replace(ONE, id="i-0abc000000000002"))], "NextToken": ""}
-    target, _ = of(list_cluster_nodes=both)
-    assert HyperPodNodes(target).find("i-0abc000000000002").id.endswith("2")
-    with pytest.raises(OpsError, match="fits i-0abc000000000001, i-0abc000000000002") as ambiguous:
-        HyperPodNodes(target).find("i-0abc")
-    assert ambiguous.value.code == BAD_USE
-    # an ID that is the beginning of another one names itself
-    short = {"ClusterNodeSummaries": [three, summary(replace(ONE, id="i-0abc0000"))], "NextToken": ""}
-    target, _ = of(list_cluster_nodes=short)
-    assert HyperPodNodes(target).find("i-0abc0000").id == "i-0abc0000"
-    for name in ("i-", "i-0", "i-9999999", "other"):
-        target, _ = of(list_cluster_nodes={"ClusterNodeSummaries": [three], "NextToken": ""})
-        with pytest.raises(OpsError, match=r"is not in cluster 'ray-ops'\. Expected the id of a node") as absent:
-            HyperPodNodes(target).find(name)
-        assert (absent.value.code, absent.value.fix) == (BAD_USE, "hyperpod-ray nodes demo")
-
-
-def test_session_manager_names_a_node_by_cluster_group_and_instance() -> None:
-    """https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-run-jobs-slurm-access-nodes.html"""
-    target, _ = of()
-    session = HyperPodNodes(target).session(ONE)
-    assert session == f"sagemaker-cluster:{CLUSTER_ARN.rpartition('/')[2]}_workers-{ONE.id}"
-
-
-def test_details_of_a_node_omit_its_lifecycle_script() -> None:
-    script = {"SourceS3Uri": "s3://b/p", "OnCreate": "on_create.sh"}
-    node = {"InstanceId": ONE.id, "PrivatePrimaryIp": "10.0.0.7", "LifeCycleConfig": script}
-    target, account = of(describe_cluster_node={"NodeDetails": node})
-    assert HyperPodNodes(target).details(ONE) == {"InstanceId": ONE.id, "PrivatePrimaryIp": "10.0.0.7"}
-    assert account.arguments("describe_cluster_node") == [{"ClusterName": "ray-ops", "NodeId": ONE.id}]
-
-
-def test_without_hyperpod_no_node_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, _ = of()
-    asked: list[tuple[str, ...]] = []
-
-    def snapshot(_: Target, *, only: tuple[str, ...]) -> Snapshot:
-        asked.append(only)
-        return latest
-
-    monkeypatch.setattr(gather, "snapshot", snapshot)
-    latest = replace(healthy(), unseen=(Unseen(source="Kubernetes", why="away"),))
-    assert HyperPodNodes(target).look() is latest
-    assert {"HyperPod", "HyperPod events", "Kubernetes", "Slurm"} == set(asked[0])
-    latest = replace(healthy(), unseen=(Unseen(source="HyperPod", why="throttled"),))
-    with pytest.raises(OpsError, match="throttled") as away:
-        HyperPodNodes(target).look()
-    assert away.value.fix == "hyperpod-ray status demo"
-    latest = replace(healthy(), unseen=(Unseen(source="HyperPod", why="denied", next="ask for it"),))
-    with pytest.raises(OpsError, match="denied") as denied:
-        HyperPodNodes(target).look()
-    assert denied.value.fix == "ask for it"
-    nothing, _ = of(describe_cluster=refusal("ResourceNotFound"))
-    with pytest.raises(OpsError, match="HyperPod cluster 'ray-ops' does not exist") as absent:
-        HyperPodNodes(nothing).look()
-    assert absent.value.fix == "hyperpod-ray deploy demo"
-
 
 # --- events ----------------------------------------------------------------------------------------------------------
-
-
-def event(number: int, **more: Any) -> Json:
-    usual = {"EventId": f"e{number}", "ClusterArn": CLUSTER_ARN, "ClusterName": "ray-ops", "EventTime": ago(number)}
-    return {**usual, "ResourceType": "Cluster", "EventLevel": "Info", "Description": "x", **more}
 
 
 def test_events_are_read_page_by_page_to_the_limit() -> None:
@@ -181,54 +46,7 @@ def test_events_are_read_page_by_page_to_the_limit() -> None:
     assert account.arguments("list_cluster_events")[0]["MaxResults"] == 3
 
 
-def test_events_of_a_node_or_a_group_are_asked_of_the_service() -> None:
-    for about, filters in (
-        ({"node": names.node_name(ONE.id)}, {"NodeId": ONE.id}),
-        ({"group": "workers"}, {"InstanceGroupName": "workers"}),
-        ({}, {}),
-    ):
-        target, account = of(list_cluster_events=[{"Events": []}])
-        assert HyperPodNodes(target).events(limit=7, **about) == []
-        (asked,) = account.arguments("list_cluster_events")
-        assert {key: asked[key] for key in ("NodeId", "InstanceGroupName") if key in asked} == filters
-    target, _ = of()
-    with pytest.raises(OpsError, match=r"group: 'other' is not in cluster 'ray-ops'\. Expected one of head, workers"):
-        HyperPodNodes(target).events(group="other", limit=1)
-
-
-def test_the_failure_of_an_event_is_asked_for_by_its_id() -> None:
-    """https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_EventMetadata.html"""
-    metadata = {"EventMetadata": {"Instance": {"FailureMessage": "Xid 79"}}}
-    details = event(7, EventLevel="Error", InstanceId=ONE.id, InstanceGroupName="workers", EventDetails=metadata)
-    target, account = of(describe_cluster_event={"EventDetails": details})
-    listed = hyperpod._event(event(7))
-    assert (listed.failure, listed.level, listed.resource, listed.instance) == ("", "Info", "Cluster", "")
-    described = HyperPodNodes(target).described(listed)
-    assert (described.failure, described.level, described.instance) == ("Xid 79", "Error", ONE.id)
-    assert (described.group, described.time) == ("workers", ago(7))
-    assert account.arguments("describe_cluster_event") == [{"ClusterName": "ray-ops", "EventId": "e7"}]
-    bare = {key: details[key] for key in ("EventId", "ClusterArn", "ClusterName", "EventTime", "ResourceType")}
-    assert hyperpod._event(bare).level == "Info"
-    assert hyperpod._event({**bare, "EventDetails": {"EventMetadata": {"Instance": {}}}}).failure == ""
-
-
 # --- repair ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("verb", "operation"), [("reboot", "batch_reboot_cluster_nodes"), ("replace", "batch_replace_cluster_nodes")]
-)
-def test_nodes_are_repaired_by_hyperpods_api(verb: Any, operation: str, capsys: pytest.CaptureFixture[str]) -> None:
-    target, account = of(**{operation: {"Successful": [ONE.id, TWO.id]}})
-    advice = act_now(target, [ONE, TWO], verb=verb)
-    assert advice == "under way; hyperpod-ray wait demo --for workers"
-    assert account.arguments(operation) == [{"ClusterName": "ray-ops", "NodeIds": [ONE.id, TWO.id]}]
-    assert capsys.readouterr().out.splitlines() == [ONE.id, TWO.id]
-    failed = [{"NodeId": TWO.id, "ErrorCode": "InvalidNodeStatus", "Message": "it is Pending"}]
-    target, _ = of(**{operation: {"Successful": [ONE.id], "Failed": failed}})
-    with pytest.raises(OpsError, match=f"{verb} was refused: {TWO.id}: InvalidNodeStatus it is Pending"):
-        act_now(target, [ONE, TWO], verb=verb)
-    assert capsys.readouterr().out.splitlines() == [ONE.id], "the one that was accepted is under way"
 
 
 def test_a_planned_repair_is_carried_out_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,90 +174,6 @@ def test_a_drill_without_automatic_recovery_would_only_break_a_node(monkeypatch:
 
 
 # --- logs ------------------------------------------------------------------------------------------------------------
-
-
-def stream(name: str) -> Json:
-    return {"logStreamName": name}
-
-
-def entry(at: datetime, text: str, name: str, identifier: str = "") -> Json:
-    millis = int(at.timestamp() * 1000)
-    return {
-        "timestamp": millis,
-        "message": text,
-        "logStreamName": name,
-        **({"eventId": identifier} if identifier else {}),
-    }
-
-
-def test_a_log_is_read_stream_by_stream_a_hundred_at_a_time() -> None:
-    """https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_FilterLogEvents.html: 1 to 100 names"""
-    streams = [stream(f"LifecycleConfig/workers/i-{number:017x}") for number in range(101)]
-    one, last = streams[0]["logStreamName"], streams[100]["logStreamName"]
-    target, account = of(
-        describe_log_streams={"logStreams": streams},
-        filter_log_events=[{"events": [entry(ago(1), "late\n", one)]}, {"events": [entry(ago(5), "early", last)]}],
-    )
-    reader = LogStreams(target, group="/aws/sagemaker/Clusters/ray-ops/abc", kinds=["lifecycle"], instance="")
-    lines = reader.read(ago(10), ago(0))
-    assert [(line["time"], line["kind"], line["stream"], line["message"]) for line in lines] == [
-        (output.stamp(ago(5)), "lifecycle", last, "early"),
-        (output.stamp(ago(1)), "lifecycle", one, "late"),
-    ]
-    first, second = account.arguments("filter_log_events")
-    assert [len(first["logStreamNames"]), len(second["logStreamNames"])] == [100, 1]
-    assert (first["startTime"], first["endTime"]) == (int(ago(10).timestamp() * 1000), int(ago(0).timestamp() * 1000))
-    assert first["logGroupName"] == "/aws/sagemaker/Clusters/ray-ops/abc"
-    (asked,) = account.arguments("describe_log_streams")
-    assert asked["logStreamNamePrefix"] == "LifecycleConfig/"
-
-
-def test_a_line_counts_once_however_often_it_is_read() -> None:
-    name = f"LifecycleConfig/workers/{ONE.id}"
-    other = stream(f"LifecycleConfig/workers/{TWO.id}")
-    twice = [entry(ago(2), "same", name), entry(ago(2), "same", name, "1"), entry(ago(2), "same", name, "2")]
-    more = [*twice, entry(ago(1), "new", name, "3")]
-    target, account = of(
-        describe_log_streams={"logStreams": [stream(name), other]},
-        filter_log_events=[{"events": twice}, {"events": more}],
-    )
-    reader = LogStreams(target, group="g", kinds=["lifecycle"], instance=ONE.id)
-    assert len(reader.read(ago(9), None)) == 3
-    assert [line["message"] for line in reader.read(ago(9), None)] == ["new"]
-    assert all(asked["logStreamNames"] == [name] for asked in account.arguments("filter_log_events"))
-    assert all("endTime" not in asked for asked in account.arguments("filter_log_events"))
-
-
-def test_every_log_is_one_reader_and_a_group_that_is_not_there_says_so() -> None:
-    target, account = of(describe_log_streams={"logStreams": []})
-    reader = HyperPodLogs(target, HyperPodNodes(target)).reader("all", node="")
-    assert reader.group == f"/aws/sagemaker/Clusters/ray-ops/{CLUSTER_ARN.rpartition('/')[2]}"
-    assert reader.read(ago(1), None) == []
-    prefixes = [asked["logStreamNamePrefix"] for asked in account.arguments("describe_log_streams")]
-    assert prefixes == list(STREAMS.values())
-    assert prefixes == ["LifecycleConfig/", "SagemakerHealthMonitoringAgent/", "DeepHealthCheckResults/"]
-    reader = HyperPodLogs(target, HyperPodNodes(target)).reader("health-agent", node="")
-    assert reader._kinds == ["health-agent"]
-    target, _ = of(describe_log_streams=refusal("ResourceNotFoundException"))
-    with pytest.raises(OpsError, match=r"no log group g\. Expected a cluster whose first node has started") as absent:
-        LogStreams(target, group="g", kinds=["lifecycle"], instance="").read(ago(1), None)
-    assert absent.value.fix == "hyperpod-ray nodes events demo"
-    target, _ = of(describe_log_streams=refusal("AccessDeniedException"))
-    with pytest.raises(ClientError):
-        LogStreams(target, group="g", kinds=["lifecycle"], instance="").read(ago(1), None)
-
-
-def test_logs_outlive_nodes_so_that_an_id_is_taken_as_it_is() -> None:
-    gone = "i-0123456789abcdef0"
-    for name, identifier, listings in (
-        (gone, gone, 0),
-        (f"hyperpod-{gone}", gone, 0),
-        ("ip-10-0-0-7", ONE.id, 1),
-        ("", "", 0),
-    ):
-        target, account = of(list_cluster_nodes=LISTED)
-        assert HyperPodLogs(target, HyperPodNodes(target)).reader("lifecycle", node=name)._instance == identifier
-        assert len(account.arguments("list_cluster_nodes")) == listings
 
 
 # --- the command `logs` ----------------------------------------------------------------------------------------------

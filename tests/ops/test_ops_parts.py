@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +16,9 @@ from hyperpod_ray.ops.change import wait
 from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.jobs import own_cluster
 from hyperpod_ray.ops.money import cost
-from hyperpod_ray.ops.reach import connect, jobs_api, ray_pods
+from hyperpod_ray.ops.reach import jobs_api
 from hyperpod_ray.ops.reach.clients import Kubernetes
-from hyperpod_ray.ops.reach.ray_pods import Pod
-from hyperpod_ray.ops.runs import pull, run_plot
+from hyperpod_ray.ops.runs import pull
 from hyperpod_ray.pricing.prices import Line
 
 Json = dict[str, Any]
@@ -153,41 +151,6 @@ def test_a_cluster_that_cannot_be_reached_yet() -> None:
     assert (endpoint.url, authority) == ("https://x.eks.amazonaws.com", "Q0E=")
 
 
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
-
-
-def pod(name: str, *, role: str = "head", cluster: str = "ray", **more: Any) -> Pod:
-    return Pod(
-        name=name, namespace="ray", cluster=cluster, role=role, group="", phase=more.pop("phase", "Running"), **more
-    )
-
-
-@pytest.mark.parametrize(
-    ("pods", "head", "says"),
-    [
-        ([pod("a", ready=True)], "a", ""),
-        ([pod("a"), pod("b", ready=True)], "b", ""),
-        ([pod("w", role="worker", ready=True), pod("a", ready=True)], "a", ""),
-        ([pod("o", cluster="other", ready=True), pod("a", ready=True)], "a", ""),
-        ([pod("g", ready=True, deleting_since=NOW), pod("a", ready=True)], "a", ""),
-        ([], "", "does not exist"),
-        ([pod("w", role="worker", ready=True)], "", "does not exist"),
-        ([pod("o", cluster="other", ready=True)], "", "does not exist"),
-        ([pod("g", ready=True, deleting_since=NOW)], "", "does not exist"),
-        ([pod("a", phase="Pending")], "", "is Pending"),
-        ([pod("a", reason="CrashLoopBackOff")], "", "is CrashLoopBackOff"),
-    ],
-)
-def test_the_head_that_is_reached(monkeypatch: pytest.MonkeyPatch, pods: list[Pod], head: str, says: str) -> None:
-    monkeypatch.setattr(ray_pods, "pods", lambda target, namespace: pods)
-    if head:
-        assert connect._head(NAMED, namespace="ray", cluster="ray") == head
-    else:
-        with pytest.raises(OpsError, match=f"the head of RayCluster 'ray' {says}") as refused:
-            connect._head(NAMED, namespace="ray", cluster="ray")
-        assert refused.value.fix == "hyperpod-ray wait demo --for ray"
-
-
 # --- figures and waiting ---------------------------------------------------------------------------------------------
 
 
@@ -207,22 +170,6 @@ def line(**more: Any) -> Line:
 )
 def test_a_price_that_is_a_range(value: float | None, of: Line, hours: int, text: str) -> None:
     assert cost._ranged(value, of, mark="~", hours=hours) == text
-
-
-def test_a_picture_for_a_terminal_has_its_width_and_three_labels() -> None:
-    events: list[Any] = []
-    training = SimpleNamespace(name="first", events=events)
-    state: Any = SimpleNamespace(training=training, curve=[(None, step, float(10 - step)) for step in range(11)])
-    for width, columns in ((80, 68), (100, 88), (10, 20)):
-        rows = run_plot.text([state], width=width, height=9).splitlines()
-        axis = next(row for row in rows if "└" in row)
-        assert axis.count("─") == columns
-        labels = [row.partition("│")[0].strip() for row in rows if "│" in row]
-        assert labels == ["10", "", "", "", "5", "", "", "", "0"]
-        assert rows[0].endswith("│●") and rows[8].endswith("●"), "a loss that falls is drawn downwards"
-        assert rows[8].index("●") - rows[8].index("│") == columns
-        assert rows[-2].split() == ["0", "step", "10"]
-        assert rows[-1].split() == ["●", "first"]
 
 
 def test_waiting_between_two_looks_takes_its_time(clock: list[float]) -> None:

@@ -67,7 +67,7 @@ def day(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", list(STATES))
 def test_what_is_said_of_a_state(name: str) -> None:
     state = STATES[name]
-    rows = [one for one in checks(state) if one.result not in ("ok", "skipped")]
+    rows = [check for check in checks(state) if check.result not in ("ok", "skipped")]
     said = state.get("said", [])
     if said == "every":
         assert len(rows) > 15
@@ -131,5 +131,5 @@ def test_a_throttled_call_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
         return AWSResponse(request.url, status, HTTPHeaders(), Raw(body))
 
     target.aws.session.events.register("before-send.sts", answer)
-    assert [one.result for one in preflight.credentials(target)] == ["ok"]
+    assert [credential.result for credential in preflight.credentials(target)] == ["ok"]
     assert (answers, len(waited)) == ([], 2)

@@ -56,7 +56,7 @@ def workload(
             "name": f"rayjob-{uid}", "uid": f"w-{uid}", "creationTimestamp": created, "ownerReferences": [{"uid": uid}],
         },
         "spec": {"queueName": "q", "priority": 0, **spec},
-        "status": {"conditions": [dict(zip(keys, one, strict=True)) | moved for one in conditions]},
+        "status": {"conditions": [dict(zip(keys, condition, strict=True)) | moved for condition in conditions]},
     }  # fmt: skip
 
 
@@ -428,7 +428,10 @@ class Recorded:
 def test_submit_puts_a_teams_job_into_its_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = load("teams", folder=FOLDER / "examples").plan
     (live,) = [
-        item for one in k8s.ray_manifests(plan, BINDINGS) for item in one.objects if item["kind"] == "RayCluster"
+        item
+        for manifest in k8s.ray_manifests(plan, BINDINGS)
+        for item in manifest.objects
+        if item["kind"] == "RayCluster"
     ]
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "main.py").write_text("print(1)\n")

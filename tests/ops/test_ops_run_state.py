@@ -16,11 +16,9 @@ from hyperpod_ray.ops import in_ray
 from hyperpod_ray.ops.in_ray import history
 from hyperpod_ray.ops.in_ray import runs as reader
 from hyperpod_ray.ops.journal import run_state
-from hyperpod_ray.ops.runs import run_plot
 from hyperpod_ray_training import journal
+from tests.ops.ops_run_state_helpers import BEGIN
 from tests.ops.world import environment_text
-
-BEGIN = 1_790_000_000.0
 
 
 class Clock:
@@ -98,7 +96,7 @@ def test_a_run_is_read(storage: Path) -> None:
     assert found.seconds_left == pytest.approx(68 * 2.0)
     assert run.recoveries == 1, "a first start restores nothing, and is none"
     assert run.faults == 2
-    assert [one.step for one in found.checkpoints] == [30, 20, 10]
+    assert [checkpoint.step for checkpoint in found.checkpoints] == [30, 20, 10]
     assert found.last is not None
     assert found.last.step == 20, "what is not complete does not count"
     best = found.best("accuracy", "max")
@@ -288,31 +286,3 @@ def test_pictures_of_runs(storage: Path, tmp_path: Path, capfd: pytest.CaptureFi
     assert "●" in drawn
     assert "▲ second" in drawn
     assert main(["runs", "plot", "demo", "no", *here]) == 2
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (0, 100, [0, 20, 40, 60, 80, 100]),
-        (0, 47, [0, 10, 20, 30, 40]),
-        (0, 7, [0, 2, 4, 6]),
-        (3, 8, [3, 4, 5, 6, 7, 8]),
-        (1.2, 1.45, [1.2, 1.25, 1.3, 1.35, 1.4, 1.45]),
-        (-3, 22, [0, 5, 10, 15, 20]),
-    ],
-)
-def test_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
-    assert run_plot._ticks(low, high) == pytest.approx(ticks)
-
-
-def test_a_flat_line_and_a_single_point_are_drawn(tmp_path: Path) -> None:
-    for number, losses in enumerate(([1.0], [2.0, 2.0], [0.0])):
-        folder = tmp_path / f"r{number}"
-        folder.mkdir()
-        lines = [json.dumps({"t": BEGIN + n, "kind": "step", "step": n, "loss": loss}) for n, loss in enumerate(losses)]
-        (folder / "events.jsonl").write_text("\n".join(lines))
-    found = run_state.read_here([str(tmp_path)], whole=True)
-    assert len(found) == 3
-    for one in found:
-        ET.fromstring(run_plot.svg([one], title='a "title" & <more>'))  # noqa: S314
-        assert "●" in run_plot.text([one], width=60)

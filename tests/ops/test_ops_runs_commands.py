@@ -12,40 +12,17 @@ import pytest
 
 from hyperpod_ray.core import job_file
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops import orchestrators, output
+from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, INTERRUPTED, OK, STILL_GOING, ApiError, OpsError
 from hyperpod_ray.ops.jobs import own_cluster, submit
 from hyperpod_ray.ops.observe import queues, training
 from hyperpod_ray.ops.orchestrators.eks import runs
 from hyperpod_ray.ops.orchestrators.run_list import Source
-from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach import pod_log
-from hyperpod_ray.ops.runs import listing
+from tests.ops.ops_runs_commands_helpers import Api, Json, Ray
 from tests.ops.world import environment_text
 
-Json = dict[str, Any]
 NOWHERE = Source()
-
-
-class Ray:
-    """Ray's Jobs API: one job, whose states come one after another."""
-
-    def __init__(self, *states: str) -> None:
-        self.states = list(states)
-        self.asked: list[str] = []
-
-    def json(self, method: str, path: str, *, body: Any = None) -> Any:
-        self.asked.append(f"{method} {path}")
-        if path == "/api/jobs/":
-            state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-            job = {
-                "submission_id": "job-1",
-                "status": state,
-                "entrypoint": "python train.py",
-                "start_time": 1_700_000_000_000,
-            }
-            return [job, {**job, "submission_id": None}]
-        return {"logs": "one\ntwo\n"} if path.endswith("/logs") else {}
 
 
 def ray_job(name: str, namespace: str = "ray", **status: Any) -> Json:
@@ -59,40 +36,6 @@ def ray_job(name: str, namespace: str = "ray", **status: Any) -> Json:
         },
         "status": status,
     }
-
-
-class Api:
-    """Kubernetes: RayJobs, and what is created, changed and deleted. A path may refuse a method."""
-
-    def __init__(self, *jobs: Json) -> None:
-        self.jobs = list(jobs)
-        self.sent: list[tuple[str, str, Any]] = []
-        self.refusals: dict[tuple[str, str], int] = {}
-
-    def request(self, method: str, path: str, *, body: Any = None) -> Json:
-        self.sent.append((method, path, body))
-        if status := self.refusals.get((method, path.rpartition("/")[2])):
-            raise ApiError(status=status, reason="no")
-        if method == "POST":
-            return {"metadata": {"uid": "7"}}
-        for job in self.jobs:
-            if path.endswith(f"/namespaces/{job['metadata']['namespace']}/rayjobs/{job['metadata']['name']}"):
-                return job
-        if path.endswith("/rayclusters/ray"):
-            return {"spec": {}}
-        raise ApiError(status=404, reason="no")
-
-    def items(self, path: str, **_: Any) -> list[Json]:
-        return self.jobs if path.endswith("/rayjobs") else []
-
-    def delete(self, path: str) -> bool:
-        self.sent.append(("DELETE", path, None))
-        self.jobs = [job for job in self.jobs if not path.endswith(f"/{job['metadata']['name']}")]
-        return True
-
-    def patch(self, path: str, body: Json) -> Json:
-        self.sent.append(("PATCH", path, body))
-        return {}
 
 
 @pytest.fixture
@@ -341,18 +284,6 @@ def test_the_exit_code_of_a_ray_job(world: Any, status: Json, code: int) -> None
 
 
 # --- a list ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_list_without_runs_says_how_to_begin(
-    world: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    jobs = SimpleNamespace(example=lambda: "hyperpod-ray submit demo job.yaml")
-    nothing = SimpleNamespace(refuse=lambda _: None, listed=lambda *_, **__: ([], {}))
-    monkeypatch.setattr(orchestrators, "of", lambda _: SimpleNamespace(runs=nothing, jobs=jobs))
-    for state, first in (("", "no runs"), ("failed", "no runs with state failed")):
-        assert listing.listing(world.target, form=Format.table, source=NOWHERE, state=state) == OK
-        written = capsys.readouterr()
-        assert (written.out, written.err.splitlines()) == ("", [first, "next: hyperpod-ray submit demo job.yaml"])
 
 
 def test_files_of_a_run_are_those_of_the_patterns(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,22 +7,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hyperpod_ray import core
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.ops import status
-from hyperpod_ray.ops.observe import hyperpod, slurm
-from hyperpod_ray.ops.observe.hostlist import expanded
+from hyperpod_ray.ops.observe import slurm
 from hyperpod_ray.ops.observe.hyperpod import _group
 from hyperpod_ray.ops.observe.snapshot import (
-    SLURM,
-    Cluster,
-    Group,
-    Instance,
     RayCluster,
     Slurm,
     SlurmNode,
@@ -30,27 +23,12 @@ from hyperpod_ray.ops.observe.snapshot import (
     Unseen,
 )
 from hyperpod_ray.ops.orchestrators.eks import nodes as eks_nodes
-from hyperpod_ray.ops.orchestrators.hyperpod_nodes import HyperPodNodes
-from hyperpod_ray.ops.orchestrators.node_repair import NodeRepair
-from hyperpod_ray.ops.orchestrators.slurm import repair as slurm_repair
 from hyperpod_ray.ops.orchestrators.slurm.nodes import rows
 from hyperpod_ray.ops.reach.clients import SlurmTarget
-from hyperpod_ray.ops.verdict import RULES, durations, judge
+from hyperpod_ray.ops.verdict import RULES, judge
 from hyperpod_ray.planner.cluster import cluster
+from tests.ops.ops_slurm_helpers import CLUSTER, CONTROLLER, RECORDED, WORKER, answer, judged, seen
 
-RECORDED = Path(__file__).parent / "slurm_outputs"
-ARN = "arn:aws:sagemaker:us-west-2:111122223333:cluster/abcdefghijkl"
-CONTROLLER = Instance(id="i-0123456789abcdef0", group="controller", type="ml.m5.4xlarge", status="Running")
-WORKER = Instance(id="i-0123456789abcdef1", group="workers", type="ml.p5.48xlarge", status="Running")
-CLUSTER = Cluster(
-    name="train-slurm",
-    arn=ARN,
-    status="InService",
-    groups=(
-        Group(name="controller", type="ml.m5.4xlarge", target=1, current=1, role="Controller"),
-        Group(name="workers", type="ml.p5.48xlarge", target=1, current=1, accelerated=True, role="Compute"),
-    ),
-)
 COLUMNS = re.compile(r"%\.?\d*(\w)")
 
 
@@ -59,27 +37,6 @@ def target() -> SlurmTarget:
     file = core.load_any("slurm", folder=FOLDER / "examples")
     assert isinstance(file, core.SlurmFile)
     return SlurmTarget(file)
-
-
-def answer(state: str) -> str:
-    """What the command prints in a recorded state, between what Session Manager prints around it."""
-    nodes = (RECORDED / f"sinfo-N-{state}.txt").read_text(encoding="utf-8").splitlines()
-    jobs = (RECORDED / f"squeue-o-{state}.txt").read_text(encoding="utf-8")
-    return "\n".join(
-        ["", "Starting session with SessionId: x", *nodes, slurm.MARK, jobs, slurm.DONE, "Exiting session", ""]
-    )
-
-
-def seen(state: str) -> Snapshot:
-    return Snapshot(
-        environment="slurm",
-        at=datetime(2026, 11, 22, tzinfo=UTC),
-        orchestrator="slurm",
-        sources=("CloudFormation", "HyperPod", "HyperPod events", "FSx", SLURM),
-        cluster=CLUSTER,
-        instances=(CONTROLLER, WORKER),
-        slurm=slurm.parsed(answer(state)),
-    )
 
 
 def test_jobs_and_nodes_of_a_real_slurm_are_read() -> None:
@@ -93,10 +50,6 @@ def test_jobs_and_nodes_of_a_real_slurm_are_read() -> None:
 
 
 STATES = sorted(path.stem.removeprefix("nodes-") for path in RECORDED.glob("nodes-*.json"))
-
-
-def judged(name: str) -> Any:
-    return json.loads((RECORDED / name).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -131,30 +84,6 @@ def test_every_recorded_state_is_judged() -> None:
     assert STATES == ["action-replace", "down", "drained", "idle", "requeued", "running", "silent"]
 
 
-@pytest.mark.parametrize(("text", "names"), judged("hostnames.json").items())
-def test_hosts_are_those_that_slurm_prints(text: str, names: list[str]) -> None:
-    assert list(expanded(text)) == names
-
-
-@pytest.mark.parametrize("text", ["", "(null)", "n/a", "None assigned"])
-def test_no_host_is_none(text: str) -> None:
-    assert expanded(text) == ()
-
-
-@pytest.mark.parametrize(
-    ("host", "found"),
-    [("ip-10-0-1-5", "ip-10-0-1-5"), ("ip-10-0-1-6", "w2"), ("w3", "w3"), ("ip-10-0-1-9", None), ("", None)],
-)
-def test_an_instance_is_found_by_name_or_address(host: str, found: str | None) -> None:
-    nodes = (
-        SlurmNode(name="ip-10-0-1-5", state="idle", address="10.0.1.5"),
-        SlurmNode(name="w2", state="idle", address="10.0.1.6"),
-        SlurmNode(name="w3", state="idle", address=""),
-    )
-    node = Slurm(nodes=nodes).of(replace(WORKER, host=host))
-    assert (node.name if node else None) == found
-
-
 @pytest.mark.parametrize(
     ("reason", "state", "next_"),
     [
@@ -175,7 +104,7 @@ def test_a_repair_that_waits_names_its_jobs() -> None:
     running = slurm.parsed(answer("running"))
     failing = replace(running.nodes[0], state="failing", reason="Action:Replace")
     found = judge(replace(seen("running"), slurm=replace(running, nodes=(failing,))))
-    assert any("after its jobs end (1)" in item.what for item in found.findings)
+    assert any("after its jobs end (1)" in finding.what for finding in found.findings)
 
 
 def test_an_idle_cluster_has_no_job() -> None:
@@ -199,21 +128,21 @@ def test_the_verdict_of_each_recorded_state(state: str, verdict: str) -> None:
 
 
 def test_a_node_that_is_down_without_a_request_says_what_to_do() -> None:
-    (finding,) = [item for item in judge(seen("down")).findings if item.kind == "action-required"]
+    (finding,) = [finding for finding in judge(seen("down")).findings if finding.kind == "action-required"]
     assert finding.next.startswith("hyperpod-ray nodes replace slurm n2 --when now")
     assert "ends the jobs" in finding.next
     assert finding.subject == "n2"
 
 
 def test_a_drained_node_is_a_note() -> None:
-    notes = [item for item in judge(seen("drained")).findings if item.kind == "note"]
-    assert any("takes no new job" in item.what for item in notes)
+    notes = [finding for finding in judge(seen("drained")).findings if finding.kind == "note"]
+    assert any("takes no new job" in note.what for note in notes)
 
 
 def test_without_an_answer_hyperpods_view_remains() -> None:
     unseen = (Unseen(source="Slurm", why="no plugin", next="install it"),)
     found = judge(replace(seen("idle"), slurm=None, unseen=unseen))
-    assert [item.why for item in found.findings if "Slurm was not asked" in item.what] == ["no plugin"]
+    assert [finding.why for finding in found.findings if "Slurm was not asked" in finding.what] == ["no plugin"]
 
 
 def test_nothing_of_kubernetes_is_judged_or_shown() -> None:
@@ -291,14 +220,6 @@ def test_only_compute_nodes_have_to_be_in_slurm(role: str, ready: int) -> None:
     assert status.counts(found, group)["ready"] == ready
 
 
-@pytest.mark.parametrize(
-    ("reason", "usual"), [("Action:Replace", durations.REPLACEMENT), ("Action:Reboot", durations.REBOOT)]
-)
-def test_a_repair_says_how_long_it_takes(reason: str, usual: object) -> None:
-    found = judge(replace(seen("idle"), slurm=Slurm(nodes=(SlurmNode(name="n1", state="fail", reason=reason),))))
-    assert str(usual) in found.findings[0].what
-
-
 def test_a_cluster_without_its_roles_has_those_of_the_file(target: SlurmTarget) -> None:
     """An older cluster has no SlurmConfig in its answer."""
     made = [_group(target, {"InstanceGroupName": name}).role for name in ("controller", "login", "workers", "other")]
@@ -316,28 +237,6 @@ def test_only_sources_that_an_environment_has_are_judged() -> None:
     """A RayCluster in a snapshot of Slurm is nobody's: its rules do not run."""
     ray = RayCluster(name="ray", namespace="ray", state="failed", desired_workers=2, ready_workers=0)
     assert judge(replace(seen("idle"), ray_clusters=(ray,))) == judge(seen("idle"))
-
-
-@pytest.mark.parametrize("when", ["now", "after-jobs"])
-def test_a_repair_after_jobs_is_slurms_and_one_at_once_is_hyperpods(
-    target: SlurmTarget, monkeypatch: pytest.MonkeyPatch, when: Any
-) -> None:
-    done: list[str] = []
-
-    def hyperpods(*_: object, **__: object) -> str:
-        done.append("HyperPod")
-        return ""
-
-    def slurms(*_: object, **__: object) -> None:
-        done.append("Slurm")
-
-    monkeypatch.setattr("hyperpod_ray.ops.orchestrators.slurm.repair.act_now", hyperpods)
-    monkeypatch.setattr(slurm, "update", slurms)
-    monkeypatch.setattr(hyperpod, "require_cluster", lambda _: CLUSTER)
-    monkeypatch.setattr(hyperpod, "instances", lambda _: (CONTROLLER, WORKER))
-    repair = NodeRepair(when=when, instances=(WORKER,), hosts=("n1",))
-    slurm_repair.SlurmRepair(target, HyperPodNodes(target)).carry_out(repair, verb="replace")
-    assert done == ["HyperPod" if when == "now" else "Slurm"]
 
 
 def test_an_instance_without_a_node_is_not_joined_where_kubernetes_lists_nodes() -> None:

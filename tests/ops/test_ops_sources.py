@@ -3,93 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import botocore.session
 import pytest
 from botocore.exceptions import ClientError
-from botocore.validate import validate_parameters
 
 from hyperpod_ray.core.loader import parse
-from hyperpod_ray.ops.change import upkeep
-from hyperpod_ray.ops.observe import controllers, free_space, hyperpod
+from hyperpod_ray.ops.observe import controllers, hyperpod
 from hyperpod_ray.ops.observe.controllers import EXPECTED
 from hyperpod_ray.ops.observe.hangs import hangs
 from hyperpod_ray.ops.observe.snapshot import (
     EKS,
     Cluster,
-    FileSystem,
 )
-from hyperpod_ray.ops.observe.stack_cause import first_failure
 from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.ops.reach.ray_pods import Pod
 from hyperpod_ray.ops.verdict import judge
+from tests.ops.ops_sources_helpers import ARN, NOW, Aws, Json
 from tests.ops.world import environment_text
 
-NOW = datetime.now(UTC)
 PLAN = parse(environment_text(), name="demo", path=Path("demo.yaml")).plan
-ARN = "arn:aws:sagemaker:us-west-2:000000000001:training-plan/block"
-Json = dict[str, Any]
-GROUP: Json = {
-    "InstanceGroupName": "workers", "InstanceType": "ml.g5.8xlarge", "TargetCount": 3, "CurrentCount": 3,
-    "TrainingPlanArn": ARN, "ImageVersionStatus": "EndOfLife", "CurrentImageReleaseVersion": "2025.01.01",
-    "DesiredImageReleaseVersion": "2026.10.02", "SoftwareUpdateStatus": "Succeeded",
-    "AutoPatchConfig": {"PatchingStrategy": "WhenIdle", "CurrentPatchSchedule": {"NextPatchDate": NOW}},
-}  # fmt: skip
-ANSWERS: dict[tuple[str, str], Json] = {
-    ("sagemaker", "describe_cluster"): {
-        "ClusterArn": "arn:aws:sagemaker:us-west-2:000000000001:cluster/abcdefghijkl", "ClusterName": "ray-ops",
-        "ClusterStatus": "InService", "NodeRecovery": "Automatic", "CreationTime": NOW, "InstanceGroups": [GROUP],
-    },
-    ("sagemaker", "describe_training_plan"): {
-        "TrainingPlanArn": ARN, "TrainingPlanName": "block", "Status": "Active", "StartTime": NOW - timedelta(days=9),
-        "EndTime": NOW + timedelta(hours=20, minutes=40), "UnhealthyInstanceCount": 1,
-    },
-    ("cloudwatch", "get_metric_data"): {
-        "MetricDataResults": [
-            {"Id": "free0", "Timestamps": [NOW, NOW - timedelta(minutes=1)], "Values": [2 * 1024.0**3, 9.0]}
-        ]
-    },
-    ("logs", "filter_log_events"): {
-        "events": [
-            {"logStreamName": "SageMakerHangJobDetectionEvents/workers/i-1", "timestamp": 1_000_000, "eventId": "1",
-             "message": '{"event": "HANG_DETECTED", "job_id": "raysubmit_1", "message": "no line for 10 min"}'},
-            {"logStreamName": "SageMakerHangJobDetectionEvents/my/group/i-2", "timestamp": 2_000_000, "eventId": "2",
-             "message": "HANG_DETECTED rank 3\n"},
-        ]
-    },
-}  # fmt: skip
-OPERATIONS = {
-    "describe_cluster": "DescribeCluster", "describe_training_plan": "DescribeTrainingPlan",
-    "get_metric_data": "GetMetricData", "filter_log_events": "FilterLogEvents",
-}  # fmt: skip
-
-
-class Aws:
-    """Answers by botocore's model: what is asked and what is answered must be of its shapes."""
-
-    def __init__(self) -> None:
-        self.asked: dict[str, Json] = {}
-        self.refused = False
-
-    def call(self, service: str, operation: str, **arguments: Any) -> Json:
-        if self.refused:
-            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, OPERATIONS[operation])
-        model = botocore.session.get_session().get_service_model(service).operation_model(OPERATIONS[operation])
-        assert model.input_shape is not None
-        assert model.output_shape is not None
-        validate_parameters(arguments, model.input_shape)
-        answer = ANSWERS[service, operation]
-        validate_parameters(answer, model.output_shape)
-        self.asked[operation] = arguments
-        return answer
-
-    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> list[Json]:
-        found: list[Json] = self.call(service, operation, **arguments)[key]
-        return found
 
 
 @pytest.fixture
@@ -117,46 +52,6 @@ def test_groups_have_their_plan_and_their_ami(target: Target) -> None:
     assert (plan.name, plan.status, plan.groups, plan.unhealthy) == ("block", "Active", ("workers",), 1)
 
 
-def test_a_review_says_what_ends_and_what_is_old(target: Target) -> None:
-    ends, old = upkeep.sentences(target)
-    assert ends.startswith("Training plan 'block' of group 'workers' ends in 20 h")
-    assert "Group 'workers' runs an AMI that is no longer supported (2025.01.01, newest 2026.10.02)" in old
-    assert "Next: `aws sagemaker update-cluster-software --cluster-name ray-ops" in old
-
-
-def test_the_update_call_is_the_services_own() -> None:
-    import json
-    import shlex
-
-    from hyperpod_ray.ops.verdict.upkeep import update_command
-
-    words = shlex.split(update_command("ray-ops", "workers"))
-    given = json.loads(words[words.index("--deployment-config") + 1])
-    model = botocore.session.get_session().get_service_model("sagemaker").operation_model("UpdateClusterSoftware")
-    assert model.input_shape is not None
-    groups = [{"InstanceGroupName": "workers"}]
-    validate_parameters(
-        {"ClusterName": "ray-ops", "InstanceGroups": groups, "DeploymentConfig": given}, model.input_shape
-    )
-
-
-def test_a_review_without_rights_says_so(target: Target) -> None:
-    target.aws.refused = True  # type: ignore[attr-defined]
-    (sentence,) = upkeep.sentences(target)
-    assert sentence.startswith("Training plans and AMIs of the running cluster are not known: ")
-
-
-def test_free_space_is_the_sum_of_one_minute(target: Target) -> None:
-    there = FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=1200)
-    creating = FileSystem(id="fs-0", lifecycle="CREATING", capacity_gib=1200)
-    found = free_space.with_free_space(target, (creating, there))
-    assert [item.free_gib for item in found] == [None, 2.0]
-    (query,) = target.aws.asked["get_metric_data"]["MetricDataQueries"]  # type: ignore[attr-defined]
-    stat = query["MetricStat"]
-    assert (stat["Stat"], stat["Period"]) == ("Sum", 60), "over a longer span the sum counts each minute again"
-    assert stat["Metric"]["Dimensions"] == [{"Name": "FileSystemId", "Value": "fs-1"}]
-
-
 def test_hangs_name_node_group_and_job(target: Target) -> None:
     second, first = hangs(target, CLUSTER)
     assert (first.group, first.instance, first.job, first.text) == (
@@ -172,28 +67,6 @@ def test_hangs_name_node_group_and_job(target: Target) -> None:
 
 
 # --- stacks ----------------------------------------------------------------------------------------------------------
-
-
-def event(resource: str, status: str, reason: str = "") -> Json:
-    return {
-        "LogicalResourceId": resource, "ResourceType": "AWS::X::Y", "ResourceStatus": status,
-        "ResourceStatusReason": reason,
-    }  # fmt: skip
-
-
-def test_the_first_failure_of_the_last_operation_is_the_cause() -> None:
-    newest_first = [
-        event("demo-Ray", "UPDATE_ROLLBACK_COMPLETE"),
-        event("B", "UPDATE_FAILED", "Resource update cancelled"),
-        event("C", "CREATE_FAILED", "later"),
-        event("A", "UPDATE_FAILED", "spec is immutable"),
-        event("D", "UPDATE_FAILED", "Resource update cancelled"),
-        event("demo-Ray", "UPDATE_IN_PROGRESS", "User Initiated"),
-        event("Old", "CREATE_FAILED", "of another day"),
-        event("demo-Ray", "CREATE_IN_PROGRESS"),
-    ]
-    assert first_failure(newest_first, stack="demo-Ray") == ("A (AWS::X::Y)", "spec is immutable")
-    assert first_failure([event("demo-Ray", "ROLLBACK_COMPLETE")], stack="demo-Ray") == ("", "")
 
 
 # --- controllers -----------------------------------------------------------------------------------------------------

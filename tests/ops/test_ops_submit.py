@@ -77,7 +77,7 @@ def test_the_printed_job_runs_whole(faults: World, ray: Head, tmp_path: Path, mo
         faults.request("DELETE", "/rehearsal/bridges")
     assert result.code == 0, result.out + result.err
     assert "SUCCEEDED" in result.err
-    kinds = [json.loads(one)["kind"] for one in (tmp_path / "first" / "events.jsonl").read_text().splitlines()]
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "first" / "events.jsonl").read_text().splitlines()]
     assert kinds.count("step") == 3
     assert "save" in kinds
     # `status` sees it by a forward of its own, with the RayCluster's token

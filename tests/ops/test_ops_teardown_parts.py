@@ -87,7 +87,7 @@ def test_interfaces_that_nobody_uses_block_the_vpc() -> None:
         ("eni-1", "left", "blocks"),
         ("eni-4", "nobody's", "blocks"),
     ]
-    assert [item.id for item in inventory._nobodys(INTERFACES, (), kept=set())] == ["eni-1", "eni-2", "eni-4"]
+    assert [nobody.id for nobody in inventory._nobodys(INTERFACES, (), kept=set())] == ["eni-1", "eni-2", "eni-4"]
     with_nodes = (Stack(name="demo-HyperPod", status="UPDATE_COMPLETE"),)
     assert inventory._nobodys(INTERFACES, with_nodes, kept=set()) == [], "they go with the nodes"
     gone = (Stack(name="demo-HyperPod"),)

@@ -293,7 +293,7 @@ def test_a_hanging_run_of_a_real_job_is_found(ray: Head, tmp_path: Path) -> None
         until(lambda: with_activity(jobs, plain).actors == {"ALIVE": 1, "PENDING_CREATION": 1})
         assert with_activity(jobs, plain).gpu_percent is None
         nodes = jobs.json("GET", "/nodes?view=summary")["data"]["summary"]
-        assert [item["raylet"]["nodeId"] for item in nodes] == [listed["driver_node_id"]]
+        assert [node["raylet"]["nodeId"] for node in nodes] == [listed["driver_node_id"]]
         assert nodes[0]["gpus"] == []
         job = Job(id="hangs", state="RUNNING", cluster="ray", namespace="ray", started=run.started)
         later = replace(run, at=run.last_step_at + timedelta(seconds=46), longest_pause_seconds=None)

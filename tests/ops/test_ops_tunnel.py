@@ -104,7 +104,7 @@ def test_connect_through_a_cpu_node_and_its_dashboard(laptop: Laptop, bridged: N
     (session,) = laptop.sessions()
     request = json.loads(session["arguments"][4])
     arn = laptop.world.client("sagemaker").describe_cluster(ClusterName="ray-ops")["ClusterArn"]
-    heads = {one["InstanceId"] for one in laptop.world.instances() if one["InstanceGroupName"] == "head"}
+    heads = {instance["InstanceId"] for instance in laptop.world.instances() if instance["InstanceGroupName"] == "head"}
     found = re.fullmatch(rf"sagemaker-cluster:{arn.rpartition('/')[2]}_head-(i-[0-9a-f]+)", request["Target"])
     assert found and found[1] in heads
     host, port = endpoint(laptop.world)
@@ -201,7 +201,7 @@ def test_what_is_wrong_with_the_plugin_is_said(laptop: Laptop, more: dict[str, s
     done = laptop.world.ops(*ALWAYS, "connect", "demo", "--check", env=environ)
     assert done.code == 1
     assert words in done.err
-    assert all(gone(one["pid"]) for one in laptop.sessions())
+    assert all(gone(session["pid"]) for session in laptop.sessions())
 
 
 def test_nodes_that_session_manager_does_not_reach(laptop: Laptop) -> None:

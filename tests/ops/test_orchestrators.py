@@ -8,32 +8,10 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.cli.main import main
-from hyperpod_ray.core import orchestrators as registry
 from hyperpod_ray.ops import orchestrators
 from hyperpod_ray.ops.orchestrators.run_list import Source
-from hyperpod_ray.ops.reach.clients import AnyTarget
-from tests.ops.kuberay import CLOUD, Cloud, KubeRayEnvironment, KubeRayPlan
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "environments" / "examples"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    line = registry.Orchestrator(
-        settings=KubeRayEnvironment, plan=KubeRayPlan, stacks="tests.ops.kuberay.stacks", operations="tests.ops.kuberay"
-    )
-    monkeypatch.setitem(registry.ORCHESTRATORS, "kuberay", line)
-    for name, value in vars(Cloud(nodes={"n1": "Running", "n2": "Running"})).items():
-        monkeypatch.setattr(CLOUD, name, value)
-    text = (EXAMPLES / "existing-cluster.yaml").read_text("utf-8")
-    (tmp_path / "third.yaml").write_text(f"orchestrator: kuberay\n{text}")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    return tmp_path
-
-
-def ops(folder: Path, *words: str) -> int:
-    return main(["--environments", str(folder), *words])
+from tests.ops.kuberay import CLOUD
+from tests.ops.orchestrators_helpers import ops, target
 
 
 def data(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -94,10 +72,6 @@ def test_jobs_and_runs(folder: Path, capsys: pytest.CaptureFixture[str], tmp_pat
             assert b"".join(chunks) == b"weights"
 
 
-def target(folder: Path) -> AnyTarget:
-    return orchestrators.any_target("third", folder=folder)
-
-
 def test_logs_status_and_wait(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = data(folder, capsys, "logs", "third", "--kind", "lifecycle", "--node", "n1")
     assert answer["log_group"] == "pods of kube"
@@ -116,9 +90,3 @@ def test_what_nobody_registered_is_no_orchestrator(tmp_path: Path, capsys: pytes
     (tmp_path / "third.yaml").write_text("orchestrator: kuberay\n")
     assert ops(tmp_path, "nodes", "list", "third") == 2
     assert "one of eks, slurm" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", sorted(registry.ORCHESTRATORS))
-def test_each_orchestrator_has_what_the_interface_says(name: str) -> None:
-    shipped = orchestrators.named(name)
-    assert all(callable(getattr(shipped, part)) for part in ("target", "operations", "rows", "table", "work"))

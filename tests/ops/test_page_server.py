@@ -277,31 +277,6 @@ def test_nobody_asks_nothing_is_looked_at() -> None:
         until(lambda: len(looks) > paused + 3, "asked again")
 
 
-def test_credentials_that_were_renewed_are_used_after_a_failure(tmp_path: Path) -> None:
-    from hyperpod_ray.core import load
-    from hyperpod_ray.ops.reach.clients import Target
-    from hyperpod_ray.ops.web.serve import Looks
-    from tests.support import pages
-
-    (tmp_path / "demo.yaml").write_text(pages.FILE)
-    targets: list[Target] = []
-    view = pages.environment(tmp_path)
-
-    def take(target: Target) -> object:
-        targets.append(target)
-        if len(targets) == 2:
-            raise OpsError("the AWS credentials have expired", expected="current ones", fix="aws sso login")
-        return view
-
-    looks = Looks(Target(load("demo", folder=tmp_path), folder=tmp_path), take)  # type: ignore[arg-type]
-    looks()
-    with pytest.raises(OpsError):
-        looks()
-    looks()
-    assert targets[0] is targets[1] and targets[2] is not targets[1]
-    assert targets[2].aws is not targets[1].aws and targets[2].name == "demo"
-
-
 # --- the command ------------------------------------------------------------------------------------------------------
 
 SERVE = """

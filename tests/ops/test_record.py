@@ -28,23 +28,30 @@ def test_a_run_that_lost_a_rank_has_one_interruption() -> None:
     lost = line(110.5, "lost", rank=3, node="10.0.0.9", message="connection closed")
     restored = line(113, "restore", step=8, path="memory")
     found = read("a", "", [*steps(1, 11, t=100), lost, restored, *steps(9, 20, t=115)])
-    (one,) = found.interruptions
-    assert (one.stopped_t, one.resumed_t, one.seconds) == (110, 115, 5)
-    assert (one.stopped_step, one.resumed_step, one.again, one.source) == (11, 8, 3, "memory")
-    assert one.cause == "rank 3 on 10.0.0.9 lost: connection closed"
+    (interruption,) = found.interruptions
+    assert (interruption.stopped_t, interruption.resumed_t, interruption.seconds) == (110, 115, 5)
+    assert (interruption.stopped_step, interruption.resumed_step, interruption.again, interruption.source) == (
+        11,
+        8,
+        3,
+        "memory",
+    )
+    assert interruption.cause == "rank 3 on 10.0.0.9 lost: connection closed"
     assert found.step == 20
 
 
 def test_an_interruption_without_a_restore_or_a_cause_is_one_all_the_same() -> None:
     found = read("a", "", [*steps(1, 10, t=0), *steps(6, 12, t=60)])
-    (one,) = found.interruptions
-    assert (one.again, one.source, one.cause) == (5, "", "the run's events name no cause")
+    (interruption,) = found.interruptions
+    assert (interruption.again, interruption.source, interruption.cause) == (5, "", "the run's events name no cause")
 
 
 def test_a_run_that_has_not_come_back_is_interrupted_until_now() -> None:
     found = read("a", '{"state": "recovering"}', [*steps(1, 10, t=0), line(10, "error", message="RayActorError: gone")])
-    (one,) = found.interruptions
-    assert one.resumed_t is None and one.seconds is None and one.cause == "RayActorError: gone"
+    (interruption,) = found.interruptions
+    assert (
+        interruption.resumed_t is None and interruption.seconds is None and interruption.cause == "RayActorError: gone"
+    )
 
 
 def test_a_run_that_is_done_waits_for_nothing() -> None:
@@ -129,8 +136,8 @@ def test_progress_is_newer_than_events() -> None:
     found = read("llama", progress, lines)
     assert (found.step, found.total_steps, found.world, found.checkpoint_step) == (900, 5000, 32, 900)
     assert found.step_t == pytest.approx(NOW.timestamp(), abs=1)
-    assert [one.again for one in found.interruptions] == [5, 45]
-    assert [one.seconds for one in found.interruptions] == pytest.approx([45, 260])
+    assert [interruption.again for interruption in found.interruptions] == [5, 45]
+    assert [interruption.seconds for interruption in found.interruptions] == pytest.approx([45, 260])
 
 
 def test_a_run_of_a_snapshot_has_the_same_record() -> None:

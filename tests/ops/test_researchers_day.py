@@ -137,7 +137,7 @@ def team(world: World) -> Iterator[None]:
     (wanted,) = world.plan.settings.teams
     governance = world.plan.settings.task_governance
     assert governance is not None
-    classes = [{"Name": entry.name, "Weight": entry.weight} for entry in governance.priority_classes]
+    classes = [{"Name": class_.name, "Weight": class_.weight} for class_ in governance.priority_classes]
     policy = sagemaker.create_cluster_scheduler_config(
         Name="policy", ClusterArn=arn, SchedulerConfig={"PriorityClasses": classes, "FairShare": "Enabled"}
     )
@@ -153,7 +153,9 @@ def team(world: World) -> Iterator[None]:
     )
     queues = f"/apis/{names.QUEUE_API_VERSION}/namespaces/{SPACE}/localqueues"
     world.until(lambda: world.get(queues)["items"], "the team's queue")
-    (manifest,) = (one for one in k8s.ray_manifests(world.plan, world.bindings) if one.name == "Team-vision")
+    (manifest,) = (
+        manifest for manifest in k8s.ray_manifests(world.plan, world.bindings) if manifest.name == "Team-vision"
+    )
     world.apply(manifest.objects)
     try:
         yield

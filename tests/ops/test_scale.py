@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,68 +13,31 @@ import urllib3
 from rich.console import Console
 
 from hyperpod_ray.core import load
-from hyperpod_ray.core.names import node_name
 from hyperpod_ray.ops import orchestrators, status
 from hyperpod_ray.ops.errors import ApiError, OpsError
 from hyperpod_ray.ops.journal.record import RunEvent
 from hyperpod_ray.ops.observe import hyperpod
-from hyperpod_ray.ops.observe.node_rows import FOLDED, folded
-from hyperpod_ray.ops.observe.snapshot import Node, Snapshot
+from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.ops.output import Format
 from hyperpod_ray.ops.reach import api_server, clients
 from hyperpod_ray.ops.reach.api_server import ApiServer
 from hyperpod_ray.ops.repair import nodes as verb
 from hyperpod_ray.ops.verdict import judge
-from hyperpod_ray.ops.verdict.finding import Finding
-from hyperpod_ray.ops.verdict.finding import folded as folded_findings
-from hyperpod_ray.ops.web import node_map, page, serve
+from hyperpod_ray.ops.web import serve
 from hyperpod_ray.ops.web.environment import view
-from hyperpod_ray.ops.web.view import NodeLine, Tone, View
-from hyperpod_ray.ops.web.watch import Latest
 from hyperpod_ray.planner import page_style
-from hyperpod_ray.pricing import price_file
-from tests.ops.test_api_server import answering, nobody
+from tests.ops.api_server_helpers import answering
+from tests.ops.scale_helpers import COUNT, RACK, shown, thousand
+from tests.ops.test_api_server import nobody
 from tests.support import pages, roles
 from tests.support.emulator import Emulator, running, until
-from tests.support.pages import NOW
 
-COUNT, RACK = 1000, 16
 FIRST_PAGE = 60_000
 BAD_RACK = 3
 
 
-def thousand(*, bad: frozenset[int] = frozenset()) -> Snapshot:
-    """A healthy environment with a thousand workers, 16 below each network node; some do not answer."""
-    base = pages.healthy()
-    assert base.cluster is not None
-    instances = [pages._instance(number + 10, "workers", "ml.p5.48xlarge") for number in range(COUNT)]
-    nodes = [
-        Node(name=node_name(instance.id), ready=number not in bad, unreachable=number in bad, group="workers",
-             health="Schedulable", since=pages.ago(14), created=pages.ago(2000),
-             network=("nn-top", f"nn-mid{number // 256}", f"nn-{number // RACK:017x}"))
-        for number, instance in enumerate(instances)
-    ]  # fmt: skip
-    pods = [pages._pod(f"ray-gpu-worker-{number}", instance) for number, instance in enumerate(instances)]
-    head, workers = base.cluster.groups
-    return replace(
-        base,
-        cluster=replace(base.cluster, groups=(head, replace(workers, target=COUNT, current=COUNT))),
-        instances=(*base.instances[:2], *instances),
-        nodes=(*base.nodes[:2], *nodes),
-        pods=(base.pods[0], *pods),
-        ray_clusters=(replace(base.ray_clusters[0], desired_workers=COUNT, ready_workers=COUNT),),
-        events=(),
-    )
-
-
 IN_TROUBLE = frozenset({*range(BAD_RACK * RACK, (BAD_RACK + 1) * RACK), 500, 700})
 BAD = thousand(bad=IN_TROUBLE)
-
-
-def shown(folder: Path, snapshot: Snapshot) -> tuple[View, str]:
-    data = view(pages.plan(folder), snapshot, judge(snapshot), prices=price_file.recorded())
-    sections = page.sections(Latest(value=data, at=NOW), environment="demo", every=15)
-    return data, page.document("demo", sections, every=15, tone=data.tone)
 
 
 @pytest.mark.parametrize("bad", [frozenset(), IN_TROUBLE, frozenset(range(0, COUNT, 5)), frozenset(range(COUNT))],
@@ -87,55 +49,6 @@ def test_the_first_page_is_small_whatever_is_wrong(tmp_path: Path, bad: frozense
     assert html.count("<") < 3000
 
 
-def test_a_small_cluster_has_no_picture(tmp_path: Path) -> None:
-    _, html = shown(tmp_path, pages.healthy())
-    assert 'id="node-map"' not in html and "node-find" not in html and "Nodes to look at" not in html
-    assert "5 nodes ready for work" not in html and "7 nodes ready for work" in html
-
-
-def test_the_bad_rack_is_first_in_the_picture_and_named(tmp_path: Path) -> None:
-    data, html = shown(tmp_path, BAD)
-    worst, *rest = node_map.blocks(data.nodes)
-    rack = f"nn-{BAD_RACK:017x}"
-    assert (worst.network, worst.troubled, len(worst.nodes)) == (rack, RACK, RACK)
-    assert [block.troubled for block in rest[:3]] == [1, 1, 0]
-    assert f"Not ready for work: {rack}: 16 of 16" in html
-    assert "16 of 16 nodes below network node" in html and "elsewhere 2 of 986" in html
-    assert html.count('class="cell bad"') == 2, "one path in the picture, one in the legend"
-
-
-def test_what_needs_attention_goes_before_what_is_on_its_way() -> None:
-    def nodes(network: str, *tones: Tone) -> list[NodeLine]:
-        return [NodeLine(id=f"{network}{i}", group="a", tone=tone, state="x", network=network)
-                for i, tone in enumerate(tones)]  # fmt: skip
-
-    listed = [*nodes("n1", "good"), *nodes("n2", "busy", "busy"), *nodes("n3", "bad", "good")]
-    assert [block.network for block in node_map.blocks(listed)] == ["n3", "n2", "n1"]
-
-
-def test_each_cell_of_the_picture_leads_to_its_node(tmp_path: Path) -> None:
-    data, html = shown(tmp_path, BAD)
-    answer = json.loads(node_map.details(data.nodes))
-    assert {row["id"] for row in answer["nodes"]} == {node.id for node in data.nodes}
-    cells = {(row["x"], row["y"]): row for row in answer["nodes"]}
-    assert len(cells) == len(data.nodes), "no two nodes have one place"
-    drawn = html[html.index('id="node-map"') : html.index("</svg>", html.index('id="node-map"'))]
-    for (x, y), row in cells.items():
-        assert f"M{x} {y}" in drawn, row["id"]
-        assert 0 <= x <= node_map.WIDTH - node_map.CELL
-    lost = [row for row in answer["nodes"] if row["tone"] == "bad"]
-    assert len(lost) == len(IN_TROUBLE) and all(row["state"] and row["pods"] for row in lost)
-
-
-def test_details_are_served_beside_the_page(tmp_path: Path) -> None:
-    data, _ = shown(tmp_path, BAD)
-    watch: Any = type("W", (), {"latest": lambda self: Latest(value=data, at=NOW)})()
-    answer = serve.paths(watch, environment="demo", every=15)["nodes.json"]()
-    assert answer.type.startswith("application/json") and len(json.loads(answer.body)["nodes"]) == len(data.nodes)
-    empty: Any = type("W", (), {"latest": lambda self: Latest()})()
-    assert json.loads(serve.paths(empty, environment="demo", every=15)["nodes.json"]().body)["nodes"] == []
-
-
 def test_the_screen_of_status_stays_a_screen() -> None:
     console = Console(file=io.StringIO(), width=120)
     verdict = judge(BAD)
@@ -145,18 +58,6 @@ def test_the_screen_of_status_stays_a_screen() -> None:
     assert "18 ×, such as " in text and "982 pods" in text.replace("983", "982")
     # whoever reads JSON gets each
     assert len([finding for finding in verdict.findings if "does not answer" in finding.what]) == len(IN_TROUBLE)
-
-
-def test_findings_of_two_kinds_are_not_one() -> None:
-    """The same words of another group, or of another kind, are another finding."""
-    findings = [
-        Finding(kind=kind, what=f"node i-{number} of group '{group}' is faulty", subject=f"i-{number}")
-        for kind in ("note", "recovering") for group in ("a1", "a2") for number in range(7)
-    ]  # fmt: skip
-    assert [finding.what[:4] for finding in folded_findings(findings)] == ["7 ×,"] * 4
-    assert folded_findings(findings[:5]) == tuple(findings[:5])
-    unnamed = [replace(finding, subject="") for finding in findings]
-    assert len(folded_findings(unnamed)) == len(unnamed)
 
 
 @pytest.mark.parametrize(
@@ -218,13 +119,6 @@ def test_a_state_that_no_node_can_have_is_refused(target: clients.Target, only: 
     with pytest.raises(OpsError) as refused:
         verb.listing(target, form=Format.table, **only)
     assert said in str(refused.value) and refused.value.code == 2
-
-
-def test_few_nodes_are_listed_each() -> None:
-    rows = orchestrators.named("eks").rows(BAD)
-    assert folded(rows[:FOLDED]) == rows[:FOLDED]
-    lines = folded(rows)
-    assert sum(int(line.id.split()[0]) if " nodes" in line.id else 1 for line in lines) == len(rows)
 
 
 # --- rate limits ------------------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ FIRST_BYTES, SECONDS_TO_INTERACT = 60_000, 1.0
 
 def busy_seconds(browser: Browser) -> float:
     """Processor time of the page's own thread since `Performance.enable`: other work on this machine does not count."""
-    metrics = {entry["name"]: entry["value"] for entry in browser.send("Performance.getMetrics")["metrics"]}
+    metrics = {metric["name"]: metric["value"] for metric in browser.send("Performance.getMetrics")["metrics"]}
     return float(metrics["TaskDuration"])
 
 

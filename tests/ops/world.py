@@ -222,18 +222,18 @@ class World:
             "Tags": [{"Key": "hyperpod-ray:environment", "Value": plan.name}],
             "InstanceGroups": [
                 {
-                    "InstanceGroupName": item.name,
-                    "InstanceType": item.type,
-                    "InstanceCount": item.count,
+                    "InstanceGroupName": group.name,
+                    "InstanceType": group.type,
+                    "InstanceCount": group.count,
                     "ExecutionRole": role,
                     "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-demo/", "OnCreate": "on_create.sh"},
                     **(
-                        {"OnStartDeepHealthChecks": plan.deep_health_checks(item)}
-                        if plan.deep_health_checks(item)
+                        {"OnStartDeepHealthChecks": plan.deep_health_checks(group)}
+                        if plan.deep_health_checks(group)
                         else {}
                     ),
                 }
-                for item in hyperpod.instance_groups
+                for group in hyperpod.instance_groups
             ],
         }
 
@@ -285,7 +285,7 @@ class World:
             for condition in node["status"].get("conditions", [])
         ]
         pods = self.get("/api/v1/namespaces/ray/pods")["items"]
-        return all(one["status"] == "True" for one in conditions if one["type"] == "Ready") and all(
+        return all(condition["status"] == "True" for condition in conditions if condition["type"] == "Ready") and all(
             pod["status"].get("phase") in ("Running", "Succeeded") and not pod["metadata"].get("deletionTimestamp")
             for pod in pods
         )

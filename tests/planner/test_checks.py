@@ -121,7 +121,7 @@ def test_submit_passes_seconds(command: list[str], variables: list[str], expecte
     settings = changed({"ray/workers/0/replicas": 8, f"{WORKERS}/count": 8, "storage": BIG, "training": TRAINING})
     (tmp_path / "big.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     target = Target(core.load("big", folder=tmp_path), folder=tmp_path)
-    job = Job(command=shlex.join(command), env=dict(one.split("=", 1) for one in variables))
+    job = Job(command=shlex.join(command), env=dict(variable.split("=", 1) for variable in variables))
     request = request_of(target, job, runtime={})
     assert request["runtime_env"].get("env_vars", {}).get("RESILIENCE_SAVE_EVERY_S") == expected
 

@@ -42,7 +42,7 @@ def figures(value: Any) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("name", sorted(set(FILES) - MADE))
 def test_each_figure_has_a_source_and_a_day(name: str) -> None:
     raw = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
-    found = [one for key, value in raw.items() if key not in EXPLAINED for one in figures(value)]
+    found = [figure for key, value in raw.items() if key not in EXPLAINED for figure in figures(value)]
     assert found
     bare = [one for one in found if not one.get("source") or not one.get("as_of")]
     assert bare == []
@@ -53,7 +53,7 @@ def test_the_page_lists_what_was_compared_with_its_source() -> None:
     found: dict[str, int] = {}
     for name in sorted(set(FILES) - MADE):
         raw = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
-        rows = [one for key, value in raw.items() if key not in EXPLAINED for one in figures(value)]
+        rows = [figure for key, value in raw.items() if key not in EXPLAINED for figure in figures(value)]
         marked = [one for one in rows if "compared" in one]
         assert all(one["as_of"] <= one["compared"] for one in marked)
         assert all(re.search(r"\d|guide|EC2|docs/", one["source"]) for one in marked)
@@ -104,8 +104,8 @@ def test_levels_name_entries() -> None:
 
 
 def test_spans_are_in_order_and_nodes_take_what_a_review_says() -> None:
-    for one in data.times().values():
-        assert list(one.seconds) == sorted(one.seconds)
+    for time in data.times().values():
+        assert list(time.seconds) == sorted(time.seconds)
     spans = data.node_durations()
     assert spans["made"][0].central == 20 * 60
     assert spans["deep_checks"][0] == (1800, 3600, 7200)

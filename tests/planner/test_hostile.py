@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.cli.main import main
-from tests.planner.test_input import _ends  # noqa: F401  (a case that hangs fails)
+from tests.planner.test_input import _ends  # noqa: F401  (a case that hangs fails
 
 RUN = ("--model", "llama-3.1-8b", "--tokens", "1T")
 LLAMA = {

@@ -50,8 +50,8 @@ def ok(done: subprocess.CompletedProcess[str], code: int = 0) -> str:
 def properties(assets: Path, env: str, type_: str) -> list[dict[str, Any]]:
     """Properties of an environment's resources of one type."""
     templates = [json.loads(path.read_text()) for path in assets.glob(f"assembly-{env}/*.template.json")]
-    return [each["Properties"] for template in templates for each in template["Resources"].values()
-            if each["Type"] == type_]  # fmt: skip
+    return [resource["Properties"] for template in templates for resource in template["Resources"].values()
+            if resource["Type"] == type_]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

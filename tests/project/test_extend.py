@@ -23,7 +23,7 @@ def templates(project: Path, run: Run) -> dict[str, dict[str, Any]]:
 
 
 def of_type(resources: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return [each["Properties"] for each in resources.values() if each["Type"] == name]
+    return [resource["Properties"] for resource in resources.values() if resource["Type"] == name]
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_aspects_reach_every_role_and_resource(project: Path, run: Run) -> None:
     assert len(roles) > 15
     assert all("company-boundary" in json.dumps(role.get("PermissionsBoundary")) for role in roles)
     manifest = json.loads((project / "cdk.out" / "assembly-dev" / "manifest.json").read_text())
-    stacks = [each for each in manifest["artifacts"].values() if each["type"] == "aws:cloudformation:stack"]
+    stacks = [artifact for artifact in manifest["artifacts"].values() if artifact["type"] == "aws:cloudformation:stack"]
     assert all(stack["properties"]["tags"]["cost-center"] == "4711" for stack in stacks)
 
 
@@ -93,8 +93,8 @@ def test_own_rows_on_the_dashboard(project: Path, run: Run) -> None:
     def widgets(resources: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
         (body,) = (
             board["DashboardBody"]
-            for each in resources.values()
-            for board in of_type(each, "AWS::CloudWatch::Dashboard")
+            for resource in resources.values()
+            for board in of_type(resource, "AWS::CloudWatch::Dashboard")
         )
         text = "".join(part if isinstance(part, str) else "TOKEN" for part in body["Fn::Join"][1])
         content: list[dict[str, Any]] = json.loads(text)["widgets"]
@@ -125,11 +125,11 @@ def test_own_rows_on_the_dashboard(project: Path, run: Run) -> None:
 def test_an_aspect_names_roles_and_keys(project: Path, run: Run) -> None:
     extend(project, NAMES)
     resources = templates(project, run).values()
-    roles = [role["RoleName"] for each in resources for role in of_type(each, "AWS::IAM::Role")]
+    roles = [role["RoleName"] for resource in resources for role in of_type(resource, "AWS::IAM::Role")]
     assert len(roles) > 15
     assert len(set(roles)) == len(roles)
     assert all(name.startswith("company-") and len(name) <= 64 for name in roles)
-    groups = [group for each in resources for group in of_type(each, "AWS::Logs::LogGroup")]
+    groups = [group for resource in resources for group in of_type(resource, "AWS::Logs::LogGroup")]
     assert groups
     assert all(":kms:" in json.dumps(group["KmsKeyId"]) for group in groups)
 

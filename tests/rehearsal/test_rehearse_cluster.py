@@ -46,15 +46,15 @@ def commands(word: str) -> list[list[str]]:
 def ray_processes() -> set[str]:
     """Processes started for a pod of `local ray`, by this system's ids. A rehearsal of Slurm may run beside it."""
     out = set()
-    for entry in Path("/proc").iterdir():
+    for path in Path("/proc").iterdir():
         try:
-            variables = (entry / "environ").read_bytes()
+            variables = (path / "environ").read_bytes()
             if (
                 re.search(rb"RAY_ON_HYPERPOD_POD=(?!slurm-)", variables)
                 and bytes(PROJECT) in variables
-                and (entry / "cmdline").read_bytes()
+                and (path / "cmdline").read_bytes()
             ):
-                out.add(entry.name)
+                out.add(path.name)
         except OSError:
             continue
     return out

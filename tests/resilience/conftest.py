@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.resilience.exact_helpers import folder  # noqa: F401 - fixtures
+from tests.resilience.resumable_helpers import run  # noqa: F401 - fixtures
+from tests.resilience.spares_helpers import party, truth  # noqa: F401 - fixtures
+
 ROOT = Path(__file__).parents[2]
 if any(importlib.util.find_spec(name) is None for name in ("torch", "ray")):
     raise pytest.UsageError("tests/resilience run in .venv-rehearsal, with torch and Ray: `make test` does it")

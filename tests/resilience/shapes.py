@@ -104,8 +104,8 @@ def _muon(run: Run, choose: Callable[[Any, Any], Any]) -> None:
     torch.manual_seed(0)
     inner = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
     model = ddp(inner)
-    matrices = torch.optim.Muon([one for one in inner.parameters() if one.ndim == 2], lr=0.02)
-    rest = torch.optim.AdamW([one for one in inner.parameters() if one.ndim != 2], lr=0.02)
+    matrices = torch.optim.Muon([parameter for parameter in inner.parameters() if parameter.ndim == 2], lr=0.02)
+    rest = torch.optim.AdamW([parameter for parameter in inner.parameters() if parameter.ndim != 2], lr=0.02)
     training = Resumable(run, model=model, optimizer=choose(matrices, rest))
     for step in training.steps(STEPS):
         x = rows(step)
@@ -149,7 +149,7 @@ def optimizer_container(run: Run) -> None:
     torch.manual_seed(0)
     inner = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
     model, optimizers = ddp(inner), OptimizersContainer([inner[0], inner[2]], lr=0.05)
-    schedulers = [torch.optim.lr_scheduler.ExponentialLR(one, 0.9) for one in optimizers.optimizers]
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9) for optimizer in optimizers.optimizers]
     extra = {f"scheduler-{number}": one for number, one in enumerate(schedulers)}
     training = Resumable(run, model=model, optimizer=optimizers, extra=extra)
     for step in training.steps(STEPS):
@@ -388,7 +388,9 @@ def _lora(run: Run, wrap: Callable[[nn.Module], nn.Module]) -> None:
     torch.manual_seed(0)
     net = Lora()
     model = wrap(net)
-    optimizer = torch.optim.AdamW([one for one in net.parameters() if one.requires_grad], lr=0.05, fused=True)
+    optimizer = torch.optim.AdamW(
+        [parameter for parameter in net.parameters() if parameter.requires_grad], lr=0.05, fused=True
+    )
     training = Resumable(run, model=model, optimizer=optimizer)
     for step in training.steps(STEPS):
         x = rows(step)
@@ -444,7 +446,7 @@ def _scaled(run: Run, choose: Callable[[Any, Any, Any], dict[str, Any]]) -> None
         scaler.update()
         scheduler.step()
         ema.update_parameters(net)
-        shown = sum(one.detach().double().sum() for one in ema.module.parameters()) + scaler.get_scale()
+        shown = sum(parameter.detach().double().sum() for parameter in ema.module.parameters()) + scaler.get_scale()
         training.finished(step, loss=total(loss) + total(torch.as_tensor(shown)))
 
 

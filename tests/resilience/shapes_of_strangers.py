@@ -386,7 +386,9 @@ class LRSchedulersContainer:
     """One schedule for every optimizer."""
 
     def __init__(self, optimizers: OptimizersContainer) -> None:
-        self.schedulers = [torch.optim.lr_scheduler.LambdaLR(one, lambda n: 1 / (1 + 0.2 * n)) for one in optimizers]
+        self.schedulers = [
+            torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 / (1 + 0.2 * n)) for optimizer in optimizers
+        ]
 
     def step(self) -> None:
         for scheduler in self.schedulers:

@@ -18,7 +18,7 @@ from typing import Any
 
 from conftest import WORKER_ENVIRONMENT, forking
 from soak_spares import EVERY, Soak
-from test_spares import Party
+from spares_helpers import Party
 
 from hyperpod_ray_training import Settings
 from hyperpod_ray_training.spares.members import Limits

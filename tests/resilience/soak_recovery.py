@@ -24,7 +24,7 @@ from typing import Any
 
 from conftest import WORKER_ENVIRONMENT, forking
 from soak_spares import Soak, truth
-from test_spares import Party, alive
+from spares_helpers import Party, alive
 
 from hyperpod_ray_training import Settings
 from hyperpod_ray_training.spares.members import Limits

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import WORKER_ENVIRONMENT, forking
-from test_spares import Party, alive
+from spares_helpers import Party, alive
 
 from hyperpod_ray_training import Settings
 from hyperpod_ray_training.spares.members import Limits

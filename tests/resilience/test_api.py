@@ -48,9 +48,11 @@ def test_arguments_and_defaults_are_those_of_the_code() -> None:
     }  # fmt: skip
     for name, function in functions.items():
         (given,) = re.findall(rf"`{re.escape(name)}\((.*?)\)`", PAGE)
-        parameters = [one for one in inspect.signature(function).parameters.values() if one.name != "self"]
+        parameters = [
+            parameter for parameter in inspect.signature(function).parameters.values() if parameter.name != "self"
+        ]
         assert [word.split("=")[0].strip() for word in given.split(",") if word.strip() != "*"] == [
-            one.name for one in parameters
+            parameter.name for parameter in parameters
         ]
         for one in parameters:
             if one.default is not one.empty and f"{one.name}=…" not in given:

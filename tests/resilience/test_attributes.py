@@ -6,7 +6,6 @@ import collections
 import copy
 import pickle
 import random
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from torch import nn
 
 from hyperpod_ray_training.attributes import is_plain
 from hyperpod_ray_training.state import TrainingState
-from hyperpod_ray_training.stateful import stateful
 
 
 class Net(nn.Module):  # type: ignore[misc]
@@ -102,26 +100,3 @@ def test_graphs_modules_and_parameters_are_not_plain() -> None:
     weight = nn.Parameter(torch.ones(1))
     assert not any(map(is_plain, (weight, weight * 2, [weight], nn.Linear(1, 1), object())))
     assert all(map(is_plain, (3, None, "word", [1, (2.0, {"a": torch.ones(1)})], collections.defaultdict(list))))
-
-
-class Trainer:
-    def __init__(self) -> None:
-        self.net, self.number, self.history = nn.Linear(2, 2), 0, [1.0]
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
-
-    def __call__(self) -> None:
-        """It may be called, too."""
-
-
-def test_an_object_of_ones_own_is_kept_without_what_belongs_to_others() -> None:
-    trainer = Trainer()
-    held: Any = stateful("trainer", trainer)
-    trainer.number, history, net = 5, trainer.history, trainer.net
-    trainer.history.append(2.0)
-    saved = copy.deepcopy(held.state_dict())
-    assert set(saved["value"]) == {"number", "history"}
-    trainer.number = 9
-    trainer.history.append(3.0)
-    held.load_state_dict(saved)
-    assert (trainer.number, trainer.history) == (5, [1.0, 2.0])
-    assert trainer.history is history and trainer.net is net

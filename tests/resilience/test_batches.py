@@ -252,9 +252,3 @@ def test_another_number_of_ranks_goes_back_to_a_batch_that_all_have_done() -> No
     assert (other.epoch, other.part, other.batch) == (2, 1, 13)
     other.restore(place.shared(), None, before=2, size=8)
     assert other.batch == 2
-
-
-def test_values_name_what_is_missing() -> None:
-    values = Values(loss=1.0)
-    with pytest.raises(AttributeError, match="Values has no 'los'; known: loss"):
-        _ = values.los

@@ -20,7 +20,6 @@ from torch.distributed.tensor import DTensor
 
 from hyperpod_ray_training import InputError, Resumable, Run, Settings, Unrecoverable, checkpoint, rng
 from hyperpod_ray_training.folder import ABOUT, RunFolder
-from hyperpod_ray_training.optimizers import optimizers_of
 from hyperpod_ray_training.ranks import Ranks
 from hyperpod_ray_training.state import TrainingState
 
@@ -338,27 +337,11 @@ def test_a_sharded_state_fits_a_plain_model_and_the_other_way(tmp_path: Path, be
     metadata = FileSystemReader(tmp_path).read_metadata()
     assert checkpoint.load(state, metadata, Several(1), filled(tmp_path), strict=True, say=print) == 3
     moments = [entry["exp_avg"] for entry in second[1].state.values()]
-    assert [isinstance(one, DTensor) for one in moments] == [after] * 2
+    assert [isinstance(moment, DTensor) for moment in moments] == [after] * 2
     assert train(*second, range(3, 6)) == expected
 
 
 # ---- optimizers ----
-
-
-def test_containers_are_unwrapped() -> None:
-    parts = [nn.Linear(2, 2), nn.Linear(2, 2)]
-    one, two = (torch.optim.SGD(part.parameters(), lr=0.1) for part in parts)
-    assert optimizers_of(one) == {"": one}
-    assert optimizers_of([one, two, one]) == {"0": one, "1": two}
-    assert optimizers_of({"a": one, "b": two}) == {"a": one, "b": two}
-    around = type("Accelerated", (), {})()
-    around.optimizer = one
-    assert optimizers_of(around) == {"": one}
-    container = torch.optim.SGD([*parts[0].parameters(), *parts[1].parameters()], lr=0.1)
-    container.parts = {"a": one, "b": two}
-    assert optimizers_of(container) == {"0": one, "1": two}
-    container.state[next(parts[0].parameters())]["slow"] = torch.zeros(1)  # Lookahead's
-    assert optimizers_of(container) == {"0": one, "1": two, "2": container}
 
 
 def test_what_is_sharded_by_no_layout_is_refused_when_resumable_is_made() -> None:
@@ -369,9 +352,3 @@ def test_what_is_sharded_by_no_layout_is_refused_when_resumable_is_made() -> Non
     outer.optim = inner
     with pytest.raises(InputError, match=r"ZeroRedundancyOptimizer.*Fix: shard the model with fully_shard"):
         state_of(model, outer)
-
-
-@pytest.mark.parametrize("wrong", [object(), [1], {"a": "adam"}, None])
-def test_what_is_no_optimizer_is_refused(wrong: Any) -> None:
-    with pytest.raises(InputError, match="optimizer: "):
-        optimizers_of(wrong)

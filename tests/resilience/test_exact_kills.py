@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_spares import HELD, Party, alive
+from spares_helpers import Party, alive
+from test_spares import HELD
 
 pytestmark = pytest.mark.slow
 SAMPLES, EPOCHS, STEPS = 64, 3, 30

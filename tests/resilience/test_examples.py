@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from examples import ADAPTERS, EXAMPLES
-from test_spares import party  # noqa: F401
 
 from docs import changed_lines
 
@@ -27,12 +26,12 @@ FAULTS = {5: "kill", 11: "freeze", 17: "hang", 23: "kill"}  # before these steps
 
 
 @pytest.mark.parametrize("name", [*EXAMPLES, *ADAPTERS])
-def test_every_fault_and_equal_losses(name: str, party: Any) -> None:  # noqa: F811
+def test_every_fault_and_equal_losses(name: str, party: Any) -> None:
     steps = EXAMPLES[name].steps if name in EXAMPLES else ADAPTERS[name][1]
     through(name, party, steps=steps, faults=FAULTS if name in EXAMPLES else {3: "kill", 8: "freeze"})
 
 
-def through(name: str, party: Any, *, steps: int, faults: dict[int, str]) -> Any:  # noqa: F811
+def through(name: str, party: Any, *, steps: int, faults: dict[int, str]) -> Any:
     """Run an example whole and through faults, and compare; the disturbed run."""
     calm = party("calm", example=name, spares=0)
     calm.start(2)
@@ -71,7 +70,7 @@ def through(name: str, party: Any, *, steps: int, faults: dict[int, str]) -> Any
     return run
 
 
-def test_a_published_script_on_nodes_with_two_ranks_loses_a_node(party: Any) -> None:  # noqa: F811
+def test_a_published_script_on_nodes_with_two_ranks_loses_a_node(party: Any) -> None:
     calm = party("calm", example="fashion", active=4, per_node=2, spares=0)
     calm.start(4)
     calm.until_done()

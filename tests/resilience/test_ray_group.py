@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections import Counter, deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +17,6 @@ from ray.train.v2._internal.exceptions import (
 )
 from ray.train.v2._internal.execution.checkpoint.report_handler import ReportCallbackHandler
 from ray.train.v2._internal.execution.controller import TrainController
-from ray.train.v2._internal.execution.training_report import _TrainingReport
 from ray.train.v2._internal.execution.worker_group import WorkerGroup
 from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
 from ray.train.v2._internal.execution.worker_group.worker import ActorMetadata, Worker
@@ -28,15 +25,11 @@ from hyperpod_ray_training import InputError, Run, Settings
 from hyperpod_ray_training import capacity as places
 from hyperpod_ray_training.spares import ray_group
 from hyperpod_ray_training.spares import seat as seats
-from hyperpod_ray_training.spares.member import Ended
 from hyperpod_ray_training.spares.ray_group import SparesConfig, SurvivingWorkerGroup, is_death, judge, supported
+from tests.resilience.ray_group_helpers import Poll, Ray, running, saved
 
 DEATH = WorkerHealthCheckFailedError("gone", failure=ray.exceptions.ActorDiedError())
 USER = UserExceptionWithTraceback(ValueError("mine"), "traceback")
-
-
-def running(**fields: Any) -> WorkerStatus:
-    return WorkerStatus(running=True, **fields)
 
 
 def test_this_ray_has_every_hook() -> None:
@@ -66,67 +59,6 @@ def test_a_report_of_one_counts_for_all() -> None:
     statuses = judge([running(), running(training_report="report"), running(error=DEATH)], "report")
     assert [status.training_report for status in statuses] == ["report"] * 3
     assert [status.error for status in statuses] == [None, None, DEATH]
-
-
-class Made(ray_group._Replacement):
-    """A replacement without a process."""
-
-    def __init__(self, poll: Poll, lost: int) -> None:
-        self.poll = poll
-        self.actor = self.metadata = self.worker = self.error = None
-        self.resources = {}
-        self.ended = threading.Event()
-        self.model = SimpleNamespace(placement_group_bundle_index=lost, distributed_context=lost)
-
-    @property
-    def placed(self) -> bool:
-        return self.poll.placed
-
-    def cancel(self) -> None:
-        """Nothing runs."""
-
-
-class Poll:
-    """A group whose poll is made up, and whose replacements are watched."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-        self.group = SurvivingWorkerGroup.__new__(SurvivingWorkerGroup)
-        self.group.replacements, self.group.polls_to_wait, self.group.reports = {}, {}, deque()
-        self.group.wanted, self.group.looked = size, time.monotonic()
-        self.group.standbys, self.group.questions, self.group.unanswered = {}, {}, Counter()
-        self.group.polls, self.group.trains = 0, None
-        self.group._worker_group_context = SimpleNamespace(num_workers=size, resources_per_worker={"CPU": 1})
-        self.statuses = [running() for _ in range(size)]
-        self.begun: list[int] = []
-        self.taken_in: list[int] = []
-        self.placed = False
-        self.fails = False
-        self.free = threading.Event()
-        self.free.set()
-        monkeypatch.setattr(WorkerGroup, "_poll_workers_and_collect_errors", lambda *_: self.statuses)
-        monkeypatch.setattr(WorkerGroup, "get_workers", lambda _: list(range(size)))
-        monkeypatch.setattr(ray_group, "_Replacement", self.replacement)
-        monkeypatch.setattr(SurvivingWorkerGroup, "_starter", lambda _: self.start)
-        monkeypatch.setattr(SurvivingWorkerGroup, "_take_in", lambda _, index, *__: self.taken_in.append(index))
-        monkeypatch.setattr(ray, "get", lambda *_: None)
-
-    def replacement(self, group: Any, lost: int) -> Any:
-        self.begun.append(lost)
-        return Made(self, lost)
-
-    def start(self, _: Any) -> None:
-        """What a new process is sent; it takes until `free` to read it."""
-        assert self.free.wait(60)
-        if self.fails:
-            raise ray.exceptions.ActorDiedError
-
-    def poll(self) -> list[WorkerStatus]:
-        shown = self.group._poll_workers_and_collect_errors(0.1)
-        if self.free.is_set():
-            for one in self.group.replacements.values():
-                if one.worker is not None:
-                    assert one.ended.wait(60)
-        return shown
 
 
 def test_several_deaths_in_one_poll_do_not_reach_ray(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,46 +95,6 @@ def test_a_replacement_that_dies_while_it_starts_is_tried_again(monkeypatch: pyt
     assert poll.taken_in
 
 
-def test_a_process_that_imports_for_long_holds_up_neither_a_poll_nor_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    poll = Poll(monkeypatch, size=3)
-    poll.placed = True
-    poll.free.clear()
-    for _ in range(5):
-        poll.statuses = [running(), running(), running(error=DEATH)]
-        assert [status.running for status in poll.poll()] == [True, True, False]
-    assert (poll.begun, poll.taken_in) == ([2], [])
-    done = [WorkerStatus(running=False, return_value=Ended(2, None)) for _ in range(2)]
-    poll.statuses = [*done, running(error=DEATH)]
-    assert [(status.running, status.error) for status in poll.poll()] == [(False, None)] * 3
-    poll.free.set()
-    for _ in range(3):
-        poll.statuses = [running(), running(), running(error=DEATH)]
-        poll.poll()
-    assert poll.taken_in == [2]
-
-
-def saved(name: str) -> _TrainingReport:
-    return _TrainingReport(checkpoint=SimpleNamespace(path=name), metrics={}, validation=False)
-
-
-class Ray:
-    """Ray's own collector of reports, fed with what a poll shows."""
-
-    def __init__(self, poll: Poll) -> None:
-        self.poll, self.heard = poll, list[str]()
-        self.handler = ReportCallbackHandler([self])
-        self.handler.after_worker_group_start(poll.statuses)
-
-    def after_report(self, training_report: _TrainingReport, metrics: Any) -> None:
-        self.heard.append(training_report.checkpoint.path)
-
-    def look(self, *statuses: WorkerStatus) -> list[WorkerStatus]:
-        self.poll.statuses = list(statuses)
-        shown = self.poll.poll()
-        self.handler.after_worker_group_poll_status(SimpleNamespace(worker_statuses=shown))
-        return shown
-
-
 def test_ray_hears_each_save_once_while_a_worker_is_being_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     ray_s = Ray(Poll(monkeypatch, size=3))
     ray_s.look(running(training_report=saved("10")), running(), running())
@@ -214,17 +106,6 @@ def test_ray_hears_each_save_once_while_a_worker_is_being_replaced(monkeypatch: 
     assert ray_s.poll.taken_in == [1]
     ray_s.look(running(training_report=saved("40")), running(), running())
     assert ray_s.heard == ["10", "20", "30", "40"]
-
-
-def test_two_saves_in_one_poll_are_heard_one_after_the_other_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray_s = Ray(Poll(monkeypatch, size=3))
-    # the first rank has changed hands between two saves, and the run ends
-    ray_s.look(running(training_report=saved("10")), running(training_report=saved("20")), running())
-    ray_s.poll.group.reports.append(saved("30"))
-    for more in (True, False):
-        done = [WorkerStatus(running=False, return_value=Ended(2, None)) for _ in range(2)]
-        assert [one.running for one in ray_s.look(*done, running())] == [more] * 3
-    assert ray_s.heard == ["10", "20", "30"]
 
 
 def test_a_replacement_leaves_ray_s_reports_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,30 +128,6 @@ def test_a_replacement_leaves_ray_s_reports_alone(monkeypatch: pytest.MonkeyPatc
         group._starter(standby=standby)(SimpleNamespace(actor=actor, execute_async=execute, metadata=None))
     assert len(told) == 2
     assert prepared == [(seats.see, None), (seats.stand_by, None)]
-
-
-def test_the_end_waits_for_every_rank_and_for_no_spare(monkeypatch: pytest.MonkeyPatch) -> None:
-    poll = Poll(monkeypatch, size=3)
-    stood_by = WorkerStatus(running=False, return_value=Ended())
-
-    def returned(value: int, world: int = 2) -> WorkerStatus:
-        return WorkerStatus(running=False, return_value=Ended(world, value))
-
-    # a rank with a report that Ray has not taken yet still runs
-    poll.statuses = [running(training_report="last"), returned(8), stood_by]
-    assert [status.running for status in poll.poll()] == [True, False, False]
-    poll.statuses = [returned(7), returned(8), running()]
-    assert [(status.running, status.return_value) for status in poll.poll()] == [(False, 7)] * 3
-    # of an elastic run with one rank left
-    poll.statuses = [returned(5, 1), running(error=DEATH), running()]
-    assert [(status.running, status.return_value) for status in poll.poll()] == [(False, 5)] * 3
-    # the second rank is lost after the last step: what returned is what the loop returned
-    poll.statuses = [returned(7), running(error=DEATH), stood_by]
-    assert [(status.running, status.return_value) for status in poll.poll()] == [
-        (False, 7),
-        (False, None),
-        (False, None),
-    ]
 
 
 def test_an_elastic_run_starts_again_where_there_is_room_for_more(monkeypatch: pytest.MonkeyPatch) -> None:

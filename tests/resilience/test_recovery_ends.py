@@ -10,7 +10,7 @@ import random
 from typing import Any
 
 import pytest
-from test_table import World
+from table_helpers import World
 
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.spares.members import Limits

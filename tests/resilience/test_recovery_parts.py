@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from test_memory import make, snapshot_of, train
-from test_table import World
+from memory_helpers import make, snapshot_of, train
+from table_helpers import World
 
-from hyperpod_ray_training import Resumable, Run, checkpoint, flight
-from hyperpod_ray_training.spares import coordinator as coordinators
-from hyperpod_ray_training.spares import loop as loops
-from hyperpod_ray_training.spares import pulse
-from hyperpod_ray_training.spares.groups import GenerationOverError
+from hyperpod_ray_training import Resumable, Run, checkpoint
 from hyperpod_ray_training.spares.members import Limits, Member
 from hyperpod_ray_training.spares.memory import Memory
 from hyperpod_ray_training.spares.neighbour import Neighbour, Source
@@ -112,204 +106,7 @@ def test_ranks_that_have_begun_no_collective_do_not_stand_together(begun: int, s
 # ---- the coordinator ----
 
 
-@pytest.fixture
-def coordinator(tmp_path: Any) -> coordinators.Coordinator:
-    run = Run(storage=str(tmp_path), name="r")
-    made = coordinators.Coordinator(run=run, active=2, spares=0, limits=Limits(), token="t")
-    made.table.note = lambda kind, **fields: notes.append((kind, fields))
-    notes.clear()
-    return made
-
-
-notes: list[tuple[str, dict[str, Any]]] = []
-
-
-async def says_hello(address: tuple[str, int], uid: str, *, role: str = "hello") -> asyncio.StreamWriter:
-    reader, writer = await asyncio.open_connection(*address)
-    challenge = json.loads(await reader.readline())["challenge"]
-    hello = {"type": role, "uid": uid, "order": 0, "node": "n", "port": 1, "pid": 1}
-    hello["proof"] = pulse.proof("t", challenge=challenge, role=role, uid=uid)
-    writer.write((json.dumps(hello) + "\n").encode())
-    if role == "hello":
-        await reader.readline()  # a welcome
-    return writer
-
-
-async def connections(count: int) -> None:
-    """Until the coordinator serves so many."""
-    while len([task for task in asyncio.all_tasks() if "_serve" in repr(task)]) != count:
-        await asyncio.sleep(0.01)
-
-
-def test_the_end_of_an_old_connection_is_not_the_end_of_who_came_back(coordinator: coordinators.Coordinator) -> None:
-    async def play() -> None:
-        address = await coordinator.listen("127.0.0.1", nodes=False)
-        old = await says_hello(address, "a")
-        new = await says_hello(address, "a")
-        old.close()
-        await old.wait_closed()
-        await connections(1)
-        assert "a" in coordinator.table.members
-        new.close()
-        while "a" in coordinator.table.members:
-            await asyncio.sleep(0.01)
-        coordinator.close()
-
-    asyncio.run(asyncio.wait_for(play(), 120))
-    assert [fields["message"] for kind, fields in notes if kind == "lost"] == ["connection closed"]
-
-
-def test_the_end_of_an_old_pulse_is_not_the_end_of_the_new_one(coordinator: coordinators.Coordinator) -> None:
-    """The new one obeys a fence where Python's lock is taken."""
-
-    async def play() -> None:
-        address = await coordinator.listen("127.0.0.1", nodes=False)
-        old = await says_hello(address, "a", role="pulse")
-        while "a" not in coordinator.pulses:
-            await asyncio.sleep(0.01)
-        first = coordinator.pulses["a"]
-        new = await says_hello(address, "a", role="pulse")
-        while coordinator.pulses["a"] is first:
-            await asyncio.sleep(0.01)
-        second = coordinator.pulses["a"]
-        old.close()
-        await connections(1)
-        assert coordinator.pulses == {"a": second}
-        new.close()
-        await connections(0)
-        assert coordinator.pulses == {}
-        coordinator.close()
-
-    asyncio.run(asyncio.wait_for(play(), 120))
-
-
-def test_a_worker_that_hangs_says_what_it_had_begun_before_its_pulse_ends_it(
-    coordinator: coordinators.Coordinator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[str] = []
-
-    def line(name: str) -> Any:
-        return SimpleNamespace(write=lambda text: sent.append(f"{name}: {json.loads(text)['type']}"))
-
-    async def play() -> None:
-        coordinator.writers, coordinator.pulses = {"a": line("a")}, {"a": line("beside a"), "b": line("beside b")}
-        fence = {"type": "fence"}
-        coordinator._send([("a", {"type": "record", "gen": 0}), ("a", fence), ("b", fence)])
-        assert sent == ["a: record", "a: fence", "beside b: fence"]
-        while len(sent) < 4:
-            await asyncio.sleep(0.01)
-
-    monkeypatch.setattr(coordinators, "RECORD_S", 0.02)
-    asyncio.run(asyncio.wait_for(play(), 120))
-    assert sent[3] == "beside a: fence"
-
-
-def test_the_coordinator_hears_each_word(
-    coordinator: coordinators.Coordinator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, asked = coordinator.table, []
-    for name in ("cold", "has_imported", "imported", "warmed", "broke", "is_ready", "handed_over", "done", "lost"):
-        monkeypatch.setattr(table, name, lambda *given, name=name, **fields: asked.append((name, given[-1], fields)))
-    words: list[dict[str, Any]] = [
-        {"type": "cold"}, {"type": "modules", "modules": ["a.b"]}, {"type": "imported", "rss_mb": 5, "more": 1},
-        {"type": "warm"}, {"type": "broke", "gen": 3}, {"type": "ready", "gen": 4}, {"type": "handed over", "gen": 5},
-        {"type": "done"}, {"type": "broken", "message": "hardware error"}, {"type": "unknown"}, {},
-    ]  # fmt: skip
-    for word in words:
-        coordinator._hear("a", word)
-    assert asked == [
-        ("cold", "a", {}), ("has_imported", ["a.b"], {}), ("imported", "a", {"rss_mb": 5}), ("warmed", "a", {}),
-        ("broke", 3, {}), ("is_ready", 4, {}), ("handed_over", 5, {}), ("done", "a", {}),
-        ("lost", "hardware error", {}),
-    ]  # fmt: skip
-
-
 # ---- the worker ----
-
-
-def survivor(monkeypatch: pytest.MonkeyPatch, *, newest_gen: int, loop: Any = None) -> Any:
-    """A worker whose groups open at once, and what it says."""
-    monkeypatch.setattr(loops, "Stance", lambda: SimpleNamespace(look=dict))
-    monkeypatch.setattr(flight, "keep", lambda *_, **__: {})
-    one = loops.Survivor.__new__(loops.Survivor)
-    one.said, one.trained, one.left = [], [], 0  # type: ignore[attr-defined]
-    one.member = SimpleNamespace(  # type: ignore[assignment]
-        newest_gen=newest_gen, now=SimpleNamespace(), move_asked=True,
-        send=lambda kind, **fields: one.said.append((kind, fields)),  # type: ignore[attr-defined]
-    )  # fmt: skip
-
-    def let_go() -> None:
-        one.left += 1  # type: ignore[attr-defined]
-
-    one.groups = SimpleNamespace(open=lambda **_: None, let_go=let_go)  # type: ignore[assignment]
-    one.store, one.config, one.folder, one.loop = Store(), {}, None, loop
-    return one
-
-
-ASSIGN = {"type": "assign", "gen": 3, "rank": 0, "nodes": "a*1", "host": "h", "port": 1}
-
-
-@pytest.mark.parametrize(("newest", "obeys"), [(2, True), (3, True), (4, False)])
-def test_an_assignment_of_a_generation_that_has_ended_is_not_obeyed(
-    newest: int, obeys: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = survivor(monkeypatch, newest_gen=newest)
-    one._train = one.trained.append
-    one._obey(dict(ASSIGN))
-    assert bool(one.trained) == obeys
-
-
-OWN, LOST_PEER = ValueError("nothing of the network"), RuntimeError("[gloo] Connection closed by peer")
-
-
-@pytest.mark.parametrize(
-    ("error", "ended", "raises", "says"),
-    [
-        (OWN, True, False, []),  # a closed socket can look like anything; the generation is over anyway
-        (OWN, False, True, []),
-        (LOST_PEER, False, False, ["broke"]),
-        (LOST_PEER, True, False, []),
-        (GenerationOverError(), True, False, []),
-        (loops.HandOverError(), False, False, ["handed over"]),
-        (None, False, False, ["done"]),
-    ],
-)
-def test_what_a_worker_does_with_what_ends_its_loop(
-    error: BaseException | None, ended: bool, raises: bool, says: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def loop(_: dict[str, Any]) -> str:
-        one.member.newest_gen = 4 if ended else 3
-        if error is not None:
-            raise error
-        return "result"
-
-    one = survivor(monkeypatch, newest_gen=3, loop=loop)
-    monkeypatch.setattr(loops, "shown", Nothing)
-    monkeypatch.setattr(loops, "is_network", lambda raised: raised is LOST_PEER)  # this file is the user's
-    if raises:
-        with pytest.raises(ValueError, match="nothing of the network"):
-            one._train(dict(ASSIGN))
-    else:
-        assert bool(one._train(dict(ASSIGN))) == (error is None)
-    assert ([kind for kind, _ in one.said], one.member.now.rank, loops.current()) == (says, None, None)
-    assert one.left
-    assert one.member.move_asked is False
-
-
-@pytest.mark.parametrize("said", ["in words", "by the way"])
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_lost_peer_is_known_also_behind_another_error(said: str, lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch raises one error of another, with `from` or while it handles the first."""
-    monkeypatch.setattr(loops, "of_user", lambda _: False)
-    first, second = (LOST_PEER if lost else OWN), RuntimeError("the step has failed")
-    second.__cause__, second.__context__ = (first, None) if said == "in words" else (None, first)
-    assert loops.is_network(second) == lost
-
-
-class Nothing:
-    def __init__(self, **_: Any) -> None: ...
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
 
 
 # ---- the state ----

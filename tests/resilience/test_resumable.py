@@ -6,26 +6,22 @@ import contextlib
 import dataclasses
 import json
 import os
-import random
 import resource
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import ray.train
 import rich.style  # noqa: F401 - draws from Python's generator when Ray first imports it, in the middle of a run
 import torch
 import torch.distributed as dist
-from ray.train.v2.api.preemption import PreemptionInfo
 from torch.distributed.checkpoint.filesystem import FileSystem
 
-from hyperpod_ray_training import InputError, Resumable, Run, Settings, Unrecoverable, draining
+from hyperpod_ray_training import InputError, Resumable, Run, Settings, Unrecoverable
 from hyperpod_ray_training.folder import SNAPSHOT, RunFolder
+from tests.resilience.resumable_helpers import EVERY, STEPS, events, fit
 
-STEPS, EVERY = 12, 3
 FULL_BYTES = 20_000  # the largest file a full disk still takes: a shard has more, the journal less
 
 
@@ -36,54 +32,10 @@ def no_process_group_left_behind() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return Run(storage=str(tmp_path), name="run", save_every_steps=EVERY, settings=Settings())
-
-
-def loop(config: dict[str, Any]) -> None:
-    """Dropout and a linear layer on made-up data with noise from every generator a script may draw from.
-
-    `stop_at` raises there, `at_step` is called with each step.
-    """
-    torch.manual_seed(0)
-    np.random.seed(0)
-    random.seed(0)
-    model = torch.nn.Linear(10, 200)  # a shard of 26 kB
-    dropout = torch.nn.Dropout(0.25)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    generator_of = torch.Generator()
-    with Resumable(config["run"], model=model, optimizer=optimizer, recomputed=["config"]) as training:
-        for step in training.steps(STEPS):
-            if step == config.get("stop_at"):
-                raise RuntimeError("stopped by the test")
-            if "at_step" in config:
-                config["at_step"](training, step)
-            x = dropout(torch.randn(8, 10, generator=generator_of.manual_seed(step)))
-            x = x + config.get("noise", 1.0) * (np.random.rand() + random.random())
-            loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            training.finished(step, loss=loss.item())
-    config["seen"].append({"loss": loss.item(), "weight": model.weight.detach().clone(), "step": training.step})
-
-
-def fit(run: Run, **config: Any) -> dict[str, Any]:
-    seen: list[dict[str, Any]] = []
-    run.fit(loop, config={"seen": seen, **config}, workers=0)
-    return seen[0]
-
-
 def fit_stopped(run: Run, at: int) -> None:
     with pytest.raises(RuntimeError, match="stopped by the test"):
         fit(run, stop_at=at)
     dist.destroy_process_group()
-
-
-def events(run: Run, kind: str | None = None) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in Path(run.url, "events.jsonl").read_text().splitlines()]
-    return [line for line in lines if kind in {None, line["kind"]}]
 
 
 def progress(run: Run) -> dict[str, Any]:
@@ -516,75 +468,6 @@ def test_a_new_run_can_start_from_another(run: Run, undisturbed: dict[str, Any])
 
 
 # ---- a drain notice ----
-
-
-@pytest.fixture
-def notices(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], PreemptionInfo | None]], None]:
-    """Sets what Ray's watcher has left with this worker; Ray's own question is a barrier over all ranks."""
-
-    def barrier() -> None:
-        pytest.fail("ray.train.get_preemption_info() makes all ranks meet in one actor")
-
-    monkeypatch.setattr(ray.train, "get_preemption_info", barrier)
-    return lambda notice: monkeypatch.setattr(draining, "notice", notice)
-
-
-@pytest.mark.slow
-def test_a_drain_notice_saves_at_once_and_again_before_the_deadline(
-    run: Run, notices: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = {"t": time.time(), "monotonic": 100.0, "step": 0}
-    notice = PreemptionInfo(deadline_ms=int((now["t"] + 1000) * 1000), preempted_node_to_ranks={"node-a": [0]})
-    notices(lambda: notice if now["step"] >= 4 else None)
-    monkeypatch.setattr(time, "time", lambda: now["t"])
-
-    def at_step(training: Resumable, step: int) -> None:
-        training.drains.clock = lambda: now["monotonic"]
-        training.drains.next_look = 0  # look at every step, however fast the steps are
-        now["step"] = step
-        now["t"] += 5000.0 if step == 5 else 0.0  # the wall clock jumps: the deadline is as far away as before
-        now["monotonic"] += 100.0 if step == 6 else 0.0
-        now["monotonic"] += 898.0 if step == 7 else 0.0
-
-    patient = Run(storage=run.storage, name=run.name, save_every_steps=100, settings=Settings(deadline_margin_s=5.0))
-    fit(patient, at_step=at_step)
-    saves = [(event["step"], event["reason"]) for event in events(run, "save")]
-    assert saves == [(5, "drain"), (8, "deadline"), (STEPS, "final")]
-    assert [event["step"] for event in events(run, "drain")] == [5]
-
-
-def test_a_second_notice_saves_again(run: Run, notices: Callable[..., None]) -> None:
-    step_now = {"step": 0}
-
-    def notice() -> PreemptionInfo | None:
-        nodes = {"node-a": [0]} if step_now["step"] >= 2 else {}
-        nodes |= {"node-b": [1]} if step_now["step"] >= 7 else {}
-        return PreemptionInfo(deadline_ms=None, preempted_node_to_ranks=nodes) if nodes else None
-
-    def at_step(training: Resumable, step: int) -> None:
-        training.drains.next_look = 0
-        step_now["step"] = step
-
-    notices(notice)
-    fit(Run(storage=run.storage, name=run.name, save_every_steps=100, settings=Settings()), at_step=at_step)
-    assert [(event["step"], event["reason"]) for event in events(run, "save")] == [
-        (3, "drain"),
-        (8, "drain"),
-        (STEPS, "final"),
-    ]
-
-
-def test_a_notice_is_what_rays_watcher_left_with_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    from types import SimpleNamespace
-
-    from ray.train.v2._internal.execution import context
-    from ray.train.v2._internal.execution.preemption import PreemptionContext
-
-    assert draining.notice() is None  # no Ray worker here
-    info = PreemptionInfo(deadline_ms=1, preempted_node_to_ranks={"node-a": [0]})
-    fake = SimpleNamespace(preemption_context=PreemptionContext(preemption_info=info))
-    monkeypatch.setattr(context, "get_train_context", lambda: fake)
-    assert draining.notice() is info
 
 
 # ---- misuse ----

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
-import os
 import threading
 import time
 from concurrent.futures import Future
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,12 +13,8 @@ import pytest
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
 
-from hyperpod_ray_training.errors import InputError, Unrecoverable
-from hyperpod_ray_training.folder import RunFolder, check_writable
-from hyperpod_ray_training.history import History
-from hyperpod_ray_training.journal import Journal
-from hyperpod_ray_training.room import advice
-from hyperpod_ray_training.saving import BROKEN, NO_ROOM, WRITTEN, Save, Saver, reasons
+from hyperpod_ray_training.errors import Unrecoverable
+from hyperpod_ray_training.saving import BROKEN, NO_ROOM, WRITTEN, Save, Saver
 from hyperpod_ray_training.state import TrainingState
 
 
@@ -101,66 +94,6 @@ def test_a_rank_with_a_good_part_hears_of_another_that_had_no_room() -> None:
         holder.in_flight = Save(f"step-{step:08}-aaaaaa", step, "interval", {}, future, time.monotonic())
         holder.settle(outcome=NO_ROOM)
     assert (holder.saved_step, holder.failures) == (-1, 0)
-
-
-def test_a_full_quota_of_the_journal_is_told_and_what_follows_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Room for half a line, then for none, then for all: neither raises, and later lines are whole."""
-    journal = Journal(RunFolder(str(tmp_path)), name="first")
-    journal.update(at_once=True, state="running", last_step=1)
-    before = (tmp_path / "progress.json").read_bytes()
-    write, rest = os.write, iter([8])
-
-    def full(handle: int, content: bytes) -> int:
-        room = next(rest, 0)
-        if not room:
-            raise QUOTA
-        return write(handle, content[:room])
-
-    def no_room(*_: object) -> int:
-        raise QUOTA
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", full)
-        patch.setattr(Path, "write_bytes", no_room)
-        for step in (1, 2):
-            journal.event("step", step=step, loss=1.0)
-        journal.update(at_once=True, last_step=2)
-    assert (tmp_path / "progress.json").read_bytes() == before, "the last whole one stays"
-    assert not list(tmp_path.glob(".progress*"))
-    told = capsys.readouterr().err
-    assert told.count("not written (Disk quota exceeded); training continues without it. To make room, ") == 1
-    assert f"lfs setquota -u {os.geteuid()} -B SIZE" in told
-    for step in (3, 4):
-        journal.event("step", step=step, loss=1.0)
-    journal.update(at_once=True, last_step=4)
-    assert json.loads((tmp_path / "progress.json").read_text())["last_step"] == 4
-    history = History()
-    history.take_up(tmp_path / "events.jsonl")
-    assert history.highest == 4
-    assert history.counts["step"] == 2, "3 stands behind half a line and is read"
-
-
-def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "teams.md").read_text(encoding="utf-8")
-    monkeypatch.setattr(os, "geteuid", lambda: 23191)
-    monkeypatch.setattr(Path, "is_mount", lambda place: str(place) == "/fsx")
-    printed = (
-        f"last error: save failed at step 6: {' '.join(reasons(QUOTA))}. To make room, {advice(QUOTA, '/fsx/runs/a')}"
-    )
-    assert printed in page.splitlines()
-
-
-def test_a_run_is_not_started_where_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = RunFolder(str(tmp_path / "runs" / "first"))
-
-    def no_room(*_: object) -> None:
-        raise QUOTA
-
-    monkeypatch.setattr(folder.fs, "pipe_file", no_room)
-    with pytest.raises(InputError, match=r"cannot be written \(Disk quota exceeded\).*Fix: delete runs .*lfs setquota"):
-        check_writable(folder)
 
 
 def test_what_pickle_refuses_ends_the_run_at_once_and_no_storage_is_blamed() -> None:

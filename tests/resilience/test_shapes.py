@@ -18,7 +18,7 @@ import shapes_of_strangers  # noqa: F401 - adds its own
 import shapes_of_trainers  # noqa: F401 - adds its own
 from conftest import ROOT, job_environment
 from shapes import EVERY, SHAPES, STEPS
-from test_spares import Party
+from spares_helpers import Party
 
 pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "make-your-script-survive.md"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.review.command_helpers import repository  # noqa: F401 - fixtures
 from tests.review.scenario import PROJECT, Assemble, Side, patched, settings_text
 from tests.support.assemblies import synthesized
 

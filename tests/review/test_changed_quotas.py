@@ -146,10 +146,10 @@ def test_what_a_change_does(name: str, tmp_path: Path) -> None:
         write(tmp_path / side, {"Platform": resources(Item=item)})
         for side, item in (("before", resource), ("now", changed))
     ]
-    (made,) = review(*sides).environments
-    found = {row.code: row.effect.code for row in made.rows}
+    (environment,) = review(*sides).environments
+    found = {row.code: row.effect.code for row in environment.rows}
     assert found.get(code) == effect, found
-    assert made.effect.code == effect
+    assert environment.effect.code == effect
 
 
 SCHEDULER = POLICY["Properties"]["SchedulerConfig"]
@@ -176,5 +176,5 @@ def test_a_changed_policy_in_words(name: str, tmp_path: Path) -> None:
         write(tmp_path / side, {"Platform": resources(Item=item)})
         for side, item in (("before", POLICY), ("now", changed))
     ]
-    (made,) = review(*sides).environments
-    assert [row.change for row in made.rows if row.code in {"policy-changed", "fair-share-off"}] == [words]
+    (environment,) = review(*sides).environments
+    assert [row.change for row in environment.rows if row.code in {"policy-changed", "fair-share-off"}] == [words]

@@ -12,9 +12,6 @@ from hyperpod_ray.cli import review as command
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.report import as_json, failure
-from hyperpod_ray.review.report.differences import together
-from hyperpod_ray.review.report.markdown import render
-from hyperpod_ray.review.report.terminal import render as terminal
 from hyperpod_ray.review.review import review
 from tests.review.scenario import PROJECT, Assemble, Side
 from tests.review.small import resources, write
@@ -199,22 +196,6 @@ def test_json_says_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert document["kind"] == "review"
     assert document["schema_version"] >= 3
     assert document["format"] == as_json.FORMAT_VERSION
-
-
-def test_a_harmless_tag_is_five_lines(assemble: Assemble) -> None:
-    made = review(assemble("prod", Side()), assemble("prod", Side(set={"tags.stage": "production"})), only="prod")
-    for text in (render(made), terminal(made)):
-        lines = [line for line in text.splitlines() if line.strip()]
-        assert len(lines) <= 5 + (text == terminal(made)), text
-        assert "tags: stage prod → production" in text
-    assert len(render(made).encode()) < 600
-
-
-def test_equal_differences_are_one() -> None:
-    same = ["@@ -1 +1 @@", "-a: 1", "+a: 2"]
-    blocks = [(f"~ T{number}", [f"@@ -{number} @@", *same[1:]]) for number in range(7)] + [("~ other", ["+b: 1"])]
-    shown = list(together(blocks))
-    assert shown == [("~ T0 and 6 more: ~ T1, ~ T2, ~ T3…", same[1:]), ("~ other", ["+b: 1"])]
 
 
 def test_a_chart_that_was_not_fetched_is_called_so(assemble: Assemble) -> None:

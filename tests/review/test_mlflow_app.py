@@ -28,8 +28,8 @@ KEPT = {**APP, "DeletionPolicy": "RetainExceptOnCreate", "UpdateReplacePolicy": 
 
 def compared(tmp_path: Path, before: dict[str, Any], now: dict[str, Any]) -> EnvironmentReview:
     sides = [write(tmp_path / side, {"Ray": resources(**items)}) for side, items in (("before", before), ("now", now))]
-    (made,) = review(*sides).environments
-    return made
+    (environment,) = review(*sides).environments
+    return environment
 
 
 def changed(app: dict[str, Any], **properties: str) -> dict[str, Any]:

@@ -230,13 +230,13 @@ def test_a_new_environment_costs_all_that_it_costs(tmp_path: Path) -> None:
 
 def test_what_autoscaling_may_add_is_a_range(assemble: Assemble) -> None:
     made = of_scenario(assemble, karpenter(4), karpenter(8))
-    (one,) = made.environments
-    assert one.money is not None
+    (environment,) = made.environments
+    assert environment.money is not None
     more = 4 * node("ml.p5.48xlarge") * prices.HOURS_PER_MONTH
-    assert one.money.per_month == pytest.approx(0)
-    assert one.money.most_per_month == pytest.approx(more)
+    assert environment.money.per_month == pytest.approx(0)
+    assert environment.money.most_per_month == pytest.approx(more)
     assert f"with autoscaling up to {more:+,.0f}" in verdict(made)
-    (line,) = [line for line in one.money.lines if line.name == "group burst"]
+    (line,) = [line for line in environment.money.lines if line.name == "group burst"]
     assert line.before == "0 to 4 × ml.p5.48xlarge, autoscaled: 66.05 $ per node and hour"
     assert line.before_most == pytest.approx(4 * node("ml.p5.48xlarge"))
     assert "0.00 to" in figures.change(line)
@@ -244,9 +244,9 @@ def test_what_autoscaling_may_add_is_a_range(assemble: Assemble) -> None:
 
 
 def test_the_template_and_the_file_agree_on_what_autoscaling_may_add(assemble: Assemble) -> None:
-    (one,) = of_scenario(assemble, Side(), karpenter(3)).environments
-    assert one.money is not None
-    (line,) = [line for line in one.money.lines if line.name == "group burst"]
+    (environment,) = of_scenario(assemble, Side(), karpenter(3)).environments
+    assert environment.money is not None
+    (line,) = [line for line in environment.money.lines if line.name == "group burst"]
     plan = parse(settings_text("prod", karpenter(3)), name="prod", path=Path("environments/prod.yaml")).plan
     (same,) = [line for line in prices.cost(plan, price_file.recorded(), day=DAY).lines if line.name == "burst"]
     assert (line.after_most, line.after_usd) == (same.most, 0.0)

@@ -70,17 +70,19 @@ def test_make_test_shows_each_expectation_once() -> None:
 @pytest.mark.parametrize("scenario", CASES)
 def test_scenario(scenario: Scenario, assemble: Assemble) -> None:
     made = run(scenario, assemble)
-    (one,) = made.environments
-    said = "\n".join(f"  {row.effect.code} {row.code}: {row.what}: {row.change}: {row.consequence}" for row in one.rows)
-    said += "\n" + "\n".join(f"  {remark.direction}: {remark.what}: {remark.detail}" for remark in one.remarks)
+    (environment,) = made.environments
+    said = "\n".join(
+        f"  {row.effect.code} {row.code}: {row.what}: {row.change}: {row.consequence}" for row in environment.rows
+    )
+    said += "\n" + "\n".join(f"  {remark.direction}: {remark.what}: {remark.detail}" for remark in environment.remarks)
     assert ("no-change" if made.empty else made.effect.code) == scenario.verdict, said
     for wanted in scenario.rows:
-        assert any(_matches(wanted, row.__dict__) for row in one.rows), f"no row is {wanted}; there are\n{said}"
+        assert any(_matches(wanted, row.__dict__) for row in environment.rows), f"no row is {wanted}; there are\n{said}"
     for wanted in scenario.remarks:
-        assert any(_matches(wanted, remark.__dict__) for remark in one.remarks), (
+        assert any(_matches(wanted, remark.__dict__) for remark in environment.remarks), (
             f"no remark is {wanted}; there are\n{said}"
         )
-    assert not {row.code for row in one.rows} & set(scenario.absent), said
+    assert not {row.code for row in environment.rows} & set(scenario.absent), said
     if scenario.destroys:
         assert made.effect > Effect.SAFE, said
     text = render(made)

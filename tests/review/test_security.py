@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.review.report import grouping
 from hyperpod_ray.review.review import review
-from tests.review.scenario import Assemble, Side
+from tests.review.security_helpers import group
 from tests.review.small import resources, write
 
 
@@ -55,11 +54,6 @@ def test_statements(tmp_path: Path, before: list[Any], after: list[Any], said: s
     assert remarks(tmp_path, policy(*before), policy(*after)) == said
 
 
-def group(*rules: dict[str, Any]) -> dict[str, Any]:
-    properties = {"GroupDescription": "d", "VpcId": "vpc-1", "SecurityGroupIngress": list(rules)}
-    return resources(G={"Type": "AWS::EC2::SecurityGroup", "Properties": properties})
-
-
 def tcp(first: int, last: int, cidr: str) -> dict[str, Any]:
     return {"IpProtocol": "tcp", "FromPort": first, "ToPort": last, "CidrIp": cidr}
 
@@ -86,20 +80,3 @@ def test_a_rule_that_moves_into_a_resource_of_its_own_is_no_change(tmp_path: Pat
     rule = {**tcp(443, 443, "10.0.0.0/8"), "GroupId": {"Fn::GetAtt": ["G", "GroupId"]}}
     apart["Resources"]["R"] = {"Type": "AWS::EC2::SecurityGroupIngress", "Properties": rule}
     assert remarks(tmp_path, group(tcp(443, 443, "10.0.0.0/8")), apart) == set()
-
-
-def test_a_namespace_given_to_a_person_is_one_row(assemble: Assemble) -> None:
-    other = Side(set={"eks.ray_users[0].namespaces": ["ray", "second"]})
-    (one,) = review(assemble("prod", Side()), assemble("prod", other)).environments
-    weakens = [group for group in grouping.remarks(one.remarks) if group.weakens]
-    assert len([remark for remark in one.remarks if remark.weakens]) > 30
-    assert [group.what for group in weakens if "Researcher" in group.what] == [
-        "access to Kubernetes of arn:aws:iam::444455556666:role/Researcher"
-    ]
-    assert len(weakens) <= 3
-
-
-def test_resources_that_get_a_tag_are_one_row(assemble: Assemble) -> None:
-    (one,) = review(assemble("prod", Side()), assemble("prod", Side(set={"tags.cost-centre": "42"}))).environments
-    assert [row.code for row in one.rows] == ["retagged"]
-    assert int(one.rows[0].what.split()[0]) > 60

@@ -168,8 +168,8 @@ def _users(name: str) -> dict[str, Any]:
 
 def _compare(folder: Path, base: dict[str, Any], head: dict[str, Any]) -> EnvironmentReview:
     sides = [write(folder / side, {"A": resources(**items)}) for side, items in (("base", base), ("head", head))]
-    (one,) = review(*sides).environments
-    return one
+    (environment,) = review(*sides).environments
+    return environment
 
 
 def _with(resource: dict[str, Any], pointer: str, value: Any) -> dict[str, Any]:

@@ -28,8 +28,8 @@ def reviewed(tmp_path: Path, change: Callable[[Json], None], *, base: Callable[[
         write(tmp_path / name, {"HyperPod": resources(Cluster={"Type": "AWS::SageMaker::Cluster", "Properties": side})})
         for name, side in (("base", before), ("head", after))
     ]
-    (made,) = review(*sides).environments
-    return made
+    (environment,) = review(*sides).environments
+    return environment
 
 
 def row(made: EnvironmentReview, code: str) -> Any:

@@ -110,6 +110,6 @@ def test_an_environment_can_be_made_around_what_was_kept(story: Story, tmp_path:
     }
     again = synthesized(story.emulator, tmp_path, name=NAME, settings=given)
     again.cdk("deploy", f"{NAME}/Network", "--require-approval", "never")
-    assert [one["FileSystemId"] for one in again.file_systems()] == [kept["FileSystemId"]]
+    assert [system["FileSystemId"] for system in again.file_systems()] == [kept["FileSystemId"]]
     again.cdk("destroy", f"{NAME}/Network", "--force")
     assert again.file_systems()[0]["Lifecycle"] == "AVAILABLE"

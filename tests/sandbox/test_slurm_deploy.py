@@ -53,7 +53,9 @@ def test_the_service_took_the_cluster_as_slurm(story: Story) -> None:
     }
     (file_system,) = story.file_systems()
     for group in found["InstanceGroups"]:
-        mounts = [one["FsxLustreConfig"] for one in group["InstanceStorageConfigs"] if "FsxLustreConfig" in one]
+        mounts = [
+            config["FsxLustreConfig"] for config in group["InstanceStorageConfigs"] if "FsxLustreConfig" in config
+        ]
         assert [mount["DnsName"] for mount in mounts] == [file_system["DNSName"]]
     assert [story.stack(f"{NAME}-{stack}") for stack in ("Network", "Storage", "HyperPod")] == ["CREATE_COMPLETE"] * 3
     assert not story.stack(f"{NAME}-Eks")

@@ -87,13 +87,13 @@ def test_a_repository_and_log_groups_are_taken_up_again(emulator: Emulator, tmp_
 
     def groups() -> set[str]:
         """The log groups with a fixed name; those of functions have names that CloudFormation made."""
-        found = {one["logGroupName"] for one in logs.describe_log_groups()["logGroups"]}
+        found = {group["logGroupName"] for group in logs.describe_log_groups()["logGroups"]}
         return {name for name in found if name.startswith(("/aws/vpc/", "/aws/eks/", "/aws/events/"))}
 
     (repository,) = [
-        one["repositoryName"]
-        for one in ecr.describe_repositories()["repositories"]
-        if "cdk-" not in one["repositoryName"]
+        repository["repositoryName"]
+        for repository in ecr.describe_repositories()["repositories"]
+        if "cdk-" not in repository["repositoryName"]
     ]
     pushed = ecr.list_images(repositoryName=repository)["imageIds"]
     assert pushed
@@ -130,7 +130,9 @@ def test_a_repository_and_log_groups_are_taken_up_again(emulator: Emulator, tmp_
     assert {again.stack(f"{NAME}-{stack}") for stack in ("Network", "Image")} == {"CREATE_COMPLETE"}
     (network,) = again.assembly.rglob(f"*{NAME}Network*.template.json")
     resources = json.loads(network.read_text())["Resources"].values()
-    assert [one["Properties"]["LogGroupName"] for one in resources if one["Type"] == "AWS::EC2::FlowLog"] == [FLOW_LOGS]
+    assert [
+        resource["Properties"]["LogGroupName"] for resource in resources if resource["Type"] == "AWS::EC2::FlowLog"
+    ] == [FLOW_LOGS]
     filters = logs.describe_metric_filters(logGroupName=EVENTS)["metricFilters"]
     assert filters, "the alarms read the archive"
     shown = again.ops("teardown", NAME, "--dry-run")

@@ -65,8 +65,8 @@ def buckets(story: Story) -> Iterator[tuple[str, str]]:
         s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": story.emulator.running.region})
     yield both
     for bucket in both:
-        for found in s3.list_objects_v2(Bucket=bucket).get("Contents", []):
-            s3.delete_object(Bucket=bucket, Key=found["Key"])
+        for content in s3.list_objects_v2(Bucket=bucket).get("Contents", []):
+            s3.delete_object(Bucket=bucket, Key=content["Key"])
         s3.delete_bucket(Bucket=bucket)
 
 

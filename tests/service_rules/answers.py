@@ -301,7 +301,7 @@ def _judged() -> Iterator[tuple[str, Any]]:
             verdicts = kuberay.judge(manifest, gates=gates)
             yield (
                 f"{test_kuberay_rules.title(case)}{title}",
-                [[each.reason, each.rule, each.message] for each in verdicts],
+                [[verdict.reason, verdict.rule, verdict.message] for verdict in verdicts],
             )
 
 

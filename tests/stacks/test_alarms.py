@@ -8,46 +8,12 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core import load
-from tests.stacks.conftest import Assembly
-from tests.support.iam import Request, decide, statements_of
+from tests.stacks.alarms_helpers import documents, key_statements, references, split
+from tests.stacks.assembled import Assembly
+from tests.support.iam import Request, decide
 from tests.support.log_filter import matches
-from tests.support.references import References
 
 CLUSTER = "arn:aws:sagemaker:us-west-2:111122223333:cluster/abc"
-
-
-def references(assembly: Assembly) -> References:
-    settings = load(assembly.name).settings
-    return References(assembly.templates, account=settings.account, region=settings.region)
-
-
-def split(key: str) -> tuple[str, str]:
-    stack, _, logical_id = key.partition("/")
-    return stack, logical_id
-
-
-def documents(assembly: Assembly, kind: str, member: str, target: str) -> list[Any]:
-    """Statements of the resource policies that are about `target`."""
-    refs, found = references(assembly), []
-    for key, policy in assembly.of_type(kind).items():
-        stack, _ = split(key)
-        if target in refs.resolve(stack, policy["Properties"][member]):
-            found += statements_of(refs.resolve(stack, policy["Properties"]["PolicyDocument"]))
-    return found
-
-
-def key_statements(assembly: Assembly, topic: str) -> list[Any]:
-    """The policy of the key that encrypts a topic."""
-    refs = references(assembly)
-    for name, found in assembly.of_type("AWS::SNS::Topic").items():
-        stack, logical_id = split(name)
-        if refs.arn(stack, logical_id) != topic:
-            continue
-        used = refs.resolve(stack, found["Properties"]["KmsMasterKeyId"])
-        for other, key in assembly.of_type("AWS::KMS::Key").items():
-            if refs.arn(*split(other)) == used or refs.name(*split(other)) == used:
-                return statements_of(refs.resolve(split(other)[0], key["Properties"]["KeyPolicy"]))
-    raise AssertionError(f"no topic {topic} with a key of its own")
 
 
 def alarms(assembly: Assembly) -> dict[str, dict[str, Any]]:
@@ -99,70 +65,6 @@ def rules(assembly: Assembly) -> dict[str, tuple[str, dict[str, Any]]]:
         split(key)[1]: (refs.arn(*split(key)), refs.resolve(split(key)[0], rule["Properties"]))
         for key, rule in assembly.of_type("AWS::Events::Rule").items()
     }
-
-
-def test_every_rule_may_deliver_to_its_targets(assembly: Assembly) -> None:
-    account = load(assembly.name).settings.account
-    groups = {
-        references(assembly).arn(*split(key)).removesuffix(":*") for key in assembly.of_type("AWS::Logs::LogGroup")
-    }
-    kinds = set()
-    for arn, rule in rules(assembly).values():
-        assert rule["Targets"]
-        source = {"aws:SourceArn": arn, "aws:SourceAccount": account, "aws:SecureTransport": "true"}
-        for target in rule["Targets"]:
-            kind = target["Arn"].split(":")[2]
-            kinds.add(kind)
-            ask: dict[str, Any] = {"service": "events.amazonaws.com", "context": source}
-            if kind == "sns":
-                policy = documents(assembly, "AWS::SNS::TopicPolicy", "Topics", target["Arn"])
-                assert decide(policy, Request(action="sns:Publish", resource=target["Arn"], **ask)) == "allowed"
-                # EventBridge gives no source when it uses the key
-                plain = Request(action="kms:GenerateDataKey", service="events.amazonaws.com")
-                assert decide(key_statements(assembly, target["Arn"]), plain) == "allowed"
-                strange = {**source, "aws:SourceArn": arn.replace(account, "999999999999")}
-                other = Request(
-                    action="sns:Publish", resource=target["Arn"], service="events.amazonaws.com", context=strange
-                )
-                assert decide(policy, other) == "not allowed"
-            else:
-                assert target["Arn"] in groups
-                policy = archive_policy(assembly)
-                stream = f"{target['Arn']}:log-stream:x"
-                unsourced = Request(action="logs:CreateLogStream", resource=stream, service="events.amazonaws.com")
-                assert decide(policy, unsourced) == "allowed"
-                assert decide(policy, Request(action="logs:PutLogEvents", resource=stream, **ask)) == "allowed"
-                assert decide(policy, Request(action="logs:CreateLogGroup", resource="*", **ask)) == "not allowed"
-    assert kinds == {"sns", "logs"}
-
-
-def archive_policy(assembly: Assembly) -> list[Any]:
-    refs, found = references(assembly), []
-    for key, policy in assembly.of_type("AWS::Logs::ResourcePolicy").items():
-        found += statements_of(json.loads(refs.resolve(split(key)[0], policy["Properties"]["PolicyDocument"])))
-    return found
-
-
-def test_the_archive_takes_every_kind_of_event_of_this_cluster_and_keeps_it(assembly: Assembly) -> None:
-    """The service itself keeps the newest 500."""
-    pattern = next(
-        rule["EventPattern"] for _, rule in rules(assembly).values() if ":logs:" in rule["Targets"][0]["Arn"]
-    )
-    assert set(pattern["detail-type"]) == {
-        "SageMaker HyperPod Cluster Node Health Event",
-        "SageMaker HyperPod Cluster State Change",
-        "SageMaker HyperPod Cluster Event",
-    }
-    assert len(pattern["resources"]) == 1
-    of_clusters = [rule for _, rule in rules(assembly).values() if rule["EventPattern"]["source"] == ["aws.sagemaker"]]
-    assert len(of_clusters) == 5
-    for rule in of_clusters:
-        assert rule["EventPattern"]["resources"] == pattern["resources"], "events of every cluster of the account"
-    archive = next(r for r in rules(assembly).values() if ":logs:" in r[1]["Targets"][0]["Arn"])[1]["Targets"][0]["Arn"]
-    for key, group in assembly.of_type("AWS::Logs::LogGroup").items():
-        if references(assembly).arn(*split(key)) == f"{archive}:*":
-            assert group["Properties"]["RetentionInDays"] >= 365
-            assert ("Retain" in group["DeletionPolicy"]) == load(assembly.name).settings.protected
 
 
 # --- what AWS says, and which alarm hears it -------------------------------------------------------------------------
@@ -245,8 +147,8 @@ def test_every_filter_feeds_an_alarm_and_reads_a_group_of_the_environment(assemb
     for key, found in filters.items():
         properties = refs.resolve(split(key)[0], found["Properties"])
         assert properties["LogGroupName"] in groups, key
-        for made in properties["MetricTransformations"]:
-            assert (made["MetricNamespace"], made["MetricName"]) in watched, key
+        for transformation in properties["MetricTransformations"]:
+            assert (transformation["MetricNamespace"], transformation["MetricName"]) in watched, key
 
 
 def test_the_alarms_that_an_operator_needs_are_there(assemblies: dict[str, Assembly]) -> None:

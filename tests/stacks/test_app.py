@@ -13,7 +13,7 @@ import yaml
 from hyperpod_ray.core.errors import ProjectError
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.stacks import app
-from tests.stacks.conftest import PROJECT
+from tests.stacks.assembled import PROJECT
 
 GOOD = (FOLDER / "examples" / "slurm.yaml").read_text(encoding="utf-8")
 

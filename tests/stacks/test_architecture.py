@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from hyperpod_ray.core.loader import FOLDER
-from tests.stacks.conftest import PROJECT, Assembly, synthesize
+from tests.stacks.assembled import PROJECT, Assembly, synthesize
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 
 from hyperpod_ray.core import load, names, notifications
 from tests.cli.test_one_command import problem
-from tests.stacks.conftest import Assembly
-from tests.stacks.test_alarms import documents, key_statements, references, split
+from tests.stacks.alarms_helpers import documents, key_statements, references, split
+from tests.stacks.assembled import Assembly
 from tests.support.iam import Request, decide
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hyperpod_ray.core import metric_alerts, notifications
 from hyperpod_ray.core.loader import FOLDER
-from tests.stacks.conftest import Assembly
+from tests.stacks.assembled import Assembly
 from tests.stacks.test_alarms import rules
 from tests.support import assemblies as assemblies_of
 from tests.support.eventbridge import matches, transformed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stacks.conftest import PROJECT, Assembly
+from tests.stacks.assembled import PROJECT, Assembly
 
 CDK = PROJECT / "node_modules" / ".bin" / "cdk"
 STACKS = {"Network", "Eks", "Image", "HyperPod", "Platform", "Ray"}

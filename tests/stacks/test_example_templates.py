@@ -9,7 +9,7 @@ import pytest
 from hyperpod_ray.core.loader import FOLDER, environment_names
 from hyperpod_ray.review.review import review
 from tests.review.small import write
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.assembled import Assembly, synthesize
 
 EXAMPLES = FOLDER / "examples"
 
@@ -41,6 +41,6 @@ def test_folders_are_linked_to_s3_as_the_file_says() -> None:
 @pytest.mark.slow
 def test_the_review_says_what_is_created(example: Assembly, tmp_path: Path) -> None:
     nothing = write(tmp_path / "nothing", {})
-    (made,) = review(nothing, example.folder, only=example.name).environments
-    assert [row.code for row in made.rows] == ["environment-added"]
-    assert f"{len(example.templates)} stacks" in made.rows[0].consequence
+    (environment,) = review(nothing, example.folder, only=example.name).environments
+    assert [row.code for row in environment.rows] == ["environment-added"]
+    assert f"{len(example.templates)} stacks" in environment.rows[0].consequence

@@ -14,7 +14,7 @@ from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from hyperpod_ray.core import environment_names, load
 from hyperpod_ray.core.loader import FOLDER
-from tests.stacks.conftest import PROJECT, Assembly, synthesize
+from tests.stacks.assembled import PROJECT, Assembly, synthesize
 
 VARIANTS = Path(__file__).parent / "variants"
 STRANGERS = Path(__file__).parent / "strangers"
@@ -42,8 +42,8 @@ def test_the_cdks_own_validation_finds_nothing(folder: Path, name: str) -> None:
 def test_cfn_lint_finds_a_planted_error(tmp_path: Path) -> None:
     bad = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue", "Properties": {"NoSuchProperty": 1}}}}
     (tmp_path / "bad.template.json").write_text(json.dumps(bad))
-    (found,) = Assembly(name="bad", folder=tmp_path).lint_errors()
-    assert "NoSuchProperty" in found
+    (error,) = Assembly(name="bad", folder=tmp_path).lint_errors()
+    assert "NoSuchProperty" in error
 
 
 def test_synth_looks_nothing_up(assembly: Assembly) -> None:
@@ -119,30 +119,6 @@ def test_nothing_is_open_to_the_world(assembly: Assembly) -> None:
         assert properties.get("CidrIpv6") != "::/0", name
 
 
-def test_eks_v2_cluster_is_closed_logged_and_encrypted(assembly: Assembly) -> None:
-    """cdk-nag's EKS rules do not see aws_eks_v2: these do."""
-    cluster = assembly.one("AWS::EKS::Cluster")
-    assert cluster["AccessConfig"]["AuthenticationMode"] == "API"
-    assert cluster["AccessConfig"].get("BootstrapClusterCreatorAdminPermissions") is False
-    assert cluster["EncryptionConfig"][0]["Resources"] == ["secrets"]
-    kinds = {entry["Type"] for entry in cluster["Logging"]["ClusterLogging"]["EnabledTypes"]}
-    assert kinds == {"api", "audit", "authenticator", "controllerManager", "scheduler"}
-    access = cluster["ResourcesVpcConfig"]
-    assert access["EndpointPrivateAccess"] is True
-    if access["EndpointPublicAccess"]:
-        assert access["PublicAccessCidrs"]
-        assert "0.0.0.0/0" not in access["PublicAccessCidrs"]
-    assert not cluster.get("ComputeConfig", {}).get("Enabled"), "HyperPod does not support Auto Mode"
-    assert not assembly.of_type("AWS::EKS::Nodegroup")
-
-
-def test_network_policies_are_enforced(assembly: Assembly) -> None:
-    addons = {a["Properties"]["AddonName"]: a["Properties"] for a in assembly.of_type("AWS::EKS::Addon").values()}
-    assert json.loads(addons["vpc-cni"]["ConfigurationValues"])["enableNetworkPolicy"] == "true"
-    assert addons["aws-fsx-csi-driver"]["ServiceAccountRoleArn"]
-    assert {"kube-proxy", "eks-pod-identity-agent", "coredns"} <= set(addons)
-
-
 def test_pods_start_denied(assembly: Assembly) -> None:
     """In mode `standard` a pod talks freely, also to instance metadata, until its policies are loaded."""
     addons = {a["Properties"]["AddonName"]: a["Properties"] for a in assembly.of_type("AWS::EKS::Addon").values()}
@@ -157,34 +133,6 @@ def test_pods_start_denied(assembly: Assembly) -> None:
     (chart,) = [key for key, r in stack.items() if r["Type"] == "Custom::AWSCDK-EKS-HelmChart"]
     assert chart in policies["DependsOn"], "the chart makes the namespace of a policy"
     assert f"{assembly.name}-Eks" in assembly.before(f"{assembly.name}-HyperPod"), "policies come before the first node"
-
-
-def test_what_the_kubectl_function_does_waits_for_a_way_out(assembly: Assembly) -> None:
-    stack = assembly.templates[f"{assembly.name}-Eks"]["Resources"]
-    ways = {key for key, r in stack.items() if r["Type"] in {"AWS::EC2::NatGateway", "AWS::EC2::VPCEndpoint"}}
-    assert ways
-    for resource in stack.values():
-        if resource["Type"] in {"Custom::AWSCDK-EKS-KubernetesResource", "Custom::AWSCDK-EKS-HelmChart"}:
-            before = set(resource["DependsOn"])
-            through = {name for key in before for name in stack[key].get("DependsOn", [])}
-            assert ways <= before | through
-
-
-def test_ray_users_have_groups_and_no_eks_policy(assemblies: dict[str, Assembly]) -> None:
-    """EKS's own policies cover Secrets, exec and service accounts."""
-    for name in ("prod", "dev"):
-        users = {user.role_arn for user in load(name).settings.eks.ray_users}
-        admins = set(load(name).settings.eks.admin_role_arns)
-        for entry in assemblies[name].of_type("AWS::EKS::AccessEntry").values():
-            properties = entry["Properties"]
-            principal = properties["PrincipalArn"]
-            if isinstance(principal, str) and principal in users:
-                assert properties["KubernetesGroups"]
-                assert "AccessPolicies" not in properties
-            elif isinstance(principal, str) and principal in admins:
-                (policy,) = properties["AccessPolicies"]
-                assert policy["AccessScope"]["Type"] == "cluster"
-        assert users
 
 
 def test_instances_made_here_would_need_imdsv2(assembly: Assembly) -> None:
@@ -249,7 +197,7 @@ def test_a_claims_file_system_is_waited_for_on_both_ways(dynamic: Assembly) -> N
     )
     # what stays is not waited for: a destroy would never end
     retained = synthesize("closed", folder=VARIANTS)
-    kinds = {item["Type"] for item in retained.templates["closed-Ray"]["Resources"].values()}
+    kinds = {resource["Type"] for resource in retained.templates["closed-Ray"]["Resources"].values()}
     assert {"Custom::FileSystemOfClaim", "Custom::FileSystemsOfClaims"} & kinds == {"Custom::FileSystemOfClaim"}
     for first, then in pairwise(order):
         assert [name for name in before(then) if name.startswith(first)], f"{then} does not wait for {first}"
@@ -260,16 +208,6 @@ def test_no_statement_of_ours_grants_whole_services(assembly: Assembly, forbidde
     for statement in _statements(assembly):
         if statement["Effect"] == "Allow":
             assert forbidden not in _list(statement["Action"]), statement
-
-
-def test_buckets_are_private_encrypted_and_tls_only(assembly: Assembly) -> None:
-    policies = json.dumps([p["Properties"] for p in assembly.of_type("AWS::S3::BucketPolicy").values()])
-    for name, bucket in assembly.of_type("AWS::S3::Bucket").items():
-        properties = bucket["Properties"]
-        assert properties["BucketName"].startswith("sagemaker-"), "all that the managed policy of the nodes may read"
-        assert all(properties["PublicAccessBlockConfiguration"].values()), name
-        assert properties["BucketEncryption"], name
-    assert "aws:SecureTransport" in policies
 
 
 def test_no_secret_in_a_template(assembly: Assembly) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +9,11 @@ import pytest
 from hyperpod_ray.core import Plan, load
 from hyperpod_ray.core.access import covers
 from hyperpod_ray.core.names import GUARD, SERVICE_ACCOUNT
-from tests.stacks.conftest import Assembly, synthesize
-from tests.support.iam import Request, allows, statements_of
+from tests.stacks.assembled import Assembly, synthesize
+from tests.stacks.identity_helpers import VARIANTS, associations, role_of, s3
+from tests.support.iam import Request, allows
 from tests.support.references import References
 
-VARIANTS = Path(__file__).parent / "variants"
 CLUSTER = "arn:aws:eks:us-west-2:111122223333:cluster/everything-eks"
 POD = {
     "aws:RequestTag/eks-cluster-arn": CLUSTER,
@@ -24,52 +22,10 @@ POD = {
 }
 
 
-def associations(assembly: Assembly, account: str) -> dict[str, Any]:
-    """Associations of a service account, by `stack/logical id`."""
-    found = assembly.of_type("AWS::EKS::PodIdentityAssociation")
-    return {key: one for key, one in found.items() if one["Properties"]["ServiceAccount"] == account}
-
-
-@pytest.fixture(scope="module")
-def everything() -> Assembly:
-    return synthesize("everything", folder=VARIANTS)
-
-
-@pytest.fixture(scope="module")
-def references(everything: Assembly) -> References:
-    return References(everything.templates, account="111122223333", region="us-west-2")
-
-
-@pytest.fixture(scope="module")
-def role(everything: Assembly, references: References) -> tuple[str, list[Any], list[Any]]:
-    """ARN, trust and permissions of the role of Ray's pods."""
-    return role_of(SERVICE_ACCOUNT, everything, references)
-
-
 @pytest.fixture(scope="module")
 def guard(everything: Assembly, references: References) -> tuple[str, list[Any], list[Any]]:
     """The same of the node guard's."""
     return role_of(GUARD, everything, references)
-
-
-def role_of(account: str, everything: Assembly, references: References) -> tuple[str, list[Any], list[Any]]:
-    """ARN, trust and permissions of the role of a service account."""
-    (association,) = associations(everything, account).values()
-    arn = references.resolve(f"{everything.name}-Ray", association["Properties"]["RoleArn"])
-    trust: list[Any] = []
-    permissions: list[Any] = []
-    for key, found in everything.of_type("AWS::IAM::Role").items():
-        stack, _, logical_id = key.partition("/")
-        if references.arn(stack, logical_id) == arn:
-            assert not found["Properties"].get("ManagedPolicyArns")
-            trust = statements_of(references.resolve(stack, found["Properties"]["AssumeRolePolicyDocument"]))
-    name = arn.rpartition("/")[2]
-    for key, policy in everything.of_type("AWS::IAM::Policy").items():
-        stack = key.partition("/")[0]
-        properties = references.resolve(stack, policy["Properties"])
-        if name in properties["Roles"]:
-            permissions += statements_of(properties["PolicyDocument"])
-    return arn, trust, permissions
 
 
 @pytest.mark.parametrize(
@@ -88,14 +44,6 @@ def test_only_the_service_account_ray_of_this_cluster_takes_the_role(
         asked = Request(action=action, service="pods.eks.amazonaws.com", context={**POD, **tags})
         assert allows(role[1], asked) is allowed
     assert not allows(role[1], Request(action="sts:AssumeRole", service="ec2.amazonaws.com", context=POD))
-
-
-def s3(action: str, place: str, **context: str) -> Request:
-    return Request(
-        action=f"s3:{action}",
-        resource=f"arn:aws:s3:::{place}",
-        context={f"s3:{k}": v for k, v in context.items()},
-    )
 
 
 @pytest.mark.parametrize(
@@ -227,30 +175,6 @@ def test_the_node_guard_may_ask_about_this_clusters_nodes_and_no_more(
         )
 
 
-TIER = "tier-everything-111122223333-us-west-2"
-
-
-@pytest.mark.parametrize(
-    ("asked", "allowed"),
-    [
-        # what the README of amzn-sagemaker-checkpointing 1.1.3 asks for
-        *(
-            (s3(action, f"{TIER}/checkpoints/run/step_5/rank_0/checkpoint.pt"), True)
-            for action in ("PutObject", "GetObject", "DeleteObject")
-        ),
-        (s3("ListBucket", TIER), True),
-        (s3("GetBucketLocation", TIER), True),
-        (s3("DeleteBucket", TIER), False),
-        (s3("PutLifecycleConfiguration", TIER), False),
-        (s3("PutObject", f"{TIER}-2/x"), False),
-    ],
-)
-def test_tiered_checkpoints_have_their_bucket(
-    role: tuple[str, list[Any], list[Any]], asked: Request, allowed: bool
-) -> None:
-    assert allows(role[2], asked) is allowed
-
-
 def test_metrics_go_to_hyperpods_namespace_only(role: tuple[str, list[Any], list[Any]]) -> None:
     def put(namespace: str) -> bool:
         context = {"cloudwatch:namespace": namespace}
@@ -258,28 +182,3 @@ def test_metrics_go_to_hyperpods_namespace_only(role: tuple[str, list[Any], list
 
     assert put("/aws/sagemaker/Clusters")
     assert not put("Custom")
-
-
-def test_the_tiers_bucket_prunes_itself_and_stays(everything: Assembly) -> None:
-    """Neither HyperPod nor Ray deletes a checkpoint in S3."""
-    (bucket,) = [
-        resource
-        for resource in everything.of_type("AWS::S3::Bucket").values()
-        if resource["Properties"]["BucketName"] == TIER
-    ]
-    (rule,) = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
-    assert (rule["Status"], rule["ExpirationInDays"]) == ("Enabled", 5)
-    assert "Prefix" not in rule, "all of the bucket"
-    assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
-    assert bucket["DeletionPolicy"] in {"Retain", "RetainExceptOnCreate"}
-    assert set(bucket["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
-
-
-def test_pods_are_told_where_the_second_tier_is(everything: Assembly) -> None:
-    (cluster,) = [
-        text
-        for resource in everything.of_type("Custom::AWSCDK-EKS-KubernetesResource").values()
-        if '\\"kind\\":\\"RayCluster\\"' in (text := json.dumps(resource["Properties"]["Manifest"]))
-    ]
-    told = f'\\"name\\":\\"TIERED_S3_BASE\\",\\"value\\":\\"s3://{TIER}/checkpoints\\"'
-    assert cluster.count(told) >= 2, "head and workers"

@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import aws_cdk
 import pytest
-from aws_cdk import assertions
 
-from hyperpod_ray.constructs.build_environment import BuildEnvironment, SecretAccess, extended
-from hyperpod_ray.constructs.image import TrainingImage
-from hyperpod_ray.image.versions import ImageSet, choose
-from hyperpod_ray.stacks import image
 from hyperpod_ray_sandbox.aws.emulator.build_requests import requests_of
-from tests.stacks.conftest import Assembly
-from tests.support import assemblies
+from tests.stacks.assembled import Assembly
+from tests.stacks.image_build_helpers import ACCOUNT, REGION, SHA256
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
 
-VARIANTS = Path(__file__).parent / "variants"
-ACCOUNT, REGION = "111122223333", "us-west-2"
 CODEARTIFACT = "arn:aws:codeartifact:us-west-2:777788889999"
-SHA256 = "1e" * 32
-
-
-@pytest.fixture(scope="module")
-def closed() -> Assembly:
-    """As after `make pin`: without the EFA installer's sha256 a build is incomplete."""
-
-    def pinned(name: str | None = None, *, project: Path | None = None) -> ImageSet:
-        return replace(choose(name, project=project), efa_sha256=SHA256)
-
-    path = VARIANTS / "closed-build.yaml"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(image, "choose", pinned)
-        made = assemblies.synthesized(
-            path.stem, path.read_text(encoding="utf-8"), path=path, validation=False, changes={"efa_sha256": SHA256}
-        )
-    return Assembly(name=path.stem, folder=made)
-
-
-@pytest.fixture(scope="module")
-def project(closed: Assembly) -> dict[str, Any]:
-    references = References(closed.templates, account=ACCOUNT, region=REGION)
-    found: dict[str, Any] = references.resolve("closed-build-Image", closed.one("AWS::CodeBuild::Project"))
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +91,13 @@ def test_the_password_is_written_before_the_build_and_given_as_a_secret(
     closed: Assembly, project: dict[str, Any]
 ) -> None:
     commands = json.loads(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
-    position = {word: [word in one for one in commands].index(True) for word in ("codeartifact", "eval ", "temp.zip")}
+    position = {
+        word: [word in command for command in commands].index(True) for word in ("codeartifact", "eval ", "temp.zip")
+    }
     assert position["temp.zip"] < position["codeartifact"] < position["eval "]
-    logins = [one for one in commands if "docker login" in one]
-    assert not any("public.ecr.aws" in one for one in logins), "it has an API in us-east-1 only"
-    assert any("444455556666.dkr.ecr.us-west-2.amazonaws.com" in one for one in logins)
+    logins = [command for command in commands if "docker login" in command]
+    assert not any("public.ecr.aws" in login for login in logins), "it has an API in us-east-1 only"
+    assert any("444455556666.dkr.ecr.us-west-2.amazonaws.com" in login for login in logins)
     build = closed.one("Custom::CDKContainerImageBuild")["buildCommand"]
     assert "--secret id=netrc,src=/tmp/netrc" in build
     assert "--build-arg BASE_DIGEST=sha256:aaaa" in build
@@ -144,38 +111,6 @@ def test_the_password_is_written_before_the_build_and_given_as_a_secret(
 
 def test_the_templates_pass_cloudformation_s_schemas(closed: Assembly) -> None:
     assert closed.lint_errors() == []
-
-
-def test_what_starts_a_build_gives_it_a_tag_of_its_own(tmp_path: Path) -> None:
-    """CloudFormation starts one when a property of it changes, and its repository takes no tag twice."""
-    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
-    secret = SecretAccess(secret_arn="arn:aws:secretsmanager:us-west-2:111122223333:secret:index-AbCdEf")
-    login = BuildEnvironment(index=secret, credentials=["true"], credentials_file="/tmp/netrc")
-    base = BuildEnvironment(base_repository_arn="arn:aws:ecr:us-west-2:1:repository/a", base_registry="1.dkr.ecr.x.y")
-    options: list[dict[str, Any]] = [
-        {},
-        {"environment": login},
-        {"environment": base},
-        {"build_args": {"A": "1"}},
-        {"build_args": {"A": "1"}, "environment": login},
-    ]
-    made = []
-    for number, given in enumerate(options):
-        stack = aws_cdk.Stack(aws_cdk.App(), f"build-{number}")
-        TrainingImage(stack, "Image", repository_name="ray", keep_images=3, retain=False, context=tmp_path, **given)
-        (build,) = assertions.Template.from_stack(stack).find_resources("Custom::CDKContainerImageBuild").values()
-        tag = build["Properties"].pop("imageTag")
-        names = {key: value for key, value in build["Properties"].items() if key != "codeBuildProjectName"}
-        made.append((json.dumps(names, sort_keys=True), tag))
-    for one, other in itertools.combinations(made, 2):
-        assert (one[0] == other[0]) == (one[1] == other[1])
-    assert len(set(made)) == 4, "a base is pulled by commands of the project, which start no build"
-
-
-def test_a_specification_without_the_build_is_refused() -> None:
-    spec = json.dumps({"version": "0.2", "phases": {"build": {"commands": ["docker build ."]}}})
-    with pytest.raises(ValueError, match="0 commands 'eval"):
-        extended(spec, ["true"], public=True)
 
 
 def test_the_sandbox_judges_what_the_commands_ask_for(

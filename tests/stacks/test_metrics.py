@@ -11,36 +11,13 @@ import pytest
 import yaml
 
 from hyperpod_ray.core import load, metric_alerts, names, notifications
-from hyperpod_ray.core.loader import FOLDER
 from tests.cli.test_one_command import problem
 from tests.core.environment_files import plan as plan_of
-from tests.stacks.conftest import Assembly, synthesize
-from tests.stacks.test_alarms import alarms, references, split
+from tests.stacks.alarms_helpers import split
+from tests.stacks.assembled import Assembly, synthesize
+from tests.stacks.metrics_helpers import EXAMPLES, PUBLISHED, one, references_of
+from tests.stacks.test_alarms import alarms
 from tests.support.iam import statements_of
-from tests.support.references import References
-
-EXAMPLES = FOLDER / "examples"
-PUBLISHED = {
-    # https://docs.aws.amazon.com/eks/latest/userguide/cloudwatch.html
-    "AWS/EKS": {
-        "apiserver_request_total", "apiserver_request_total_4XX", "apiserver_request_total_429",
-        "apiserver_request_total_5XX", "scheduler_pending_pods", "scheduler_pending_pods_ACTIVEQ",
-        "scheduler_pending_pods_BACKOFF", "scheduler_pending_pods_GATED", "scheduler_pending_pods_UNSCHEDULABLE",
-        "scheduler_schedule_attempts_ERROR", "scheduler_schedule_attempts_UNSCHEDULABLE",
-    },
-    # https://docs.aws.amazon.com/fsx/latest/LustreGuide/fs-metrics.html
-    "AWS/FSx": {
-        "DataReadBytes", "DataWriteBytes", "DataReadOperations", "DataWriteOperations", "MetadataOperations",
-        "FreeDataStorageCapacity",
-    },
-    # https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-monitoring.html
-    "AWS/Events": {"FailedInvocations", "Invocations", "MatchedEvents", "TriggeredRules"},
-    # https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-CW-usage-metrics.html
-    "AWS/Prometheus": {
-        "AlertManagerAlertsReceived", "AlertManagerNotificationsFailed", "AlertManagerNotificationsThrottled",
-        "RuleEvaluationFailures", "RuleEvaluations", "RuleGroupIterationsMissed",
-    },
-}  # fmt: skip
 
 # what there is at a moment, published every minute: a sum over more than one of them adds up moments
 LEVELS = {"FreeDataStorageCapacity"} | {name for name in PUBLISHED["AWS/EKS"] if "pending_pods" in name}
@@ -51,56 +28,7 @@ def observed() -> Assembly:
     return synthesize("observability", folder=EXAMPLES)
 
 
-def one(assembly: Assembly, kind: str) -> tuple[str, dict[str, Any]]:
-    ((key, found),) = assembly.of_type(kind).items()
-    return key, references_of(assembly).resolve(split(key)[0], found["Properties"])
-
-
-def references_of(assembly: Assembly) -> Any:
-    folder = EXAMPLES if assembly.name == "observability" else FOLDER
-    settings = load(assembly.name, folder=folder).settings
-    return References(assembly.templates, account=settings.account, region=settings.region)
-
-
 # --- the dashboard ---------------------------------------------------------------------------------------------------
-
-
-def metrics_of(body: dict[str, Any]) -> list[list[Any]]:
-    return [row for widget in body["widgets"] for row in widget["properties"].get("metrics", [])]
-
-
-def test_every_widget_reads_what_is_published(assembly: Assembly) -> None:
-    ((key, found),) = assembly.of_type("AWS::CloudWatch::Dashboard").items()
-    properties = references(assembly).resolve(split(key)[0], found["Properties"])
-    assert properties["DashboardName"] == assembly.name
-    body = json.loads(properties["DashboardBody"])
-    counted = {
-        (made["MetricNamespace"], made["MetricName"])
-        for metric in assembly.of_type("AWS::Logs::MetricFilter").values()
-        for made in metric["Properties"]["MetricTransformations"]
-    }
-    shown = metrics_of(body)
-    assert len(shown) >= 8
-    for namespace, name, *dimensions, options in shown:
-        assert name in PUBLISHED.get(namespace, set()) or (namespace, name) in counted, (namespace, name)
-        assert len(dimensions) % 2 == 0
-        assert options["stat"] in ("Sum", "Maximum")
-    assert {(n, m) for n, m, *_ in shown} >= counted, "every count is shown"
-    for widget in body["widgets"]:
-        for _, name, *_, options in widget["properties"].get("metrics", []):
-            assert name not in LEVELS or options["stat"] != "Sum" or widget["properties"]["period"] == 60, name
-
-
-def test_the_dashboard_shows_every_alarm_and_the_archive(assembly: Assembly) -> None:
-    ((key, found),) = assembly.of_type("AWS::CloudWatch::Dashboard").items()
-    body = json.loads(references(assembly).resolve(split(key)[0], found["Properties"])["DashboardBody"])
-    (shown,) = (widget for widget in body["widgets"] if widget["type"] == "alarm")
-    assert set(shown["properties"]["alarms"]) == set(alarms(assembly))
-    (events,) = (widget for widget in body["widgets"] if widget["type"] == "log")
-    assert f"SOURCE '{names.event_log_group(assembly.name)}'" in events["properties"]["query"]
-    places = [(w["x"], w["y"]) for w in body["widgets"]]
-    assert len(set(places)) == len(places), "one over the other"
-    assert all(w["x"] + w["width"] <= 24 for w in body["widgets"])
 
 
 def test_every_alarm_reads_what_is_published(assembly: Assembly) -> None:

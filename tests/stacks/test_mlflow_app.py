@@ -12,8 +12,8 @@ from botocore.validate import ParamValidator
 
 from hyperpod_ray.core.names import SERVICE_ACCOUNT
 from hyperpod_ray_rules import mlflow
-from tests.stacks.conftest import Assembly, synthesize
-from tests.stacks.test_identity import role_of, s3
+from tests.stacks.assembled import Assembly, synthesize
+from tests.stacks.identity_helpers import role_of, s3
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
 
@@ -144,7 +144,7 @@ def test_every_action_is_in_the_service_authorization_reference(pods: list[Any])
     import cfnlint
 
     listed = json.loads((Path(cfnlint.__file__).parent / "data/AdditionalSpecs/Policies.json").read_text())
-    asked = [action for one in pods for action in one["Action"] if "mlflow" in action.lower()]
+    asked = [action for pod in pods for action in pod["Action"] if "mlflow" in action.lower()]
     assert "sagemaker:CallMlflowAppApi" in asked
     for action in asked:
         service, _, name = action.partition(":")
@@ -161,7 +161,7 @@ def test_app_role_and_bucket_stay_together(everything: Assembly) -> None:
         and resource["UpdateReplacePolicy"] == "Retain"
     }  # fmt: skip
     assert kept == {KIND, "AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::IAM::Role"}
-    every = [one.get("Properties", {}) for one in resources.values()]
+    every = [resource.get("Properties", {}) for resource in resources.values()]
     (bucket,) = [properties for properties in every if properties.get("BucketName") == BUCKET]
     assert bucket["BucketEncryption"]
     assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
@@ -177,8 +177,8 @@ def test_pods_get_the_address_without_a_hand(everything: Assembly, references: R
         for resource in everything.of_type("Custom::AWSCDK-EKS-KubernetesResource").values()
         if '"kind":"RayCluster"' in (text := str(references.resolve(STACK, resource["Properties"]["Manifest"])))
     ]
-    (found,) = json.loads(cluster)
-    pods = [found["spec"]["headGroupSpec"], *found["spec"]["workerGroupSpecs"]]
+    (load,) = json.loads(cluster)
+    pods = [load["spec"]["headGroupSpec"], *load["spec"]["workerGroupSpecs"]]
     assert len(pods) >= 3
     for pod in pods:
         given = {one["name"]: one.get("value") for one in pod["template"]["spec"]["containers"][0]["env"]}

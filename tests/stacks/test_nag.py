@@ -13,7 +13,7 @@ import yaml
 
 from hyperpod_ray.core import environment_names, load, load_any
 from hyperpod_ray.core.loader import FOLDER
-from tests.stacks.conftest import PROJECT
+from tests.stacks.assembled import PROJECT
 from tests.stacks.test_variants import VARIANTS
 
 ACKNOWLEDGED: list[dict[str, str]] = yaml.safe_load((Path(__file__).parent / "nag_acknowledgements.yaml").read_text())

@@ -14,7 +14,7 @@ import yaml
 
 from hyperpod_ray.core import load, outbound
 from hyperpod_ray.core.loader import EnvironmentFileError
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.assembled import Assembly, synthesize
 
 PROJECT = Path(__file__).resolve().parents[2]
 VARIANTS = PROJECT / "tests" / "stacks" / "variants"

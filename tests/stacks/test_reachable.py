@@ -20,7 +20,7 @@ from hyperpod_ray.core import Plan, environment_names, load_any, needs
 from hyperpod_ray.core.images import ChartImage, Reference, chart_images
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.names import GUARD
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.assembled import Assembly, synthesize
 from tests.support.iam import Request, allows, statements_of
 from tests.support.references import References
 

@@ -18,7 +18,7 @@ from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.service_limits import platform
 from hyperpod_ray.stacks.app import feature_flags
 from tests.core.environment_files import problems
-from tests.stacks.conftest import PROJECT, synthesize
+from tests.stacks.assembled import PROJECT, synthesize
 
 Cluster = sagemaker.CfnCluster
 WORKERS = "hyperpod/instance_groups/1"

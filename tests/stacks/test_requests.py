@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core import Plan, environment_names, load, requests
-from tests.stacks.conftest import Assembly
+from tests.stacks.assembled import Assembly
 
 
 def agrees(judged: Any, made: Any) -> bool:

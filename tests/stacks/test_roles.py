@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from hyperpod_ray.core import load
-from hyperpod_ray.core.checks.account import deployment, limits
-from hyperpod_ray_sandbox.aws.emulator import execution
-from tests.stacks.conftest import Assembly
-from tests.support.iam import Request, allows, decide, statements_of
+from hyperpod_ray.core.checks.account import limits
+from tests.stacks.assembled import Assembly
+from tests.stacks.roles_helpers import roles
+from tests.support.iam import Request, allows, decide
 from tests.support.references import References
 
 SOURCES = {
@@ -20,27 +17,6 @@ SOURCES = {
     "states.amazonaws.com": "arn:aws:states:{region}:{account}:stateMachine:x",
     "vpc-flow-logs.amazonaws.com": "arn:aws:ec2:{region}:{account}:vpc-flow-log/fl-1",
 }
-
-
-def roles(assembly: Assembly) -> Iterator[tuple[str, str, list[Any], list[Any]]]:
-    """Name, service that takes it, trust, and all statements of each role that a service takes."""
-    settings = load(assembly.name).settings
-    references = References(assembly.templates, account=settings.account, region=settings.region)
-    attached: dict[str, list[Any]] = {}
-    for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
-        for key, policy in assembly.of_type(kind).items():
-            properties = references.resolve(key.partition("/")[0], policy["Properties"])
-            for role in properties.get("Roles", []):
-                attached.setdefault(role, []).extend(statements_of(properties["PolicyDocument"]))
-    for key, role in assembly.of_type("AWS::IAM::Role").items():
-        stack, _, logical_id = key.partition("/")
-        trust_document = references.resolve(stack, role["Properties"]["AssumeRolePolicyDocument"])
-        trust = statements_of(trust_document)
-        service = trust[0]["Principal"].get("Service", "")
-        inline = [p["PolicyDocument"] for p in references.resolve(stack, role["Properties"].get("Policies", []))]
-        name = references.name(stack, logical_id)
-        if service:
-            yield key, service, trust, [*statements_of(*inline), *attached.get(name, [])]
 
 
 def test_no_function_and_no_build_can_make_a_log_group_again(assembly: Assembly) -> None:
@@ -75,35 +51,6 @@ def test_services_take_roles_for_this_account_only(assembly: Assembly) -> None:
     assert {"sagemaker.amazonaws.com", "vpc-flow-logs.amazonaws.com"} <= judged | {"vpc-flow-logs.amazonaws.com"}
 
 
-@pytest.mark.parametrize(
-    ("action", "resource", "vpc", "allowed"),
-    [
-        ("CreateNetworkInterface", "subnet/subnet-1", "ours", True),
-        ("CreateNetworkInterface", "security-group/sg-1", "ours", True),
-        ("CreateNetworkInterface", "network-interface/*", "", True),
-        ("CreateNetworkInterface", "subnet/subnet-1", "vpc-other", False),
-        ("CreateNetworkInterface", "security-group/sg-1", "vpc-other", False),
-        ("AttachNetworkInterface", "network-interface/eni-1", "ours", True),
-        ("AttachNetworkInterface", "instance/i-1", "", True),
-        ("AssignPrivateIpAddresses", "network-interface/eni-1", "ours", True),
-        ("DeleteNetworkInterface", "network-interface/eni-1", "vpc-other", False),
-        ("ModifyNetworkInterfaceAttribute", "security-group/sg-1", "vpc-other", False),
-        ("CreateNetworkInterfacePermission", "network-interface/eni-1", "vpc-other", False),
-    ],
-)
-def test_nodes_change_interfaces_of_their_own_vpc_only(
-    assembly: Assembly, action: str, resource: str, vpc: str, allowed: bool
-) -> None:
-    settings = load(assembly.name).settings
-    references = References(assembly.templates, account=settings.account, region=settings.region)
-    (home,) = [references.arn(*key.split("/", 1)) for key in assembly.of_type("AWS::EC2::VPC")]
-    (statements,) = [s for _, service, _, s in roles(assembly) if service == "sagemaker.amazonaws.com"]
-    ec2 = home.rpartition(":")[0]
-    context = {"ec2:Vpc": home if vpc == "ours" else f"{ec2}:vpc/{vpc}"} if vpc else {}
-    asked = Request(action=f"ec2:{action}", resource=f"{ec2}:{resource}", context=context)
-    assert allows(statements, asked) is allowed
-
-
 def test_the_default_security_group_is_closed_and_nothing_can_open_one(assembly: Assembly) -> None:
     settings = load(assembly.name).settings
     references = References(assembly.templates, account=settings.account, region=settings.region)
@@ -131,11 +78,6 @@ def test_the_default_security_group_is_closed_and_nothing_can_open_one(assembly:
         opens = Request(action="ec2:AuthorizeSecurityGroupIngress", resource=f"{prefix}/{group}")
         # EKS manages the groups of its load balancers and of the cluster
         assert service == "eks.amazonaws.com" or not allows(statements, opens), name
-
-
-def test_images_are_encrypted_with_a_key(assembly: Assembly) -> None:
-    for repository in assembly.of_type("AWS::ECR::Repository").values():
-        assert repository["Properties"]["EncryptionConfiguration"]["EncryptionType"] == "KMS"
 
 
 def test_the_storage_driver_alone_takes_its_role(assembly: Assembly) -> None:
@@ -171,12 +113,3 @@ def test_roles_and_projects_have_names_that_cloudformation_makes(assembly: Assem
 
 def test_preflight_asks_room_for_every_role(assembly: Assembly) -> None:
     assert 0 < len(assembly.of_type("AWS::IAM::Role")) <= limits.ROLES["eks"]
-
-
-def test_preflight_simulates_what_the_stacks_create(assembly: Assembly) -> None:
-    """By the table of handlers with which the sandbox judges CloudFormation's role."""
-    kinds = {
-        resource["Type"] for template in assembly.templates.values() for resource in template["Resources"].values()
-    }
-    created = {execution.ACTIONS[kind][0] for kind in kinds & set(execution.ACTIONS)} | {"iam:PassRole"}
-    assert set(deployment.CREATES) <= created

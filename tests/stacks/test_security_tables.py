@@ -6,7 +6,7 @@ import pytest
 
 from docs.security_tables import FOLDER, Assembly, pages
 from hyperpod_ray.core import environment_names
-from tests.stacks.conftest import Assembly as Synthesized
+from tests.stacks.assembled import Assembly as Synthesized
 
 
 @pytest.mark.parametrize("name", environment_names())

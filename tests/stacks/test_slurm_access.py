@@ -11,7 +11,7 @@ import yaml
 
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray_rules import hyperpod
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.assembled import Assembly, synthesize
 from tests.support import ministack_iam
 from tests.support.iam import Request, allows, many, statements_of
 from tests.support.references import References

@@ -17,7 +17,7 @@ from hyperpod_ray.constructs.teams import TaskGovernance
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.model import Partition, Team, TeamQuota
 from hyperpod_ray.stacks import teams
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.assembled import Assembly, synthesize
 
 QUOTA, POLICY = "AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"
 ADDON = "amazon-sagemaker-hyperpod-taskgovernance"
@@ -135,9 +135,9 @@ def test_members_have_their_own_namespace_and_see_the_template_alone(shared: Ass
     assert entries["arn:aws:iam::111122223333:role/Vision"] == ["ray-users:hyperpod-ns-vision"]
     roles = [one for stack in shared.templates.values() for one in objects_of(stack) if one["kind"] == "RoleBinding"]
     bound = {
-        (one["metadata"]["namespace"], one["roleRef"]["name"])
-        for one in roles
-        if any(subject["name"] == "ray-users:hyperpod-ns-vision" for subject in one["subjects"])
+        (role["metadata"]["namespace"], role["roleRef"]["name"])
+        for role in roles
+        if any(subject["name"] == "ray-users:hyperpod-ns-vision" for subject in role["subjects"])
     }
     assert bound == {
         ("hyperpod-ns-vision", "ray-user"), ("ray", "ray-template"), ("kueue-system", "ray-user-kueue"),

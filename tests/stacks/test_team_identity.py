@@ -14,8 +14,8 @@ from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.names import SERVICE_ACCOUNT, team_namespace
 from hyperpod_ray.core.team_access import access_of, as_team, tier_of
 from hyperpod_ray.core.team_files import team_of
-from tests.stacks.conftest import Assembly, synthesize
-from tests.stacks.test_identity import associations
+from tests.stacks.assembled import Assembly, synthesize
+from tests.stacks.identity_helpers import associations
 from tests.support import ministack_iam
 from tests.support.iam import Request, allows, many, statements_of
 from tests.support.references import References

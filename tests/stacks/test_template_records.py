@@ -16,4 +16,4 @@ def test_the_templates_are_those_of_the_record(environment: Environment) -> None
 
 
 def test_no_record_is_of_nothing() -> None:
-    assert {file.stem for file in TEMPLATES.glob("*")} == {each.name for each in environments()}
+    assert {file.stem for file in TEMPLATES.glob("*")} == {environment.name for environment in environments()}

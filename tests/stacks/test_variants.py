@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core.loader import FOLDER
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.assembled import Assembly, synthesize
 
 VARIANTS = Path(__file__).parent / "variants"
 

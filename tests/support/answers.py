@@ -127,7 +127,7 @@ class Answers:
 
     def leave(self, of: Instance) -> None:
         """An instance that is gone, and its node."""
-        self.instances = [item for item in self.instances if item["InstanceId"] != of.id]
+        self.instances = [instance for instance in self.instances if instance["InstanceId"] != of.id]
         self.nodes = [item for item in self.nodes if item["metadata"]["name"] != names.node_name(of.id)]
 
     def short(self, count: int = 1) -> None:
@@ -181,12 +181,12 @@ class Answers:
 
     def instance(self, of: Instance) -> Json:
         """An instance of ListClusterNodes."""
-        (found,) = [item for item in self.instances if item["InstanceId"] == of.id]
-        return found
+        (instance,) = [instance for instance in self.instances if instance["InstanceId"] == of.id]
+        return instance
 
     def group(self, name: str = "workers", **changes: Any) -> None:
         """Change an instance group of DescribeCluster."""
-        (found,) = [item for item in self.cluster["InstanceGroups"] if item["InstanceGroupName"] == name]
+        (found,) = [group for group in self.cluster["InstanceGroups"] if group["InstanceGroupName"] == name]
         found |= changes
 
     def node(self, of: Instance) -> Json:
@@ -377,7 +377,9 @@ class Answers:
         end = Answers()
         end.events = copy.deepcopy(self.events)
         end.hangs = copy.deepcopy(self.hangs)
-        lost = {item["InstanceId"] for item in self.instances if item["InstanceStatus"]["Status"] != "Running"}
+        lost = {
+            instance["InstanceId"] for instance in self.instances if instance["InstanceStatus"]["Status"] != "Running"
+        }
         for of in (ONE, TWO, THREE):
             if of.id in lost:
                 end.leave(of)

@@ -1,7 +1,7 @@
 """One table of faults: the runbook's section, the event and the mail that follows, the verdict of `status`, its command.
 
 The events are those that AWS documents, with other values. The verdict is `status`'s own, on what the services answer
-(`answers.py`). `tests/stacks/test_mails.py` judges the mails, `tests/ops/test_ops_faults.py` the verdicts, and both that
+(`answers.py`). `tests/stacks/test_notifications.py` judges the mails, `tests/ops/test_ops_faults.py` the verdicts, and both that
 they agree. `tests/ops/test_ops_faults_played.py` plays every row in a sandbox.
 """
 

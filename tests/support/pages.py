@@ -107,13 +107,13 @@ def troubled() -> Snapshot:
         seen,
         cluster=replace(seen.cluster, node_recovery="None"),
         instances=tuple(
-            replace(one, status="Failure", message=f"GPU fault {EVIL}") if one.id == lost.id else one
-            for one in seen.instances
+            replace(instance, status="Failure", message=f"GPU fault {EVIL}") if instance.id == lost.id else instance
+            for instance in seen.instances
         ),
         nodes=tuple(
-            replace(one, ready=False, unreachable=True, since=ago(14), health="UnschedulablePendingReplacement",
-                    fault=f"NVRM: Xid 79 {EVIL}") if one.name == node_name(lost.id) else one
-            for one in seen.nodes
+            replace(node, ready=False, unreachable=True, since=ago(14), health="UnschedulablePendingReplacement",
+                    fault=f"NVRM: Xid 79 {EVIL}") if node.name == node_name(lost.id) else node
+            for node in seen.nodes
         ),
         events=(
             ClusterEvent(id="bad", time=ago(15), level="Error", resource="Instance", group="workers", instance=lost.id,

@@ -134,7 +134,7 @@ def main() -> int:
             if file.stem not in {
                 *variants_of_objects.VARIANTS,
                 *FILES_OF_OBJECTS,
-                *(each.name for each in environments()),
+                *(environment.name for environment in environments()),
             }:
                 file.unlink()
     for each in environments():

@@ -88,7 +88,7 @@ class Stage:
 
         def whole() -> bool:
             nodes = self.world.get("/api/v1/nodes")["items"]
-            there = {names.node_name(item["InstanceId"]): item for item in self.world.instances()}
+            there = {names.node_name(instance["InstanceId"]): instance for instance in self.world.instances()}
             return (
                 len(nodes) == 5
                 and {node["metadata"]["name"] for node in nodes} == there.keys()
@@ -175,7 +175,7 @@ class Stage:
 def is_ready(item: Json) -> bool:
     """Whether a node or pod is ready."""
     conditions = (item.get("status") or {}).get("conditions") or []
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def health(node: Json) -> str:
@@ -305,7 +305,7 @@ class Sandboxed(Answers):
         self.finally_(repaired)
 
     def _there(self, node: str) -> bool:
-        return any(item["InstanceId"] == node for item in self.world.instances())
+        return any(instance["InstanceId"] == node for instance in self.world.instances())
 
     def _replaced(self, node: str) -> None:
         """The service replaces a node."""
@@ -469,12 +469,14 @@ class Sandboxed(Answers):
             return [pod for pod in self.stage.pods() if pod["metadata"]["name"] not in before]
 
         def waits() -> bool:
-            return any(one["reason"] == "Unschedulable" for pod in fresh() for one in conditions(pod))
+            return any(condition["reason"] == "Unschedulable" for pod in fresh() for condition in conditions(pod))
 
         self.world.until(waits, "a pod that the scheduler refuses")
         (found,) = fresh()
         self.names[name] = str(found["metadata"]["name"])
-        (said,) = [one["message"] for one in conditions(found) if one.get("reason") == "Unschedulable"]
+        (said,) = [
+            condition["message"] for condition in conditions(found) if condition.get("reason") == "Unschedulable"
+        ]
         self.said = said
         self.later(minutes)
 
@@ -664,14 +666,17 @@ class Sandboxed(Answers):
 
 def conditions(item: Json) -> list[Json]:
     """What a pod's status says."""
-    return [{"reason": "", **one} for one in (item.get("status") or {}).get("conditions") or []]
+    return [{"reason": "", **condition} for condition in (item.get("status") or {}).get("conditions") or []]
 
 
 def unready(item: Json) -> list[Json]:
     """The conditions of a pod that is not ready from now on."""
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     no = {"status": "False", "reason": "ContainersNotReady", "lastTransitionTime": at}
-    return [{**one, **no} if one["type"] in ("Ready", "ContainersReady") else one for one in conditions(item)]
+    return [
+        {**condition, **no} if condition["type"] in ("Ready", "ContainersReady") else condition
+        for condition in conditions(item)
+    ]
 
 
 def shell(world: World, command: str) -> str:

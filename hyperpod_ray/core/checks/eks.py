@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.findings import Finding, error, fine, rule, warning
-from hyperpod_ray.core.model import NewEks
+from hyperpod_ray.core.model import Environment, NewEks
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import log_groups
 from hyperpod_ray.core.service_limits import SUPPORT_WARNING_DAYS, in_standard_support, partition_of, platform
@@ -15,6 +15,7 @@ from hyperpod_ray.core.today import today
 from hyperpod_ray_rules.arns import arn_of
 from hyperpod_ray_rules.eks import public_cidrs
 from hyperpod_ray_rules.hyperpod import orchestrator_version
+from hyperpod_ray_rules.refusal import Refusal
 
 COSTS_MORE = "extended support costs more"
 """What a warning says of the price; `preflight` puts the figures there."""
@@ -152,7 +153,13 @@ def public_endpoint_is_limited(plan: Plan) -> Iterator[Finding]:
         yield error(
             *path, what=too_many.message, expected=too_many.expected, fix="combine neighboring ranges, or remove some"
         )
-    for index, cidr in enumerate(endpoint.public_cidrs):
+    yield from _judged_ranges(endpoint.public_cidrs, refused)
+
+
+def _judged_ranges(cidrs: list[str], refused: Mapping[int | None, Refusal]) -> Iterator[Finding]:
+    """Each range by itself; `refused` has what EKS refuses, by the range's place."""
+    path = ("eks", "endpoint", "public_cidrs")
+    for index, cidr in enumerate(cidrs):
         try:
             parsed = ipaddress.IPv4Network(cidr)
         except ValueError:
@@ -253,48 +260,7 @@ def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
         roles.append((("eks", "existing", "kubectl_role_arn"), plan.existing_eks.kubectl_role_arn))
     holders: dict[str, str] = {}
     for path, arn in roles:
-        partition, account = arn_of(arn).partition, arn_of(arn).account
-        expected_partition = partition_of(settings.region)
-        if partition != expected_partition:
-            yield error(
-                *path,
-                what=f"'{arn}' is in partition {partition}",
-                expected=f"partition {expected_partition}, that of {settings.region}",
-                fix="name a role of that partition",
-            )
-        if "*" in arn or "?" in arn or arn.endswith("/"):
-            yield error(
-                *path,
-                what=f"'{arn}' names no single role",
-                expected="the ARN of one role, without a wildcard",
-                fix="correct the ARN",
-            )
-        name = arn.rpartition("/")[2]
-        if "/aws-service-role/" in arn:
-            yield error(
-                *path,
-                what=f"'{arn}' is a service-linked role, which gets no access entry",
-                expected="a role of yours",
-                fix="name another role",
-            )
-        elif len(name) > 64:
-            yield error(
-                *path, what=f"the role's name has {len(name)} characters", expected="at most 64", fix="correct the ARN"
-            )
-        if account != settings.account and path[1] == "existing":
-            yield error(
-                *path,
-                what=f"is a role of account {account}, and Lambda uses roles of its own account only",
-                expected=f"a role of {settings.account}",
-                fix="name a role of that account",
-            )
-        elif account != settings.account:
-            yield warning(
-                *path,
-                what=f"is a role of account {account}",
-                expected=f"a role of the environment's account, {settings.account}",
-                fix=f"make sure that {settings.account} trusts that account, or name a role of its own",
-            )
+        yield from _role(path, arn, settings)
         if arn in holders and path[1] != "existing":
             yield error(
                 *path,
@@ -303,6 +269,52 @@ def roles_are_plausible(plan: Plan) -> Iterator[Finding]:
                 fix="keep one",
             )
         holders.setdefault(arn, f"eks.{path[1]}")
+
+
+def _role(path: tuple[str | int, ...], arn: str, settings: Environment) -> Iterator[Finding]:
+    """One role by itself."""
+    partition, account = arn_of(arn).partition, arn_of(arn).account
+    expected_partition = partition_of(settings.region)
+    if partition != expected_partition:
+        yield error(
+            *path,
+            what=f"'{arn}' is in partition {partition}",
+            expected=f"partition {expected_partition}, that of {settings.region}",
+            fix="name a role of that partition",
+        )
+    if "*" in arn or "?" in arn or arn.endswith("/"):
+        yield error(
+            *path,
+            what=f"'{arn}' names no single role",
+            expected="the ARN of one role, without a wildcard",
+            fix="correct the ARN",
+        )
+    name = arn.rpartition("/")[2]
+    if "/aws-service-role/" in arn:
+        yield error(
+            *path,
+            what=f"'{arn}' is a service-linked role, which gets no access entry",
+            expected="a role of yours",
+            fix="name another role",
+        )
+    elif len(name) > 64:
+        yield error(
+            *path, what=f"the role's name has {len(name)} characters", expected="at most 64", fix="correct the ARN"
+        )
+    if account != settings.account and path[1] == "existing":
+        yield error(
+            *path,
+            what=f"is a role of account {account}, and Lambda uses roles of its own account only",
+            expected=f"a role of {settings.account}",
+            fix="name a role of that account",
+        )
+    elif account != settings.account:
+        yield warning(
+            *path,
+            what=f"is a role of account {account}",
+            expected=f"a role of the environment's account, {settings.account}",
+            fix=f"make sure that {settings.account} trusts that account, or name a role of its own",
+        )
 
 
 @rule("eks", "ray")

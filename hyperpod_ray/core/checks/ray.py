@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from hyperpod_ray.core import names
 from hyperpod_ray.core.checks.lookup import find, place_of_group, workers
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
+from hyperpod_ray.core.model.ray import GcsFaultTolerance
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.yaml_source import Path
 
@@ -313,6 +314,19 @@ def redis_is_given_once(plan: Plan) -> Iterator[Finding]:
             expected="one of the two",
             fix="remove one",
         )
+    yield from _redis_credentials(path, gcs)
+    if gcs.redis_address is not None and not 1 <= int(gcs.redis_address.rpartition(":")[2]) <= 65535:
+        yield error(
+            *path,
+            "redis_address",
+            what=f"'{gcs.redis_address[:80]}' has no port between 1 and 65535",
+            expected="host:port",
+            fix="correct the port",
+        )
+
+
+def _redis_credentials(path: tuple[str, ...], gcs: GcsFaultTolerance) -> Iterator[Finding]:
+    """User and password are of an existing Redis, belong together, and go over TLS."""
     for name in ("redis_username", "redis_password_secret"):
         if getattr(gcs, name) is not None and gcs.redis_address is None:
             yield error(
@@ -337,14 +351,6 @@ def redis_is_given_once(plan: Plan) -> Iterator[Finding]:
             what="goes over the network in plain text",
             expected="an address that begins with rediss://",
             fix="use rediss:// in redis_address",
-        )
-    if gcs.redis_address is not None and not 1 <= int(gcs.redis_address.rpartition(":")[2]) <= 65535:
-        yield error(
-            *path,
-            "redis_address",
-            what=f"'{gcs.redis_address[:80]}' has no port between 1 and 65535",
-            expected="host:port",
-            fix="correct the port",
         )
 
 

@@ -208,31 +208,7 @@ def linked_folders_lie_apart(plan: CommonPlan) -> Iterator[Finding]:
     for index, link in enumerate(links):
         path = ("storage", "data_repositories", index)
         for number, earlier in enumerate(links[:index]):
-            if _overlap(link.path, earlier.path):
-                yield error(
-                    *path,
-                    "path",
-                    what=f"'{link.path}' overlaps '{earlier.path}' of data_repositories[{number}]",
-                    expected="folders that lie apart: FSx links a folder with its content once",
-                    fix="choose a folder beside it",
-                )
-            nested = link.bucket == earlier.bucket and link.prefix != earlier.prefix
-            if nested and (link.prefix.startswith(earlier.prefix) or earlier.prefix.startswith(link.prefix)):
-                yield warning(
-                    *path,
-                    "prefix" if link.prefix else "bucket",
-                    what=f"{_place(link)} overlaps {_place(earlier)} of data_repositories[{number}]",
-                    expected="places apart: an object in two folders changes in both on export",
-                    fix="use prefixes beside each other",
-                )
-            if _place(link) == _place(earlier):
-                yield error(
-                    *path,
-                    "prefix" if link.prefix else "bucket",
-                    what=f"{_place(link)} is already linked by data_repositories[{number}]",
-                    expected="one link for each place",
-                    fix="remove one",
-                )
+            yield from _apart(path, link, number, earlier)
         if {".", ".."} & set(link.path.split("/")):
             yield error(
                 *path,
@@ -274,6 +250,37 @@ def linked_folders_lie_apart(plan: CommonPlan) -> Iterator[Finding]:
                 expected="a link of a folder, not of '/'",
                 fix="link a folder such as /data, or remove DELETED",
             )
+
+
+def _apart(
+    path: tuple[str | int, ...], link: DataRepository, number: int, earlier: DataRepository
+) -> Iterator[Finding]:
+    """Two links: their folders, and their places in S3."""
+    if _overlap(link.path, earlier.path):
+        yield error(
+            *path,
+            "path",
+            what=f"'{link.path}' overlaps '{earlier.path}' of data_repositories[{number}]",
+            expected="folders that lie apart: FSx links a folder with its content once",
+            fix="choose a folder beside it",
+        )
+    nested = link.bucket == earlier.bucket and link.prefix != earlier.prefix
+    if nested and (link.prefix.startswith(earlier.prefix) or earlier.prefix.startswith(link.prefix)):
+        yield warning(
+            *path,
+            "prefix" if link.prefix else "bucket",
+            what=f"{_place(link)} overlaps {_place(earlier)} of data_repositories[{number}]",
+            expected="places apart: an object in two folders changes in both on export",
+            fix="use prefixes beside each other",
+        )
+    if _place(link) == _place(earlier):
+        yield error(
+            *path,
+            "prefix" if link.prefix else "bucket",
+            what=f"{_place(link)} is already linked by data_repositories[{number}]",
+            expected="one link for each place",
+            fix="remove one",
+        )
 
 
 def dotted_link(index: int) -> str:

@@ -38,4 +38,3 @@ FILE_SYSTEM = Usual(least=8, most=15)
 FILE_SYSTEM_DELETION = Usual(least=3, most=15)
 RAY = Usual(least=3, most=15)
 """Pods to ready, with an image of 15–20 GB to pull."""
-DELETION = Usual(least=10, most=30)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.observe.snapshot import Snapshot
+from hyperpod_ray.ops.observe.snapshot import Claim, Snapshot
 from hyperpod_ray.ops.verdict import durations
 from hyperpod_ray.ops.verdict.finding import (
     Finding,
@@ -21,6 +21,24 @@ NEARLY_FULL = 0.1
 
 def free_space(snapshot: Snapshot) -> Iterator[Finding]:
     """File systems that are nearly full: a run that cannot save loses its steps with the next fault."""
+    yield from _file_systems(snapshot)
+    claim = next(
+        (claim for claim in snapshot.claims if claim.namespace == snapshot.namespace and claim.name == names.CLAIM),
+        None,
+    )
+    if snapshot.cluster is None or not snapshot.saw("FSx"):
+        return
+    statuses = {stack.name: stack.status for stack in snapshot.stacks}
+    if not snapshot.file_systems and (
+        snapshot.storage_mode == "existing"
+        or statuses.get(names.stack_name(snapshot.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
+    ):
+        yield Finding(kind="action-required", what="the shared file system is gone", next=deploy(snapshot))
+    if claim is not None:
+        yield from _claim(snapshot, claim)
+
+
+def _file_systems(snapshot: Snapshot) -> Iterator[Finding]:
     for file_system in snapshot.file_systems:
         if (
             file_system.free_gib is None
@@ -67,20 +85,9 @@ def storage(snapshot: Snapshot) -> Iterator[Finding]:
                 next=f"aws fsx describe-file-systems --file-system-ids {file_system.id}",
                 subject=file_system.id,
             )
-    claim = next(
-        (claim for claim in snapshot.claims if claim.namespace == snapshot.namespace and claim.name == names.CLAIM),
-        None,
-    )
-    if snapshot.cluster is None or not snapshot.saw("FSx"):
-        return
-    statuses = {stack.name: stack.status for stack in snapshot.stacks}
-    if not snapshot.file_systems and (
-        snapshot.storage_mode == "existing"
-        or statuses.get(names.stack_name(snapshot.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
-    ):
-        yield Finding(kind="action-required", what="the shared file system is gone", next=deploy(snapshot))
-    if claim is None:
-        return
+
+
+def _claim(snapshot: Snapshot, claim: Claim) -> Iterator[Finding]:
     if claim.phase == "Lost":
         yield Finding(
             kind="action-required",

@@ -42,47 +42,8 @@ def find(changes: Changes, findings: Findings) -> None:
 
 
 def _cluster(change: ResourceChange, findings: Findings) -> None:
-    if change.differs("NodeRecovery"):
-        before, after = change.before("NodeRecovery") or "Automatic", change.now("NodeRecovery") or "Automatic"
-        off = after == "None"
-        findings.add(
-            Row(
-                effect=Effect.WEAKENS if off else Effect.SAFE,
-                code="node-recovery-off" if off else "node-recovery-on",
-                what=f"HyperPod cluster {change.now('ClusterName')}",
-                change=f"NodeRecovery {before} → {after}",
-                consequence="Nothing happens now. After the deploy, HyperPod no longer reboots or replaces a "
-                "faulty node: a fault stops "
-                "training until you act."
-                if off
-                else "After the deploy, HyperPod reboots or replaces faulty nodes by itself.",
-                source=source("node-recovery"),
-                where=change.title,
-            )
-        )
-        findings.remark(
-            Remark(
-                direction="switched off" if off else "switched on",
-                what="node recovery",
-                detail=f"NodeRecovery {before} → {after} of {change.now('ClusterName')}",
-            )
-        )
-    if change.differs("NodeProvisioningMode"):
-        findings.add(
-            Row(
-                effect=Effect.REJECTED if change.before("NodeProvisioningMode") else Effect.INTERRUPTS,
-                code="provisioning-mode",
-                what=f"HyperPod cluster {change.now('ClusterName')}",
-                change=f"NodeProvisioningMode {change.before('NodeProvisioningMode')} → "
-                f"{change.now('NodeProvisioningMode')}",
-                consequence="UpdateCluster knows no value to leave Continuous again, so that CloudFormation "
-                "cannot apply it."
-                if change.before("NodeProvisioningMode")
-                else "The API takes it; what becomes of the nodes is not documented: expect an interruption.",
-                source=source("update-cluster"),
-                where=change.title,
-            )
-        )
+    _recovery(change, findings)
+    _provisioning(change, findings)
     _tier(change, findings)
     _autoscaling(change, findings)
     for name, words in _CLUSTER_SETTINGS.items():
@@ -122,6 +83,55 @@ def _cluster(change: ResourceChange, findings: Findings) -> None:
                 where=change.title,
             )
         )
+
+
+def _recovery(change: ResourceChange, findings: Findings) -> None:
+    if not change.differs("NodeRecovery"):
+        return
+    before, after = change.before("NodeRecovery") or "Automatic", change.now("NodeRecovery") or "Automatic"
+    off = after == "None"
+    findings.add(
+        Row(
+            effect=Effect.WEAKENS if off else Effect.SAFE,
+            code="node-recovery-off" if off else "node-recovery-on",
+            what=f"HyperPod cluster {change.now('ClusterName')}",
+            change=f"NodeRecovery {before} → {after}",
+            consequence="Nothing happens now. After the deploy, HyperPod no longer reboots or replaces a "
+            "faulty node: a fault stops "
+            "training until you act."
+            if off
+            else "After the deploy, HyperPod reboots or replaces faulty nodes by itself.",
+            source=source("node-recovery"),
+            where=change.title,
+        )
+    )
+    findings.remark(
+        Remark(
+            direction="switched off" if off else "switched on",
+            what="node recovery",
+            detail=f"NodeRecovery {before} → {after} of {change.now('ClusterName')}",
+        )
+    )
+
+
+def _provisioning(change: ResourceChange, findings: Findings) -> None:
+    if not change.differs("NodeProvisioningMode"):
+        return
+    findings.add(
+        Row(
+            effect=Effect.REJECTED if change.before("NodeProvisioningMode") else Effect.INTERRUPTS,
+            code="provisioning-mode",
+            what=f"HyperPod cluster {change.now('ClusterName')}",
+            change=f"NodeProvisioningMode {change.before('NodeProvisioningMode')} → "
+            f"{change.now('NodeProvisioningMode')}",
+            consequence="UpdateCluster knows no value to leave Continuous again, so that CloudFormation "
+            "cannot apply it."
+            if change.before("NodeProvisioningMode")
+            else "The API takes it; what becomes of the nodes is not documented: expect an interruption.",
+            source=source("update-cluster"),
+            where=change.title,
+        )
+    )
 
 
 def _autoscaling(change: ResourceChange, findings: Findings) -> None:
@@ -399,22 +409,7 @@ def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> 
             **common,
         )
     if key in table["software"]:
-        size, unit, wait = batch(after)
-        batches = math.ceil(count(after) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
-        return Row(
-            effect=Effect.INTERRUPTS,
-            code="software-update",
-            change=changed,
-            consequence=f"A software update of {nodes(count(after), after)}: each is taken out, re-imaged and "
-            f"checked, {size}"
-            f"{' % of the nodes' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time, {wait} s apart, so about "
-            f"{batches} "
-            "batches of 30–60 minutes. Work on them ends; what is on the root volume is lost.",
-            unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} "
-            f"of {nodes(count(after), after)} at a time",
-            source=source("update-software"),
-            **common,
-        )
+        return _software_update(changed, after, common)
     if key in table["new_nodes_only"]:
         return Row(
             effect=Effect.SAFE,
@@ -427,22 +422,7 @@ def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> 
             **common,
         )
     if key in table["plan"]:
-        added = bool(after.get(key)) and not before.get(key)
-        return Row(
-            effect=Effect.SAFE if added else Effect.INTERRUPTS,
-            code="training-plan",
-            change=changed,
-            consequence="In place, as documented: the group's capacity comes from this plan. Nodes that "
-            "it has no room for are not created."
-            if added
-            else "In place, as documented. The capacity was the other plan's: whether the group's nodes stay until the "
-            "new plan has some is not, so expect an interruption."
-            if after.get(key)
-            else "In place, as documented. The capacity was the plan's: whether on-demand capacity takes its place at "
-            "once is not, so expect an interruption, and the on-demand price.",
-            source=source("training-plan"),
-            **common,
-        )
+        return _training_plan(changed, before.get(key), after.get(key), common)
     if key in table["settings"]:
         return Row(
             effect=Effect.SAFE,
@@ -466,6 +446,43 @@ def _property(key: str, before: Group, after: Group, common: dict[str, Any]) -> 
         "nodes there are, is "
         f"documented nowhere we know. Expect an interruption and try it on a group of one node first.{keep}",
         source=source("update-cluster"),
+        **common,
+    )
+
+
+def _software_update(changed: str, after: Group, common: dict[str, Any]) -> Row:
+    size, unit, wait = batch(after)
+    batches = math.ceil(count(after) / size) if unit == "INSTANCE_COUNT" else math.ceil(100 / size)
+    return Row(
+        effect=Effect.INTERRUPTS,
+        code="software-update",
+        change=changed,
+        consequence=f"A software update of {nodes(count(after), after)}: each is taken out, re-imaged and "
+        f"checked, {size}"
+        f"{' % of the nodes' if unit == 'CAPACITY_PERCENTAGE' else ''} at a time, {wait} s apart, so about "
+        f"{batches} "
+        "batches of 30–60 minutes. Work on them ends; what is on the root volume is lost.",
+        unavailable=f"{size}{' %' if unit == 'CAPACITY_PERCENTAGE' else ''} of {nodes(count(after), after)} at a time",
+        source=source("update-software"),
+        **common,
+    )
+
+
+def _training_plan(changed: str, earlier: object, now: object, common: dict[str, Any]) -> Row:
+    added = bool(now) and not earlier
+    return Row(
+        effect=Effect.SAFE if added else Effect.INTERRUPTS,
+        code="training-plan",
+        change=changed,
+        consequence="In place, as documented: the group's capacity comes from this plan. Nodes that "
+        "it has no room for are not created."
+        if added
+        else "In place, as documented. The capacity was the other plan's: whether the group's nodes stay until the "
+        "new plan has some is not, so expect an interruption."
+        if now
+        else "In place, as documented. The capacity was the plan's: whether on-demand capacity takes its place at "
+        "once is not, so expect an interruption, and the on-demand price.",
+        source=source("training-plan"),
         **common,
     )
 

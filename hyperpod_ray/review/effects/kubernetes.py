@@ -100,25 +100,7 @@ def _deleted(k8s_object: KubernetesObject, how: str, base: Cluster) -> Row:
         "source": source("prune"),
     }
     if k8s_object.id.kind == "PersistentVolumeClaim":
-        policy = _reclaim(k8s_object, base)
-        if policy == "Delete":
-            return Row(
-                effect=Effect.LOSES_DATA,
-                consequence=f"{how.capitalize()}; its StorageClass reclaims by Delete, so the file system behind "
-                "it is deleted with everything "
-                "on it, as soon as no pod uses it any more.",
-                unavailable=f"{names.MOUNT_PATH}, for good",
-                lost=(("file system", 1),),
-                **common,
-            )
-        return Row(
-            effect=Effect.INTERRUPTS,
-            consequence=f"{how.capitalize()} as soon as no pod uses it; the file system stays (reclaim policy "
-            f"{policy}), but pods created later "
-            "find no claim and do not start.",
-            unavailable=f"{names.MOUNT_PATH}, for new pods",
-            **common,
-        )
+        return _claim_deleted(how, _reclaim(k8s_object, base), common)
     if k8s_object.id.kind == "RayCluster":
         return Row(
             effect=Effect.INTERRUPTS,
@@ -159,6 +141,27 @@ def _deleted(k8s_object: KubernetesObject, how: str, base: Cluster) -> Row:
     return Row(
         effect=Effect.INTERRUPTS if running else Effect.SAFE,
         consequence=f"{how.capitalize()}." + (" What runs by it ends or loses it." if running else ""),
+        **common,
+    )
+
+
+def _claim_deleted(how: str, policy: str, common: dict[str, Any]) -> Row:
+    if policy == "Delete":
+        return Row(
+            effect=Effect.LOSES_DATA,
+            consequence=f"{how.capitalize()}; its StorageClass reclaims by Delete, so the file system behind "
+            "it is deleted with everything "
+            "on it, as soon as no pod uses it any more.",
+            unavailable=f"{names.MOUNT_PATH}, for good",
+            lost=(("file system", 1),),
+            **common,
+        )
+    return Row(
+        effect=Effect.INTERRUPTS,
+        consequence=f"{how.capitalize()} as soon as no pod uses it; the file system stays (reclaim policy "
+        f"{policy}), but pods created later "
+        "find no claim and do not start.",
+        unavailable=f"{names.MOUNT_PATH}, for new pods",
         **common,
     )
 

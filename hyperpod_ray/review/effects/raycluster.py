@@ -324,83 +324,9 @@ def _scaling(
     after = {group.get("groupName"): group for group in spec_after.get("workerGroupSpecs", [])}
     for name, group in before.items():
         if name not in after:
-            findings.add(
-                Row(
-                    effect=Effect.INTERRUPTS,
-                    code="ray-group-removed",
-                    change=f"worker group {name} removed",
-                    consequence=f"The operator looks no more at its {group.get('replicas', 0)} pods: they run on, "
-                    "hold their nodes and are not "
-                    "replaced when lost; with autoscaling the head's autoscaler crashes again and again. Delete "
-                    "them by hand.",
-                    unavailable="replacement of its pods; their nodes, for other groups",
-                    source=source("raycluster-group-removed"),
-                    **common,
-                )
-            )
+            _group_removed(name, group, findings, common)
             continue
-        replicas, has = int(after[name].get("replicas") or 0), int(group.get("replicas") or 0)
-        min_replicas, max_replicas = int(after[name].get("minReplicas") or 0), int(after[name].get("maxReplicas") or 0)
-        if replicas < has or max_replicas < has:
-            findings.add(
-                Row(
-                    effect=Effect.INTERRUPTS,
-                    code="ray-fewer-workers",
-                    change=f"worker group {name}: {has} → {min(replicas, max_replicas)} workers",
-                    consequence=f"{has - min(replicas, max_replicas)} worker pods are deleted, which ones the operator "
-                    "chooses. A run of fixed size stops and "
-                    "cannot start again at its size; an elastic one restarts smaller from its checkpoint.",
-                    unavailable=f"{has - min(replicas, max_replicas)} workers, for good",
-                    **common,
-                )
-            )
-        elif replicas > has and _container(group).get("resources") != _container(after[name]).get("resources"):
-            findings.add(
-                Row(
-                    effect=Effect.INTERRUPTS,
-                    code="ray-workers-wait",
-                    change=f"worker group {name}: {has} → {replicas} workers, each of another size",
-                    consequence=f"The {has} pods that run keep what they have; {replicas - has} new ones of the other "
-                    "size wait for what those hold. Delete the old pods for a run of the new size.",
-                    unavailable=f"{replicas - has} new workers, until the old pods are deleted",
-                    source=source("raycluster-keep"),
-                    **common,
-                )
-            )
-        elif replicas > has:
-            findings.add(
-                Row(
-                    effect=Effect.SAFE,
-                    code="ray-more-workers",
-                    change=f"worker group {name}: {has} → {replicas} workers",
-                    consequence="Worker pods are added if nodes are free. A run of fixed size does not use them; "
-                    "an elastic one restarts from its "
-                    "checkpoint to take them in.",
-                    **common,
-                )
-            )
-        elif max_replicas < int(group.get("maxReplicas") or 0) and _autoscales(spec_before):
-            findings.add(
-                Row(
-                    code="ray-limits-lowered",
-                    change=f"worker group {name}: at most {group.get('maxReplicas')} → {max_replicas} workers",
-                    consequence="Ray's autoscaler may have more workers than that now: those above the new limit end, "
-                    "with what runs on them.",
-                    unavailable=f"workers of {name} above {max_replicas}",
-                    **severity.of_class("workers-end"),
-                    **common,
-                )
-            )
-        elif (min_replicas, max_replicas) != (int(group.get("minReplicas") or 0), int(group.get("maxReplicas") or 0)):
-            findings.add(
-                Row(
-                    effect=Effect.SAFE,
-                    code="ray-limits",
-                    change=f"worker group {name}: between {min_replicas} and {max_replicas} workers",
-                    consequence="Limits for the autoscaler; no pod is touched.",
-                    **common,
-                )
-            )
+        _resized(name, group, after[name], findings, common, autoscales=_autoscales(spec_before))
     for name, group in after.items():
         if name not in before:
             findings.add(
@@ -412,6 +338,96 @@ def _scaling(
                     **common,
                 )
             )
+
+
+def _resized(
+    name: str | None,
+    group: dict[str, Any],
+    changed: dict[str, Any],
+    findings: Findings,
+    common: dict[str, Any],
+    *,
+    autoscales: bool,
+) -> None:
+    replicas, has = int(changed.get("replicas") or 0), int(group.get("replicas") or 0)
+    min_replicas, max_replicas = int(changed.get("minReplicas") or 0), int(changed.get("maxReplicas") or 0)
+    if replicas < has or max_replicas < has:
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="ray-fewer-workers",
+                change=f"worker group {name}: {has} → {min(replicas, max_replicas)} workers",
+                consequence=f"{has - min(replicas, max_replicas)} worker pods are deleted, which ones the operator "
+                "chooses. A run of fixed size stops and "
+                "cannot start again at its size; an elastic one restarts smaller from its checkpoint.",
+                unavailable=f"{has - min(replicas, max_replicas)} workers, for good",
+                **common,
+            )
+        )
+    elif replicas > has and _container(group).get("resources") != _container(changed).get("resources"):
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="ray-workers-wait",
+                change=f"worker group {name}: {has} → {replicas} workers, each of another size",
+                consequence=f"The {has} pods that run keep what they have; {replicas - has} new ones of the other "
+                "size wait for what those hold. Delete the old pods for a run of the new size.",
+                unavailable=f"{replicas - has} new workers, until the old pods are deleted",
+                source=source("raycluster-keep"),
+                **common,
+            )
+        )
+    elif replicas > has:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="ray-more-workers",
+                change=f"worker group {name}: {has} → {replicas} workers",
+                consequence="Worker pods are added if nodes are free. A run of fixed size does not use them; "
+                "an elastic one restarts from its "
+                "checkpoint to take them in.",
+                **common,
+            )
+        )
+    elif max_replicas < int(group.get("maxReplicas") or 0) and autoscales:
+        findings.add(
+            Row(
+                code="ray-limits-lowered",
+                change=f"worker group {name}: at most {group.get('maxReplicas')} → {max_replicas} workers",
+                consequence="Ray's autoscaler may have more workers than that now: those above the new limit end, "
+                "with what runs on them.",
+                unavailable=f"workers of {name} above {max_replicas}",
+                **severity.of_class("workers-end"),
+                **common,
+            )
+        )
+    elif (min_replicas, max_replicas) != (int(group.get("minReplicas") or 0), int(group.get("maxReplicas") or 0)):
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="ray-limits",
+                change=f"worker group {name}: between {min_replicas} and {max_replicas} workers",
+                consequence="Limits for the autoscaler; no pod is touched.",
+                **common,
+            )
+        )
+
+
+def _group_removed(name: str | None, group: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
+    findings.add(
+        Row(
+            effect=Effect.INTERRUPTS,
+            code="ray-group-removed",
+            change=f"worker group {name} removed",
+            consequence=f"The operator looks no more at its {group.get('replicas', 0)} pods: they run on, "
+            "hold their nodes and are not "
+            "replaced when lost; with autoscaling the head's autoscaler crashes again and again. Delete "
+            "them by hand.",
+            unavailable="replacement of its pods; their nodes, for other groups",
+            source=source("raycluster-group-removed"),
+            **common,
+        )
+    )
 
 
 def _autoscales(spec: dict[str, Any]) -> bool:

@@ -63,6 +63,7 @@ class Cloud:
             arn, born = str(cluster["arn"]), str(cluster["createdAt"])
         noted = self.api.store.note("eks")
         mark = f"{arn}@{born}" if arn else ""
+        # where clusters are there and none of them is surely this API's, nothing is forgotten
         if noted and mark != noted and not (not mark and names):
             self.api.reset()
         if mark or not names:

@@ -102,13 +102,16 @@ class RayClusters:
 
     def _cluster(self, cluster: Json) -> None:
         if problems := kuberay.judge(cluster):
+            # the operator's sentence names what it found invalid: metadata, spec or UpgradeStrategy
             part = "metadata" if problems[0].reason == "InvalidRayClusterMetadata" else "spec"
             part = "UpgradeStrategy" if problems[0].rule == "upgrade_strategy" else part
             name = f"{cluster['metadata']['namespace']}/{cluster['metadata']['name']}"
             message = f"The RayCluster {part} is invalid {name}: {problems[0].message}"
+            # once: the operator's recorder counts a repeated event up instead of writing it again
             if not self._told(cluster, message):
                 event(self.api, cluster, "Warning", problems[0].reason, message, "raycluster-controller")
             return
+        # before the pods, as the operator does: workers look for the head by this Service's name
         self._head_service(cluster)
         self._auth_secret(cluster)
         pods = pods_of(self.api, cluster)
@@ -248,6 +251,7 @@ class RayClusters:
         for _ in range(missing):
             self._pod(cluster, group, node_type="worker", group=group["groupName"], prefix=prefix)
         to_delete = set((group.get("scaleStrategy") or {}).get("workersToDelete") or [])
+        # those that the autoscaler names go first, then those that are not ready
         extra = sorted(living, key=lambda p: (p["metadata"]["name"] not in to_delete, pod_ready(p)))[: max(0, -missing)]
         if cluster["spec"].get("enableInTreeAutoscaling"):
             # with autoscaling the operator deletes no pod of its own choice
@@ -298,25 +302,7 @@ class RayClusters:
             }
             _head_condition(status, head)
             _suspension(status, suspended=suspended, empty=not pods)
-            if any(c["type"] == "RayClusterSuspended" and c["status"] == "True" for c in status["conditions"]):
-                message = "RayCluster has been suspended"
-                condition(status, "RayClusterProvisioned", "False", "RayClusterPodsProvisioning", message)
-            elif complete:
-                condition(
-                    status,
-                    "RayClusterProvisioned",
-                    "True",
-                    "AllPodRunningAndReadyFirstTime",
-                    "All Ray Pods are ready for the first time",
-                )
-            elif not any(c["type"] == "RayClusterProvisioned" for c in status["conditions"]):
-                condition(
-                    status,
-                    "RayClusterProvisioned",
-                    "False",
-                    "RayClusterPodsProvisioning",
-                    "RayCluster Pods are being provisioned for first time",
-                )
+            _provisioned(status, complete=complete)
             # as in real life: ready stays ready, whatever happens to the pods afterwards
             state = "suspended" if suspended and not pods else ("ready" if complete else status.get("state", ""))
             if state and state != status.get("state"):
@@ -339,6 +325,29 @@ def _head_condition(status: Json, head: Json | None) -> None:
         conditions = (c for c in (head.get("status") or {}).get("conditions") or [] if c["type"] == "Ready")
         reason = next((c.get("reason") for c in conditions), None) or "Unknown"
         condition(status, "HeadPodReady", "False", reason)
+
+
+def _provisioned(status: Json, *, complete: bool) -> None:
+    """Whether all pods have been ready once."""
+    if any(c["type"] == "RayClusterSuspended" and c["status"] == "True" for c in status["conditions"]):
+        message = "RayCluster has been suspended"
+        condition(status, "RayClusterProvisioned", "False", "RayClusterPodsProvisioning", message)
+    elif complete:
+        condition(
+            status,
+            "RayClusterProvisioned",
+            "True",
+            "AllPodRunningAndReadyFirstTime",
+            "All Ray Pods are ready for the first time",
+        )
+    elif not any(c["type"] == "RayClusterProvisioned" for c in status["conditions"]):
+        condition(
+            status,
+            "RayClusterProvisioned",
+            "False",
+            "RayClusterPodsProvisioning",
+            "RayCluster Pods are being provisioned for first time",
+        )
 
 
 def _suspension(status: Json, *, suspended: bool, empty: bool) -> None:

@@ -49,10 +49,13 @@ class Volumes:
             return False
         if reference and (reference.get("namespace"), reference.get("name")) != (meta["namespace"], meta["name"]):
             return False
+        # the uid too: a claim that was deleted and made again under its name is another one
         if reference.get("uid") and reference["uid"] != meta["uid"]:
             return False
         if request.get("volumeName") and request["volumeName"] != volume["metadata"]["name"]:
             return False
+        # no class matches a volume without one only:
+        # https://kubernetes.io/docs/concepts/storage/persistent-volumes/#class-1
         if (request.get("storageClassName") or "") != (spec.get("storageClassName") or ""):
             return False
         if not set(request["accessModes"]) <= set(spec["accessModes"]):
@@ -94,5 +97,6 @@ class Volumes:
                 set_status(self.api, volume, lambda s: s.update(phase="Available"))
             return
         claim = self.api.find("v1", "PersistentVolumeClaim", reference["namespace"], reference["name"])
+        # Released and not Available: the data of the claim that is gone are still on it
         if (claim is None or claim["metadata"]["uid"] != reference["uid"]) and phase not in ("Released", "Failed"):
             set_status(self.api, volume, lambda s: s.update(phase="Released"))

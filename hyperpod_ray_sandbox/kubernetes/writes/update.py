@@ -49,19 +49,7 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     obj = accept(resource, namespace, obj)
     meta = obj["metadata"]
     named(obj, name)
-    version = read_version(meta)
-    if not version and options.user is not None and not recorded and version_needed(resource):
-        why = "Invalid value: 0: must be specified for an update"
-        cause = Cause("FieldValueInvalid", why, "metadata.resourceVersion")
-        raise invalid(resource.kind, resource.group, name, [cause])
-    if version and version != int(live["metadata"]["resourceVersion"]):
-        raise stale(resource.plural, resource.group, name)
-    if meta.get("uid") and meta["uid"] != live["metadata"]["uid"]:
-        raise ApiError(
-            409,
-            "Conflict",
-            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['metadata']['uid']}",
-        )
+    _preconditions(resource, name, meta, live, required=options.user is not None and not recorded)
     if subresource == "resize":
         obj = _resized(live, obj)
         meta = obj["metadata"]
@@ -82,15 +70,7 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
         meta.pop(fixed, None)
         if fixed in live["metadata"]:
             meta[fixed] = live["metadata"][fixed]
-    if meta.get("deletionTimestamp"):
-        added = set(meta.get("finalizers") or []) - set(live["metadata"].get("finalizers") or [])
-        if added:
-            raise forbidden(
-                resource.plural,
-                resource.group,
-                name,
-                "no new finalizers can be added if the object is being deleted",
-            )
+    _check_finalizers(resource, name, meta, live)
     meta["resourceVersion"] = live["metadata"]["resourceVersion"]
     obj = judge(api, resource, obj, options, live)
     if not subresource:
@@ -124,6 +104,36 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     if stored["metadata"].get("deletionTimestamp") and not stored["metadata"].get("finalizers"):
         _finish_if_free(api, resource, key, stored)
     return api.present(resource, stored)
+
+
+def _preconditions(resource: Resource, name: str, meta: Json, live: Json, *, required: bool) -> None:
+    """Refuse a write that is based on another object or version; raises 409, or 422 where it names none."""
+    version = read_version(meta)
+    if not version and required and version_needed(resource):
+        why = "Invalid value: 0: must be specified for an update"
+        cause = Cause("FieldValueInvalid", why, "metadata.resourceVersion")
+        raise invalid(resource.kind, resource.group, name, [cause])
+    if version and version != int(live["metadata"]["resourceVersion"]):
+        raise stale(resource.plural, resource.group, name)
+    if meta.get("uid") and meta["uid"] != live["metadata"]["uid"]:
+        raise ApiError(
+            409,
+            "Conflict",
+            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['metadata']['uid']}",
+        )
+
+
+def _check_finalizers(resource: Resource, name: str, meta: Json, live: Json) -> None:
+    """Refuse new finalizers of an object that is being deleted; raises 403."""
+    if meta.get("deletionTimestamp"):
+        added = set(meta.get("finalizers") or []) - set(live["metadata"].get("finalizers") or [])
+        if added:
+            raise forbidden(
+                resource.plural,
+                resource.group,
+                name,
+                "no new finalizers can be added if the object is being deleted",
+            )
 
 
 def _check_ending(resource: Resource, meta: Json, live: Json) -> None:

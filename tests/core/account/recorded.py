@@ -27,7 +27,7 @@ def _model(service: str) -> Any:
 @functools.cache
 def _operation(service: str, operation: str) -> Any:
     model = _model(service)
-    return next(model.operation_model(one) for one in model.operation_names if xform_name(one) == operation)
+    return next(model.operation_model(name) for name in model.operation_names if xform_name(name) == operation)
 
 
 @functools.cache
@@ -204,7 +204,7 @@ class RecordedAccount:
 
     def _eks_describe_cluster_versions(self, asked: Json) -> Json:
         there = self.data["versions"]
-        wanted = [there[one] for one in asked["clusterVersions"] if one in there]
+        wanted = [there[version] for version in asked["clusterVersions"] if version in there]
         return {"clusterVersions": [{"clusterVersion": asked["clusterVersions"][0], **one} for one in wanted]}
 
     def _eks_describe_addon(self, asked: Json) -> Json:
@@ -333,10 +333,10 @@ class RecordedAccount:
         }.get(self.data.get("denied_by", ""), {})
         return {
             "EvaluationResults": [
-                {"EvalActionName": one, "EvalDecision": "implicitDeny", **by}
-                if one in denied
-                else {"EvalActionName": one, "EvalDecision": "allowed"}
-                for one in asked["ActionNames"]
+                {"EvalActionName": name, "EvalDecision": "implicitDeny", **by}
+                if name in denied
+                else {"EvalActionName": name, "EvalDecision": "allowed"}
+                for name in asked["ActionNames"]
             ]
         }
 
@@ -452,11 +452,11 @@ class RecordedAccount:
     def _logs_describe_log_groups(self, asked: Json) -> Json:
         prefix = asked["logGroupNamePrefix"]
         more = [f"{prefix}-{n}" for n in range(self.data.get("more_log_groups", 0))]
-        groups = more + [one for one in self.data["log_groups"] if one.startswith(prefix)]
-        return {"logGroups": [{"logGroupName": one} for one in groups]}
+        groups = more + [group for group in self.data["log_groups"] if group.startswith(prefix)]
+        return {"logGroups": [{"logGroupName": group} for group in groups]}
 
     def _cloudwatch_describe_alarms(self, asked: Json) -> Json:
-        return {"MetricAlarms": [{"AlarmName": one} for one in self.data["alarms"] if one in asked["AlarmNames"]]}
+        return {"MetricAlarms": [{"AlarmName": alarm} for alarm in self.data["alarms"] if alarm in asked["AlarmNames"]]}
 
     def _amp_list_workspaces(self, _: Json) -> Json:
         listed = []

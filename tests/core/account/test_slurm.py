@@ -175,5 +175,5 @@ def test_roles_of_eks_are_not_missed() -> None:
 def test_what_it_names_is_asked_by_its_digest() -> None:
     asked, _ = judged(EXISTING, {})
     assert {"imageDigest": DIGEST} in [
-        one for operation, request in asked.requests if operation == "describe_images" for one in request["imageIds"]
+        id_ for operation, request in asked.requests if operation == "describe_images" for id_ in request["imageIds"]
     ]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import pytest
 
 from hyperpod_ray.cli.main import main
-from hyperpod_ray_sandbox.rehearsal.ray_hosts import cluster, commands, machine, source
-from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
+from hyperpod_ray_sandbox.rehearsal.ray_hosts import commands
 
 HERE = Path(__file__).parent
 
@@ -47,25 +45,3 @@ def test_bad_input_is_one_line_and_exit_code_2(
 
 def test_an_unknown_command_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "ray", "explode"]) == 2
-
-
-def test_a_manifest_for_another_ray_is_refused_before_anything_starts(project: Path) -> None:
-    site = project / ".venv-rehearsal" / "lib" / "python3.12" / "site-packages"
-    (site / "ray-2.59.0.dist-info").mkdir(parents=True)
-    binaries = project / ".venv-rehearsal" / "bin"
-    binaries.mkdir()
-    (binaries / "ray").touch()
-    manifest = source.manifest_of(str(HERE / "raycluster.yaml"), project=project)
-    with pytest.raises(LocalError, match=r"Ray 2\.59\.0 in \.venv-rehearsal\. Expected 2\.60\.0"):
-        cluster.Cluster.start(manifest=manifest, project=project)
-    assert not (project / ".local").exists()
-
-
-def test_secrets_are_for_the_owner_only(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    machine.write_secret(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    first = path.read_text()
-    machine.write_secret(path)
-    assert len(first) == 64
-    assert path.read_text() != first

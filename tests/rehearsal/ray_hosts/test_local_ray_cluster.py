@@ -9,9 +9,8 @@ import json
 import os
 import stat
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,11 @@ import pytest
 
 from hyperpod_ray_sandbox import leash
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
-from hyperpod_ray_sandbox.rehearsal.ray_hosts.bridge import Kubernetes, bridge
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import load
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.state import Pod
-from hyperpod_ray_sandbox.rehearsal.replacement import Replacement
-
-HERE = Path(__file__).parent
+from tests.rehearsal.ray_hosts.local_ray_cluster_helpers import HERE
 
 
 def soon(check: Callable[[], Any]) -> Any:
@@ -34,26 +30,6 @@ def soon(check: Callable[[], Any]) -> Any:
     while not (result := check()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return result
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    ray = tmp_path / ".venv-rehearsal" / "bin" / "ray"
-    ray.parent.mkdir(parents=True)
-    ray.write_text(f"#!{sys.executable}\n" + (HERE / "stand_in_ray.py").read_text())
-    ray.chmod(0o755)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "must-not-reach-a-pod")
-    return tmp_path
-
-
-@pytest.fixture(params=["namespace", "session"])
-def cluster(project: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    if request.param == "session":
-        monkeypatch.setattr(isolation, "choose", lambda: "session")
-    manifest = load(HERE / "raycluster.yaml")
-    started = Cluster.start(manifest=manifest, project=project, name=f"test-{request.param}", env={"EXTRA": "1"})
-    yield started
-    started.stop()
 
 
 def told(cluster: Cluster, pod: Pod, what: str) -> Any:
@@ -87,32 +63,8 @@ def test_the_shared_file_system_of_a_pod_is_the_cluster_s_folder(cluster: Cluste
             continue
         subprocess.run(["cp", checkpoint, inside / pod.name], check=True)
         assert (cluster.fsx / pod.name).read_text() == "a checkpoint"
-        assert {entry.name for entry in inside.parent.iterdir()} == {entry.name for entry in Path("/").iterdir()} | {
-            "fsx"
-        }
+        assert {path.name for path in inside.parent.iterdir()} == {path.name for path in Path("/").iterdir()} | {"fsx"}
     assert (sorted(machine.iterdir()) if machine.is_dir() else None) == before
-
-
-def test_no_job_is_led_to_the_machine_s_own_shared_file_system(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    sent: list[str] = []
-
-    class Api(Kubernetes):
-        def __init__(self) -> None:
-            pass
-
-        def request(self, method: str, path: str, body: Any, *, content_type: str = "application/json") -> None:
-            sent.append(path)
-
-    for writable in (False, True):
-        monkeypatch.setattr(os, "access", lambda path, mode, answer=writable: answer)
-        if cluster.state.mode == "session" and writable:
-            with pytest.raises(LocalError, match="would write to this machine's own /fsx"):
-                bridge(cluster, Api())
-        else:
-            assert "leads to" in bridge(cluster, Api())
-    assert sent.count("/rehearsal/bridges") == (1 if cluster.state.mode == "session" else 2)
 
 
 def test_a_script_without_an_address_leaves_ray_s_address_file_of_the_machine_alone(cluster: Cluster) -> None:
@@ -173,43 +125,6 @@ def test_a_new_head_keeps_the_address_of_the_head_service(cluster: Cluster) -> N
     fresh = cluster.replace(old)
     assert fresh.ip == old.ip
     assert cluster.gcs_up()
-
-
-def test_replacement_waits_for_its_delay_and_for_the_head(cluster: Cluster) -> None:
-    lines: list[str] = []
-    replacement = Replacement(cluster, delay_s=3600, note=lines.append)
-    pod = cluster.training_pods()[0]
-    cluster.kill(pod)
-    replacement.tick({})
-    assert not replacement.complete
-    assert lines == []
-    replacement.delay_s = 0
-    replacement.tick({})
-    assert replacement.complete
-    assert "is replaced by" in lines[0]
-
-
-def test_a_held_replacement_comes_when_released(cluster: Cluster) -> None:
-    replacement = Replacement(cluster, delay_s=0, note=lambda line: None)
-    pod = cluster.training_pods()[0]
-    replacement.hold(pod)
-    cluster.kill(pod)
-    replacement.tick({})
-    assert not replacement.complete
-    replacement.release()
-    replacement.tick({})
-    assert replacement.complete
-
-
-def test_a_frozen_node_is_replaced_only_once_ray_has_given_it_up(cluster: Cluster) -> None:
-    replacement = Replacement(cluster, delay_s=0, note=lambda line: None)
-    pod = cluster.training_pods()[0]
-    cluster.freeze(pod)
-    replacement.tick({pod.ip: "ALIVE"})
-    assert pod in cluster.state.pods
-    replacement.tick({pod.ip: "DEAD"})
-    assert pod not in cluster.state.pods
-    assert not pod.alive
 
 
 def test_a_deleted_pod_gets_sigterm_and_after_its_grace_period_sigkill(cluster: Cluster) -> None:

@@ -44,14 +44,14 @@ def page_command(number: int) -> list[str]:
 def slurm_processes(folder: str = "/tmp/slurm-") -> dict[int, str]:
     """Daemons of a rehearsal's Slurm, with their command line, by id."""
     found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         # by the program's own name: the checkout may be in a folder that is called after Slurm
         if folder in line and Path(line.split()[0]).name.startswith(("slurm", "munged", "unshare")):
-            found[int(entry.name)] = line
+            found[int(path.name)] = line
     return found
 
 
@@ -80,8 +80,8 @@ def listening(pids: set[int]) -> set[str]:
     sockets = set()
     for pid in pids:
         try:
-            for entry in Path(f"/proc/{pid}/fd").iterdir():
-                if (target := str(entry.readlink())).startswith("socket:["):
+            for path in Path(f"/proc/{pid}/fd").iterdir():
+                if (target := str(path.readlink())).startswith("socket:["):
                     sockets.add(target[8:-1])
         except OSError:
             continue

@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hyperpod_ray.cli import local
 from hyperpod_ray.cli.main import main
-from hyperpod_ray_sandbox.rehearsal.options import PROJECT
-from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.report import FaultReport, RunReport
 from hyperpod_ray_sandbox.rehearsal.slurm import commands, install
 from hyperpod_ray_sandbox.rehearsal.slurm.figures import (
@@ -26,7 +23,7 @@ from hyperpod_ray_sandbox.rehearsal.slurm.figures import (
     verdict,
     warm_spares,
 )
-from hyperpod_ray_sandbox.rehearsal.slurm.rehearse import FAULTS, FAULTS_OF, LAUNCHERS, Options
+from hyperpod_ray_sandbox.rehearsal.slurm.rehearse import FAULTS
 from hyperpod_ray_training.history import Event
 
 FAULT = FaultReport(
@@ -141,34 +138,6 @@ def test_a_run_has_room_for_each_fault() -> None:
 
 
 # ---- the command ----
-
-
-def test_the_commands_faults_are_the_rehearsals() -> None:
-    assert local.SLURM_FAULTS == FAULTS
-    assert Options().faults == FAULTS_OF["torchrun"] == ("process", "node", "controller", "batch-host")
-    assert FAULTS_OF["ray"] == FAULTS
-
-
-@pytest.mark.parametrize("launcher", sorted(LAUNCHERS))
-def test_without_the_option_a_launcher_loses_all_that_it_can(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[Options]()
-
-    def noted(*, options: Options, **_: object) -> bool:
-        asked.append(options)
-        return True
-
-    monkeypatch.setattr(commands, "slurm", noted)
-    assert main(["local", "slurm", "--launcher", launcher]) == 0
-    assert asked[0].faults == FAULTS_OF[launcher]
-
-
-def test_each_launcher_has_its_script() -> None:
-    """The option's values are those of the rehearsal; a name that is none is refused without the command too."""
-    for launcher, script in LAUNCHERS.items():
-        assert Options(launcher=launcher)
-        assert (PROJECT / script).exists()
-    with pytest.raises(LocalError, match="--launcher: mpi"):
-        Options(launcher="mpi")
 
 
 @pytest.mark.parametrize(

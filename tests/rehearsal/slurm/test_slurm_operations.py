@@ -136,7 +136,7 @@ def test_after_jobs_is_slurms_own_state(
 def test_status_waits_for_the_job(account: SlurmAccount, job: str) -> None:
     found_ = account.run("status", NAME, "-o", "json").json["verdict"]
     assert found_["state"] == "Recovering"
-    assert any(f"after its jobs end ({job})" in one["what"] for one in found_["findings"])
+    assert any(f"after its jobs end ({job})" in finding["what"] for finding in found_["findings"])
 
 
 def test_a_maintenance_reservation_has_its_state(account: SlurmAccount, cluster: Cluster) -> None:
@@ -145,7 +145,7 @@ def test_a_maintenance_reservation_has_its_state(account: SlurmAccount, cluster:
     assert "Reservation created" in cluster.ask("scontrol", "create", "reservation", "reservationname=deep", *words)
     until(lambda: rows(account)["n4"]["slurm"] == "maint")
     notes = account.run("status", NAME, "-o", "json").json["verdict"]["findings"]
-    assert any("n4 is maint: a reservation" in one["what"] for one in notes)
+    assert any("n4 is maint: a reservation" in note["what"] for note in notes)
     cluster.ask("scontrol", "delete", "reservationname=deep")
     until(lambda: rows(account)["n4"]["slurm"] == "idle")
 

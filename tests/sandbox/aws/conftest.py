@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.sandbox.aws.attacks_helpers import presigned, session  # noqa: F401 - fixtures
 from tests.support import boto_models, roles
 from tests.support.emulator import Emulator, running
 

@@ -381,8 +381,8 @@ def test_the_stack_of_a_resource_is_found_by_its_physical_id(stacks: Stacks) -> 
     name = f"/found-{uuid.uuid4().hex[:8]}"
     group = {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "Retain", "Properties": {"LogGroupName": name}}
     made = stacks.create({"Group": group})
-    (found,) = stacks.api.describe_stack_resources(PhysicalResourceId=name)["StackResources"]
-    assert found["StackName"] == made
+    (resource,) = stacks.api.describe_stack_resources(PhysicalResourceId=name)["StackResources"]
+    assert resource["StackName"] == made
     stacks.delete(made)
     with pytest.raises(botocore.exceptions.ClientError, match=f"Stack for {name} does not exist"):
         stacks.api.describe_stack_resources(PhysicalResourceId=name)
@@ -419,7 +419,7 @@ def test_a_change_of_outputs_alone_is_one(stacks: Stacks) -> None:
     assert (asked["Status"], asked["ExecutionStatus"], asked["Changes"]) == ("CREATE_COMPLETE", "AVAILABLE", [])
     stacks.api.execute_change_set(ChangeSetName=asked["ChangeSetId"])
     stacks.settle(name)
-    assert export in [each["Name"] for each in stacks.api.list_exports()["Exports"]]
+    assert export in [export["Name"] for export in stacks.api.list_exports()["Exports"]]
 
 
 def test_a_protected_control_plane_is_not_deleted_and_one_that_is_not_is(emulator: Emulator, stacks: Stacks) -> None:

@@ -47,5 +47,5 @@ def test_each_row_counts_once_although_a_rank_was_killed_and_all_began_again(
     (restored,) = [Path(event["path"]).name for event in events if event["kind"] == "restore"]
     assert restored.startswith("step-00000004"), "the epoch has eight steps, and it died at the sixth"
     assert json.loads((folder / "seen.json").read_text()) == [[1.0] * result["rows"]] * result["epochs"]
-    keys = [one["Key"] for one in emulator.boto("s3").list_objects_v2(Bucket="rows-of-a-run")["Contents"]]
+    keys = [content["Key"] for content in emulator.boto("s3").list_objects_v2(Bucket="rows-of-a-run")["Contents"]]
     assert len(keys) == 3

@@ -154,7 +154,7 @@ def test_a_cluster_on_slurm_is_made_and_changed_by_the_same_rules(mounted: dict[
     finally:
         until(lambda: api.describe_cluster(ClusterName=name)["ClusterStatus"] == "InService")
         api.delete_cluster(ClusterName=name)
-        until(lambda: name not in [one["ClusterName"] for one in api.list_clusters()["ClusterSummaries"]])
+        until(lambda: name not in [summary["ClusterName"] for summary in api.list_clusters()["ClusterSummaries"]])
 
 
 def test_an_orchestrator_of_an_unsupported_version(emulator: Emulator, subnets: list[str]) -> None:

@@ -36,7 +36,7 @@ def test_kueues_own_cases(name: str) -> None:
     case = CASES["cases"][name]
     state = Cohorts(queues(), [workload(key, one, admitted=True) for key, one in case["admitted"].items()])
     incoming = workload("in", case["incoming"], admitted=False)
-    assert sorted(one.name for one in state.victims(incoming)) == case["preempted"]
+    assert sorted(victim.name for victim in state.victims(incoming)) == case["preempted"]
 
 
 def teams(*, limit: float = 2.0) -> list[Queue]:

@@ -77,7 +77,7 @@ def test_a_quota_becomes_namespace_queue_and_flavor_and_goes_again(api: Api) -> 
     assert api.find("v1", "Namespace", "", "hyperpod-ns-vision")
     (queue,) = api.all(API_VERSION, "ClusterQueue")
     (flavor,) = queue["spec"]["resourceGroups"][0]["flavors"]
-    gpus = next(one for one in flavor["resources"] if one["name"] == "nvidia.com/gpu")
+    gpus = next(resource for resource in flavor["resources"] if resource["name"] == "nvidia.com/gpu")
     assert gpus == {"name": "nvidia.com/gpu", "nominalQuota": "2", "borrowingLimit": "1"}
     assert queue["spec"]["preemption"]["withinClusterQueue"] == "Never"
     (local,) = api.all(API_VERSION, "LocalQueue")
@@ -169,7 +169,7 @@ def test_the_teams_objects_are_taken_by_the_api_after_the_quota(api: Api) -> Non
     """The namespace is there already: the manifest adds its labels to it."""
     poll(api, [QUOTA], [])
     plan = load("teams", folder=FOLDER / "examples").plan
-    made = {one.name: one.objects for one in k8s.ray_manifests(plan, BINDINGS)}
+    made = {manifest.name: manifest.objects for manifest in k8s.ray_manifests(plan, BINDINGS)}
     for item in [*made["TeamQueues"], *made["Team-vision"]]:
         resource = api.kind(item["apiVersion"], item["kind"])
         space, name = item["metadata"].get("namespace", ""), item["metadata"]["name"]

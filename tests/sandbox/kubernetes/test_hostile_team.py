@@ -30,7 +30,7 @@ from hyperpod_ray_sandbox.kubernetes.controllers import governance, raypods
 from hyperpod_ray_sandbox.kubernetes.kueue import digests
 from tests.k8s.conftest import BINDINGS
 from tests.sandbox.kubernetes.test_controllers import OPERATOR
-from tests.sandbox.kubernetes.test_team_queues import crd
+from tests.sandbox.kubernetes.test_team_policies import crd
 
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 
@@ -117,7 +117,9 @@ def quotas(plan: Any) -> list[Json]:
 
 def queue_objects(plan: Any) -> list[Json]:
     """Queues, flavors and priorities as task governance makes them, but for the namespaces."""
-    classes = [{"Name": entry.name, "Weight": entry.weight} for entry in plan.settings.task_governance.priority_classes]
+    classes = [
+        {"Name": class_.name, "Weight": class_.weight} for class_ in plan.settings.task_governance.priority_classes
+    ]
     policies = [{"SchedulerConfig": {"PriorityClasses": classes}}]
     rows = governance.objects(quotas(plan), policies)
     return [governance.manifest(*row) for row in rows if row[0] != "Namespace"]
@@ -128,7 +130,9 @@ def conditions(world: World, space: str, job: str) -> dict[str, Json]:
     uid = world.cluster.get("-n", space, "rayjob", job)["metadata"]["uid"]
     for workload in world.cluster.get("-n", space, "workloads.kueue.x-k8s.io")["items"]:
         if workload["metadata"]["ownerReferences"][0]["uid"] == uid:
-            return {entry["type"]: entry for entry in (workload.get("status") or {}).get("conditions") or []}
+            return {
+                condition["type"]: condition for condition in (workload.get("status") or {}).get("conditions") or []
+            }
     return {}
 
 
@@ -150,7 +154,7 @@ def world(tools: None, make_cluster: Any, tmp_path_factory: pytest.TempPathFacto
     cluster = make_cluster(tmp_path_factory.mktemp("teams"), ["--time-scale", "0.02"])
     cluster.start()
     plan = load("teams", folder=FOLDER / "examples").plan
-    ray = [item for one in k8s.ray_manifests(plan, BINDINGS) for item in one.objects]
+    ray = [item for manifest in k8s.ray_manifests(plan, BINDINGS) for item in manifest.objects]
     (live,) = [item for item in ray if item["kind"] == "RayCluster"]
     made = World(cluster, live, plan)
     definitions = [*map(crd, ("RayCluster", "RayJob", "RayService", "RayCronJob")), *digests.definitions()]
@@ -159,7 +163,7 @@ def world(tools: None, make_cluster: Any, tmp_path_factory: pytest.TempPathFacto
     nodes.append(node("cpu-1", "cpu", "ml.m5.xlarge", 0))  # the operator's
     nodes += [node(f"gpu-{i}", "workers", "ml.g5.8xlarge", 1) for i in range(4)]
     cluster.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(nodes))
-    first = [item for one in k8s.namespace_manifests(plan) for item in one.objects]
+    first = [item for manifest in k8s.namespace_manifests(plan) for item in manifest.objects]
     later = [item for item in ray if item["kind"] not in ("Job", "RayCluster", "DaemonSet")]
     spaces = [item for item in (*first, *later) if item["kind"] == "Namespace"]
     cluster.apply(*spaces)
@@ -200,7 +204,7 @@ def test_the_friendly_team_trains_as_its_own_user(world: World) -> None:
         context = pod["spec"]["securityContext"]
         team = next(team for team in world.plan.settings.teams if team.name == "vision")
         assert (context["runAsUser"], context["runAsGroup"]) == (uid(team), uid(team))
-        mounted = {entry["name"]: entry["mountPath"] for entry in pod["spec"]["containers"][0]["volumeMounts"]}
+        mounted = {mount["name"]: mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}
         assert mounted["team-files"] == "/fsx"
 
 

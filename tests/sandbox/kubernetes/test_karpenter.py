@@ -60,7 +60,7 @@ def test_without_autoscaling_there_are_none(api: Api, cluster: Json) -> None:
 
 
 def test_they_come_with_autoscaling_and_stay(api: Api) -> None:
-    both = {item["metadata"]["name"] for item in definitions()}
+    both = {definition["metadata"]["name"] for definition in definitions()}
     assert both == {"nodepools.karpenter.sh", "hyperpodnodeclasses.karpenter.sagemaker.amazonaws.com"}
     assert follow(api, AutoScaling={"Mode": "Enable"}) == both
     assert follow(api, AutoScaling={"Mode": "Enable"}) == both
@@ -89,8 +89,8 @@ def test_karpenters_own_definition_accepts_what_is_rendered(cluster: Any) -> Non
     cluster.kubectl(
         "delete", "nodepools.karpenter.sh/burst", "hyperpodnodeclasses.karpenter.sagemaker.amazonaws.com/burst"
     )
-    for item in definitions():
-        cluster.kubectl("delete", "crd", item["metadata"]["name"])
+    for definition in definitions():
+        cluster.kubectl("delete", "crd", definition["metadata"]["name"])
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,10 @@ class World:
 
     def said(self, team: str, name: str) -> dict[str, tuple[str, str, str]]:
         conditions = self.workload(team, name)["status"]["conditions"]
-        return {entry["type"]: (entry["status"], entry["reason"], entry["message"]) for entry in conditions}
+        return {
+            condition["type"]: (condition["status"], condition["reason"], condition["message"])
+            for condition in conditions
+        }
 
     def end(self, team: str, name: str, state: str = "SUCCEEDED") -> None:
         status = {"jobStatus": state, "jobDeploymentStatus": "Complete" if state == "SUCCEEDED" else "Failed"}
@@ -337,7 +340,9 @@ def test_a_queue_without_efa_admits_no_worker(world: World) -> None:
         (group,) = body["spec"]["resourceGroups"]
         group["coveredResources"].remove("vpc.amazonaws.com/efa")
         for flavor in group["flavors"]:
-            flavor["resources"] = [one for one in flavor["resources"] if one["name"] != "vpc.amazonaws.com/efa"]
+            flavor["resources"] = [
+                resource for resource in flavor["resources"] if resource["name"] != "vpc.amazonaws.com/efa"
+            ]
 
     world.api.modify(queue, drop)
     world.submit("vision", "first")
@@ -356,7 +361,7 @@ def test_the_local_queue_lists_what_its_queue_covers_as_the_older_version_too(wo
     for version in digests.SERVED:
         resource = world.api.kind(f"{digests.GROUP}/{version}", "LocalQueue")
         queue = world.api.get(resource, VISION, f"{VISION}-localqueue")
-        rows = {row["name"]: {one["name"]: one["total"] for one in row["resources"]}
+        rows = {row["name"]: {resource["name"]: resource["total"] for resource in row["resources"]}
                 for row in queue["status"]["flavorsReservation"]}  # fmt: skip
         assert rows[GPU]["nvidia.com/gpu"] == "2"
         assert set(rows[GPU]) == set(rows[HEAD]) >= {"cpu", "memory", "vpc.amazonaws.com/efa"}
@@ -380,16 +385,6 @@ def test_a_workload_has_the_name_that_kueue_gives_it() -> None:
     job = {"kind": "RayJob", "metadata": {"name": "first", "uid": "u1"}}
     digest = hashlib.sha1(b"RayJob\nray.io\nfirst\nu1", usedforsecurity=False).hexdigest()
     assert workload_name(job) == f"rayjob-first-{digest[:5]}"
-
-
-def test_the_digests_are_of_the_version_that_the_rules_are_of() -> None:
-    """Each file names its source; both versions that the product and the service use are served."""
-    for plural, body in zip(digests.PLURALS, digests.definitions(), strict=True):
-        text = (digests.FOLDER / f"{digests.GROUP}_{plural}.yaml").read_text()
-        assert f"kubernetes-sigs/kueue {digests.VERSION}" in text
-        assert "Apache License 2.0" in text
-        assert [version["name"] for version in body["spec"]["versions"]] == list(digests.SERVED)
-        assert '"description"' not in text
 
 
 def test_times_are_compared_as_times() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import quality
 from hyperpod_ray_sandbox.kubernetes.controllers import raypods
 
 Json = dict[str, Any]
@@ -127,20 +124,3 @@ def test_the_heads_service_has_the_ports_that_the_head_names() -> None:
     outside = cluster()
     outside["spec"]["headGroupSpec"]["serviceType"] = "NodePort"
     assert "clusterIP" not in raypods.head_service(outside, {})
-
-
-@pytest.mark.parametrize(
-    ("resources", "expected"),
-    [
-        ({}, "BestEffort"),
-        ({"requests": LIMITS}, "Burstable"),
-        ({"limits": LIMITS}, "Guaranteed"),
-        ({"limits": LIMITS, "requests": LIMITS}, "Guaranteed"),
-        ({"limits": LIMITS, "requests": {"cpu": "1"}}, "Burstable"),
-        ({"limits": {"cpu": "4"}}, "Burstable"),
-    ],
-)
-def test_quality_of_service(resources: Json, expected: str) -> None:
-    assert quality({"containers": [{"resources": resources}]}) == expected
-    beside = "Burstable" if expected == "Guaranteed" else expected
-    assert quality({"containers": [{"resources": resources}, {}]}) == beside

@@ -41,7 +41,7 @@ from tests.sandbox.kubernetes.test_hostile_team import (
     node,
     queue_objects,
 )
-from tests.sandbox.kubernetes.test_team_queues import crd
+from tests.sandbox.kubernetes.test_team_policies import crd
 from tests.support.ports import free_port
 
 SOURCE = Path(os.environ.get("KUEUE_SOURCE", "/nowhere"))
@@ -191,8 +191,8 @@ def test_the_queues_are_active(world: World) -> None:
     for space in (FRIENDLY, HOSTILE):
         world.cluster.until(
             lambda space=space: any(
-                entry["type"] == "Active" and entry["status"] == "True"
-                for entry in (world.cluster.get("clusterqueue", f"{space}-clusterqueue").get("status") or {}).get(
+                condition["type"] == "Active" and condition["status"] == "True"
+                for condition in (world.cluster.get("clusterqueue", f"{space}-clusterqueue").get("status") or {}).get(
                     "conditions", []
                 )
             ),

@@ -16,7 +16,7 @@ from hyperpod_ray_sandbox.kubernetes.controllers.common import event, set_status
 from hyperpod_ray_sandbox.kubernetes.controllers.kubelet import KEPT
 from hyperpod_ray_sandbox.kubernetes.remote import Remote, _listens, proxy
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
-from tests.sandbox.kubernetes.test_team_queues import crd
+from tests.sandbox.kubernetes.test_team_policies import crd
 
 Json = dict[str, Any]
 SPACE = "remote"

@@ -1,0 +1,6 @@
+"""Fixtures of this folder."""
+
+from __future__ import annotations
+
+from tests.cli.plan_helpers import folder  # noqa: F401 - fixtures
+from tests.cli.slurm_commands_helpers import account  # noqa: F401 - fixtures

@@ -1,0 +1,26 @@
+"""Rules of `hyperpod_ray/core/checks/account/cost.py`: accounts that each finds at fault, and its words."""
+
+# ruff: noqa: E501  (a case on one line)
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.account.good import NEW
+from tests.core.account.sabotage import Sabotage, assert_named_rules, assert_sabotage, case_id
+
+pytestmark = pytest.mark.usefixtures("day")
+CASES = [
+    Sabotage("no cost allocation tag", {"cost_tags": {}}, (("cost allocation tag", "warning", "no active cost allocation tag"),), file={**NEW, "budget": {"usd_per_month": 1000}}),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_sabotage(case: Sabotage) -> None:
+    assert_sabotage(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_the_named_rules_say_it(case: Sabotage) -> None:
+    assert_named_rules(case)

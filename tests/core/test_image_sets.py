@@ -1,0 +1,45 @@
+"""What the default set of the image folder gives to a plan, before anything of the image is built."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyperpod_ray.core import image_sets
+
+
+def test_the_default_set_is_the_first_of_the_names() -> None:
+    names = image_sets.set_names()
+    default = image_sets.default_image(image_sets.FOLDER)
+    assert default is not None and default.name == names[0]
+    assert sorted(names[1:]) == names[1:]
+    assert len(set(names)) == len(names) > 1
+
+
+@pytest.mark.parametrize("name", image_sets.set_names())
+def test_each_set_has_a_base_a_processor_and_a_lock(name: str) -> None:
+    image = image_sets.default_image(image_sets.FOLDER, name)
+    assert image is not None
+    assert image.architecture in ("x86_64", "arm64") and image.accelerator in ("nvidia", "neuron")
+    repository, _, tag = image.base.rpartition(":")
+    assert repository and tag and "@" not in image.base
+    assert image.digest == "" or image.digest.startswith("sha256:")
+    assert image_sets.requirements_of(name).is_file()
+
+
+def test_another_folder_and_an_unknown_set_are_nobodys() -> None:
+    assert image_sets.default_image("docker/mine") is None
+    assert image_sets.default_image(image_sets.FOLDER, "cu999") is None
+    assert image_sets.missing_installer("docker/mine") == ""
+
+
+def test_a_set_that_extends_another_has_its_fields_beneath_its_own() -> None:
+    sets = {"base": {"base": "a", "tag": "1"}, "more": {"extends": "base", "tag": "2"}}
+    assert image_sets.fields_of(sets, "more") == {"base": "a", "tag": "2"}
+    assert sets["more"] == {"extends": "base", "tag": "2"}, "the file's own data stay"
+
+
+def test_the_installer_its_signature_and_its_key_are_named_as_on_awss_site() -> None:
+    archive, signature, key = image_sets.installer_files()
+    assert archive.startswith("aws-efa-installer-") and archive.endswith(".tar.gz")
+    assert (signature, key) == (f"{archive}.sig", "aws-efa-installer.key")
+    assert all(path.is_file() for path in image_sets.shared_requirements())
