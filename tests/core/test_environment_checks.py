@@ -309,6 +309,11 @@ CASES = [
     Case("what_passes_the_proxy_is_a_range", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["a.example.com/99"]}}, "network.proxy.no_proxy[0]", "is no IPv4 range", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["a.example.com"]}}),
     Case("builds_pull_their_base_past_the_proxy", {"image/in_vpc": True, "network/proxy": {"url": "http://proxy.example.com:3128"}}, "image.base", "pulls the base without the proxy", {"image/in_vpc": True, "image/base": OTHER_REGION.replace("eu-west-1", "us-west-2"), "network/proxy": {"url": "http://proxy.example.com:3128"}}, severity="warning"),
     Case("an_endpoint_is_named_once", {"hyperpod/alarm_https": ["https://a.example.com/x", "https://a.example.com/x"]}, "hyperpod.alarm_https[1]", "named twice", {"hyperpod/alarm_https": ["https://a.example.com/x", "https://a.example.com/y"]}),
+    # https://repost.aws/knowledge-center/sns-topic-https-endpoints-notification
+    *(
+        Case("sns_reaches_the_endpoint", {"hyperpod/alarm_https": [f"https://{host}/sns"]}, "hyperpod.alarm_https[0]", "SNS never posts there", {"hyperpod/alarm_https": [f"https://{near}/sns"]})
+        for host, near in (("10.0.0.1", "8.8.8.8"), ("localhost", "localhost.example.com"), ("pager.corp", "pager.corp.example.com"), ("169.254.169.254", "alerts.example.com"))
+    ),
     Case("the_other_topic_is_near", {"hyperpod/alarm_topic_arn": "arn:aws:sns:eu-west-1:111122223333:on-call"}, "hyperpod.alarm_topic_arn", "a topic of eu-west-1", {"hyperpod/alarm_topic_arn": "arn:aws:sns:us-west-2:111122223333:on-call"}),
     Case("mails_differ", {"hyperpod/alarm_emails": ["a@example.com", "A@example.com"]}, "hyperpod.alarm_emails[1]", "named twice", {"hyperpod/alarm_emails": ["a@example.com", "b@example.com"]}),
     Case("folder_is_inside", {"image/folder": "../image"}, "image.folder", "no folder inside the project", {"image/folder": "image"}),
