@@ -14,7 +14,7 @@ from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
 from hyperpod_ray.review.changes import Changes, ResourceChange
 from hyperpod_ray.review.facts import load_yaml, source
 from hyperpod_ray.review.findings import Effect
-from hyperpod_ray.review.references import references
+from hyperpod_ray.review.references import Reader, references
 
 _POLICIES = {"AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"}
 _NAMING = _POLICIES | {"AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy", "AWS::KMS::Key"}
@@ -146,13 +146,18 @@ class Lowered:
     """Whether one of both values is known to guard more; otherwise it only differs."""
 
 
-def settings(change: ResourceChange) -> Iterator[Lowered]:
+def settings(change: ResourceChange, changes: Changes) -> Iterator[Lowered]:
     """The settings of a resource that guard less or more."""
     if change.base is None or change.head is None:
         return
     for guard in entry(change.type).get("settings", []):
         pointer = tuple(guard["property"].split("/"))
         before, after = change.before(*pointer), change.now(*pointer)
+        if by := guard.get("by"):
+            before, after = (
+                [{by: Reader(side).by_name(element.get(by), side.stacks[change.key.stack])} for element in listed or []]
+                for listed, side in ((before, changes.base), (after, changes.head))
+            )
         better = None if before == after else _better(guard, before, after)
         if better is not None:
             yield Lowered(
@@ -193,7 +198,9 @@ def _better(guard: dict[str, Any], before: Any, after: Any) -> bool | None:  # n
     if measure == "logs":
         return _more_of(*({str(element.get("Type")) for element in value or []} for value in (before, after)))
     if measure == "items":
-        return _more_of(*(set(_elements(value, guard.get("by"))) for value in (before, after)))
+        return _more_of(
+            *({json.dumps(element, sort_keys=True) for element in value or []} for value in (before, after))
+        )
     if measure == "pattern":
         return wider_pattern(before, after)
     if measure == "value":
@@ -205,11 +212,6 @@ def _better(guard: dict[str, Any], before: Any, after: Any) -> bool | None:  # n
 
 def _amount(value: Any, none: float) -> float:
     return float(value) if isinstance(value, int | float) or str(value).isdigit() else none
-
-
-def _elements(value: Any, by: str | None) -> Iterator[str]:
-    for element in value or []:
-        yield json.dumps(element.get(by) if by else element, sort_keys=True)
 
 
 def _more_of(before: set[str], after: set[str]) -> bool | None:

@@ -13,6 +13,7 @@ from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.findings import Findings, Remark, Row
 from hyperpod_ray.review.instance_groups import count, groups
+from hyperpod_ray.review.references import Reader
 
 ALERTS, ALARM, BUDGET = "AWS::APS::RuleGroupsNamespace", "AWS::CloudWatch::Alarm", "AWS::Budgets::Budget"
 FILTER = "AWS::Logs::MetricFilter"
@@ -268,8 +269,13 @@ def _counts(change: ResourceChange, changes: Changes) -> Iterator[str]:
         and all(_rises(alarm) for alarm in _readers(_metrics(change.now), changes))
     ):
         yield f"FilterPattern {change.before('FilterPattern')} → {change.now('FilterPattern')}"
-    if change.differs("LogGroupName"):
-        yield f"LogGroupName {change.before('LogGroupName')} → {change.now('LogGroupName')}"
+    stack = change.key.stack
+    log_groups = [
+        Reader(side).by_name(get("LogGroupName"), side.stacks[stack])
+        for get, side in ((change.before, changes.base), (change.now, changes.head))
+    ]
+    if log_groups[0] != log_groups[1]:
+        yield f"LogGroupName {log_groups[0]} → {log_groups[1]}"
     values = _metrics(change.now)
     for metric, value in _metrics(change.before).items():
         if metric not in values and any(_readers({metric: value}, changes)):

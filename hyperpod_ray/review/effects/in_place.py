@@ -123,7 +123,7 @@ def _unknown(change: ResourceChange, unknown: list[str]) -> Row:
 def _lowered(changes: Changes, findings: Findings) -> None:
     """Settings whose lowering deletes something or ends work; those that only guard less are remarks."""
     for change in changes.of_kind(Kind.CHANGED, Kind.REPLACED):
-        for setting in severity.settings(change):
+        for setting in severity.settings(change, changes):
             if setting.better or setting.code or (setting.directed and setting.effect <= Effect.WEAKENS):
                 continue
             helper = change.type == "AWS::Logs::LogGroup" and severity.of_helpers(change, changes)

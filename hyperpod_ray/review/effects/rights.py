@@ -148,7 +148,11 @@ def _others(changes: Changes, findings: Findings) -> None:
             and not covered(grant, before)
             and '"aws:SecureTransport": "false"' not in grant.condition
         ]
-        taken = [grant for grant in taken if not (gone and grant.resource.startswith(gone))]
+        taken = [
+            grant
+            for grant in taken
+            if not (gone and (grant.resource.startswith(gone) or grant.principal.startswith(gone)))
+        ]
         if taken or denied:
             services = change.type in _OF_RESOURCES and not denied and all(map(_of_a_service, taken))
             words = [f"no longer: {_words(taken)}"] * bool(taken) + [f"denied: {_words(denied)}"] * bool(denied)

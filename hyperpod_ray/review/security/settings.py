@@ -24,7 +24,7 @@ def remarks(changes: Changes) -> Iterator[Remark]:
                 what=guard,
                 detail=f"{change.title} removed" + (", another one takes its place" if followed else ""),
             )
-        for setting in severity.settings(change):
+        for setting in severity.settings(change, changes):
             if not setting.directed:
                 continue  # it has a row
             yield Remark(
