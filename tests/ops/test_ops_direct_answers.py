@@ -1,0 +1,222 @@
+"""Small functions of the operations, asked directly for what the service's page or their own sentence says."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hyperpod_ray.ops.acceptance import node_probe
+from hyperpod_ray.ops.journal.record import Interruption
+from hyperpod_ray.ops.observe import hyperpod
+from hyperpod_ray.ops.orchestrators.eks import runs
+from hyperpod_ray.ops.orchestrators.slurm import nodes as slurm_nodes
+from hyperpod_ray.ops.reach import kubeconfig, tunnel
+from hyperpod_ray.ops.verdict import finding, nodes
+
+Json = dict[str, Any]
+NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("role", "host", "answers", "word"),
+    [
+        ("Controller", "ip-1", True, ""), ("Login", "ip-1", True, ""), ("Compute", "ip-1", True, "not joined"),
+        (None, "ip-1", True, "not joined"), ("Compute", "", True, "?"), ("Compute", "ip-1", False, "?"),
+    ],
+)  # fmt: skip
+def test_a_node_that_slurm_does_not_list(role: str | None, host: str, answers: bool, word: str) -> None:
+    """The controller and login nodes run no slurmd: https://slurm.schedmd.com/slurmd.html."""
+    snapshot: Any = SimpleNamespace(
+        group=lambda name: None if role is None else SimpleNamespace(role=role), slurm=object() if answers else None
+    )
+    instance: Any = SimpleNamespace(group="workers", host=host)
+    assert slurm_nodes._not_in_slurm(snapshot, instance) == word
+
+
+@pytest.mark.parametrize(
+    ("command", "folder"),
+    [
+        ("python train.py --storage /fsx/runs --name first", "/fsx/runs/first"),
+        ("python train.py --storage /fsx/runs/ --name first", "/fsx/runs/first"),
+        ("python train.py --storage /fsx/runs", ""),
+        ("python train.py --name first", ""),
+        ("python train.py", ""),
+    ],
+)
+def test_the_folder_of_a_run_is_known_where_its_command_names_both_parts(command: str, folder: str) -> None:
+    """https://docs.ray.io/en/latest/cluster/running-applications/job-submission/api.html (JobDetails)."""
+    answer = {"submission_id": "raysubmit_1", "status": "RUNNING", "entrypoint": command}
+    run = runs._run(answer)
+    assert (run.folder, run.command, run.state, run.id) == (folder, command, "RUNNING", "raysubmit_1")
+    named = runs._run({**answer, "metadata": {"run": "other", "run_folder": "s3://b/other", "command": "x"}})
+    assert (named.folder, named.command) == ("s3://b/other", "x")
+
+
+def test_a_group_as_describe_cluster_has_it() -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupDetails.html."""
+    plan = SimpleNamespace(
+        known=lambda name: name == "ml.m5.large",
+        type_spec=lambda name: SimpleNamespace(accelerators=0),
+        role=lambda n: "",
+    )
+    patch = datetime(2026, 12, 1, tzinfo=UTC)
+    group = hyperpod._group(
+        SimpleNamespace(plan=plan),  # type: ignore[arg-type]
+        {
+            "InstanceGroupName": "head", "InstanceType": "ml.m5.large", "CurrentCount": 2, "TargetCount": 3,
+            "Status": "Updating", "TrainingPlanArn": "arn:plan", "ImageVersionStatus": "UpdateAvailable",
+            "CurrentImageReleaseVersion": "1.0.0", "DesiredImageReleaseVersion": "1.1.0",
+            "SoftwareUpdateStatus": "Pending", "SlurmConfig": {"NodeType": "Login"},
+            "AutoPatchConfig": {"CurrentPatchSchedule": {"NextPatchDate": patch}},
+        },
+    )  # fmt: skip
+    assert (group.name, group.type, group.current, group.target, group.status) == (
+        "head",
+        "ml.m5.large",
+        2,
+        3,
+        "Updating",
+    )
+    assert (group.role, group.training_plan, group.accelerated) == ("Login", "arn:plan", False)
+    assert (group.image_status, group.image_release, group.image_available) == ("UpdateAvailable", "1.0.0", "1.1.0")
+    assert (group.update_status, group.next_patch) == ("Pending", patch)
+    listed = {
+        "InstanceGroupName": "w",
+        "InstanceRequirements": {"DesiredInstanceTypes": ["ml.m5.large", "ml.new.large"]},
+    }
+    several = hyperpod._group(SimpleNamespace(plan=plan), listed)  # type: ignore[arg-type]
+    assert several.type == "ml.m5.large or ml.new.large"
+    assert several.accelerated, "an unknown type may be"
+    assert (several.current, several.target, several.next_patch) == (0, 0, None)
+
+
+PEM = "-----BEGIN CERTIFICATE-----"
+
+
+@pytest.mark.parametrize(
+    ("holder", "text"),
+    [
+        # https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/#file-references
+        ({"ca": "pki/ca.crt"}, "read /home/me/.kube/pki/ca.crt"),
+        ({"ca": "/etc/ca.crt"}, "read /etc/ca.crt"),
+        ({"ca": "~/ca.crt"}, "read /root-of-me/ca.crt"),
+        ({"ca-data": base64.b64encode(PEM.encode()).decode(), "ca": "pki/ca.crt"}, PEM),
+        ({}, ""),
+    ],
+    ids=str,
+)
+def test_a_certificate_of_a_kubeconfig(holder: Json, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/root-of-me")
+    reader: Any = SimpleNamespace(_content=lambda path, name: f"read {path}")
+    assert kubeconfig.Kubeconfig._text(reader, holder, "ca", Path("/home/me/.kube")) == text
+    with pytest.raises(kubeconfig.KubeconfigError):
+        kubeconfig.Kubeconfig._text(reader, {"ca-data": "no base64"}, "ca", Path())
+
+
+def pod(name: str, **more: Any) -> Any:
+    usual = {"cluster": "ray", "namespace": "ray", "role": "worker", "node": "a", "ready": True, "deleting_since": None}
+    return SimpleNamespace(name=name, **(usual | more))
+
+
+HEAD = pod("head", role="head")
+COMPLETE: dict[str, tuple[list[Any], bool]] = {
+    "head and both workers": ([HEAD, pod("w1"), pod("w2")], True),
+    "a worker of another cluster": ([HEAD, pod("w1"), pod("w2", cluster="other")], False),
+    "a worker of another namespace": ([HEAD, pod("w1"), pod("w2", namespace="other")], False),
+    "a worker that is not ready": ([HEAD, pod("w1"), pod("w2", ready=False)], False),
+    "a worker that goes": ([HEAD, pod("w1"), pod("w2", deleting_since=NOW)], False),
+    "a worker on a silent node": ([HEAD, pod("w1"), pod("w2", node="silent")], False),
+    "no head": ([pod("w1"), pod("w2"), pod("w3")], False),
+    "one worker more": ([HEAD, pod("w1"), pod("w2"), pod("w3")], True),
+}
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_whether_ray_has_all_its_pods_on_nodes_that_answer(name: str) -> None:
+    pods, complete = COMPLETE[name]
+    cluster = SimpleNamespace(name="ray", namespace="ray", desired_workers=2)
+    snapshot: Any = SimpleNamespace(ray_clusters=[cluster], pods=pods, answers=lambda node: node != "silent")
+    assert finding._complete(snapshot) is complete
+
+
+@pytest.mark.parametrize(
+    ("minutes", "kind"),
+    [(0, "recovering"), (4.9, "recovering"), (5, "action-required"), (60, "action-required"), (None, "recovering")],
+)
+def test_a_silent_node_is_waited_for_as_long_as_kubernetes_waits(minutes: float | None, kind: str) -> None:
+    """https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions (300 s)."""
+    since = None if minutes is None else NOW - timedelta(minutes=minutes)
+    snapshot: Any = SimpleNamespace(at=NOW, pods=[], ray_clusters=[], environment="prod")
+    said = nodes._silent(snapshot, SimpleNamespace(name="n", since=since), SimpleNamespace(id="i-1"))  # type: ignore[arg-type]
+    assert said.kind == kind
+    assert said.subject == "i-1"
+    if kind == "recovering":
+        assert said.expected_by == (since or NOW) + timedelta(minutes=5)
+    else:
+        assert said.next == "hyperpod-ray nodes reboot prod i-1, or hyperpod-ray nodes free prod i-1"
+
+
+@pytest.mark.parametrize(
+    ("resumed", "step", "seconds", "again"),
+    [(None, None, None, 0), (130.0, 40, 30.0, 10), (130.0, 50, 30.0, 0), (130.0, 60, 30.0, 0)],
+)
+def test_what_an_interruption_cost(resumed: float | None, step: int | None, seconds: float | None, again: int) -> None:
+    stop = Interruption(stopped_t=100.0, resumed_t=resumed, stopped_step=50, resumed_step=step, source="", cause="")
+    assert (stop.seconds, stop.again) == (seconds, again)
+
+
+def test_the_session_manager_plugin_is_called_as_the_aws_cli_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """https://github.com/aws/aws-cli (`awscli/customizations/sessionmanager.py`): the response is in a variable."""
+    calls: list[tuple[list[str], Json]] = []
+
+    def popen(arguments: list[str], **more: Any) -> None:
+        calls.append((arguments, more))
+        raise StopIteration
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    client = SimpleNamespace(meta=SimpleNamespace(endpoint_url="https://ssm.us-west-2.amazonaws.com"))
+    made: Any = SimpleNamespace(
+        _plugin="/bin/plugin", _region="us-west-2", _aws=SimpleNamespace(client=lambda name: client),
+        _parameters=lambda node: {"Target": node},
+    )  # fmt: skip
+    answer = {"SessionId": "s", "TokenValue": "t", "StreamUrl": "wss://x", "ResponseMetadata": {}}
+    with pytest.raises(StopIteration):
+        tunnel.Tunnel._run(made, "sagemaker-cluster:a_b-i-1", answer)
+    ((arguments, more),) = calls
+    variable = arguments[1]
+    assert arguments[2:4] == ["us-west-2", "StartSession"]
+    assert arguments[4:] == ["mine", '{"Target": "sagemaker-cluster:a_b-i-1"}', "https://ssm.us-west-2.amazonaws.com"]
+    assert more["env"][variable] == '{"SessionId": "s", "TokenValue": "t", "StreamUrl": "wss://x"}'
+    assert more["env"]["HTTPS_PROXY"] == "http://proxy:3128"
+    assert variable not in os.environ
+
+
+@pytest.mark.parametrize(("cuda", "backend"), [(True, "cpu:gloo,cuda:nccl"), (False, "gloo")])
+def test_processes_meet_over_nccl_where_they_have_gpus(
+    cuda: bool, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group."""
+    calls: list[tuple[str, Json]] = []
+    distributed = ModuleType("torch.distributed")
+    distributed.init_process_group = lambda name, **more: calls.append((name, more))  # type: ignore[attr-defined]
+    package = ModuleType("torch")
+    package.distributed = distributed  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", package)
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
+    options = argparse.Namespace(master="10.0.0.1:29500", node=2, ranks=8, local=3, nodes=4, patience=90)
+    node_probe.Rank.join(SimpleNamespace(options=options, cuda=cuda))  # type: ignore[arg-type]
+    ((name, more),) = calls
+    assert name == backend
+    assert (more["init_method"], more["rank"], more["world_size"]) == ("tcp://10.0.0.1:29500", 19, 32)
+    assert more["timeout"] == timedelta(seconds=90)
