@@ -61,8 +61,7 @@ def _agreed(rank: int, store: str, pipe: Connection) -> None:
 
 def test_two_ranks_have_one_answer(tmp_path: Path) -> None:
     with ranks(_agreed, str(tmp_path / "store")) as pipes:
-        said = [pipe.recv() for pipe in pipes if pipe.poll(120)]
-    assert len(said) == 2
+        said = [pipe.recv() for pipe in pipes]
     assert (
         said[0]
         == said[1]
