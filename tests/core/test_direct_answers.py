@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hyperpod_ray.core import requests, secret_words
 from hyperpod_ray.core.checks import image_build
+from hyperpod_ray.core.checks.account import capacity
 from tests.core.environment_files import plan, problems
 
 
@@ -65,3 +67,19 @@ def test_a_list_that_is_too_long_says_how_many_it_may_have() -> None:
     tags = {f"tag-{number}": "x" for number in range(41)}
     (problem,) = problems({"tags": tags})
     assert (problem.what, problem.expected) == ("more than 40 entries", "at most 40")
+
+
+@pytest.mark.parametrize(
+    ("free", "own", "severities"),
+    [(4, False, []), (3, False, ["error"]), (3, True, []), (None, False, []), (0, False, ["error"])],
+)
+def test_a_training_plan_whose_free_instances_just_suffice(
+    free: int | None, own: bool, severities: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingPlan.html."""
+    monkeypatch.setattr(capacity, "_own", lambda plan, account, arn: own)
+    description: dict[str, Any] = {"TrainingPlanArn": "arn:plan", "TotalInstanceCount": 8, "Status": "Active"}
+    description |= {} if free is None else {"AvailableInstanceCount": free}
+    nobody: Any = None
+    found = capacity._taken(nobody, nobody, ("x",), label="plan", description=description, count=4)
+    assert [one.severity for one in found if one.severity == "error"] == severities

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.ops.acceptance import check as acceptance
 from hyperpod_ray.ops.acceptance import node_probe
 from hyperpod_ray.ops.journal.record import Interruption
-from hyperpod_ray.ops.observe import hyperpod
+from hyperpod_ray.ops.observe import hyperpod, node_rows
 from hyperpod_ray.ops.orchestrators.eks import runs
 from hyperpod_ray.ops.orchestrators.slurm import nodes as slurm_nodes
 from hyperpod_ray.ops.reach import kubeconfig, tunnel
@@ -220,3 +221,78 @@ def test_processes_meet_over_nccl_where_they_have_gpus(
     assert name == backend
     assert (more["init_method"], more["rank"], more["world_size"]) == ("tcp://10.0.0.1:29500", 19, 32)
     assert more["timeout"] == timedelta(seconds=90)
+
+
+def row(number: int, **more: Any) -> node_rows.Row:
+    usual: Json = {
+        "id": f"i-{number:03}", "group": "w", "type": "ml.p5.48xlarge", "status": "Running", "kubernetes": "Ready",
+        "health": "Schedulable", "fault": "", "launched": NOW - timedelta(days=number), "replacements": 1, "pods": (),
+    }  # fmt: skip
+    return node_rows.Row(**(usual | more))
+
+
+def test_nodes_that_are_well_are_one_line_and_of_one_trouble_the_first_have_lines_of_their_own() -> None:
+    few = [row(number) for number in range(node_rows.FOLDED)]
+    assert node_rows.folded(few) == few
+    good = [row(number) for number in range(70)]
+    bad = [row(100 + number, status="Failure", fault="XID 79") for number in range(node_rows.NAMED + 2)]
+    alone = row(200, group="head")
+    lines = node_rows.folded([*good, *bad, alone])
+    assert [line.id for line in lines] == [
+        "70 nodes", *(f"i-{100 + number}" for number in range(node_rows.NAMED)), "2 more nodes", "i-200",
+    ]  # fmt: skip
+    assert lines[0].launched == NOW - timedelta(days=69), "the age of the oldest"
+    assert lines[0].replacements == 70
+    assert sum(line.replacements for line in lines) == 70 + len(bad) + 1
+
+
+def kubernetes_node(number: int, *, network: str, ready: bool) -> Any:
+    return SimpleNamespace(name=f"hyperpod-i-{number:017x}", network=("top", network), ready=ready, since=NOW)
+
+
+@pytest.mark.parametrize(
+    ("bad_here", "bad_elsewhere", "said"),
+    [
+        (4, 0, True),  # half of the rack, and nothing elsewhere
+        (3, 0, False),  # fewer than half
+        (8, 8, False),  # the whole cluster
+        (8, 2, True),  # 100 % here, 2 of 8 elsewhere: four times as many
+        (8, 3, False),
+        (0, 0, False),
+    ],
+)
+def test_a_rack_is_named_where_half_of_it_is_in_trouble_and_far_more_than_elsewhere(
+    bad_here: int, bad_elsewhere: int, said: bool
+) -> None:
+    listed = [kubernetes_node(number, network="here", ready=number >= bad_here) for number in range(8)]
+    listed += [kubernetes_node(100 + number, network="there", ready=number >= bad_elsewhere) for number in range(8)]
+    snapshot: Any = SimpleNamespace(nodes=listed, instances=[], environment="prod", at=NOW)
+    found = [one.subject for one in nodes.racks(snapshot)]
+    assert ("here" in found) is said
+
+
+def test_two_nodes_in_trouble_are_no_rack() -> None:
+    listed = [kubernetes_node(number, network="here", ready=False) for number in range(2)]
+    snapshot: Any = SimpleNamespace(nodes=listed, instances=[], environment="prod", at=NOW)
+    assert list(nodes.racks(snapshot)) == []
+
+
+@pytest.mark.parametrize(
+    ("states", "written", "bandwidth", "total"),
+    [
+        (("good", "good"), (2.0, 3.0), 90.0, 5.0),
+        (("good", "busy"), (2.0, None), None, 2.0),  # an exchange of one node with itself is no figure of the fabric
+        (("busy", "busy"), (None, None), None, None),
+    ],
+)
+def test_what_a_check_of_nodes_writes_down(
+    states: tuple[str, ...], written: tuple[float | None, ...], bandwidth: float | None, total: float | None
+) -> None:
+    listed = [
+        SimpleNamespace(name=f"n{number}", state=state, write_gb_s=gigabytes)
+        for number, (state, gigabytes) in enumerate(zip(states, written, strict=True))
+    ]
+    report: Any = SimpleNamespace(nodes=listed, transport="efa", all_reduce_gb_s=90.0, findings=[])
+    checked = acceptance.record(report, kind="ml.p5.48xlarge")
+    assert (checked.all_reduce_gb_s, checked.write_gb_s, checked.transport) == (bandwidth, total, "efa")
+    assert checked.nodes == {"n0": states[0], "n1": states[1]}

@@ -260,6 +260,10 @@ CODES: dict[str, tuple[Json, Json, str, str]] = {
         {"P": of_role(allow("s3:GetObject"), {**BOTH, "Resource": {"Fn::GetAtt": ["B", "Arn"]}}), "Role": ROLE, "B": of("S3::Bucket")},
         {"P": of_role(allow("s3:GetObject")), "Role": ROLE}, "", "loses-data",
     ),
+    "of something else with a longer name": (
+        {"P": of_role(allow("s3:GetObject"), {**BOTH, "Resource": {"Fn::GetAtt": ["B2", "Arn"]}}), "Role": ROLE, "B": of("S3::Bucket"), "B2": of("S3::Bucket")},
+        {"P": of_role(allow("s3:GetObject")), "Role": ROLE, "B2": of("S3::Bucket")}, "right-taken", "loses-data",
+    ),
     "of a function of the deployment": (
         {"P": of_role(BOTH), "Role": ROLE, "F": of("Lambda::Function", Role={"Fn::GetAtt": ["Role", "Arn"]})},
         {"P": of_role(allow("s3:GetObject")), "Role": ROLE, "F": of("Lambda::Function", Role={"Fn::GetAtt": ["Role", "Arn"]})}, "", "safe",
@@ -408,3 +412,17 @@ def test_details_that_have_no_room_are_counted() -> None:
     assert group.text == f"{long[0]}; and 2 more", "130, 2 and 130 are more than 260"
     short = RemarkGroup(direction="new", what="x", details=("a" * 130, "b" * 128), weakens=False)
     assert "more" not in short.text
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [("Custom::Database", "Its function decides"), ("AWS::CloudFormation::CustomResource", "Its function decides"),
+     ("AWS::MWAA::Environment", "no rule for the type")],
+)  # fmt: skip
+def test_a_change_that_nobody_here_knows_is_named_with_its_properties(form: str, words: str, tmp_path: Path) -> None:
+    sides = (
+        {"Thing": {"Type": form, "Properties": {"Size": size, "Tags": tags}}} for size, tags in ((1, []), (2, ["a"]))
+    )
+    (row,) = [row for row in compared(tmp_path, *sides).rows if row.code == "in-place-unknown"]
+    assert (row.change, row.effect) == ("Size", Effect.INTERRUPTS)
+    assert words in row.consequence

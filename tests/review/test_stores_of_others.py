@@ -127,5 +127,5 @@ def test_a_resource_of_somebody_else_changes(name: str, tmp_path: Path) -> None:
         for side in ("before", "after")
     ]
     (environment,) = review(*folders).environments
-    least, most = (Effect.of(case.get(name, case["verdict"])) for name in ("verdict", "most"))
+    least, most = (Effect.of(str(case.get(name, case["verdict"]))) for name in ("verdict", "most"))
     assert least <= environment.effect <= most, [*environment.rows, *environment.remarks]

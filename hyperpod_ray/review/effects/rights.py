@@ -105,11 +105,11 @@ def _words(taken: Iterable[Grant]) -> str:
 
 def _nodes(changes: Changes, findings: Findings) -> None:
     """Rights of the nodes' roles that go, and what they are of stays. `_pulls` says which images."""
-    gone = [f"${{{change.title}" for change in changes.of_kind(Kind.REMOVED, Kind.REPLACED)]
+    gone = _gone(changes)
     taken = [
         grant
         for grant in _taken(_execution(changes.base), _execution(changes.head))
-        if not grant.action.startswith("ecr:") and not grant.resource.startswith(tuple(gone))
+        if not grant.action.startswith("ecr:") and not grant.resource.startswith(gone)
     ]
     if taken and _execution(changes.head):
         findings.add(
@@ -124,6 +124,12 @@ def _nodes(changes: Changes, findings: Findings) -> None:
         )
 
 
+def _gone(changes: Changes) -> tuple[str, ...]:
+    """How statements begin to name what goes or is replaced: with it go the rights on it."""
+    titles = [change.title for change in changes.of_kind(Kind.REMOVED, Kind.REPLACED)]
+    return tuple(f"${{{title}{end}" for title in titles for end in (".", "}"))
+
+
 _WHOEVER = {Grant("Allow", "*", "*", "*", "")}
 """What a VPC endpoint lets through that has no policy."""
 _ENDPOINT = "AWS::EC2::VPCEndpoint"
@@ -133,7 +139,7 @@ _OF_RESOURCES = {"AWS::SNS::TopicPolicy", "AWS::KMS::Key", "AWS::Logs::ResourceP
 
 def _others(changes: Changes, findings: Findings) -> None:
     """Rights of other roles, of buckets, keys, queues and endpoints that go, and what is denied from now on."""
-    gone = tuple(f"${{{change.title}" for change in changes.of_kind(Kind.REMOVED, Kind.REPLACED))
+    gone = _gone(changes)
     judged = _judged(changes)
     for change in changes.of_type(*DOCUMENTS, _ENDPOINT):
         if change.kind not in {Kind.CHANGED, Kind.ADDED} or is_new(change, changes) or _goes(change, changes):
@@ -148,11 +154,7 @@ def _others(changes: Changes, findings: Findings) -> None:
             and not covered(grant, before)
             and '"aws:SecureTransport": "false"' not in grant.condition
         ]
-        taken = [
-            grant
-            for grant in taken
-            if not (gone and (grant.resource.startswith(gone) or grant.principal.startswith(gone)))
-        ]
+        taken = [grant for grant in taken if not (grant.resource.startswith(gone) or grant.principal.startswith(gone))]
         if taken or denied:
             services = change.type in _OF_RESOURCES and not denied and all(map(_of_a_service, taken))
             words = [f"no longer: {_words(taken)}"] * bool(taken) + [f"denied: {_words(denied)}"] * bool(denied)
