@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -240,6 +241,8 @@ def test_a_curve_keeps_its_size_its_ends_and_what_stands_out() -> None:
     assert len(told.curve) <= history.POINTS
     assert len(told.curve) >= history.POINTS // 4, "and no more is thrown away than must be"
     assert steps == sorted(set(steps))
+    gaps = [later - earlier for earlier, later in itertools.pairwise(steps)]
+    assert max(gaps) <= 8 * len(values) / history.POINTS, "what is old is kept as densely as what is new"
     assert {0, 5_000, 5_001, 7_777} <= set(steps)
     assert [point[3] for point in told.curve if point[0] in {5_000, 5_001}] == [1, 1]
 
