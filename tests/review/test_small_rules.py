@@ -426,3 +426,51 @@ def test_a_change_that_nobody_here_knows_is_named_with_its_properties(form: str,
     (row,) = [row for row in compared(tmp_path, *sides).rows if row.code == "in-place-unknown"]
     assert (row.change, row.effect) == ("Size", Effect.INTERRUPTS)
     assert words in row.consequence
+
+
+CLUSTER = of(
+    "SageMaker::Cluster", ClusterName="c", Orchestrator={"Eks": {"ClusterArn": "arn:aws:eks:us-west-2:1:cluster/c"}},
+    InstanceGroups=[{
+        "InstanceGroupName": "g", "InstanceType": "ml.m5.large", "InstanceCount": 1,
+        "ExecutionRole": {"Fn::GetAtt": ["Role", "Arn"]}, "LifeCycleConfig": {"SourceS3Uri": "s3://scripts", "OnCreate": "a"},
+    }],
+)  # fmt: skip
+PULL = allow("ecr:BatchGetImage", "arn:aws:ecr:us-west-2:1:repository/team/tools")
+ISSUER = {"Federated": "arn:aws:iam::1:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/A"}
+TAKES = {"Effect": "Allow", "Action": "sts:AssumeRoleWithWebIdentity", "Principal": ISSUER}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "codes"),
+    [
+        ([BOTH, PULL], [allow("s3:GetObject"), PULL], {"right-taken"}),
+        # https://docs.aws.amazon.com/AmazonECR/latest/userguide/ECR_on_EKS.html
+        ([BOTH, PULL], [BOTH], {"pull-taken"}),
+        ([BOTH, PULL], [BOTH, PULL, DENY], {"right-taken"}),
+        ([BOTH, PULL], [BOTH, PULL, allow("s3:ListBucket")], set()),
+        # what every node runs as root
+        (
+            [allow("s3:GetObject")],
+            [allow("s3:GetObject"), allow("s3:PutObject", "arn:aws:s3:::scripts/*")],
+            {"scripts-writable"},
+        ),
+        ([allow("s3:GetObject")], [allow("s3:GetObject"), allow("s3:PutObject", "arn:aws:s3:::others/*")], set()),
+        (
+            [allow("s3:GetObject")],
+            [allow("s3:GetObject"), {**DENY, "Resource": "arn:aws:s3:::scripts/*"}],
+            {"right-taken"},
+        ),
+    ],
+)
+def test_rights_of_the_nodes(before: list[Json], after: list[Json], codes: set[str], tmp_path: Path) -> None:
+    sides = ({"C": CLUSTER, "Role": ROLE, "P": of_role(*statements)} for statements in (before, after))
+    said = {row.code for row in compared(tmp_path, *sides).rows}
+    assert said & {"right-taken", "pull-taken", "scripts-writable"} == codes
+
+
+def test_a_role_that_pods_take_no_more_by_their_tokens(tmp_path: Path) -> None:
+    """https://docs.aws.amazon.com/eks/latest/userguide/iam-roles-for-service-accounts.html."""
+    other = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "ec2.amazonaws.com"}}
+    sides = ({"R": of("IAM::Role", AssumeRolePolicyDocument=document(*taken))} for taken in ([TAKES, other], [other]))
+    said = {row.code for row in compared(tmp_path, *sides).rows}
+    assert said & {"trust-taken", "right-taken"} == {"trust-taken"}, "one row says it"
