@@ -1,5 +1,7 @@
 """Small functions of the operations, asked directly for what the service's page or their own sentence says."""
 
+# ruff: noqa: E501  (a row is one line, to be read across)
+
 from __future__ import annotations
 
 import argparse
@@ -20,7 +22,7 @@ from hyperpod_ray.ops.journal.record import Interruption
 from hyperpod_ray.ops.observe import hyperpod, node_rows
 from hyperpod_ray.ops.orchestrators.eks import runs
 from hyperpod_ray.ops.orchestrators.slurm import nodes as slurm_nodes
-from hyperpod_ray.ops.reach import kubeconfig, tunnel
+from hyperpod_ray.ops.reach import kubeconfig, ray_pods, tunnel
 from hyperpod_ray.ops.verdict import finding, nodes
 
 Json = dict[str, Any]
@@ -296,3 +298,26 @@ def test_what_a_check_of_nodes_writes_down(
     checked = acceptance.record(report, kind="ml.p5.48xlarge")
     assert (checked.all_reduce_gb_s, checked.write_gb_s, checked.transport) == (bandwidth, total, "efa")
     assert checked.nodes == {"n0": states[0], "n1": states[1]}
+
+
+@pytest.mark.parametrize(
+    ("status", "conditions", "why"),
+    [
+        # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-states
+        ({}, {"PodScheduled": {"status": "False", "reason": "Unschedulable", "message": "0/3"}}, ("Unschedulable", "0/3")),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, {}, ("", "")),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]}, {}, ("", "")),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "m"}}}]}, {}, ("ImagePullBackOff", "m")),
+        (
+            {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"reason": "OOMKilled"}}}]},
+            {}, ("OOMKilled", ""),
+        ),
+        ({"containerStatuses": [{"state": {"terminated": {"reason": "Error", "exitCode": 1}}}]}, {}, ("Error", "")),
+        ({"containerStatuses": [{"state": {"terminated": {"reason": "Completed", "exitCode": 0}}}]}, {}, ("", "")),
+        ({"initContainerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}], "reason": "x"}, {}, ("ErrImagePull", "")),
+        ({"reason": "Evicted", "message": "disk"}, {"PodScheduled": {"status": "True"}}, ("Evicted", "disk")),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_why_a_pod_does_not_run(status: Json, conditions: Json, why: tuple[str, str]) -> None:
+    assert ray_pods._why_not(status, conditions) == why
