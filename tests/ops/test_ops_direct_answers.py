@@ -169,6 +169,52 @@ def test_a_silent_node_is_waited_for_as_long_as_kubernetes_waits(minutes: float 
 
 
 @pytest.mark.parametrize(
+    ("pods", "state", "why"),
+    [
+        (("driver other ray", "w1 ray ray"), "ready", "RayCluster 'ray' says ready, but w1 is on it"),
+        (("w1 ray ray",), "unready", ""),
+        (("driver other ray",), "ready", ""),
+        (("w1 ray team",), "ready", ""),  # of the same name, in another namespace
+    ],
+)
+def test_a_cluster_that_says_ready_is_named_with_its_own_pod(pods: tuple[str, ...], state: str, why: str) -> None:
+    listed = [
+        SimpleNamespace(name=name, cluster=cluster, namespace=namespace, node="n")
+        for name, cluster, namespace in map(str.split, pods)
+    ]
+    clusters = [SimpleNamespace(name="ray", namespace="ray", state=state)]
+    snapshot: Any = SimpleNamespace(at=NOW, pods=listed, ray_clusters=clusters, environment="prod")
+    said = nodes._silent(snapshot, SimpleNamespace(name="n", since=NOW), SimpleNamespace(id="i-1"))  # type: ignore[arg-type]
+    assert said.why == why
+
+
+def event(minutes: int, level: str, failure: str) -> Any:
+    return SimpleNamespace(
+        time=NOW - timedelta(minutes=minutes), level=level, failure=failure, instance="i-1", resource=""
+    )
+
+
+@pytest.mark.parametrize(
+    ("events", "minutes", "why"),
+    [
+        ((event(9, "Error", "XID 79"), event(1, "Info", "rebooting")), 9, "XID 79"),
+        ((event(9, "Error", "XID 79"), event(4, "Error", "XID 94")), 4, "XID 94"),
+        ((event(3, "Info", "unhealthy"),), 3, "unhealthy"),
+    ],
+    ids=["the error, not what came later", "the newest error", "where there is no error"],
+)
+def test_since_when_and_why_a_node_is_faulty(events: tuple[Any, ...], minutes: int, why: str) -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterEventSummary.html (EventLevel)."""
+    snapshot: Any = SimpleNamespace(
+        group=lambda name: SimpleNamespace(accelerated=False), events=events, environment="prod", at=NOW, pods=[],
+        nodes=[], ray_clusters=[], node_of=lambda instance: None, cluster=None,
+    )  # fmt: skip
+    instance: Any = SimpleNamespace(id="i-1", group="head", message="")
+    said = nodes._faulty(snapshot, instance)
+    assert (said.since, said.why) == (NOW - timedelta(minutes=minutes), why)
+
+
+@pytest.mark.parametrize(
     ("resumed", "step", "seconds", "again"),
     [(None, None, None, 0), (130.0, 40, 30.0, 10), (130.0, 50, 30.0, 0), (130.0, 60, 30.0, 0)],
 )
