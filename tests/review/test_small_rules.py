@@ -16,7 +16,7 @@ from hyperpod_ray.review import assembly, expiry, renames, severity
 from hyperpod_ray.review.changes import compare
 from hyperpod_ray.review.deployed import deployed
 from hyperpod_ray.review.effects import alarms, karpenter, raycluster
-from hyperpod_ray.review.findings import Effect
+from hyperpod_ray.review.findings import Effect, Findings
 from hyperpod_ray.review.kubernetes import KubernetesObject, ObjectName
 from hyperpod_ray.review.references import references
 from hyperpod_ray.review.report.grouping import RemarkGroup
@@ -474,3 +474,23 @@ def test_a_role_that_pods_take_no_more_by_their_tokens(tmp_path: Path) -> None:
     sides = ({"R": of("IAM::Role", AssumeRolePolicyDocument=document(*taken))} for taken in ([TAKES, other], [other]))
     said = {row.code for row in compared(tmp_path, *sides).rows}
     assert said & {"trust-taken", "right-taken"} == {"trust-taken"}, "one row says it"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effect", "remarked"),
+    [
+        # https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/kuberay-gcs-ft.html
+        ("", "redis.example.com:6379", None, 0),
+        ("redis.example.com:6379", "redis.example.com:6379", None, 0),
+        ("redis.example.com:6379", "other.example.com:6379", "interrupts", 0),
+        ("redis.example.com:6379", "", "weakens", 0),
+        ("rediss://redis.example.com:6379", "redis.example.com:6379", None, 1),
+        ("redis.example.com:6379", "rediss://redis.example.com:6379", None, 0),
+    ],
+)
+def test_where_the_head_keeps_its_state(before: str, after: str, effect: str | None, remarked: int) -> None:
+    found = Findings()
+    sides = [{"gcsFaultToleranceOptions": {"redisAddress": address} if address else {}} for address in (before, after)]
+    raycluster._state_store(*sides, found, {"what": "RayCluster ray/ray", "where": "x"})
+    assert [row.effect.code for row in found.rows] == ([] if effect is None else [effect])
+    assert [remark.direction for remark in found.remarks] == ["switched off"] * remarked
