@@ -490,7 +490,9 @@ def test_a_role_that_pods_take_no_more_by_their_tokens(tmp_path: Path) -> None:
 )
 def test_where_the_head_keeps_its_state(before: str, after: str, effect: str | None, remarked: int) -> None:
     found = Findings()
-    sides = [{"gcsFaultToleranceOptions": {"redisAddress": address} if address else {}} for address in (before, after)]
-    raycluster._state_store(*sides, found, {"what": "RayCluster ray/ray", "where": "x"})
+    old, new = (
+        {"gcsFaultToleranceOptions": {"redisAddress": address} if address else {}} for address in (before, after)
+    )
+    raycluster._state_store(old, new, found, {"what": "RayCluster ray/ray", "where": "x"})
     assert [row.effect.code for row in found.rows] == ([] if effect is None else [effect])
     assert [remark.direction for remark in found.remarks] == ["switched off"] * remarked
