@@ -18,9 +18,11 @@ _VALUE = re.compile(
     r"|glpat-[A-Za-z0-9_-]{20,}"
     r"|xox[abpr]-[A-Za-z0-9-]{10,}"  # Slack
     r"|(AKIA|ASIA)[A-Z0-9]{16}"  # an AWS access key
+    r"|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}"  # Google
+    r"|dckr_pat_[A-Za-z0-9_-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{40,}"
     r"|eyJ[A-Za-z0-9_-]{15,}\.eyJ[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]+"  # a JSON Web Token
     r")(?![A-Za-z0-9])"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^'\"]*"
     # a URL with a password; of its scheme one character is enough, and all of them take quadratic time on a long word
     r"|[a-z0-9+.-]://[^/\s:@]+:[^/\s:@]+@"
 )
@@ -28,11 +30,16 @@ _VALUE = re.compile(
 
 _USER = re.compile(r"([A-Za-z0-9+.-]://)[^\s'\"]*@")
 """What stands before the host of an address: a user, a password, or a token."""
+_NAMED = re.compile(
+    r"(\b(?:bearer|basic)\s+(?=(?-i:[^\s'\"]*[A-Z0-9]))|(?:password|passwd|secret|token|api_?key|access_key|credentials)=)(?![$<{(…/])[^\s'\"`,;]{6,}",
+    re.IGNORECASE,
+)
+"""What stands after a word that announces a secret."""
 
 
 def masked(text: str) -> str:
     """A text without what has the form of a secret: messages reach logs and pull requests."""
-    return _VALUE.sub("(a secret, not shown)", _USER.sub(r"\1…@", text))
+    return _NAMED.sub(r"\1…", _VALUE.sub("(a secret, not shown)", _USER.sub(r"\1…@", text)))
 
 
 def name_of_secret(name: str) -> bool:

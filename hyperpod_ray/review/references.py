@@ -166,6 +166,15 @@ class Reader:
                 return self._intrinsic(name, argument, stack)
         return json.dumps(self.plain(value, stack), sort_keys=True)
 
+    def by_name(self, value: Any, stack: Stack) -> str:
+        """The same, with the names of log groups: one that a template creates and one that it names may be the same."""
+        text = self.text(value, stack)
+        for key, resource in self._assembly.of_type("AWS::Logs::LogGroup"):
+            name = resource.get("Properties", {}).get("LogGroupName")
+            if isinstance(name, str):
+                text = text.replace(f"${{{self._assembly.title(key)}}}", name)
+        return text
+
     def plain(self, value: Any, stack: Stack) -> Any:
         """The value with its structure, intrinsics as text."""
         if isinstance(value, list):

@@ -223,6 +223,7 @@ FOLLOWED: dict[str, list[Edits]] = {
     "name the key of the secret in the Region": put(KEY),
     r"use (ml\.[\w.-]+)( or larger)?": put("{1}"),
     "put the group into a partition of its own": [{"..slurm": {"role": "compute", "partitions": ["apart"]}}],
+    "name a public address, such as that of a relay in front of it": put("https://relay.example.com/sns"),
     "name the proxy's own host": put("http://proxy.example.com:3128"),
     "copy the base to Amazon ECR and set image.base to the copy": put(IMAGE),
     "set hyperpod.on_init_complete to a script of your project, even one that does nothing": [

@@ -44,3 +44,25 @@ def test_no_secret(name: str, value: str) -> None:
 )  # fmt: skip
 def test_in_a_command_line(command: str, found: list[str]) -> None:
     assert secret_words.options_of_command(command.split()) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        # https://datatracker.ietf.org/doc/html/rfc6750#section-2.1, …/rfc7617#section-2
+        ("'Bearer mF_9.B5f-4.1JqM'. Expected a name", "'Bearer …'. Expected a name"),
+        ("'Basic QWxhZGRpbjpvcGVu'", "'Basic …'"),
+        ("'password=hunter2222'", "'password=…'"),
+        ("'Server=db;Password=hunter2222;Port=1'", "'Server=db;Password=…;Port=1'"),
+        ("'-----BEGIN RSA PRIVATE KEY-----MIIEpAIBAAKCAQ'", "'(a secret, not shown)'"),
+        ("'AIza" + "a" * 35 + "'", "'(a secret, not shown)'"),
+        ("'dckr_pat_" + "a" * 27 + "'", "'(a secret, not shown)'"),
+        # https://kubernetes.io/docs/reference/kubectl/generated/kubectl_create/kubectl_create_secret_generic/
+        ("--from-literal=token=$HF_TOKEN", "--from-literal=token=$HF_TOKEN"),
+        ("--from-literal=token=…", "--from-literal=token=…"),
+        ("a basic requirement", "a basic requirement"),
+        ("ray.env.HF_TOKEN: looks like a secret", "ray.env.HF_TOKEN: looks like a secret"),
+    ],
+)
+def test_a_message_shows_no_secret_and_every_other_word(text: str, shown: str) -> None:
+    assert secret_words.masked(text) == shown

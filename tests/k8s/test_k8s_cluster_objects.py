@@ -8,9 +8,11 @@ from typing import Any
 
 from hyperpod_ray import k8s
 from hyperpod_ray.core import Plan
-from hyperpod_ray.core.names import OPERATOR_NAMESPACE
+from hyperpod_ray.core.names import KUEUE_CONFIG, KUEUE_NAMESPACE, OPERATOR_NAMESPACE, RAY_API_GROUP
 from hyperpod_ray.core.plan_names import ray_namespaces, user_groups
+from tests.k8s.conftest import make_plan
 from tests.k8s.k8s_cluster_objects_helpers import pods
+from tests.support.rbac import Ask, allows
 
 Render = Callable[[str], Any]
 
@@ -225,6 +227,22 @@ class TestAccess:
                 if "secrets" in rule["resources"]:
                     names = [variant.plan.settings.ray.cluster_name]
                     assert (rule["verbs"], rule["resourceNames"]) == (["get"], names), "the token's, and no other"
+
+    def test_members_of_a_team_read_what_submit_asks_and_no_more(self) -> None:
+        """`submit` reads the RayCluster as a template, and how long Kueue waits for a lost pod."""
+        plan = make_plan("examples/teams")
+        objects = k8s.access.access(plan).objects
+        (group,) = ["ray-users:hyperpod-ns-vision"]
+        configuration = {"resource": "configmaps", "namespace": KUEUE_NAMESPACE, "name": KUEUE_CONFIG}
+        template = {
+            "resource": "rayclusters", "api_group": RAY_API_GROUP, "namespace": plan.settings.ray.namespace,
+            "name": plan.settings.ray.cluster_name,
+        }  # fmt: skip
+        for asked in (configuration, template):
+            assert allows(objects, group, Ask(verb="get", **asked))
+            assert not allows(objects, group, Ask(verb="update", **asked))
+            assert not allows(objects, group, Ask(verb="get", **{**asked, "name": "another"}))
+            assert not allows(objects, "ray-users:nobody", Ask(verb="get", **asked))
 
     def test_users_may_forward_ports_over_websocket_and_spdy(self, render: Render) -> None:
         roles = [role for role in render("several-groups").kind("Role") if role["metadata"]["name"] == "ray-user"]

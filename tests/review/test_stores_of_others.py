@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hyperpod_ray.review.findings import Effect
 from hyperpod_ray.review.review import review
@@ -112,3 +113,19 @@ def test_a_change_in_somebody_elses_stack(name: str, tmp_path: Path) -> None:
     codes = {row.code for row in environment.rows}
     assert effect != "rejected" or "in-place" not in codes, "what is refused is not updated"
     assert (environment.effect > Effect.SAFE) is (name != "a larger volume")
+
+
+OTHERS: dict[str, Json] = yaml.safe_load((Path(__file__).parent / "others.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_resource_of_somebody_else_changes(name: str, tmp_path: Path) -> None:
+    case = OTHERS[name]
+    stay = {"Topic": of("SNS::Topic"), "Other": of("SNS::Topic")}
+    folders = [
+        write(tmp_path / side, {"Zug": resources(**stay, **({"Thing": case[side]} if case[side] else {}))})
+        for side in ("before", "after")
+    ]
+    (environment,) = review(*folders).environments
+    least, most = (Effect.of(str(case.get(name, case["verdict"]))) for name in ("verdict", "most"))
+    assert least <= environment.effect <= most, [*environment.rows, *environment.remarks]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, rule, warning
@@ -58,6 +60,34 @@ def an_endpoint_is_named_once(plan: CommonPlan) -> Iterator[Finding]:
                 expected="each endpoint once",
                 fix="keep one",
             )
+
+
+_NOBODYS = (".internal", ".local", ".localhost", ".lan", ".home.arpa", ".corp", ".svc")
+"""Ends of names that no public name server knows."""
+
+
+@rule("hyperpod")
+def sns_reaches_the_endpoint(plan: CommonPlan) -> Iterator[Finding]:
+    """SNS posts through the public internet, and supports no private endpoint.
+
+    https://repost.aws/knowledge-center/sns-topic-https-endpoints-notification
+    """
+    for index, endpoint in enumerate(plan.settings.hyperpod.alarm_https):
+        host = (urlsplit(endpoint).hostname or "").rstrip(".")
+        if not _is_public(host):
+            yield error(
+                *("hyperpod", "alarm_https", index),
+                what=f"'{host}' is no host that the public internet reaches, so that SNS never posts there",
+                expected="a public host",
+                fix="name a public address, such as that of a relay in front of it",
+            )
+
+
+def _is_public(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return "." in host and not host.endswith(_NOBODYS)
 
 
 @rule("hyperpod")

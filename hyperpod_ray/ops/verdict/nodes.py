@@ -257,11 +257,12 @@ def _silent(snapshot: Snapshot, node: Node, instance: Instance) -> Finding:
     summary = f"node {instance.id} does not answer Kubernetes, though HyperPod says Running"
     pods = [pod for pod in snapshot.pods if pod.node == node.name]
     ready = [
-        ray.name
+        f"RayCluster '{ray.name}' says ready, but {pod.name} is on it"
         for ray in snapshot.ray_clusters
-        if ray.state == "ready" and any(pod.cluster == ray.name for pod in pods)
+        for pod in pods
+        if ray.state == "ready" and (pod.cluster, pod.namespace) == (ray.name, ray.namespace)
     ]
-    why = f"RayCluster '{ready[0]}' says ready, but {pods[0].name} is on it" if ready else ""
+    why = ready[0] if ready else ""
     if node.since is None or snapshot.at - node.since < UNREACHABLE_GRACE:
         by = (node.since or snapshot.at) + UNREACHABLE_GRACE
         return Finding(kind="recovering", what=summary, why=why, since=node.since, expected_by=by, subject=instance.id)

@@ -7,13 +7,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.findings import Findings, Remark, Row
 from hyperpod_ray.review.instance_groups import count, groups
+from hyperpod_ray.review.references import Reader
 
 ALERTS, ALARM, BUDGET = "AWS::APS::RuleGroupsNamespace", "AWS::CloudWatch::Alarm", "AWS::Budgets::Budget"
 FILTER = "AWS::Logs::MetricFilter"
+WORKSPACE = "AWS::APS::Workspace"
 SUBSCRIBER = "AWS::SNS::Subscription"
 CHANNELS = ("AWS::Chatbot::SlackChannelConfiguration", "AWS::Chatbot::MicrosoftTeamsChannelConfiguration")
 _MINUTES = re.compile(r"\[(\d+)m\]")
@@ -23,6 +27,9 @@ _DURATION = re.compile(r"(\d+)([smhdw])")
 
 def find(changes: Changes, findings: Findings) -> None:
     """Rows for each alert, alarm and budget that says less or says it later."""
+    for change in changes.of_type(WORKSPACE):
+        if change.kind is Kind.CHANGED:
+            _add(findings, change, "alert-off", "alert manager", list(_tells(change)))
     for change in changes.of_type(ALERTS, ALARM, BUDGET, FILTER):
         if change.kind not in {Kind.CHANGED, Kind.REPLACED}:
             continue  # one that leaves is a guard that goes: `severity.yaml`
@@ -86,6 +93,54 @@ _SAYS = {
 }
 
 
+def _tells(change: ResourceChange) -> Iterator[str]:
+    """Whom an alert manager tells no more, and alerts that it routes otherwise or silences.
+
+    https://docs.aws.amazon.com/prometheus/latest/userguide/AMP-alertmanager-config.html
+    """
+    before, after = (_manager(get("AlertManagerDefinition")) for get in (change.before, change.now))
+    if before is None or after is None:
+        return  # that one goes or comes is a guard of `severity.yaml`
+    gone = {_text(target) for target in _targets(before)} - {_text(target) for target in _targets(after)}
+    if gone:
+        yield f"no longer tells {', '.join(sorted(gone))}"
+    for name in ("route", "inhibit_rules", "mute_time_intervals", "time_intervals"):
+        if before.get(name) != after.get(name):
+            yield f"{name} of alerts changes"
+
+
+def _manager(definition: Any) -> dict[str, Any] | None:
+    """The alert manager's configuration; None when there is none, empty when it cannot be read."""
+    if not definition:
+        return None
+    try:
+        text = yaml.safe_load(_joined(definition))["alertmanager_config"]
+        config = yaml.safe_load(text)
+    except (yaml.YAMLError, KeyError, TypeError):
+        return {"route": definition}
+    return config if isinstance(config, dict) else {"route": definition}
+
+
+def _joined(text: Any) -> str:
+    """A text of a template; what CloudFormation fills in reads as itself."""
+    if isinstance(text, dict) and "Fn::Join" in text:
+        separator, parts = text["Fn::Join"]
+        return str(separator).join(part if isinstance(part, str) else _reference(part) for part in parts)
+    return str(text)
+
+
+def _reference(part: Any) -> str:
+    return re.sub(r"[^\w.:]+", "-", json.dumps(part, sort_keys=True)).strip("-")
+
+
+def _targets(config: dict[str, Any]) -> Iterator[Any]:
+    """Where the receivers of an alert manager send."""
+    for receiver in config.get("receivers") or []:
+        for name, targets in receiver.items():
+            if name.endswith("_configs"):
+                yield from ([target.get("topic_arn") or target for target in targets or []])
+
+
 def _alerts(change: ResourceChange) -> Iterator[str]:
     before, after = (_rules(get("Data")) for get in (change.before, change.now))
     if before is None or after is None:
@@ -102,14 +157,38 @@ def _alerts(change: ResourceChange) -> Iterator[str]:
         ):
             if seconds_after > seconds_before:
                 yield f"alert {name} {words} {_time(seconds_before)} → {_time(seconds_after)}"
+        if words := _fires_for_less(str(rule.get("expr")), str(after[name].get("expr"))):
+            yield f"alert {name} {words}"
+
+
+_COMPARED = re.compile(r"(>=|<=|>|<)\s*(-?\d+(?:\.\d+)?)")
+_RANGE = re.compile(r"\[\w+\]")
+
+
+def _fires_for_less(before: str, after: str) -> str:
+    """Whether an expression does not hold where the one before did; empty when its limits alone move to earlier.
+
+    Ranges of time are compared apart.
+    """
+    before, after = (_RANGE.sub("[]", text) for text in (before, after))
+    if before == after:
+        return ""
+    if _COMPARED.sub(r"\1", before) != _COMPARED.sub(r"\1", after):
+        return "has another expression: read both"
+    later = [
+        f"fires at {operator} {old} → {new}"
+        for (operator, old), (_, new) in zip(_COMPARED.findall(before), _COMPARED.findall(after), strict=True)
+        if (float(new) > float(old) if ">" in operator else float(new) < float(old))
+    ]
+    return ", ".join(later)
 
 
 def _rules(text: Any) -> dict[str, dict[str, Any]] | None:
     """Alerting rules by name; None when the text cannot be read."""
     try:
-        groups_ = json.loads(text)["groups"]
+        groups_ = yaml.safe_load(text)["groups"]
         return {str(rule["alert"]): rule for group in groups_ for rule in group.get("rules") or [] if "alert" in rule}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -129,8 +208,10 @@ def _time(seconds: int) -> str:
 def _alarm(change: ResourceChange, changes: Changes) -> Iterator[str]:
     if change.now("ActionsEnabled") is False and change.before("ActionsEnabled") is not False:
         yield "its actions are switched off"
-    actions_before, actions_after = change.before("AlarmActions") or [], change.now("AlarmActions") or []
-    gone = [action for action in actions_before if isinstance(action, str) and action not in actions_after]
+    actions_before, actions_after = (
+        [_text(action) for action in get("AlarmActions") or []] for get in (change.before, change.now)
+    )
+    gone = [action for action in actions_before if action not in actions_after]
     fewer = len(actions_before) - len(actions_after)
     if fewer > 0:
         yield f"{fewer} of its actions removed"
@@ -141,6 +222,11 @@ def _alarm(change: ResourceChange, changes: Changes) -> Iterator[str]:
         yield f"after {_time(patience_before)} → {_time(patience_after)}"
     if _missing(change.now) and not _missing(change.before):
         yield f"missing data counts as {change.now('TreatMissingData')}"
+    watched = [name for name in _WATCHED if change.differs(name) and not _follows(change, changes)]
+    if watched and not (watched == ["Metrics"] and _resized(changes)):
+        yield f"watches another {', '.join(watched)}"
+    if change.differs("Statistic") and change.now("Statistic") != _WORST.get(_side(change.now)):
+        yield f"of the {change.before('Statistic')} → {change.now('Statistic')}"
     sides = [str(get("ComparisonOperator")).partition("Than")[0] for get in (change.before, change.now)]
     if sides[0] != sides[1]:
         yield f"{change.before('ComparisonOperator')} → {change.now('ComparisonOperator')}"
@@ -152,6 +238,30 @@ def _alarm(change: ResourceChange, changes: Changes) -> Iterator[str]:
             yield f"threshold {before:g} → {after:g}"
 
 
+_WATCHED = ("Namespace", "MetricName", "Dimensions", "ExtendedStatistic", "Metrics", "Unit", "ThresholdMetricId")
+_WORST = {"Greater": "Maximum", "Less": "Minimum"}
+"""The statistic that shows one bad value among many, by the side on which a value is bad."""
+
+
+def _follows(change: ResourceChange, changes: Changes) -> bool:
+    """Whether the filter that wrote what an alarm watched writes what it watches now: a metric has another name."""
+    before, after = (
+        _metric({name: get(name) for name in ("Namespace", "MetricName")}, "Namespace")
+        for get in (change.before, change.now)
+    )
+    return any(
+        before in _metrics(writer.before) and after in _metrics(writer.now) for writer in changes.of_type(FILTER)
+    ) and not (change.differs("Dimensions") or change.differs("Metrics"))
+
+
+def _side(get: Any) -> str:
+    return str(get("ComparisonOperator")).partition("Than")[0]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
 def _counts(change: ResourceChange, changes: Changes) -> Iterator[str]:
     """What a filter counts no more, and of which log."""
     if change.differs("FilterPattern") and not (
@@ -159,8 +269,13 @@ def _counts(change: ResourceChange, changes: Changes) -> Iterator[str]:
         and all(_rises(alarm) for alarm in _readers(_metrics(change.now), changes))
     ):
         yield f"FilterPattern {change.before('FilterPattern')} → {change.now('FilterPattern')}"
-    if change.differs("LogGroupName"):
-        yield f"LogGroupName {change.before('LogGroupName')} → {change.now('LogGroupName')}"
+    stack = change.key.stack
+    log_groups = [
+        Reader(side).by_name(get("LogGroupName"), side.stacks[stack])
+        for get, side in ((change.before, changes.base), (change.now, changes.head))
+    ]
+    if log_groups[0] != log_groups[1]:
+        yield f"LogGroupName {log_groups[0]} → {log_groups[1]}"
     values = _metrics(change.now)
     for metric, value in _metrics(change.before).items():
         if metric not in values and any(_readers({metric: value}, changes)):

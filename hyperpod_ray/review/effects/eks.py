@@ -9,7 +9,7 @@ from typing import Any
 from hyperpod_ray.core import names
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange, differing
-from hyperpod_ray.review.effects.general import only_tags
+from hyperpod_ray.review.effects.in_place import only_tags
 from hyperpod_ray.review.facts import source
 from hyperpod_ray.review.findings import Effect, Findings, Row
 from hyperpod_ray.review.schemas import at

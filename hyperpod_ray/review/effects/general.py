@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 from hyperpod_ray.review import schemas, severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
+from hyperpod_ray.review.effects import in_place
 from hyperpod_ray.review.effects.keeping import in_words
+from hyperpod_ray.review.effects.words import number
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
 from hyperpod_ray.review.instance_groups import inventory
@@ -15,16 +17,6 @@ from hyperpod_ray.review.instance_groups import lost as lost_nodes
 from hyperpod_ray.review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
 from hyperpod_ray.review.severity import holds
 
-_IN_DETAIL = {
-    "AWS::SageMaker::Cluster",
-    "AWS::FSx::FileSystem",
-    "AWS::FSx::DataRepositoryAssociation",
-    "AWS::EKS::Cluster",
-    "AWS::EKS::Addon",
-    MANIFEST_TYPE,
-    RELEASE_TYPE,
-}
-"""Types whose changes in place have rules of their own."""
 _NAMED_IN_LIST = 8
 
 
@@ -33,8 +25,7 @@ def find(changes: Changes, findings: Findings) -> None:
     _replaced(changes, findings)
     _removed(changes, findings)
     _added(changes, findings)
-    _in_place(changes, findings)
-    _lowered(changes, findings)
+    in_place.find(changes, findings)
     _closed(changes, findings)
     _images(changes, findings)
     _exports(changes, findings)
@@ -47,11 +38,6 @@ def names(changes: Iterable[ResourceChange]) -> str:
     titles = sorted({change.title for change in changes})
     rest = f" and {len(titles) - _NAMED_IN_LIST} more" if len(titles) > _NAMED_IN_LIST else ""
     return ", ".join(titles[:_NAMED_IN_LIST]) + rest
-
-
-def number(count: int, word: str) -> str:
-    """`1 resource`, `2 resources`."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _replaced(changes: Changes, findings: Findings) -> None:
@@ -236,6 +222,18 @@ def _twin(change: ResourceChange, changes: Changes) -> ResourceChange | None:
 def _added(changes: Changes, findings: Findings) -> None:
     added = [change for change in changes.of_kind(Kind.ADDED) if change.type not in {MANIFEST_TYPE, RELEASE_TYPE}]
     _existing(added, changes, findings)
+    for change in [change for change in added if severity.when_added(change) > Effect.SAFE]:
+        added.remove(change)
+        findings.add(
+            Row(
+                effect=severity.when_added(change),
+                code="added-restricts",
+                what=f"{change.type} {change.title}",
+                change="new",
+                consequence="It takes something from what is there as soon as it is created: compare what it stops.",
+                where=change.title,
+            )
+        )
     if added:
         findings.add(
             Row(
@@ -286,106 +284,6 @@ def _known(name: str, resource_type: str, changes: Changes) -> bool:
     return any(mark in json.dumps(resource) for _, resource in changes.base.all() for mark in marks)
 
 
-_TAGS = {"Tags", "HostedZoneTags", "ResourceTags"}
-
-
-def only_tags(change: ResourceChange) -> bool:
-    """Whether nothing but tags changes: no service restarts anything for it."""
-    return change.kind is Kind.CHANGED and {pointer[0] for pointer in change.changed} <= _TAGS
-
-
-def _tags(changes: Changes, findings: Findings) -> None:
-    retagged = [change for change in changes.resources.values() if only_tags(change)]
-    if not retagged:
-        return
-    differences: dict[str, None] = {}
-    for change in retagged:
-        tags_property = next((pointer[0] for pointer in change.changed), "Tags")
-        before, after = _tag_map(change.before(tags_property)), _tag_map(change.now(tags_property))
-        for key in {**before, **after}:
-            if before.get(key) != after.get(key):
-                differences[f"{key} {before.get(key, 'none')} → {after.get(key, 'none')}"] = None
-    findings.add(
-        Row(
-            effect=Effect.SAFE,
-            code="retagged",
-            what=number(len(retagged), "resource"),
-            change="tags: " + (", ".join(list(differences)[:6]) or "their order"),
-            consequence="In place; nothing restarts. Cost reports and policies by these tags see the new ones.",
-        )
-    )
-
-
-def _tag_map(tags: object) -> dict[str, str]:
-    if isinstance(tags, dict):
-        return {str(key): str(value) for key, value in tags.items()}
-    if isinstance(tags, list):
-        return {str(tag.get("Key")): str(tag.get("Value")) for tag in tags if isinstance(tag, dict)}
-    return {}
-
-
-def _fixed(change: ResourceChange) -> list[str]:
-    """Properties that change, and that CloudFormation refuses to change."""
-    properties = facts()["fixed"].get(change.type, {}).get("properties", [])
-    return [name for name in properties if change.differs(name)]
-
-
-def _unchangeable(change: ResourceChange) -> Row:
-    return Row(
-        effect=Effect.REJECTED,
-        code="fixed",
-        what=f"{change.type} {change.title}",
-        change=", ".join(f"{name} {change.before(name)} → {change.now(name)}" for name in _fixed(change)),
-        consequence="CloudFormation does not support this update and fails it. A new logical ID makes a new resource, "
-        "and deletes this one with what it holds.",
-        source=facts()["fixed"][change.type]["source"],
-        where=change.title,
-    )
-
-
-def _in_place(changes: Changes, findings: Findings) -> None:
-    _tags(changes, findings)
-    group = [
-        change for change in changes.of_kind(Kind.CHANGED) if change.type not in _IN_DETAIL and not only_tags(change)
-    ]
-    for change in [change for change in group if _fixed(change)]:
-        group.remove(change)
-        findings.add(_unchangeable(change))
-    if group:
-        parts = sorted({f"{change.title} ({', '.join(sorted({p[0] for p in change.changed}))})" for change in group})
-        rest = f" and {len(parts) - _NAMED_IN_LIST} more" if len(parts) > _NAMED_IN_LIST else ""
-        findings.add(
-            Row(
-                effect=Effect.SAFE,
-                code="in-place",
-                what=number(len(group), "resource"),
-                change="properties that the registry schema lets change",
-                consequence=f"Updated in place: {', '.join(parts[:_NAMED_IN_LIST])}{rest}.",
-            )
-        )
-
-
-def _lowered(changes: Changes, findings: Findings) -> None:
-    """Settings whose lowering deletes something; those that only guard less are remarks."""
-    for change in changes.of_kind(Kind.CHANGED, Kind.REPLACED):
-        for setting in severity.settings(change):
-            if setting.better or setting.code or setting.effect <= Effect.WEAKENS:
-                continue
-            helper = change.type == "AWS::Logs::LogGroup" and severity.of_helpers(change, changes)
-            findings.add(
-                Row(
-                    effect=Effect.SAFE if helper else setting.effect,
-                    code="setting-lowered",
-                    what=f"{setting.what} of {change.title}",
-                    change=f"{setting.property.rpartition('.')[2]} {_or_all(setting.before)} → {_or_all(setting.now)}",
-                    consequence=f"{setting.loses}.",
-                    source=source(setting.source) if setting.source else "",
-                    where=change.title,
-                    lost=((setting.lost, 1),) if setting.lost and not helper else (),
-                )
-            )
-
-
 def _closed(changes: Changes, findings: Findings) -> None:
     """Rules that leave a security group: what went by them stops."""
     from hyperpod_ray.review.security import network  # only here
@@ -408,10 +306,6 @@ def _closed(changes: Changes, findings: Findings) -> None:
                     where=change.title,
                 )
             )
-
-
-def _or_all(value: object) -> str:
-    return "none" if value is None else str(value)
 
 
 def _images(changes: Changes, findings: Findings) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 from hyperpod_ray.core import names
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
-from hyperpod_ray.review.changes import Changes, Kind
+from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.findings import Findings, Row
 from hyperpod_ray.review.instance_groups import groups
 from hyperpod_ray.review.kubernetes import Cluster
 from hyperpod_ray.review.references import Reader, references, role_of
-from hyperpod_ray.review.security.iam import Grant, allows, covered, of_resource
+from hyperpod_ray.review.security.iam import DOCUMENTS, Grant, allows, covered, is_new, of_document, of_resource, owners
 
 _ASSOCIATION = "AWS::EKS::PodIdentityAssociation"
 _PULL = "ecr:BatchGetImage"
@@ -54,6 +54,7 @@ def find(changes: Changes, findings: Findings) -> None:
                 )
             )
     _nodes(changes, findings)
+    _others(changes, findings)
     _trusts(changes, findings)
     _pulls(changes, findings)
     _scripts(changes, findings)
@@ -104,11 +105,11 @@ def _words(taken: Iterable[Grant]) -> str:
 
 def _nodes(changes: Changes, findings: Findings) -> None:
     """Rights of the nodes' roles that go, and what they are of stays. `_pulls` says which images."""
-    gone = [f"${{{change.title}" for change in changes.of_kind(Kind.REMOVED, Kind.REPLACED)]
+    gone = _gone(changes)
     taken = [
         grant
         for grant in _taken(_execution(changes.base), _execution(changes.head))
-        if not grant.action.startswith("ecr:") and not grant.resource.startswith(tuple(gone))
+        if not grant.action.startswith("ecr:") and not grant.resource.startswith(gone)
     ]
     if taken and _execution(changes.head):
         findings.add(
@@ -121,6 +122,101 @@ def _nodes(changes: Changes, findings: Findings) -> None:
                 **severity.of_class("right-taken"),
             )
         )
+
+
+def _gone(changes: Changes) -> tuple[str, ...]:
+    """How statements begin to name what goes or is replaced: with it go the rights on it."""
+    titles = [change.title for change in changes.of_kind(Kind.REMOVED, Kind.REPLACED)]
+    return tuple(f"${{{title}{end}" for title in titles for end in (".", "}"))
+
+
+_WHOEVER = {Grant("Allow", "*", "*", "*", "")}
+"""What a VPC endpoint lets through that has no policy."""
+_ENDPOINT = "AWS::EC2::VPCEndpoint"
+_OF_RESOURCES = {"AWS::SNS::TopicPolicy", "AWS::KMS::Key", "AWS::Logs::ResourcePolicy"}
+"""Policies by which services of AWS publish, encrypt and log: whoever is on call notices, and no job."""
+
+
+def _others(changes: Changes, findings: Findings) -> None:
+    """Rights of other roles, of buckets, keys, queues and endpoints that go, and what is denied from now on."""
+    gone = _gone(changes)
+    judged = _judged(changes)
+    for change in changes.of_type(*DOCUMENTS, _ENDPOINT):
+        if change.kind not in {Kind.CHANGED, Kind.ADDED} or is_new(change, changes) or _goes(change, changes):
+            continue
+        before, after = _sides(change, changes)
+        taken = _taken(before, after) if judged.isdisjoint({change.key, *owners(change, changes)}) else []
+        taken = [grant for grant in taken if grant.effect == "Allow" and grant.action != _BY_ISSUER]
+        denied = [
+            grant
+            for grant in sorted(after - before)
+            if grant.effect == "Deny"
+            and not covered(grant, before)
+            and '"aws:SecureTransport": "false"' not in grant.condition
+        ]
+        taken = [grant for grant in taken if not (grant.resource.startswith(gone) or grant.principal.startswith(gone))]
+        if taken or denied:
+            services = change.type in _OF_RESOURCES and not denied and all(map(_of_a_service, taken))
+            words = [f"no longer: {_words(taken)}"] * bool(taken) + [f"denied: {_words(denied)}"] * bool(denied)
+            findings.add(
+                Row(
+                    code="publisher-taken" if services else "right-taken",
+                    what=f"{change.type.rpartition('::')[2]} {change.title}",
+                    change="; ".join(words),
+                    consequence="In force within seconds: what these services send does not arrive, without a word."
+                    if services
+                    else "In force within seconds, for what runs too: AWS refuses it from then on.",
+                    where=change.title,
+                    unavailable="" if services else "what these rights are for",
+                    **severity.of_class("publisher-taken" if services else "right-taken"),
+                )
+            )
+
+
+def _judged(changes: Changes) -> set[Key]:
+    """Roles of pods and of nodes, whose rights `find` compares as a whole."""
+    roles = {role_of(key, changes.base) for key, _ in changes.base.of_type(_ASSOCIATION)}
+    for key, resource in changes.base.of_type("AWS::SageMaker::Cluster"):
+        listed = [group.get("ExecutionRole") for group in groups(resource).values()]
+        roles |= {reference.key for reference in references(listed, changes.base.stacks[key.stack], changes.base)}
+    return {role for role in roles if role is not None}
+
+
+def _goes(change: ResourceChange, changes: Changes) -> bool:
+    """Whether it is of functions and builds of the deployment alone, or comes with what it is of."""
+    roles = [change.key] if change.type == "AWS::IAM::Role" else list(owners(change, changes))
+    of_roles = "::IAM::" in change.type and bool(roles)
+    return of_roles and all(severity.used_by_helpers(role, changes) or _collects(role, changes) for role in roles)
+
+
+def _collects(role: Key, changes: Changes) -> bool:
+    """Whether it is of the add-on that collects metrics: its rows say what it does no more."""
+    users = [changes.base.resource(user) or {} for user in changes.base_users.get(role, [])]
+    return any(user.get("Properties", {}).get("AddonName") == names.OBSERVABILITY_ADDON for user in users)
+
+
+def _sides(change: ResourceChange, changes: Changes) -> tuple[set[Grant], set[Grant]]:
+    """What a policy says before and after; of a role, what all its policies say after."""
+    stack = change.key.stack
+    sides: list[set[Grant]] = []
+    for resource, assembly in ((change.base, changes.base), (change.head, changes.head)):
+        reader = Reader(assembly)
+        if resource is None:
+            sides.append(set())
+        elif change.type == _ENDPOINT:
+            document = resource.get("Properties", {}).get("PolicyDocument")
+            said = set(of_document(document, assembly.stacks[stack], reader))
+            sides.append(said if document else set(_WHOEVER))
+        else:
+            sides.append(set(of_resource(resource, assembly.stacks[stack], reader)))
+    if "::IAM::" in change.type:
+        for role in [change.key] if change.type == "AWS::IAM::Role" else owners(change, changes):
+            sides[1] |= _allowed(role, changes.head)
+    return sides[0], sides[1]
+
+
+def _of_a_service(grant: Grant) -> bool:
+    return grant.principal.endswith(".amazonaws.com")
 
 
 def _trusts(changes: Changes, findings: Findings) -> None:

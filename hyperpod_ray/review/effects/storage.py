@@ -7,7 +7,7 @@ from typing import Any
 from hyperpod_ray.core import names
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
-from hyperpod_ray.review.effects.general import only_tags
+from hyperpod_ray.review.effects.in_place import only_tags
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Row
 

@@ -17,3 +17,8 @@ def moved(before: Mapping[str, Any], after: Mapping[str, Any], names: Iterable[s
 
 def _word(value: Any) -> str:
     return "none" if value is None else str(value)
+
+
+def number(count: int, word: str) -> str:
+    """`1 resource`, `2 resources`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hyperpod_ray.review.changes import Kind, ResourceChange
-from hyperpod_ray.review.effects.general import only_tags
+from hyperpod_ray.review.effects.in_place import only_tags
 from hyperpod_ray.review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE, pairs, yaml_diff
 from hyperpod_ray.review.review import EnvironmentReview
 

@@ -14,7 +14,7 @@ from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.findings import Remark
 from hyperpod_ray.review.references import Reader, references, role_of
 
-_DOCUMENTS = {
+DOCUMENTS = {
     "AWS::IAM::Policy": (("PolicyDocument",),),
     "AWS::IAM::ManagedPolicy": (("PolicyDocument",),),
     "AWS::IAM::Role": (("AssumeRolePolicyDocument",),),
@@ -23,6 +23,17 @@ _DOCUMENTS = {
     "AWS::SNS::TopicPolicy": (("PolicyDocument",),),
     "AWS::SQS::QueuePolicy": (("PolicyDocument",),),
     "AWS::ECR::Repository": (("RepositoryPolicyText",),),
+    # of people, and of stores that a project adds
+    "AWS::IAM::User": (),
+    "AWS::IAM::Group": (),
+    "AWS::IAM::RolePolicy": (("PolicyDocument",),),
+    "AWS::IAM::UserPolicy": (("PolicyDocument",),),
+    "AWS::IAM::GroupPolicy": (("PolicyDocument",),),
+    "AWS::EFS::FileSystem": (("FileSystemPolicy",),),
+    "AWS::SecretsManager::ResourcePolicy": (("ResourcePolicy",),),
+    "AWS::Logs::ResourcePolicy": (("PolicyDocument",),),
+    "AWS::Lambda::Permission": (),
+    "AWS::Lambda::Url": (),
 }
 _ATTACHED = {
     "AWS::IAM::Policy": "Roles",
@@ -30,6 +41,12 @@ _ATTACHED = {
     "AWS::S3::BucketPolicy": "Bucket",
     "AWS::SNS::TopicPolicy": "Topics",
     "AWS::SQS::QueuePolicy": "Queues",
+    "AWS::IAM::RolePolicy": "RoleName",
+    "AWS::IAM::UserPolicy": "UserName",
+    "AWS::IAM::GroupPolicy": "GroupName",
+    "AWS::SecretsManager::ResourcePolicy": "SecretId",
+    "AWS::Lambda::Permission": "FunctionName",
+    "AWS::Lambda::Url": "TargetFunctionArn",
 }
 """Where a policy names what it is of."""
 _PULL = {"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}
@@ -49,14 +66,14 @@ class Grant(NamedTuple):
 def remarks(changes: Changes) -> Iterator[Remark]:
     """Remarks on every policy that differs."""
     for change in changes.resources.values():
-        if change.kind is Kind.ASSET_ONLY or change.type not in _DOCUMENTS:
+        if change.kind is Kind.ASSET_ONLY or change.type not in DOCUMENTS:
             continue
         before = set(_grants(change.base, changes.base.stacks.get(change.key.stack), changes.base_reader))
         # the same reader for both sides of what stays: a reference to something replaced is still the same reference
         after = set(_grants(change.head, changes.head.stacks.get(change.key.stack), Reader(changes.head)))
         if change.kind is Kind.REMOVED and _goes_with_it(change, changes):
             after = {denial for denial in before if denial.effect == "Deny"}  # nobody is left that it could deny
-        fresh = _is_new(change, changes)
+        fresh = is_new(change, changes)
         if fresh and _of_running_pods(change, changes):
             # what comes with the change is new; a right on what was there before is one more right of what runs
             arriving = {grant for grant in after if _comes_with_it(grant, changes)}
@@ -72,15 +89,15 @@ def remarks(changes: Changes) -> Iterator[Remark]:
         yield from _compare(policy, before, after, fresh=fresh, subject=_subject(change, changes))
 
 
-def _is_new(change: ResourceChange, changes: Changes) -> bool:
+def is_new(change: ResourceChange, changes: Changes) -> bool:
     """Whether no principal or resource that was there gets it: the role or the resource comes with it."""
     if change.kind is not Kind.ADDED:
         return False
     pointer = _ATTACHED.get(change.type)
     if pointer is None:
         return True
-    owners = list(_owners(change, changes))
-    return bool(owners) and all(changes.base.resource(key) is None for key in owners)
+    owned_by = list(owners(change, changes))
+    return bool(owned_by) and all(changes.base.resource(key) is None for key in owned_by)
 
 
 def _comes_with_it(grant: Grant, changes: Changes) -> bool:
@@ -107,7 +124,7 @@ def _of_running_pods(change: ResourceChange, changes: Changes) -> bool:
         if (space := str(resource.get("Properties", {}).get("Namespace"))) in spaces
         or (space.startswith(TEAM_NAMESPACE_PREFIX) and space in namespaces)
     }
-    return change.key in roles or any(key in roles for key in _owners(change, changes))
+    return change.key in roles or any(key in roles for key in owners(change, changes))
 
 
 def _goes_with_it(change: ResourceChange, changes: Changes) -> bool:
@@ -115,19 +132,20 @@ def _goes_with_it(change: ResourceChange, changes: Changes) -> bool:
     if change.type not in _ATTACHED:
         return True
     return all(changes.resources[key].kind is Kind.REMOVED and not changes.resources[key].kept
-               if key in changes.resources else False for key in _owners(change, changes))  # fmt: skip
+               if key in changes.resources else False for key in owners(change, changes))  # fmt: skip
 
 
 def _subject(change: ResourceChange, changes: Changes) -> str:
     """The role or resource that a policy is of: both are one subject."""
-    for key in _owners(change, changes):
+    for key in owners(change, changes):
         side = changes.head if changes.head.resource(key) is not None else changes.base
         if side.resource(key) is not None:
             return f"{str((side.resource(key) or {}).get('Type')).rpartition('::')[2]} {side.title(key)}"
     return ""
 
 
-def _owners(change: ResourceChange, changes: Changes) -> Iterator[Key]:
+def owners(change: ResourceChange, changes: Changes) -> Iterator[Key]:
+    """The roles or resources that a policy is of, where the templates have them."""
     pointer = _ATTACHED.get(change.type)
     side = changes.head if change.head is not None else changes.base
     if pointer is None or change.key.stack not in side.stacks:
@@ -145,8 +163,9 @@ def _harmless(grant: Grant) -> bool:
 
 
 def _sweeping(grant: Grant) -> bool:
-    """Everything, or everything of a service, on everything."""
-    return grant.resource in {"", "*"} and (grant.action == "*" or grant.action.endswith(":*"))
+    """Everything, or everything of a service, on everything; or for everybody."""
+    everything = grant.action == "*" or grant.action.endswith(":*")
+    return (grant.resource in {"", "*"} and everything) or (grant.principal == "*" and not grant.condition)
 
 
 def _compare(title: str, before: set[Grant], after: set[Grant], *, fresh: bool, subject: str) -> Iterator[Remark]:
@@ -240,17 +259,33 @@ def _grants(resource: dict[str, Any] | None, stack: Stack | None, reader: Reader
 def of_resource(resource: dict[str, Any], stack: Stack, reader: Reader, *, trust: bool = True) -> Iterator[Grant]:
     """What a policy, or a resource with a policy, says; `trust` adds who may assume a role."""
     properties = resource.get("Properties", {})
-    for pointer in _DOCUMENTS[resource["Type"]]:
+    for pointer in DOCUMENTS[resource["Type"]]:
         if trust or resource["Type"] != "AWS::IAM::Role":
-            yield from _of_document(properties.get(pointer[0]), stack, reader)
-    if resource["Type"] == "AWS::IAM::Role":
+            yield from of_document(properties.get(pointer[0]), stack, reader)
+    if resource["Type"] == "AWS::Lambda::Permission":
+        yield _of_permission(properties, stack, reader)
+    if resource["Type"] == "AWS::Lambda::Url" and properties.get("AuthType") == "NONE":
+        yield Grant(
+            "Allow", "*", "lambda:InvokeFunctionUrl", reader.text(properties.get("TargetFunctionArn"), stack), ""
+        )
+    if resource["Type"] in {"AWS::IAM::Role", "AWS::IAM::User", "AWS::IAM::Group"}:
         for policy in _list(properties.get("Policies")):
-            yield from _of_document(policy.get("PolicyDocument"), stack, reader)
+            yield from of_document(policy.get("PolicyDocument"), stack, reader)
         for arn in _list(properties.get("ManagedPolicyArns")):
             yield Grant("Allow", "", f"what {reader.text(arn, stack)} allows", "", "")
 
 
-def _of_document(document: Any, stack: Stack, reader: Reader) -> Iterator[Grant]:
+def _of_permission(properties: dict[str, Any], stack: Stack, reader: Reader) -> Grant:
+    names = ("SourceArn", "SourceAccount", "PrincipalOrgID", "EventSourceToken", "FunctionUrlAuthType")
+    condition = {name: reader.text(properties[name], stack) for name in names if name in properties}
+    principal, action, function = (
+        reader.text(properties.get(name), stack) for name in ("Principal", "Action", "FunctionName")
+    )
+    return Grant("Allow", principal, action, function, json.dumps(condition, sort_keys=True) if condition else "")
+
+
+def of_document(document: Any, stack: Stack, reader: Reader) -> Iterator[Grant]:
+    """What the statements of a policy say."""
     if not isinstance(document, dict):
         return
     for statement in _list(document.get("Statement")):

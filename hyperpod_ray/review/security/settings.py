@@ -24,7 +24,9 @@ def remarks(changes: Changes) -> Iterator[Remark]:
                 what=guard,
                 detail=f"{change.title} removed" + (", another one takes its place" if followed else ""),
             )
-        for setting in severity.settings(change):
+        for setting in severity.settings(change, changes):
+            if not setting.directed:
+                continue  # it has a row
             yield Remark(
                 direction="switched on" if setting.better else "switched off",
                 what=f"{setting.what} of {change.title}",
