@@ -34,6 +34,15 @@ DATABASE = {"endpoint": "db.example.com", "secret_arn": SECRET}
 DATABASE_KEY = "arn:aws:kms:us-west-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 RUNS = {"bucket": "runs", "prefix": "vision/", "mode": "write"}
 OTHER = {**MORE, "name": "speech", "slurm": {"role": "compute", "partitions": ["speech"]}}
+STORED = {
+    "existing": {"file_system_id": "fs-0123456789abcdef0", "mount_name": "abcdefgh", "availability_zone_id": "usw2-az2"}
+}
+NETWORK = {
+    "vpc_id": "vpc-0123456789abcdef0",
+    "vpc_cidr": "10.0.0.0/16",
+    "node_subnet_ids": {"usw2-az2": "subnet-0123456789abcdef0", "usw2-az1": "subnet-0123456789abcdef1"},
+    "node_subnet_cidrs": {"usw2-az2": "10.0.0.0/20", "usw2-az1": "10.0.16.0/20"},
+}
 
 
 def access(*grants: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -145,6 +154,20 @@ CASES = [
          {f"{WORKERS}/access": access(RUNS, secret_arns=[SECRET]), "network/egress": "closed"},
          "hyperpod.instance_groups[2].access.secret_arns", "no route to AWS Secrets Manager",
          {f"{WORKERS}/access": access(RUNS), "network/egress": "closed"}),
+    Case("homes_have_a_throughput_of_their_kind", {"homes": {"throughput_mbs": 128}}, "homes.throughput_mbs",
+         "got 128. Expected one of 160, 320", {"homes": {"throughput_mbs": 128, "deployment_type": "SINGLE_AZ_1"}}),
+    Case("homes_are_of_the_region", {"homes": {"deployment_type": "SINGLE_AZ_HA_1"}}, "homes.deployment_type",
+         "SINGLE_AZ_HA_1 is not known to be in us-west-2", {"homes": {"deployment_type": "SINGLE_AZ_1", "throughput_mbs": 64}}, severity="warning"),
+    Case("homes_are_another_file_system",
+         {"storage": STORED, "network/existing": NETWORK, "homes": {"existing": {"file_system_id": STORED["existing"]["file_system_id"]}}},
+         "homes.existing.file_system_id", "which is FSx for Lustre",
+         {"storage": STORED, "network/existing": NETWORK, "homes": {"existing": {"file_system_id": "fs-0abcdef0123456789"}}}),
+    Case("homes_are_in_the_network", {"homes": {"existing": {"file_system_id": "fs-0abcdef0123456789"}}}, "homes.existing.file_system_id",
+         "network creates a VPC", {"network/existing": NETWORK, "homes": {"existing": {"file_system_id": "fs-0abcdef0123456789"}}}, severity="warning"),
+    Case("protected_keeps_homes", {"protected": True, "homes": {"on_destroy": "delete"}, "storage/backup_retention_days": 7}, "homes.on_destroy",
+         "'delete' in a protected environment", {"protected": True, "homes": {}, "storage/backup_retention_days": 7}),
+    Case("protected_keeps_homes", {"protected": True, "homes": {"backup_retention_days": 0}, "storage/backup_retention_days": 7}, "homes.backup_retention_days",
+         "0 creates no backups", {"protected": True, "homes": {}, "storage/backup_retention_days": 7}, severity="warning"),
 ]  # fmt: skip
 
 
