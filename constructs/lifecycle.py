@@ -99,8 +99,9 @@ def _comes_first(script: str, extra_files: dict[str, str]) -> str:
 
 def _content_hash(folder: Path | None, extra_files: dict[str, str]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(p for p in (folder.rglob("*") if folder else ()) if p.is_file() and p.name != "README.md"):
-        inside = path.relative_to(folder)
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md") if folder else []
+    for path in files:
+        inside = path.relative_to(str(folder))
         if not any(fnmatch(part, pattern) for part in inside.parts for pattern in LEFT_BY_TOOLS):
             digest.update(inside.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     for name, text in extra_files.items():

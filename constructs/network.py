@@ -228,11 +228,11 @@ class NodeSecurityGroup(Construct):
         for port in outside_ports:
             group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "named in the environment file")
         inside = ec2.Peer.ipv4(vpc.vpc_cidr_block)
-        for port in LUSTRE_PORTS if file_systems.existing_lustre else ():
-            group.add_egress_rule(inside, port, "Lustre to the existing file system")
-            group.add_ingress_rule(inside, port, "Lustre from the existing file system")
-        for port in NFS_PORTS if file_systems.existing_homes else ():
-            group.add_egress_rule(inside, port, "NFS to the existing home folders")
+        for lustre in LUSTRE_PORTS if file_systems.existing_lustre else ():
+            group.add_egress_rule(inside, lustre, "Lustre to the existing file system")
+            group.add_ingress_rule(inside, lustre, "Lustre from the existing file system")
+        for nfs in NFS_PORTS if file_systems.existing_homes else ():
+            group.add_egress_rule(inside, nfs, "NFS to the existing home folders")
         self.security_group = group
 
 

@@ -49,7 +49,8 @@ def test_the_file_system_is_what_the_api_takes(created: Assembly) -> None:
     assert configuration.pop("Options") == ["DELETE_CHILD_VOLUMES_AND_SNAPSHOTS"]
     assert configuration["DeploymentType"] == "SINGLE_AZ_HA_2"
     assert (properties["StorageCapacity"], configuration["ThroughputCapacity"]) == (1024, 320)
-    shape = botocore.session.get_session().get_service_model("fsx").shape_for("CreateFileSystemOpenZFSConfiguration")
+    model: Any = botocore.session.get_session().get_service_model("fsx")
+    shape = model.shape_for("CreateFileSystemOpenZFSConfiguration")
     assert not botocore.validate.ParamValidator().validate(configuration, shape).has_errors()
     assert configuration.keys() <= shape.members.keys()
     (export,) = configuration["RootVolumeConfiguration"]["NfsExports"]

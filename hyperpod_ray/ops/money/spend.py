@@ -282,11 +282,11 @@ def _volumes(
 
 
 def _storage(plan: CommonPlan, snapshot: Snapshot, rates: Prices, month: datetime) -> Iterator[Item]:
-    homes = plan.new_homes
-    for open_zfs in snapshot.file_systems if homes is not None else ():
-        if open_zfs.homes:
+    for open_zfs in snapshot.file_systems:
+        if open_zfs.homes and plan.new_homes is not None:
+            speed = f"{plan.new_homes.throughput_mbs} MB/s for home folders"
             yield Item(
-                name=open_zfs.id, what=f"{open_zfs.capacity_gib} GiB and {homes.throughput_mbs} MB/s for home folders",
+                name=open_zfs.id, what=f"{open_zfs.capacity_gib} GiB and {speed}",
                 hours=_hours(open_zfs.created, month, snapshot.at), usd_per_hour=None, usd=None,
             )  # fmt: skip
     spec = plan.new_file_system
