@@ -34,6 +34,7 @@ DATABASE = {"endpoint": "db.example.com", "secret_arn": SECRET}
 DATABASE_KEY = "arn:aws:kms:us-west-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 RUNS = {"bucket": "runs", "prefix": "vision/", "mode": "write"}
 OTHER = {**MORE, "name": "speech", "slurm": {"role": "compute", "partitions": ["speech"]}}
+GB200 = {"vcpus": 144, "memory_gib": 960, "accelerator": "nvidia", "accelerators": 4, "efa": 17, "ips": 50, "pods": 49}
 STORED = {
     "existing": {"file_system_id": "fs-0123456789abcdef0", "mount_name": "abcdefgh", "availability_zone_id": "usw2-az2"}
 }
@@ -154,6 +155,15 @@ CASES = [
          {f"{WORKERS}/access": access(RUNS, secret_arns=[SECRET]), "network/egress": "closed"},
          "hyperpod.instance_groups[2].access.secret_arns", "no route to AWS Secrets Manager",
          {f"{WORKERS}/access": access(RUNS), "network/egress": "closed"}),
+    Case("image_serves_nodes_of_compute", {f"{WORKERS}/type": "ml.trn1.32xlarge", "image": {}}, "hyperpod.instance_groups[2].type",
+         "no image set for x86_64 with neuron (ml.trn1.32xlarge)", {f"{WORKERS}/type": "ml.p4d.24xlarge", "image": {}}),
+    Case("image_serves_nodes_of_compute", {f"{WORKERS}/type": "ml.m7g.4xlarge", "image": {}}, "hyperpod.instance_groups[2].type",
+         "no image set for arm64 (ml.m7g.4xlarge)", {f"{WORKERS}/type": "ml.m7g.4xlarge"}),
+    Case("image_serves_nodes_of_compute",
+         {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": {**GB200, "architecture": "arm64"}}, "image": {}},
+         "hyperpod.instance_groups[2].type", "no image set for arm64 with nvidia (ml.p6e-gb200.36xlarge)"),
+    Case("jobs_train_on_what_is_there", {f"{WORKERS}/type": "ml.trn1.32xlarge"}, "hyperpod.instance_groups[2].type",
+         "neither jobs/slurm nor the training library uses them", {f"{WORKERS}/type": "ml.p4d.24xlarge"}, severity="warning"),
     Case("homes_have_a_throughput_of_their_kind", {"homes": {"throughput_mbs": 128}}, "homes.throughput_mbs",
          "got 128. Expected one of 160, 320", {"homes": {"throughput_mbs": 128, "deployment_type": "SINGLE_AZ_1"}}),
     Case("homes_are_of_the_region", {"homes": {"deployment_type": "SINGLE_AZ_HA_1"}}, "homes.deployment_type",
