@@ -185,3 +185,11 @@ def test_what_it_names_is_asked_by_its_digest() -> None:
     assert {"imageDigest": DIGEST} in [
         one for operation, request in asked.requests if operation == "describe_images" for one in request["imageIds"]
     ]
+
+
+def test_a_kept_file_system_that_the_file_names_is_none_that_is_left() -> None:
+    tagged = {f"file_systems > {OPEN_ZFS} > Tags": [{"Key": names.ENVIRONMENT_TAG, "Value": "test"}]}
+    assert bad(judged(HOMES, tagged)[1]) == []
+    # the shared one is named there, and says nothing of home folders
+    (left,) = bad(judged(EXISTING, tagged)[1])
+    assert left[0] == "kept file systems" and OPEN_ZFS in left[1].message
