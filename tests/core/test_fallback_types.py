@@ -23,7 +23,7 @@ from hyperpod_ray.ops.observe import controllers, hyperpod
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.planner import PlanError
 from hyperpod_ray.planner.cluster import cluster
-from hyperpod_ray.pricing import prices
+from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.prices import Price, Prices
 from hyperpod_ray.review.instance_groups import instance_type
 from hyperpod_ray_rules import hyperpod as service
@@ -150,10 +150,10 @@ def test_status_reads_both_types() -> None:
 def test_a_job_says_what_it_costs_at_most(two_types: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     def known(**usd: float) -> None:
         of_types = {f"ml.g5.{size}": Price(usd=price, as_of=DAY, source="a test") for size, price in usd.items()}
-        prices = Prices(instances={two_types.settings.region: of_types})
-        monkeypatch.setattr(estimate.price_file, "recorded", lambda _: prices)
+        known_prices = Prices(instances={two_types.settings.region: of_types})
+        monkeypatch.setattr(price_file, "recorded", lambda _: known_prices)
 
-    job = Job(command="python train.py", workers=4)
+    job = Job(command="python train.py", workers="4")
     known(**{"12xlarge": 7, "24xlarge": 10})
     both = estimate.of_job(two_types, job)
     assert both.most_usd_per_hour == both.nodes * 10 and both.usd_per_hour == both.nodes * 7

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hyperpod_ray.core.loader import FOLDER
-from tests.core.environment_files import changed
+from tests.core.environment_files import GONE, changed
 from tests.stacks.conftest import Assembly, synthesize
 from tests.stacks.test_variants import VARIANTS
 from tests.support.assemblies import synthesized
@@ -135,6 +135,7 @@ def uploaded(folder: Path) -> dict[str, str]:
             "with_homes.sh",
             {"after-homes": "on_create.sh\n", "homes-path": "/homes\n"},
         ),
+        ({"homes": GONE, "hyperpod/on_init_complete": "lifecycle/on_create.sh"}, "on_create.sh", {}),
         (
             {"network/proxy": {"url": "http://proxy.example.com:3128"}},
             "with_proxy.sh",
@@ -154,7 +155,7 @@ def test_scripts_run_one_after_the_other(more: dict[str, Any], first: str, files
     assert {script["OnInitComplete"] for script in scripts} == {first}
     there = uploaded(folder)
     assert {name: there[name] for name in files} == files
-    assert {"with_homes.sh", first} <= there.keys()
+    assert ("with_homes.sh" in there) == ("homes" not in more)
 
 
 def test_a_full_one_alarms(created: Assembly, existing: Assembly) -> None:
