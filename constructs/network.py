@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from aws_cdk import CfnResource, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -13,6 +14,30 @@ from hyperpod_ray.constructs.logs import named_log_group
 
 LUSTRE_PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
 """https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html"""
+
+
+NFS_PORTS = tuple(
+    port for of in (ec2.Port.tcp_range, ec2.Port.udp_range) for port in (of(111, 111), of(2049, 2049), of(20001, 20003))
+)
+"""https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/limit-access-security-groups.html"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSystemAccess:
+    """Which file systems nodes mount.
+
+    Args:
+        efa: Whether nodes reach the new Lustre file system over EFA, which needs all traffic between the two.
+        homes: Whether there is a new OpenZFS file system, which has the security group of the Lustre one.
+        existing_lustre: Whether nodes mount a Lustre file system that exists in the VPC. Its security group is its
+            own, so nodes and the VPC's addresses exchange Lustre.
+        existing_homes: Likewise of an OpenZFS file system, which never calls a node.
+    """
+
+    efa: bool = False
+    homes: bool = False
+    existing_lustre: bool = False
+    existing_homes: bool = False
 
 
 class Network(Construct):
@@ -30,11 +55,11 @@ class Network(Construct):
     node_security_group: ec2.ISecurityGroup
     file_system_security_group: ec2.SecurityGroup
 
-    def _secure(self, outside_ports: Sequence[int], *, efa_file_system: bool) -> None:
-        nodes = NodeSecurityGroup(self, "Nodes", vpc=self.vpc, outside_ports=outside_ports)
+    def _secure(self, outside_ports: Sequence[int], *, file_systems: FileSystemAccess) -> None:
+        nodes = NodeSecurityGroup(self, "Nodes", vpc=self.vpc, outside_ports=outside_ports, file_systems=file_systems)
         self.node_security_group = nodes.security_group
         self.file_system_security_group = _file_system_security_group(
-            self, self.vpc, self.node_security_group, efa=efa_file_system
+            self, self.vpc, self.node_security_group, file_systems
         )
 
 
@@ -58,7 +83,7 @@ class ClusterNetwork(Network):
         flow_log_group_exists: Whether the group is there already: it is used as it is, and stays.
         protected: Keep the flow logs when the network is destroyed.
         outside_ports: TCP ports of destinations outside the cluster.
-        efa_file_system: Whether nodes reach the file system over EFA, which needs all traffic between the two.
+        file_systems: Which file systems nodes mount. Default: a new Lustre file system, without EFA.
         small_subnets: Name of the small subnets, which hold a control plane or interface endpoints. None: there are
             none, and their range stays free.
         keep_zone: Zone whose file system outlives destroy: VPC, its node subnet and the file system's security group
@@ -79,7 +104,7 @@ class ClusterNetwork(Network):
         flow_log_group_exists: bool = False,
         protected: bool = False,
         outside_ports: Sequence[int] = (),
-        efa_file_system: bool = False,
+        file_systems: FileSystemAccess = FileSystemAccess(),
         small_subnets: str | None = "ControlPlane",
         keep_zone: str | None = None,
     ) -> None:
@@ -122,7 +147,7 @@ class ClusterNetwork(Network):
         )
         role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
-        self._secure(outside_ports, efa_file_system=efa_file_system)
+        self._secure(outside_ports, file_systems=file_systems)
         if keep_zone is not None:
             # a file system that stays keeps its network interfaces: CloudFormation could delete none of the three
             # under them
@@ -142,7 +167,7 @@ class ClusterNetwork(Network):
         node_subnet_ids: Mapping[str, str],
         control_plane_subnet_ids: Sequence[str],
         outside_ports: Sequence[int] = (),
-        efa_file_system: bool = False,
+        file_systems: FileSystemAccess = FileSystemAccess(),
     ) -> Network:
         """A network in a VPC that exists; only the security groups are created.
 
@@ -155,7 +180,7 @@ class ClusterNetwork(Network):
             node_subnet_ids: Private subnet of each zone that holds nodes.
             control_plane_subnet_ids: Private subnets in the first zones, in their order.
             outside_ports: TCP ports of destinations outside the cluster.
-            efa_file_system: Whether nodes reach the file system over EFA.
+            file_systems: Which file systems nodes mount. Default: a new Lustre file system, without EFA.
         """
         network = Network(scope, construct_id)
         network.vpc = ec2.Vpc.from_vpc_attributes(
@@ -173,7 +198,7 @@ class ClusterNetwork(Network):
             )
             for index, (subnet_id, zone) in enumerate(zip(control_plane_subnet_ids, zones, strict=False), start=1)
         ]
-        network._secure(outside_ports, efa_file_system=efa_file_system)
+        network._secure(outside_ports, file_systems=file_systems)
         return network
 
 
@@ -181,13 +206,20 @@ class NodeSecurityGroup(Construct):
     """The security group of HyperPod nodes (`AWS::EC2::SecurityGroup`).
 
     All traffic among members in **both** directions, which EFA requires; HTTPS to anywhere, and the ports of
-    destinations that the environment names outside the cluster; nothing else comes in.
+    destinations that the environment names outside the cluster; nothing else comes in, but Lustre's answers of a file
+    system that exists.
     The rules are resources of their own: next to `allow_all_outbound=True` CDK silently drops the egress one.
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html#efa-start-security
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, outside_ports: Sequence[int] = ()
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc: ec2.IVpc,
+        outside_ports: Sequence[int] = (),
+        file_systems: FileSystemAccess = FileSystemAccess(),
     ) -> None:
         super().__init__(scope, construct_id)
         group = ec2.SecurityGroup(
@@ -197,22 +229,30 @@ class NodeSecurityGroup(Construct):
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and registries")
         for port in outside_ports:
             group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "named in the environment file")
+        inside = ec2.Peer.ipv4(vpc.vpc_cidr_block)
+        for lustre in LUSTRE_PORTS if file_systems.existing_lustre else ():
+            group.add_egress_rule(inside, lustre, "Lustre to the existing file system")
+            group.add_ingress_rule(inside, lustre, "Lustre from the existing file system")
+        for nfs in NFS_PORTS if file_systems.existing_homes else ():
+            group.add_egress_rule(inside, nfs, "NFS to the existing home folders")
         self.security_group = group
 
 
 def _file_system_security_group(
-    scope: Construct, vpc: ec2.IVpc, nodes: ec2.ISecurityGroup, *, efa: bool
+    scope: Construct, vpc: ec2.IVpc, nodes: ec2.ISecurityGroup, file_systems: FileSystemAccess
 ) -> ec2.SecurityGroup:
-    """Security group of the file system: Lustre from the nodes and among its own servers, nothing else.
+    """Security group of the new file systems: Lustre from the nodes and among its own servers, NFS from the nodes.
 
     EFA is no TCP and has no ports: with it, all traffic between the same two.
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html
     """
     group = ec2.SecurityGroup(scope, "FileSystem", vpc=vpc, description="FSx for Lustre", allow_all_outbound=False)
-    for port in [ec2.Port.all_traffic()] if efa else LUSTRE_PORTS:
+    for port in [ec2.Port.all_traffic()] if file_systems.efa else LUSTRE_PORTS:
         group.connections.allow_internally(port, "Lustre among its servers")
         group.connections.allow_from(nodes, port, "Lustre from the nodes")
         group.connections.allow_to(nodes, port, "Lustre to the nodes")
+    for port in NFS_PORTS if file_systems.homes else ():
+        group.connections.allow_from(nodes, port, "NFS from the nodes")
     return group
 
 

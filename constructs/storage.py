@@ -155,6 +155,96 @@ class LustreFileSystem(Construct):
         )
 
 
+class HomeFileSystem(Construct):
+    """An FSx for OpenZFS file system for home folders, with its own KMS key.
+
+    Creates `AWS::FSx::FileSystem` (SSD). Root of each client is root in it: its security group says who a client is.
+    Its subnet, key, deployment type, export and compression are create-only.
+    https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/what-is-fsx.html
+
+    Args:
+        capacity_gib: 64 to 524288; it only grows, by a tenth or more.
+        throughput_mbs: A value of the deployment type.
+        deployment_type: `SINGLE_AZ_1`, `SINGLE_AZ_2`, `SINGLE_AZ_HA_1` or `SINGLE_AZ_HA_2`.
+        backup_retention_days: 0: no automatic backups.
+        retain: Whether file system and key stay when the stack goes.
+        subnet: Exactly one.
+        security_group: Lets the nodes in.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        capacity_gib: int,
+        throughput_mbs: int,
+        deployment_type: str,
+        backup_retention_days: int,
+        retain: bool,
+        subnet: ec2.ISubnet,
+        security_group: ec2.ISecurityGroup,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        policy = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain else RemovalPolicy.DESTROY
+        key = kms.Key(self, "Key", description="FSx for OpenZFS", enable_key_rotation=True, removal_policy=policy)
+        properties = fsx.CfnFileSystem
+        everyone = properties.ClientConfigurationsProperty(clients="*", options=["rw", "crossmnt", "no_root_squash"])
+        self.file_system = properties(
+            self,
+            "FileSystem",
+            file_system_type="OPENZFS",
+            storage_type="SSD",
+            storage_capacity=capacity_gib,
+            subnet_ids=[subnet.subnet_id],
+            security_group_ids=[security_group.security_group_id],
+            kms_key_id=key.key_arn,
+            open_zfs_configuration=properties.OpenZFSConfigurationProperty(
+                deployment_type=deployment_type,
+                throughput_capacity=throughput_mbs,
+                automatic_backup_retention_days=backup_retention_days,
+                copy_tags_to_backups=True,
+                root_volume_configuration=properties.RootVolumeConfigurationProperty(
+                    data_compression_type="LZ4",
+                    nfs_exports=[properties.NfsExportsProperty(client_configurations=[everyone])],
+                ),
+                # without it the deletion fails where somebody created a volume or a snapshot
+                options=["DELETE_CHILD_VOLUMES_AND_SNAPSHOTS"],
+            ),
+        )
+        self.file_system.apply_removal_policy(policy)
+        Tags.of(self.file_system).add("Name", self.node.path)
+
+    @property
+    def file_system_id(self) -> str:
+        """`FileSystemId`."""
+        return self.file_system.ref
+
+    @property
+    def dns_name(self) -> str:
+        """DNS name under which clients mount it."""
+        return self.file_system.attr_dns_name
+
+    def alarm_when_full(self, watch: Watch, *, capacity_gib: int) -> None:
+        """Let `watch` alarm when more than nine tenths are used: a full one ends jobs that write to a home folder.
+
+        https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/fsx-openzfs-metrics.html
+        """
+        metric = cloudwatch.Metric(
+            namespace="AWS/FSx",
+            metric_name="UsedStorageCapacity",
+            dimensions_map={"FileSystemId": self.file_system.ref},
+            statistic="Average",
+            period=Duration.minutes(1),
+        )
+        watch.alarm(
+            notifications.HOMES_FULL,
+            metric,
+            threshold=capacity_gib * 1024**3 * (1 - FREE_SPACE_ALARM_SHARE),
+            periods=15,
+        )
+
+
 def _data_repository(scope: Construct, file_system: fsx.CfnFileSystem, link: DataRepository) -> None:
     """A link to S3 (`AWS::FSx::DataRepositoryAssociation`).
 

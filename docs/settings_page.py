@@ -101,7 +101,8 @@ def _references(info: dict[str, Any]) -> tuple[list[str], str]:
 
     A list's path gains `[]`, a map's `.*`.
     """
-    kinds = [option["$ref"] for option in info.get("oneOf", []) if "$ref" in option]
+    listed = [option for part in (info, *info.get("anyOf", [])) for option in part.get("oneOf", [])]
+    kinds = [option["$ref"] for option in listed if "$ref" in option]
     if kinds:
         return [reference.rpartition("/")[2] for reference in kinds], ""
     for option in (info, *info.get("anyOf", []), *info.get("allOf", [])):

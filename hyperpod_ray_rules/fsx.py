@@ -1,4 +1,4 @@
-"""What Amazon FSx for Lustre refuses: sizes, throughputs, backups.
+"""What Amazon FSx for Lustre and for OpenZFS refuse: sizes, throughputs, backups.
 
 Source: https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html
 """
@@ -28,8 +28,31 @@ PER_TIB = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)
 """`PerUnitStorageThroughput` of SSD, MB/s per TiB, by deployment type."""
 
 
+_FIRST_GENERATION = (64, 128, 256, 512, 1024, 2048, 3072, 4096)
+_SECOND_GENERATION = (160, 320, 640, 1280, 2560, 3840, 5120, 7680, 10240)
+OPENZFS_THROUGHPUT = {
+    "SINGLE_AZ_1": _FIRST_GENERATION,
+    "SINGLE_AZ_HA_1": _FIRST_GENERATION,
+    "SINGLE_AZ_2": _SECOND_GENERATION,
+    "SINGLE_AZ_HA_2": _SECOND_GENERATION,
+    "MULTI_AZ_1": _SECOND_GENERATION,
+}
+"""`ThroughputCapacity` of OpenZFS, MB/s, by deployment type.
+https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemOpenZFSConfiguration.html
+"""
+OPENZFS_GIB = (64, 524_288)
+"""Smallest and largest size of OpenZFS on SSD."""
+OPENZFS_GROWS_BY = 1.1
+"""What the size of OpenZFS is multiplied by at least, when it grows.
+https://docs.aws.amazon.com/fsx/latest/APIReference/API_UpdateFileSystem.html (StorageCapacity)
+"""
+
+
 def create_file_system(request: Json) -> Iterator[Refusal]:
-    """Every refusal of a CreateFileSystem request of type LUSTRE."""
+    """Every refusal of a CreateFileSystem request of type LUSTRE or OPENZFS."""
+    if request.get("FileSystemType") == "OPENZFS":
+        yield from _create_openzfs(request)
+        return
     lustre = request.get("LustreConfiguration") or {}
     deployment = lustre.get("DeploymentType", "SCRATCH_1")
     allowed, throughput = PER_TIB.get(deployment), lustre.get("PerUnitStorageThroughput")
@@ -50,6 +73,42 @@ def create_file_system(request: Json) -> Iterator[Refusal]:
     if len(subnets := request.get("SubnetIds", [])) != 1:
         message = f"Lustre takes exactly one subnet, got {len(subnets)}"
         yield Refusal(rule="one_subnet", message=message, member="SubnetIds")
+
+
+def _create_openzfs(request: Json) -> Iterator[Refusal]:
+    configuration = request.get("OpenZFSConfiguration") or {}
+    deployment, throughput = configuration.get("DeploymentType"), configuration.get("ThroughputCapacity")
+    smallest, largest = OPENZFS_GIB
+    gib = request.get("StorageCapacity")
+    if deployment not in OPENZFS_THROUGHPUT:
+        message = f"DeploymentType of OpenZFS is one of {sorted(OPENZFS_THROUGHPUT)}, got {deployment}"
+        yield Refusal(rule="deployment", message=message, member="DeploymentType")
+    elif throughput not in OPENZFS_THROUGHPUT[deployment]:
+        message = (
+            f"ThroughputCapacity of {deployment} is one of {list(OPENZFS_THROUGHPUT[deployment])}, got {throughput}"
+        )
+        yield Refusal(rule="throughput", message=message, member="ThroughputCapacity")
+    if gib is None or not smallest <= gib <= largest:
+        message = f"StorageCapacity of OpenZFS is from {smallest} to {largest} GiB, got {gib}"
+        yield Refusal(rule="capacity", message=message, member="StorageCapacity")
+    subnets = len(request.get("SubnetIds", []))
+    if subnets != (2 if deployment == "MULTI_AZ_1" else 1):
+        message = f"{deployment} takes {'two subnets' if deployment == 'MULTI_AZ_1' else 'one subnet'}, got {subnets}"
+        yield Refusal(rule="one_subnet", message=message, member="SubnetIds")
+
+
+def update_openzfs(before: Json, after: Json) -> Iterator[Refusal]:
+    """An OpenZFS file system grows by a tenth or more, and its throughput is one of its deployment type.
+
+    Args:
+        before: The file system, as CreateFileSystem has it.
+        after: The same with what changes.
+    """
+    had, gets = before["StorageCapacity"], after["StorageCapacity"]
+    if gets != had and gets < had * OPENZFS_GROWS_BY:
+        message = f"StorageCapacity of OpenZFS grows by a tenth or more: {had} GiB is there, got {gets}"
+        yield Refusal(rule="only_grows", message=message, member="StorageCapacity")
+    yield from _create_openzfs(after)
 
 
 def capacity(gib: int | None, *, deployment: str, efa_throughput: int | None = None) -> Iterator[Refusal]:

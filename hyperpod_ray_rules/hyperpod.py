@@ -54,10 +54,15 @@ class Where:
         return bool(spec["accelerators"]) if spec else _ACCELERATED.match(instance_type) is not None
 
 
+def instance_types(group: Json) -> list[str]:
+    """Types that a group's instances may have, the first choice first."""
+    several = (group.get("InstanceRequirements") or {}).get("InstanceTypes") or [""]
+    return [str(name) for name in ([group["InstanceType"]] if group.get("InstanceType") else several)]
+
+
 def instance_type(group: Json) -> str:
     """Type of a group's instances; of several allowed ones, the first."""
-    name = group.get("InstanceType") or (group.get("InstanceRequirements") or {}).get("InstanceTypes", [""])[0]
-    return str(name)
+    return instance_types(group)[0]
 
 
 def partition_of(region: str) -> str:

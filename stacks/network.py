@@ -6,7 +6,7 @@ from constructs import Construct
 from hyperpod_ray.constructs.cluster import ControlPlanePrerequisites
 from hyperpod_ray.constructs.egress import ClusterEgress
 from hyperpod_ray.constructs.endpoints import EndpointCall
-from hyperpod_ray.constructs.network import ClusterNetwork, Network
+from hyperpod_ray.constructs.network import ClusterNetwork, FileSystemAccess, Network
 from hyperpod_ray.core import names, needs, outbound
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import ExistingNodeNetwork, ExistingVpc, NewNetwork
@@ -63,6 +63,15 @@ def egress(scope: Construct, plan: CommonPlan, network: Network) -> ClusterEgres
     )
 
 
+def _file_systems(plan: CommonPlan) -> FileSystemAccess:
+    return FileSystemAccess(
+        efa=plan.efa_storage,
+        homes=plan.new_homes is not None,
+        existing_lustre=plan.existing_file_system is not None,
+        existing_homes=plan.existing_homes is not None,
+    )
+
+
 def _network(scope: Construct, plan: CommonPlan) -> Network:
     settings, ports = plan.settings.network, _ports(plan)
     if isinstance(settings, ExistingNodeNetwork):
@@ -77,7 +86,7 @@ def _network(scope: Construct, plan: CommonPlan) -> Network:
             node_subnet_ids=existing.node_subnet_ids,
             control_plane_subnet_ids=control_plane,
             outside_ports=ports,
-            efa_file_system=plan.efa_storage,
+            file_systems=_file_systems(plan),
         )
     assert isinstance(settings, NewNetwork)  # noqa: S101  (narrowing only)
     return ClusterNetwork(
@@ -92,7 +101,7 @@ def _network(scope: Construct, plan: CommonPlan) -> Network:
         flow_log_group_exists=settings.flow_log_group_exists,
         protected=plan.settings.protected,
         outside_ports=ports,
-        efa_file_system=plan.efa_storage,
+        file_systems=_file_systems(plan),
         small_subnets=plan.small_subnets,
         keep_zone=plan.storage_zone if plan.network_outlives_destroy else None,
     )

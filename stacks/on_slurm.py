@@ -20,6 +20,7 @@ def build(stage: Parts, plan: SlurmPlan) -> None:
         plan=plan,
         network=base.network,
         file_system=file_system,
+        homes=stage.storage.homes if stage.storage else None,
         project=stage.project,
     )
     hyperpod.add_stack_dependency(base, reason="nodes need the way out")

@@ -34,7 +34,7 @@ class Parts(cdk.Stage):
     network: NetworkStack
     """VPC, subnets, security groups."""
     storage: StorageStack | None = None
-    """The file system; None where a claim makes it, or where it exists."""
+    """The file systems; None where a claim makes them, or where they exist."""
     image: ImageStack | None = None
     """The image's repository and build; None where the file names an image."""
     mirror: MirrorStack | None = None
@@ -60,8 +60,8 @@ class Parts(cdk.Stage):
         self.network = NetworkStack(self, names.NETWORK_STACK, plan=plan)
 
     def add_file_system(self) -> LustreFileSystem | None:
-        """The Storage stack, where the file asks for one."""
-        if not isinstance(self.plan.settings.storage, StaticStorage):
+        """The Storage stack, where the file asks for one; its shared file system."""
+        if not isinstance(self.plan.settings.storage, StaticStorage) and self.plan.new_homes is None:
             return None
         self.storage = StorageStack(self, names.STORAGE_STACK, plan=self.plan, network=self.network.network)
         return self.storage.file_system

@@ -7,11 +7,11 @@ from pathlib import Path
 from aws_cdk import aws_ecr as ecr
 
 from constructs import Construct
-from hyperpod_ray.constructs.hyperpod import LustreMount, SlurmOrchestrator
+from hyperpod_ray.constructs.hyperpod import LustreMount, OpenZfsMount, SlurmOrchestrator
 from hyperpod_ray.constructs.lifecycle import LifecycleScripts
 from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.slurm_role import SlurmExecutionRole
-from hyperpod_ray.constructs.storage import LustreFileSystem
+from hyperpod_ray.constructs.storage import HomeFileSystem, LustreFileSystem
 from hyperpod_ray.core import names, needs, outbound
 from hyperpod_ray.core import project as places
 from hyperpod_ray.core.slurm_model import SlurmAccess
@@ -33,20 +33,22 @@ class SlurmStack(EnvironmentStack):
         plan: SlurmPlan,
         network: Network,
         file_system: LustreFileSystem | None,
+        homes: HomeFileSystem | None = None,
         project: Path,
     ) -> None:
         super().__init__(scope, construct_id, plan=plan, description="HyperPod cluster on Slurm")
         settings = plan.settings.hyperpod
         self.scripts: LifecycleScripts | None = None
         scripts, script = None, ""
-        if plan.script is not None:
-            folder, script = plan.script
+        if plan.uploads_scripts:
+            folder, script = plan.script or (None, "")
             scripts = self.scripts = LifecycleScripts(
                 self,
                 "Lifecycle",
                 bucket_name=plan.lifecycle_bucket_name,
-                folder=places.file(project, folder),
+                folder=None if folder is None else places.file(project, folder),
                 script=script,
+                homes=None if plan.settings.homes is None else names.HOMES_PATH,
                 proxy=outbound.variables(plan),
             )
             script = scripts.script
@@ -96,12 +98,13 @@ class SlurmStack(EnvironmentStack):
             lifecycle_uri=scripts.source_s3_uri if scripts else None,
             lifecycle_script=script,
             file_system=_mount(plan, file_system),
+            homes=_homes(plan, homes),
         )
         nodes = self.hyperpod.cluster
         nodes.node.add_dependency(execution, *roles.values())
         if scripts is not None:
             nodes.node.add_dependency(scripts.upload)
-        self.health = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system)
+        self.health = watch.health(self, plan, cluster_arn=nodes.attr_cluster_arn, file_system=file_system, homes=homes)
         self.dashboard = watch.overview(self, plan, self.health, file_system=file_system)
 
 
@@ -112,5 +115,18 @@ def _mount(plan: SlurmPlan, created: LustreFileSystem | None) -> LustreMount | N
     existing = plan.existing_file_system
     if existing is None:
         return None
-    dns_name = f"{existing.file_system_id}.fsx.{plan.settings.region}.amazonaws.com"
-    return LustreMount(dns_name=dns_name, mount_name=existing.mount_name, path=names.MOUNT_PATH)
+    return LustreMount(
+        dns_name=_dns_name(plan, existing.file_system_id), mount_name=existing.mount_name, path=names.MOUNT_PATH
+    )
+
+
+def _homes(plan: SlurmPlan, created: HomeFileSystem | None) -> OpenZfsMount | None:
+    """The home folders, likewise."""
+    if created is not None:
+        return OpenZfsMount(dns_name=created.dns_name, path=names.HOMES_PATH)
+    existing = plan.existing_homes
+    return None if existing is None else OpenZfsMount(dns_name=_dns_name(plan, existing), path=names.HOMES_PATH)
+
+
+def _dns_name(plan: SlurmPlan, file_system_id: str) -> str:
+    return f"{file_system_id}.fsx.{plan.settings.region}.amazonaws.com"

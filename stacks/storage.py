@@ -1,24 +1,36 @@
-"""The shared file system, when the stack makes it."""
+"""The shared file system and that of home folders, when the stack makes them."""
 
 from __future__ import annotations
 
 from constructs import Construct
 from hyperpod_ray.constructs.network import Network
-from hyperpod_ray.constructs.storage import DataRepository, LustreFileSystem
+from hyperpod_ray.constructs.storage import DataRepository, HomeFileSystem, LustreFileSystem
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.model import StaticStorage
-from hyperpod_ray.core.names import MOUNT_PATH
+from hyperpod_ray.core.model import NewHomes, StaticStorage
+from hyperpod_ray.core.names import HOMES_PATH, MOUNT_PATH
 from hyperpod_ray.stacks.base import EnvironmentStack
 
 
 class StorageStack(EnvironmentStack):
-    """An FSx for Lustre file system (storage mode `static`)."""
+    """An FSx for Lustre file system (storage mode `static`), and one of FSx for OpenZFS (`homes`)."""
+
+    file_system: LustreFileSystem | None = None
+    """The shared one; None where it exists."""
+    homes: HomeFileSystem | None = None
+    """That of home folders; None where it exists, and without home folders."""
 
     def __init__(self, scope: Construct, construct_id: str, *, plan: CommonPlan, network: Network) -> None:
         super().__init__(scope, construct_id, plan=plan, description="shared file system")
         settings = plan.settings.storage
-        assert isinstance(settings, StaticStorage)  # noqa: S101  (the stage makes this stack only then)
-        self.file_system = LustreFileSystem(
+        if isinstance(settings, StaticStorage):
+            self.file_system = self._lustre(settings, plan, network)
+            self.output("FileSystemId", self.file_system.file_system_id, f"mounted at {MOUNT_PATH}")
+        if plan.new_homes is not None:
+            self.homes = self._open_zfs(plan.new_homes, plan, network)
+            self.output("HomesFileSystemId", self.homes.file_system_id, f"mounted at {HOMES_PATH}")
+
+    def _lustre(self, settings: StaticStorage, plan: CommonPlan, network: Network) -> LustreFileSystem:
+        return LustreFileSystem(
             self,
             "Lustre",
             capacity_gib=settings.capacity_gib,
@@ -42,4 +54,16 @@ class StorageStack(EnvironmentStack):
             subnet=network.node_subnets[plan.storage_zone],
             security_group=network.file_system_security_group,
         )
-        self.output("FileSystemId", self.file_system.file_system_id, f"mounted at {MOUNT_PATH}")
+
+    def _open_zfs(self, settings: NewHomes, plan: CommonPlan, network: Network) -> HomeFileSystem:
+        return HomeFileSystem(
+            self,
+            "Homes",
+            capacity_gib=settings.capacity_gib,
+            throughput_mbs=settings.throughput_mbs,
+            deployment_type=settings.deployment_type,
+            backup_retention_days=settings.backup_retention_days,
+            retain=settings.on_destroy == "retain",
+            subnet=network.node_subnets[plan.storage_zone],
+            security_group=network.file_system_security_group,
+        )

@@ -8,7 +8,7 @@ from hyperpod_ray.constructs.budget import MonthlyBudget
 from hyperpod_ray.constructs.chat import SlackChannel, TeamsChannel
 from hyperpod_ray.constructs.dashboard import EnvironmentDashboard
 from hyperpod_ray.constructs.health import HealthNotifications
-from hyperpod_ray.constructs.storage import LustreFileSystem
+from hyperpod_ray.constructs.storage import HomeFileSystem, LustreFileSystem
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.plan_names import ray_namespaces
@@ -16,9 +16,14 @@ from hyperpod_ray.stacks.base import EnvironmentStack
 
 
 def health(
-    stack: EnvironmentStack, plan: CommonPlan, *, cluster_arn: str, file_system: LustreFileSystem | None
+    stack: EnvironmentStack,
+    plan: CommonPlan,
+    *,
+    cluster_arn: str,
+    file_system: LustreFileSystem | None,
+    homes: HomeFileSystem | None = None,
 ) -> HealthNotifications:
-    """Mails and alarms about the cluster, its Kubernetes where it has one, and the new file system."""
+    """Mails and alarms about the cluster, its Kubernetes where it has one, and the new file systems."""
     hyperpod = plan.settings.hyperpod
     kubernetes: dict[str, Any] = {}
     if plan.eks_cluster_name:
@@ -47,6 +52,8 @@ def health(
     )
     if file_system is not None and plan.new_file_system is not None:
         file_system.alarm_when_full(notices.watch, capacity_gib=plan.new_file_system.capacity_gib)
+    if homes is not None and plan.new_homes is not None:
+        homes.alarm_when_full(notices.watch, capacity_gib=plan.new_homes.capacity_gib)
     return notices
 
 

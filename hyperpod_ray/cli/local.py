@@ -247,6 +247,7 @@ def inventory(
     examples=[
         "local faults set sagemaker.CreateCluster --code ThrottlingException --count 3",
         "local faults set hyperpod.workers --effect no-capacity --count -1",
+        "local faults set hyperpod.ml.g5.48xlarge --effect no-capacity --count -1",
     ],
 )
 def faults_set(  # noqa: PLR0917
@@ -257,7 +258,10 @@ def faults_set(  # noqa: PLR0917
     delay_seconds: Annotated[float, typer.Option(min=0, help="Delay of the answer.")] = 0.0,
     count: Annotated[int, typer.Option(help="How many times; -1: every time.")] = 1,
     effect: Annotated[
-        str, typer.Option(metavar="EFFECT", help="stuck (fsx.DeleteFileSystem) or no-capacity (hyperpod.GROUP).")
+        str,
+        typer.Option(
+            metavar="EFFECT", help="stuck (fsx.DeleteFileSystem) or no-capacity (hyperpod.GROUP, hyperpod.TYPE)."
+        ),
     ] = "",
     state: State = None,
 ) -> int:

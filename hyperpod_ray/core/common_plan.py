@@ -26,6 +26,7 @@ from hyperpod_ray.core.model import (
     MlflowApp,
     NewEks,
     NewFileSystem,
+    NewHomes,
     NewNetwork,
     NodeGroup,
     S3Access,
@@ -102,6 +103,21 @@ class CommonPlan:
         """The file system that the file names; None where one is created."""
         storage = self.settings.storage
         return storage.existing if isinstance(storage, ExistingStorage) else None
+
+    @property
+    def new_homes(self) -> NewHomes | None:
+        """The file system of home folders that the stack creates; None without one, and where one exists."""
+        return None
+
+    @property
+    def existing_homes(self) -> str | None:
+        """`FileSystemId` of the home folders' file system that the file names; None without one."""
+        return None
+
+    @property
+    def new_storage(self) -> Sequence[NewFileSystem | NewHomes]:
+        """What is created with data of yours: the shared file system, and that of home folders."""
+        return [settings for settings in (self.new_file_system, self.new_homes) if settings is not None]
 
     @property
     def built_image(self) -> BuiltImage | None:
@@ -316,7 +332,7 @@ class CommonPlan:
     @property
     def network_outlives_destroy(self) -> bool:
         """Whether destroy leaves the VPC: a file system that is kept has its network interface there."""
-        kept = self.new_file_system is not None and self.new_file_system.on_destroy == "retain"
+        kept = any(settings.on_destroy == "retain" for settings in self.new_storage)
         return kept and self.new_network is not None
 
     @property

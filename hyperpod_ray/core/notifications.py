@@ -284,6 +284,11 @@ FILE_SYSTEM_FULL = AlarmMail(
     means="Less than a tenth of the shared file system is free. A full one ends training at the next checkpoint.",
     section=FULL,
 )
+HOMES_FULL = AlarmMail(
+    name="HomesNearlyFull",
+    means="Less than a tenth of the home folders' file system is free. A full one ends jobs that write there.",
+    section=FULL,
+)
 
 
 WORKERS_MISSING = AlarmMail(
@@ -350,6 +355,7 @@ ALARM_MAILS: Sequence[AlarmMail] = (
     NODES_SILENT,
     CRASH_LOOP,
     FILE_SYSTEM_FULL,
+    HOMES_FULL,
     *(undelivered(mail.name) for mail in CLUSTER_RULES),
     undelivered(ARCHIVE),
 )

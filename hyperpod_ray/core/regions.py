@@ -90,3 +90,8 @@ def head_type(region: str) -> str:
     raise NoHeadTypeError(
         f"no type for Ray's head in {region}", expected=f"one of {', '.join(HEAD_TYPES)}", fix="choose another region"
     )
+
+
+def with_openzfs(deployment_type: str) -> frozenset[str]:
+    """Regions that are known to have a deployment type of FSx for OpenZFS."""
+    return frozenset(read_data("instance_type_regions.yaml")["openzfs"][deployment_type])

@@ -55,6 +55,23 @@ def create_file_system(plan: CommonPlan) -> Json | None:
     }
 
 
+def create_homes(plan: CommonPlan) -> Json:
+    """CreateFileSystem of FSx for OpenZFS, by the stack; empty where no home folders are created."""
+    homes = plan.new_homes
+    if homes is None:
+        return {}
+    return {
+        "FileSystemType": "OPENZFS",
+        "StorageCapacity": homes.capacity_gib,
+        "SubnetIds": ["subnet-00000000"],
+        "OpenZFSConfiguration": {
+            "DeploymentType": homes.deployment_type,
+            "ThroughputCapacity": homes.throughput_mbs,
+            "AutomaticBackupRetentionDays": homes.backup_retention_days,
+        },
+    }
+
+
 def refused(plan: CommonPlan, *rules: str) -> Iterator[Refusal]:
     """What HyperPod refuses of an environment's cluster by some of its rules; `index` is that of the group."""
     settings = plan.settings

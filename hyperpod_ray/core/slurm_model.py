@@ -15,6 +15,7 @@ from hyperpod_ray.core.model import (
     ExistingImage,
     ExistingNodeNetwork,
     ExistingStorage,
+    Homes,
     NewNetwork,
     NodeGroup,
     S3Access,
@@ -120,6 +121,11 @@ class SlurmEnvironment(CommonEnvironment):
         kind_of("static", modes=("static",)),
     ] = StaticStorage.defaults()
     """The shared file system, mounted at /fsx on every node by HyperPod."""
+    homes: Homes | None = None
+    """Home folders that all nodes share, on FSx for OpenZFS: many small files, such as environments of Python, are
+    slow on Lustre. HyperPod mounts it at /homes, and a script on each node makes /homes/ubuntu the home of the AMI's
+    user, with the files that it had, its keys included. What `useradd` makes later is there too. Default: none; home
+    folders are on each node."""
     image: (
         Annotated[
             Annotated[BuiltImage, Tag("built")] | Annotated[ExistingImage, Tag("existing")],

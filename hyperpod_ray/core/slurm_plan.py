@@ -7,7 +7,7 @@ from typing import Any
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan, SettingPath
-from hyperpod_ray.core.model import NodeGroup
+from hyperpod_ray.core.model import ExistingHomes, NewHomes, NodeGroup
 from hyperpod_ray.core.slurm_model import SlurmEnvironment, SlurmGroup
 
 
@@ -133,9 +133,21 @@ class SlurmPlan(CommonPlan):
         return 1 if group.network_interface == "efa-only" else max(1, self.type_spec(group.type).efa)
 
     @property
+    def new_homes(self) -> NewHomes | None:
+        """The file system of home folders that the stack creates; None without one, and where one exists."""
+        homes = self.settings.homes
+        return homes if isinstance(homes, NewHomes) else None
+
+    @property
+    def existing_homes(self) -> str | None:
+        """`FileSystemId` of the home folders' file system that the file names; None without one."""
+        homes = self.settings.homes
+        return homes.existing.file_system_id if isinstance(homes, ExistingHomes) else None
+
+    @property
     def uploads_scripts(self) -> bool:
         """Whether the stacks upload scripts that run on nodes."""
-        return self.script is not None
+        return self.script is not None or self.settings.homes is not None
 
     @property
     def script(self) -> tuple[str, str] | None:

@@ -55,19 +55,25 @@ def rehearsed(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     eks = settings.get("eks") or {}
     if existing := eks.pop("existing", None):
         notes.append(f"eks: a new cluster instead of {existing['cluster_name']}")
-    storage = settings.get("storage") or {}
-    if existing := storage.pop("existing", None):
-        notes.append(f"storage: a new file system instead of {existing['file_system_id']}")
-        storage.pop("mode", None)
-    if storage.get("on_destroy", "retain") != "delete":
-        notes.append("storage.on_destroy: delete instead of retain")
-    settings["storage"] = {**storage, "on_destroy": "delete"}
+    settings["storage"] = _deleted("storage", settings.get("storage") or {}, notes)
+    if settings.get("homes") is not None:
+        settings["homes"] = _deleted("homes", settings["homes"], notes)
     for section, setting in LOG_GROUPS:
         if (settings.get(section) or {}).pop(setting, False):
             notes.append(f"{section}.{setting}: a new log group")
     if settings.pop("protected", False):
         notes.append("protected: false instead of true")
     return settings, notes
+
+
+def _deleted(section: str, file_system: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """A file system that is created, and goes with the environment."""
+    if existing := file_system.pop("existing", None):
+        notes.append(f"{section}: a new file system instead of {existing['file_system_id']}")
+        file_system.pop("mode", None)
+    if file_system.get("on_destroy", "retain") != "delete":
+        notes.append(f"{section}.on_destroy: delete instead of retain")
+    return {**file_system, "on_destroy": "delete"}
 
 
 def buckets(data: dict[str, Any]) -> list[str]:

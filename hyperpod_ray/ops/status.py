@@ -350,10 +350,12 @@ def _controllers(console: Console, snapshot: Snapshot) -> None:
 def _storage(console: Console, snapshot: Snapshot) -> None:
     table = output.table("=Storage", "State", ">GiB", ">Free", "Owner")
     for file_system in snapshot.file_systems:
-        default_owner = "elsewhere" if snapshot.storage_mode == "existing" else "the stack"
+        mode = snapshot.homes_mode if file_system.homes else snapshot.storage_mode
+        default_owner = "elsewhere" if mode == "existing" else "the stack"
         owner = "claim" if file_system.made_by_claim else file_system.stack or default_owner
         free = "" if file_system.free_gib is None else f"{file_system.free_gib:,.0f}"
-        table.add_row(file_system.id, file_system.lifecycle, str(file_system.capacity_gib), free, owner)
+        name = f"{file_system.id} ({names.HOMES_PATH})" if file_system.homes else file_system.id
+        table.add_row(name, file_system.lifecycle, str(file_system.capacity_gib), free, owner)
     for claim in snapshot.claims:
         table.add_row(
             f"claim {claim.namespace}/{claim.name}", "Terminating" if claim.deleting_since else claim.phase, "", "", ""

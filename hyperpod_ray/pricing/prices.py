@@ -310,6 +310,13 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
                 dearest=prices.dearest_file_system(storage.throughput_mbs_per_tib),
             )
         )
+    homes = plan.new_homes
+    if homes is not None:
+        # storage and throughput of OpenZFS have prices of their own, and no source here has them
+        description = f"{homes.capacity_gib} GiB and {homes.throughput_mbs} MB/s, {homes.deployment_type}"
+        lines.append(
+            line(name="home folders", description=description, quantity=homes.capacity_gib, unit="GB-month", price=None)
+        )
     for charge, count in always_paid(plan, day=day):
         name, unit = FIXED[charge]
         lines.append(

@@ -243,6 +243,8 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, price_table: Prices,
             unit="GB-month",
             price=price_table.file_system(region, speed),
         )
+    for name, description, size in _homes(assembly):
+        lines[name] = prices.line(name=name, description=description, quantity=size, unit="GB-month", price=None)
     for piece, number in Counter(_pieces(assembly, day)).items():
         name, description = prices.FIXED[piece]
         price = price_table.hourly(region, piece)
@@ -278,6 +280,20 @@ def _file_systems(assembly: EnvironmentAssembly, cluster: Cluster) -> Iterator[t
         speed = str((made_by.data.get("parameters") or {}).get("perUnitStorageThroughput", ""))
         if requested.isdigit() and speed.isdigit():
             yield f"file system of claim {k8s_object.id.namespace}/{k8s_object.id.name}", int(requested), int(speed)
+
+
+def _homes(assembly: EnvironmentAssembly) -> Iterator[tuple[str, str, int]]:
+    """Name, description and GiB of each OpenZFS file system, whose prices no source here has."""
+    for key, resource in assembly.of_type("AWS::FSx::FileSystem"):
+        properties = resource.get("Properties", {})
+        if (open_zfs := properties.get("OpenZFSConfiguration")) is not None:
+            size = int(properties.get("StorageCapacity") or 0)
+            speed = f"{open_zfs.get('ThroughputCapacity')} MB/s"
+            yield (
+                f"file system {assembly.title(key)}",
+                f"{size} GiB and {speed}, {open_zfs.get('DeploymentType')}",
+                size,
+            )
 
 
 def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[HourlyCharge]:

@@ -20,8 +20,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from hyperpod_ray_training import InputError, main_of
 
 
-def parts_of(row: dict[str, Any], tokenizer: Any) -> tuple[str, str]:
-    """The prompt, and what the model must predict."""
+def parts_of(row: dict[str, Any], tokenizer: Any, *, place: str) -> tuple[str, str]:
+    """The prompt, and what the model must predict.
+
+    Raises:
+        InputError: The tokenizer's chat template does not write the prompt as it is before an answer; with `place`.
+    """
     if "text" in row:
         return "", row["text"]
     if "completion" in row:
@@ -31,7 +35,7 @@ def parts_of(row: dict[str, Any], tokenizer: Any) -> tuple[str, str]:
     whole = tokenizer.apply_chat_template(messages, tokenize=False)
     if not whole.startswith(prompt):
         raise InputError(
-            "the chat template writes the prompt otherwise before an answer",
+            f"{place}: the chat template writes the prompt otherwise before an answer",
             expected="the same prompt, then the answer",
             fix="write the row as prompt and completion",
         )  # fmt: skip
@@ -46,8 +50,10 @@ def rows_of(path: Path, tokenizer: Any) -> Iterator[tuple[list[int], int]]:
     """
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
-            prompt, predicted = parts_of(json.loads(line), tokenizer)
+            prompt, predicted = parts_of(json.loads(line), tokenizer, place=f"{path}:{number}")
             "".join((prompt, predicted))  # TypeError where a part is no text
+        except InputError:
+            raise
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise InputError(
                 f"{path}:{number}: {type(error).__name__} ({error})",

@@ -9,7 +9,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk.assertions import Match, Template
 
 from hyperpod_ray.constructs.lifecycle import LifecycleScripts
-from hyperpod_ray.constructs.network import ClusterNetwork
+from hyperpod_ray.constructs.network import ClusterNetwork, FileSystemAccess
 from hyperpod_ray.constructs.storage import LustreFileSystem
 
 
@@ -23,7 +23,7 @@ def template(*, efa: bool) -> Template:
         zones=["usw2-az1", "usw2-az2"],
         node_subnet_ids={"usw2-az1": "subnet-0123456789abcdef0"},
         control_plane_subnet_ids=["subnet-0123456789abcdef1", "subnet-0123456789abcdef2"],
-        efa_file_system=efa,
+        file_systems=FileSystemAccess(efa=efa),
     )
     subnet: ec2.ISubnet = network.node_subnets["usw2-az1"]
     LustreFileSystem(

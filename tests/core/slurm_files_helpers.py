@@ -19,6 +19,16 @@ DATABASE = {"endpoint": "db.example.com", "secret_arn": SECRET}
 DATABASE_KEY = "arn:aws:kms:us-west-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 RUNS = {"bucket": "runs", "prefix": "vision/", "mode": "write"}
 OTHER = {**MORE, "name": "speech", "slurm": {"role": "compute", "partitions": ["speech"]}}
+GB200 = {"vcpus": 144, "memory_gib": 960, "accelerator": "nvidia", "accelerators": 4, "efa": 17, "ips": 50, "pods": 49}
+STORED = {
+    "existing": {"file_system_id": "fs-0123456789abcdef0", "mount_name": "abcdefgh", "availability_zone_id": "usw2-az2"}
+}
+NETWORK = {
+    "vpc_id": "vpc-0123456789abcdef0",
+    "vpc_cidr": "10.0.0.0/16",
+    "node_subnet_ids": {"usw2-az2": "subnet-0123456789abcdef0", "usw2-az1": "subnet-0123456789abcdef1"},
+    "node_subnet_cidrs": {"usw2-az2": "10.0.0.0/20", "usw2-az1": "10.0.16.0/20"},
+}
 
 
 def access(*grants: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -127,6 +137,29 @@ CASES = [
          {f"{WORKERS}/access": access(RUNS, secret_arns=[SECRET]), "network/egress": "closed"},
          "hyperpod.instance_groups[2].access.secret_arns", "no route to AWS Secrets Manager",
          {f"{WORKERS}/access": access(RUNS), "network/egress": "closed"}),
+    Case("image_serves_nodes_of_compute", {f"{WORKERS}/type": "ml.trn1.32xlarge", "image": {}}, "hyperpod.instance_groups[2].type",
+         "no image set for x86_64 with neuron (ml.trn1.32xlarge)", {f"{WORKERS}/type": "ml.p4d.24xlarge", "image": {}}),
+    Case("image_serves_nodes_of_compute", {f"{WORKERS}/type": "ml.m7g.4xlarge", "image": {}}, "hyperpod.instance_groups[2].type",
+         "no image set for arm64 (ml.m7g.4xlarge)", {f"{WORKERS}/type": "ml.m7g.4xlarge"}),
+    Case("image_serves_nodes_of_compute",
+         {f"{WORKERS}/type": "ml.p6e-gb200.36xlarge", "instance_types": {"ml.p6e-gb200.36xlarge": {**GB200, "architecture": "arm64"}}, "image": {}},
+         "hyperpod.instance_groups[2].type", "no image set for arm64 with nvidia (ml.p6e-gb200.36xlarge)"),
+    Case("jobs_train_on_what_is_there", {f"{WORKERS}/type": "ml.trn1.32xlarge"}, "hyperpod.instance_groups[2].type",
+         "neither jobs/slurm nor the training library uses them", {f"{WORKERS}/type": "ml.p4d.24xlarge"}, severity="warning"),
+    Case("homes_have_a_throughput_of_their_kind", {"homes": {"throughput_mbs": 128}}, "homes.throughput_mbs",
+         "got 128. Expected one of 160, 320", {"homes": {"throughput_mbs": 128, "deployment_type": "SINGLE_AZ_1"}}),
+    Case("homes_are_of_the_region", {"homes": {"deployment_type": "SINGLE_AZ_HA_1"}}, "homes.deployment_type",
+         "SINGLE_AZ_HA_1 is not known to be in us-west-2", {"homes": {"deployment_type": "SINGLE_AZ_1", "throughput_mbs": 64}}, severity="warning"),
+    Case("homes_are_another_file_system",
+         {"storage": STORED, "network/existing": NETWORK, "homes": {"existing": {"file_system_id": STORED["existing"]["file_system_id"]}}},
+         "homes.existing.file_system_id", "which is FSx for Lustre",
+         {"storage": STORED, "network/existing": NETWORK, "homes": {"existing": {"file_system_id": "fs-0abcdef0123456789"}}}),
+    Case("homes_are_in_the_network", {"homes": {"existing": {"file_system_id": "fs-0abcdef0123456789"}}}, "homes.existing.file_system_id",
+         "network creates a VPC", {"network/existing": NETWORK, "homes": {"existing": {"file_system_id": "fs-0abcdef0123456789"}}}, severity="warning"),
+    Case("protected_keeps_homes", {"protected": True, "homes": {"on_destroy": "delete"}, "storage/backup_retention_days": 7}, "homes.on_destroy",
+         "'delete' in a protected environment", {"protected": True, "homes": {}, "storage/backup_retention_days": 7}),
+    Case("protected_keeps_homes", {"protected": True, "homes": {"backup_retention_days": 0}, "storage/backup_retention_days": 7}, "homes.backup_retention_days",
+         "0 creates no backups", {"protected": True, "homes": {}, "storage/backup_retention_days": 7}, severity="warning"),
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,14 +14,16 @@ from hyperpod_ray.cli.main import main
 from hyperpod_ray.core import needs, requests
 from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.evidence import Evidence
+from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.today import VARIABLE
 from hyperpod_ray.ops.acceptance import check
+from hyperpod_ray.ops.jobs import estimate
 from hyperpod_ray.ops.observe import controllers, hyperpod
 from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.planner import PlanError
 from hyperpod_ray.planner.cluster import cluster
-from hyperpod_ray.pricing import prices
+from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.prices import Price, Prices
 from hyperpod_ray.review.instance_groups import instance_type
 from hyperpod_ray_rules import hyperpod as service
@@ -143,3 +145,23 @@ def test_status_reads_both_types() -> None:
     }  # fmt: skip
     group = hyperpod._group(cast(Target, SimpleNamespace(plan=plan(G5))), described)
     assert (group.type, group.accelerated) == ("ml.g5.12xlarge or ml.g5.24xlarge", True)
+
+
+def test_a_job_says_what_it_costs_at_most(two_types: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    def known(**usd: float) -> None:
+        of_types = {f"ml.g5.{size}": Price(usd=price, as_of=DAY, source="a test") for size, price in usd.items()}
+        known_prices = Prices(instances={two_types.settings.region: of_types})
+        monkeypatch.setattr(price_file, "recorded", lambda _: known_prices)
+
+    job = Job(command="python train.py", workers="4")
+    known(**{"12xlarge": 7, "24xlarge": 10})
+    both = estimate.of_job(two_types, job)
+    assert both.most_usd_per_hour == both.nodes * 10 and both.usd_per_hour == both.nodes * 7
+    (said, *_) = estimate.lines(both, now=datetime(2026, 11, 27, tzinfo=UTC))
+    assert "ml.g5.12xlarge or ml.g5.24xlarge" in said and "with nodes of the first type, at most" in said
+    known(**{"12xlarge": 7})
+    (said, *_) = estimate.lines(estimate.of_job(two_types, job), now=datetime(2026, 11, 27, tzinfo=UTC))
+    assert said.endswith("with nodes of the first type, not known of each type")
+    one = plan({f"{WORKERS}/type": "ml.g5.12xlarge"})
+    (said, *_) = estimate.lines(estimate.of_job(one, job), now=datetime(2026, 11, 27, tzinfo=UTC))
+    assert said.endswith("an hour")

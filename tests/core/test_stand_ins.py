@@ -33,6 +33,19 @@ def test_each_shipped_environment_can_be_rehearsed(name: str) -> None:
     assert len(notes) >= 2
 
 
+@pytest.mark.parametrize("homes", [{"capacity_gib": 512}, {"existing": {"file_system_id": "fs-0abcdef0123456789"}}])
+def test_home_folders_are_created_and_go(homes: dict[str, object]) -> None:
+    data = yaml.safe_load((FOLDER / "examples" / "slurm-homes.yaml").read_text(encoding="utf-8"))
+    changed, notes = stand_ins.rehearsed({**data, "homes": homes})
+    assert changed["homes"] == {key: value for key, value in homes.items() if key != "existing"} | {
+        "on_destroy": "delete"
+    }
+    said = [note.partition(":")[0] for note in notes]
+    assert said.count("homes.on_destroy") == 1 and ("homes" in said) == ("existing" in homes)
+    del data["homes"]
+    assert "homes" not in stand_ins.rehearsed(data)[0], "a file without home folders gets none"
+
+
 @pytest.mark.parametrize(("part", "refused"), [("hyperpod_ray_sandbox", False), ("hyperpod_ray_sandbux", True)])
 def test_a_light_installation_reads_a_rehearsed_file(
     part: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

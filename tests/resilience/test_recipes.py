@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -232,6 +233,29 @@ def test_a_line_that_cannot_be_measured_is_named(tmp_path: Path, tiny: str, line
     data.write_text(f'{{"text": "a text"}}\n{line}\n')
     done = evaluate("--model", tiny, "--data", str(data))
     assert (done.returncode, f"{data}:2: " in done.stderr, "Traceback" in done.stderr) == (2, True, False), done.stderr
+
+
+def test_a_chat_template_that_changes_the_prompt_is_refused_by_its_line(tmp_path: Path, tiny: str) -> None:
+    """As templates with a part for thinking: the prompt ends otherwise before an answer, and it would count as one."""
+    from transformers import AutoTokenizer
+
+    model = tmp_path / "model"
+    shutil.copytree(tiny, model)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant: <think>{% endif %}"
+    )
+    tokenizer.save_pretrained(model)
+    data = tmp_path / "rows.jsonl"
+    messages = [{"role": "user", "content": "What is 1?"}, {"role": "assistant", "content": "It is 1."}]
+    data.write_text('{"text": "a text"}\n' + json.dumps({"messages": messages}) + "\n")
+    done = evaluate("--model", str(model), "--data", str(data))
+    assert done.returncode == 2, done.stderr
+    assert f"{data}:2: the chat template writes the prompt otherwise before an answer. Expected the same" in done.stderr
+    assert done.stderr.count("Expected") == done.stderr.count("Fix:") == 1
+    data.write_text('{"prompt": "What is 1?", "completion": " It is 1."}\n')
+    assert evaluate("--model", str(model), "--data", str(data)).returncode == 0, "as its fix says"
 
 
 def test_reinforcement_by_a_reward_of_ones_own(tmp_path: Path, tiny: str) -> None:

@@ -93,6 +93,15 @@ def test_a_price_of_the_thing_itself_carries_none(tmp_path: Path) -> None:
     assert "~" not in figures.change(found.lines[0]) + figures.price_note(found).partition("Not counted")[0]
 
 
+def test_home_folders_are_named_without_a_price(tmp_path: Path) -> None:
+    zfs = {"DeploymentType": "SINGLE_AZ_1", "ThroughputCapacity": 64}
+    properties = {"FileSystemType": "OPENZFS", "StorageCapacity": 300, "OpenZFSConfiguration": zfs}
+    found = paid(tmp_path, resources(), resources(H={"Type": "AWS::FSx::FileSystem", "Properties": properties}))
+    (line,) = [line for line in found.lines if line.name in found.unknown]
+    assert (line.before, line.after) == ("", "300 GiB and 64 MB/s, SINGLE_AZ_1")
+    assert found.changed_unknown == [line.name]
+
+
 def test_what_nobody_knows_stays_unknown(tmp_path: Path) -> None:
     found = paid(tmp_path, resources(C=cluster("ml.trn2.48xlarge", 1)), resources(C=cluster("ml.trn2.48xlarge", 2)))
     assert found.unknown == ["group workers"]

@@ -26,6 +26,8 @@ from tests.support.emulator import CDK, ROOT, running, until
 pytestmark = [pytest.mark.emulator, pytest.mark.slow]
 NAME = "local"
 BUCKET = "runs-of-ours"
+FIRST, FALLBACK = "ml.g5.8xlarge", "ml.g5.16xlarge"
+"""Types of the workers."""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     root = tmp_path_factory.mktemp("story")
     settings = yaml.safe_load((FOLDER / f"{NAME}.yaml").read_text())
     settings["storage"] = {"mode": "dynamic", "on_destroy": "delete"}
+    (workers,) = (group for group in settings["hyperpod"]["instance_groups"] if group["name"] == "workers")
+    workers["fallback_types"] = [FALLBACK]
     settings["ray"]["access"] = {"s3": [{"bucket": BUCKET, "mode": "write"}]}
     with running(root / "aws", account=settings["account"], region=settings["region"]) as emulator:
         story = synthesized(emulator, root, name=NAME, settings=settings)
@@ -120,6 +124,54 @@ def test_a_lost_node_is_told_and_recovers(story: Story) -> None:
     events = story.ops("nodes", "events", NAME)
     assert "Xid 74" in json.dumps(events)
     assert lost not in [node["id"] for node in story.ops("nodes", NAME)["nodes"]]
+
+
+def _workers(story: Story) -> dict[str, str]:
+    """Type of each worker node, by its id."""
+    return {node["id"]: node["type"] for node in story.ops("nodes", NAME, "--group", "workers")["nodes"]}
+
+
+def test_a_node_comes_back_as_another_type_where_the_first_has_no_capacity(story: Story) -> None:
+    assert set(_workers(story).values()) == {FIRST}
+    control = story.emulator.control
+    control.set_fault(operation=f"hyperpod.{FIRST}", effect="no-capacity", count=-1)
+    lost = min(_workers(story))
+    control.fail_node(lost, "NVRM: Xid 79: GPU has fallen off the bus")
+    until(lambda: lost not in _workers(story) and len(_workers(story)) == 2)
+    control.clear_faults()
+    assert sorted(_workers(story).values()) == [FALLBACK, FIRST]
+    until(lambda: story.ops("status", NAME, allowed=(0, 3))["verdict"]["state"] == "Healthy")
+    (fallback,) = (node for node, kind in _workers(story).items() if kind == FALLBACK)
+    assert story.ops("nodes", "show", NAME, fallback)["hyperpod"]["InstanceType"] == FALLBACK
+    label = r"jsonpath={.metadata.labels.node\.kubernetes\.io/instance-type}"
+    assert _kubectl(story, "get", "node", f"hyperpod-{fallback}", "-o", label) == FALLBACK
+
+
+def test_a_node_is_removed_for_good_and_training_waits_for_room(
+    story: Story, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By BatchDeleteClusterNodes: the group asks for one node fewer, and the pod of Ray that was there has no place."""
+    for name, value in story.emulator.environment().items():
+        monkeypatch.setenv(name, value)
+    leaving = min(_workers(story))
+    command = ["--environments", str(story.environments), "nodes", "remove", NAME, leaving, "--yes"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{leaving}\n"
+    assert "no instance comes in its place; a run with a worker there resumes from its last checkpoint" in printed.err
+    assert "group 'workers' asks for 1 nodes then, and the file says 2: set its count to 1" in printed.err
+    until(lambda: len(_workers(story)) == 1 and leaving not in _workers(story))
+    groups = story.emulator.boto("sagemaker").describe_cluster(ClusterName="ray-local")["InstanceGroups"]
+    assert {group["InstanceGroupName"]: group["TargetCount"] for group in groups}["workers"] == 1
+    pending = "jsonpath={.items[?(@.status.phase=='Pending')].metadata.name}"
+    until(lambda: _kubectl(story, "get", "pods", "-n", "ray", "-l", "ray.io/node-type=worker", "-o", pending))
+    verdict = story.ops("status", NAME, allowed=(0, 3))["verdict"]
+    assert verdict["state"] != "Healthy", "one of two workers of the RayCluster waits for a node"
+    # the file's count comes back by the service's own call, as a deploy that changes the cluster does
+    added = [{"InstanceGroupName": "workers", "IncrementTargetCountBy": 1}]
+    story.emulator.boto("sagemaker").batch_add_cluster_nodes(ClusterName="ray-local", NodesToAdd=added)
+    until(lambda: story.ops("status", NAME, allowed=(0, 3))["verdict"]["state"] == "Healthy")
+    assert len(_workers(story)) == 2
 
 
 def test_a_careless_destroy_waits_for_the_file_system_instead_of_orphaning_it(story: Story) -> None:

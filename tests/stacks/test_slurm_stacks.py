@@ -74,12 +74,13 @@ def test_an_existing_file_system_is_mounted_by_its_name(options: Assembly) -> No
     group = options.one("AWS::SageMaker::Cluster")["InstanceGroups"][1]
     dns = "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com"
     wanted = [{"FsxLustreConfig": {"DnsName": dns, "MountName": "abcdefgh", "MountPath": "/fsx"}}]
-    assert group["InstanceStorageConfigs"] == wanted
+    lustre = [config for config in group["InstanceStorageConfigs"] if "FsxOpenZfsConfig" not in config]
+    assert lustre == wanted
 
 
 def test_the_script_extends_the_set_up(options: Assembly) -> None:
     for group in options.one("AWS::SageMaker::Cluster")["InstanceGroups"]:
-        assert group["LifeCycleConfig"]["OnInitComplete"] == "on_create.sh"
+        assert group["LifeCycleConfig"]["OnInitComplete"] == "with_homes.sh", "which runs on_create.sh"
         assert "OnCreate" not in group["LifeCycleConfig"]
     bucket = options.one("AWS::S3::Bucket")["BucketName"]
     assert bucket == "sagemaker-slurm-options-111122223333-us-west-2"

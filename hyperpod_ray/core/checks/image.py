@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hyperpod_ray.core import image_packages, image_sets, project
-from hyperpod_ray.core.checks.lookup import find, workers
+from hyperpod_ray.core.checks.lookup import GROUPS, find, workers
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Repository
-from hyperpod_ray.core.findings import Finding, error, meant, rule
+from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
 from hyperpod_ray.core.image_sets import BuildableImage, default_image
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.model import BuiltImage, NodeGroup
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.service_limits import partition_of
+from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.core.yaml_source import Path
 
 DOCKERFILE = "Dockerfile"
@@ -43,8 +44,37 @@ def version_is_the_images(plan: Plan, _repository: Repository) -> Iterator[Findi
 @rule("ray", "image", "hyperpod", "instance_types", needs="repository")
 def image_serves_the_nodes(plan: Plan, _repository: Repository) -> Iterator[Finding]:
     """An image is of one architecture, and its frameworks are of one kind of accelerator."""
+    yield from _serves(plan, _placed(plan))
+
+
+@rule("image", "hyperpod", "instance_types", needs="repository", orchestrator="slurm")
+def image_serves_nodes_of_compute(plan: SlurmPlan, _repository: Repository) -> Iterator[Finding]:
+    """Jobs of every compute group run in the built image, by Enroot and Pyxis."""
+    compute = [(index, group) for index, group in enumerate(plan.groups) if group.slurm.role == "compute"]
+    yield from _serves(plan, [((*GROUPS, index, "type"), group) for index, group in compute if plan.known(group.type)])
+
+
+@rule("hyperpod", "instance_types", orchestrator="slurm")
+def jobs_train_on_what_is_there(plan: SlurmPlan) -> Iterator[Finding]:
+    """The training library and `jobs/slurm` run on NVIDIA GPUs and on CPUs: on Trainium they would train on the CPU."""
+    for index, group in enumerate(plan.groups):
+        if group.slurm.role != "compute" or not plan.known(group.type):
+            continue
+        if plan.type_spec(group.type).accelerator == "neuron":
+            yield warning(
+                *GROUPS,
+                index,
+                "type",
+                what=f"{group.type} has Neuron devices, and neither jobs/slurm nor the training library uses them",
+                expected="jobs of your own for Neuron, or a type with NVIDIA GPUs",
+                fix="choose another type, or submit jobs of your own",
+            )
+
+
+def _serves(plan: CommonPlan, placed: Iterable[tuple[Path, NodeGroup]]) -> Iterator[Finding]:
+    """Whether the built image runs on the types of groups, each with the setting that puts work there."""
     built = _built(plan)
-    for path, group in _placed(plan):
+    for path, group in placed:
         spec = plan.type_spec(group.type)
         if group.type.startswith(ARM_TYPES) and spec.architecture != "arm64":
             yield error(

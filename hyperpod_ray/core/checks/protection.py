@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, rule, warning
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.slurm_plan import SlurmPlan
 
 PROTECTED = "'delete' in a protected environment"
 KEEP = "set on_destroy: retain, or protected: false"
@@ -17,6 +18,24 @@ def protected_keeps_data(plan: CommonPlan) -> Iterator[Finding]:
     """A protected environment keeps its data when its stacks are destroyed."""
     if plan.settings.protected and plan.new_file_system and plan.new_file_system.on_destroy == "delete":
         yield error("storage", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
+
+
+@rule("protected", "homes", orchestrator="slurm")
+def protected_keeps_homes(plan: SlurmPlan) -> Iterator[Finding]:
+    """... and home folders, with backups of them."""
+    homes = plan.new_homes
+    if not plan.settings.protected or homes is None:
+        return
+    if homes.on_destroy == "delete":
+        yield error("homes", "on_destroy", what=PROTECTED, expected="'retain'", fix=KEEP)
+    if homes.backup_retention_days == 0:
+        yield warning(
+            "homes",
+            "backup_retention_days",
+            what="0 creates no backups of a protected environment's home folders",
+            expected="1 day or more",
+            fix="set 7, which keeps a week",
+        )
 
 
 @rule("protected", "image")

@@ -76,7 +76,7 @@ def what_passes_the_proxy_is_a_range(plan: CommonPlan) -> Iterator[Finding]:
 @rule("network", "hyperpod", orchestrator="slurm")
 def slurm_nodes_learn_of_the_proxy(plan: SlurmPlan) -> Iterator[Finding]:
     """On Slurm the proxy reaches nodes with the script that HyperPod runs on them; without a script none runs."""
-    if plan.settings.network.proxy is not None and plan.script is None:
+    if plan.settings.network.proxy is not None and not plan.uploads_scripts:
         yield error(
             "network",
             "proxy",

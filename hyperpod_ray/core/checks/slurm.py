@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyperpod_ray.core import project
+from hyperpod_ray.core import project, regions
 from hyperpod_ray.core.checks.lookup import GROUPS, known_groups
 from hyperpod_ray.core.checks.network import addresses
 from hyperpod_ray.core.evidence import Repository
 from hyperpod_ray.core.findings import Finding, error, rule, warning
-from hyperpod_ray.core.requests import refused
+from hyperpod_ray.core.requests import create_homes, refused
 from hyperpod_ray.core.slurm_plan import SlurmPlan
+from hyperpod_ray_rules import fsx
 from hyperpod_ray_rules.arns import arn_of
 
 SECTIONS = ("hyperpod", "instance_types", "region", "account")
@@ -277,6 +278,78 @@ def efa_storage_is_set_up(plan: SlurmPlan) -> Iterator[Finding]:
             what="true, and no script sets the nodes' Lustre client up for EFA: it stays on TCP",
             expected="hyperpod.on_init_complete with the set-up of the FSx for Lustre guide",
             fix="add the script, or remove efa",
+        )
+
+
+@rule("homes", orchestrator="slurm")
+def homes_have_a_throughput_of_their_kind(plan: SlurmPlan) -> Iterator[Finding]:
+    """`ThroughputCapacity` of OpenZFS has a few values, which depend on the deployment type.
+
+    https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemOpenZFSConfiguration.html
+    """
+    request = create_homes(plan)
+    for refusal in fsx.create_file_system(request) if request else ():
+        homes = request["OpenZFSConfiguration"]
+        values = fsx.OPENZFS_THROUGHPUT[homes["DeploymentType"]]
+        nearest = min(values, key=lambda value: abs(value - homes["ThroughputCapacity"]))
+        yield error(
+            "homes",
+            "throughput_mbs",
+            what=refusal.message,
+            expected=f"one of {', '.join(map(str, values))}",
+            fix=f"set {nearest}, or another deployment_type",
+        )
+
+
+@rule("homes", "region", orchestrator="slurm")
+def homes_are_of_the_region(plan: SlurmPlan) -> Iterator[Finding]:
+    """The newest deployment types of OpenZFS are in some Regions, and the oldest is in all.
+
+    https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/available-aws-regions.html
+    """
+    homes, region = plan.new_homes, plan.settings.region
+    if homes is None or homes.deployment_type == "SINGLE_AZ_1":
+        return
+    known = regions.with_openzfs(homes.deployment_type)
+    if region not in known:
+        yield warning(
+            "homes",
+            "deployment_type",
+            what=f"{homes.deployment_type} is not known to be in {region}",
+            expected=f"a deployment type of the Region; {homes.deployment_type} is in {', '.join(sorted(known))}",
+            fix="look at the page Availability by AWS Region of FSx for OpenZFS, or set SINGLE_AZ_1 and its throughput",
+        )
+
+
+@rule("homes", "storage", orchestrator="slurm")
+def homes_are_another_file_system(plan: SlurmPlan) -> Iterator[Finding]:
+    """One file system is Lustre or OpenZFS."""
+    existing = plan.existing_file_system
+    if existing is not None and existing.file_system_id == plan.existing_homes:
+        yield error(
+            "homes",
+            "existing",
+            "file_system_id",
+            what=f"{existing.file_system_id} is storage.existing, which is FSx for Lustre",
+            expected="an FSx for OpenZFS file system",
+            fix="name that of the home folders, or remove homes",
+        )
+
+
+@rule("homes", "network", orchestrator="slurm")
+def homes_are_in_the_network(plan: SlurmPlan) -> Iterator[Finding]:
+    """A file system mounts in its own VPC, and a VPC that the Network stack creates is not where an older one is.
+
+    https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/mount-openzfs-file-systems.html
+    """
+    if plan.existing_homes is not None and plan.new_network is not None:
+        yield warning(
+            "homes",
+            "existing",
+            "file_system_id",
+            what="exists, and network creates a VPC, in which the file system is only if you created it there",
+            expected="the VPC of the file system",
+            fix="name its VPC in network.existing",
         )
 
 

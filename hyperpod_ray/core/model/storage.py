@@ -6,6 +6,7 @@ from pydantic import Field, Tag
 
 from hyperpod_ray.core import shapes
 from hyperpod_ray.core.model.words import AvailabilityZoneId, Settings, kind_of
+from hyperpod_ray_rules import fsx
 
 
 class ExistingFileSystem(Settings):
@@ -108,3 +109,45 @@ Storage = Annotated[
     kind_of("static"),
 ]
 """The shared file system for code, data and checkpoints, mounted at /fsx."""
+
+
+OpenZfsDeployment = Literal["SINGLE_AZ_HA_2", "SINGLE_AZ_HA_1", "SINGLE_AZ_2", "SINGLE_AZ_1"]
+
+
+class NewHomes(Settings):
+    """A file system for home folders that the Storage stack creates (FSx for OpenZFS, SSD), beside the shared one."""
+
+    kind: ClassVar = "new"
+
+    capacity_gib: Annotated[int, Field(ge=fsx.OPENZFS_GIB[0], le=fsx.OPENZFS_GIB[1])] = 256
+    """`StorageCapacity`, GiB. It only grows, by a tenth or more."""
+    throughput_mbs: Annotated[int, Field(ge=64, le=10240)] = 160
+    """`ThroughputCapacity`, MB/s. The deployment type says which values there are."""
+    deployment_type: OpenZfsDeployment = "SINGLE_AZ_HA_2"
+    """`DeploymentType`. `HA`: a second server stands by in the zone. Not each Region has each. Create-only: a change
+    makes a new, empty file system."""
+    backup_retention_days: Annotated[int, Field(ge=0, le=90)] = 7
+    """`AutomaticBackupRetentionDays`; 0 makes none."""
+    on_destroy: Literal["retain", "delete"] = "retain"
+    """What `cdk destroy` does with the home folders: keep the file system, or delete it. FSx takes a last backup when
+    it deletes one, and the backup costs."""
+
+
+class ExistingHomeFileSystem(Settings):
+    """An FSx for OpenZFS file system that exists."""
+
+    file_system_id: Annotated[str, shapes.FILE_SYSTEM_ID.field()]
+    """`FileSystemId`. Its root volume's export has `no_root_squash`: root of a node makes the home folders."""
+
+
+class ExistingHomes(Settings):
+    """A file system for home folders that you name. It is mounted, and never changed or deleted."""
+
+    kind: ClassVar = "existing"
+
+    existing: ExistingHomeFileSystem
+    """The file system."""
+
+
+Homes = Annotated[Annotated[NewHomes, Tag("new")] | Annotated[ExistingHomes, Tag("existing")], kind_of("new", modes=())]
+"""Home folders on FSx for OpenZFS, mounted at /homes."""

@@ -112,9 +112,9 @@ def _stack_item(stack: Stack) -> Item:
     )
 
 
-def deletes_data(target: AnyTarget) -> bool:
-    """Whether the file says that the shared file system goes with the environment."""
-    storage = target.plan.new_file_system
+def deletes_data(target: AnyTarget, *, homes: bool = False) -> bool:
+    """Whether the file says that the shared file system, or that of home folders, goes with the environment."""
+    storage = target.plan.new_homes if homes else target.plan.new_file_system
     return storage is not None and storage.on_destroy == "delete"
 
 
@@ -129,14 +129,15 @@ def _claim_item(target: AnyTarget, claim: Claim) -> Item:
 
 def _file_system_item(target: AnyTarget, file_system: FileSystem) -> Item:
     existing = target.plan.existing_file_system
-    if existing and existing.file_system_id == file_system.id:
+    if file_system.id in (existing.file_system_id if existing else None, target.plan.existing_homes):
         return Item(kind="file system", id=file_system.id, fate="kept", note="yours: not created by this environment")
-    if not deletes_data(target):
+    if not deletes_data(target, homes=file_system.homes):
+        setting = "homes.on_destroy" if file_system.homes else "storage.on_destroy"
         return Item(
             kind="file system",
             id=file_system.id,
             fate="kept",
-            note=f"storage.on_destroy: retain; {file_system.capacity_gib} GiB still cost money",
+            note=f"{setting}: retain; {file_system.capacity_gib} GiB still cost money",
         )
     if file_system.made_by_claim:
         return Item(
@@ -149,7 +150,8 @@ def _file_system_item(target: AnyTarget, file_system: FileSystem) -> Item:
         kind="file system",
         id=file_system.id,
         fate="destroyed",
-        note=f"{file_system.capacity_gib} GiB, {file_system.lifecycle}; the data is lost",
+        note=f"{file_system.capacity_gib} GiB, {file_system.lifecycle}; "
+        + ("home folders are lost, but for a last backup, which costs" if file_system.homes else "the data is lost"),
     )
 
 

@@ -114,6 +114,8 @@ def show(target: AnyTarget, holdings: Inventory, *, stderr: bool) -> None:
         output.log(f"could not be looked at: {text}")
     if not inventory.deletes_data(target):
         output.log("data is kept: storage.on_destroy is retain")
+    if target.plan.new_homes is not None and not inventory.deletes_data(target, homes=True):
+        output.log("home folders are kept: homes.on_destroy is retain")
 
 
 def _write(target: AnyTarget, holdings: Inventory) -> None:

@@ -31,9 +31,13 @@ class Estimate:
     nodes: int
     """Nodes that its workers and spares take."""
     instance_type: str
+    """Type of its nodes, or the types that they may have."""
     usd_per_hour: float | None
+    """With nodes of the first type."""
     estimated: bool
     """Whether the price is taken from another Region's."""
+    most_usd_per_hour: float | None = None
+    """With nodes of the dearest type; None where a price is not known."""
     seconds: Range | None = None
     unknown: str = ""
 
@@ -51,11 +55,12 @@ def of_job(plan: Plan, job: Job, *, folder: Path | None = None) -> Estimate:
     pods = {name: maximum for name, (_, maximum) in job_checks.pods_for(plan, job).items() if maximum}
     groups = job_checks.groups_for(plan, job)
     first_worker = next((worker for worker in groups if worker.name in pods), groups[0])
-    instance_type = plan.group(first_worker.instance_group).type
+    types = plan.group(first_worker.instance_group).types
     pod = plan.worker_resources(first_worker)
     each_node = max(1, job_checks.pods_per_node(plan, first_worker))
     nodes = sum(math.ceil(count / each_node) for count in pods.values())
-    price = _price(plan, instance_type, folder)
+    each_type = [_price(plan, name, folder) for name in types]
+    price, known = each_type[0], [candidate.usd for candidate in each_type if candidate]
     workers = job.sizes[1] if job.sizes else sum(pods.values())
     per_worker = job.gpus_per_worker if job.gpus_per_worker is not None else 1 if pod.gpus else 0
     gpus = workers * per_worker if job.sizes else sum(pods.values()) * pod.gpus
@@ -64,9 +69,10 @@ def of_job(plan: Plan, job: Job, *, folder: Path | None = None) -> Estimate:
         workers=workers,
         gpus=gpus,
         nodes=nodes,
-        instance_type=instance_type,
+        instance_type=" or ".join(types),
         usd_per_hour=price.usd * nodes if price else None,
-        estimated=bool(price and price.estimate),
+        estimated=any(candidate and candidate.estimate for candidate in each_type),
+        most_usd_per_hour=max(known) * nodes if len(known) == len(types) else None,
         seconds=seconds,
         unknown=unknown,
     )
@@ -108,6 +114,10 @@ def lines(estimate: Estimate, *, now: datetime) -> list[str]:
         if estimate.usd_per_hour is not None
         else "price not known"
     )
+    if " or " in estimate.instance_type and estimate.usd_per_hour is not None:
+        most = estimate.most_usd_per_hour
+        dearest = "not known of each type" if most is None else f"at most {dollars(most, mark=about)}"
+        price += f" with nodes of the first type, {dearest}"
     sentences = [f"it takes {size}: {price}"]
     if estimate.seconds is None:
         return [*sentences, f"when it ends is not known: {estimate.unknown}"]

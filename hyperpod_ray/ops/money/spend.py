@@ -282,11 +282,20 @@ def _volumes(
 
 
 def _storage(plan: CommonPlan, snapshot: Snapshot, rates: Prices, month: datetime) -> Iterator[Item]:
+    for open_zfs in snapshot.file_systems:
+        if open_zfs.homes and plan.new_homes is not None:
+            speed = f"{plan.new_homes.throughput_mbs} MB/s for home folders"
+            yield Item(
+                name=open_zfs.id, what=f"{open_zfs.capacity_gib} GiB and {speed}",
+                hours=_hours(open_zfs.created, month, snapshot.at), usd_per_hour=None, usd=None,
+            )  # fmt: skip
     spec = plan.new_file_system
     if spec is None:  # somebody pays for it already
         return
     price = rates.file_system(plan.settings.region, spec.throughput_mbs_per_tib)
     for lustre in snapshot.file_systems:
+        if lustre.homes:
+            continue
         hours = _hours(lustre.created, month, snapshot.at)
         hourly = price.usd * lustre.capacity_gib / HOURS_PER_MONTH if price else None
         yield Item(

@@ -104,13 +104,14 @@ def file_systems_part(target: AnyTarget) -> dict[str, Any]:
 
 
 def file_systems(target: AnyTarget) -> tuple[FileSystem, ...]:
-    """File systems that carry the environment's tag, and the one that the environment only uses."""
+    """File systems that carry the environment's tag, and those that the environment only uses."""
     existing = target.plan.existing_file_system
+    named = {existing.file_system_id if existing else None, target.plan.existing_homes}
     found = []
     for item in target.aws.pages("fsx", "describe_file_systems", "FileSystems"):
         tags = {tag["Key"]: tag.get("Value", "") for tag in item.get("Tags", [])}
         mine = tags.get(names.ENVIRONMENT_TAG) == target.name
-        if not mine and not (existing and existing.file_system_id == item["FileSystemId"]):
+        if not mine and item["FileSystemId"] not in named:
             continue
         found.append(
             FileSystem(
@@ -122,6 +123,7 @@ def file_systems(target: AnyTarget) -> tuple[FileSystem, ...]:
                 created=item.get("CreationTime"),
                 stack=tags.get("aws:cloudformation:stack-name", ""),
                 interfaces=tuple(item.get("NetworkInterfaceIds", [])),
+                homes=item.get("FileSystemType") == "OPENZFS",
             )
         )
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Free space of FSx for Lustre file systems, which only CloudWatch knows."""
+"""Free space of FSx file systems, which only CloudWatch knows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ GIB = 1024**3
 def with_free_space(target: AnyTarget, listed: tuple[FileSystem, ...]) -> tuple[FileSystem, ...]:
     """The file systems with their free space, by the newest minute that CloudWatch has.
 
-    FSx publishes one value a minute and server; their sum is the file system's, over one minute and no longer span.
+    Of Lustre FSx publishes one value a minute and server; their sum is the file system's, over one minute and no longer
+    span. Of OpenZFS it publishes what is used.
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/fs-metrics.html
+    https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/fsx-openzfs-metrics.html
     """
     ready = [file_system for file_system in listed if file_system.lifecycle in ("AVAILABLE", "UPDATING")]
     if not ready:
@@ -29,11 +31,11 @@ def with_free_space(target: AnyTarget, listed: tuple[FileSystem, ...]) -> tuple[
             "MetricStat": {
                 "Metric": {
                     "Namespace": "AWS/FSx",
-                    "MetricName": "FreeDataStorageCapacity",
+                    "MetricName": "UsedStorageCapacity" if file_system.homes else "FreeDataStorageCapacity",
                     "Dimensions": [{"Name": "FileSystemId", "Value": file_system.id}],
                 },
                 "Period": 60,
-                "Stat": "Sum",
+                "Stat": "Average" if file_system.homes else "Sum",
             },
         }
         for number, file_system in enumerate(ready)
@@ -53,7 +55,7 @@ def with_free_space(target: AnyTarget, listed: tuple[FileSystem, ...]) -> tuple[
         result = by_id.get(f"free{number}") or {}
         if result.get("Values"):
             at, value = max(zip(result["Timestamps"], result["Values"], strict=True))
-            free[file_system.id] = (value / GIB, at)
+            free[file_system.id] = (file_system.capacity_gib - value / GIB if file_system.homes else value / GIB, at)
     return tuple(
         replace(file_system, free_gib=round(free[file_system.id][0], 1), free_at=free[file_system.id][1])
         if file_system.id in free

@@ -165,7 +165,7 @@ class RayCluster:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystem:
-    """An FSx for Lustre file system of the environment."""
+    """An FSx file system of the environment: the shared one, or that of home folders."""
 
     id: str
     lifecycle: str
@@ -175,6 +175,8 @@ class FileSystem:
     created: datetime | None = None
     stack: str = ""
     interfaces: tuple[str, ...] = ()
+    homes: bool = False
+    """Whether it is FSx for OpenZFS, with home folders; otherwise FSx for Lustre."""
     free_gib: float | None = None
     """Free space for data, over all of its servers (CloudWatch); None where that is not known."""
     free_at: datetime | None = None
@@ -447,6 +449,8 @@ class Snapshot:
     namespace: str = "ray"
     ray_cluster: str = "ray"
     storage_mode: str = "static"
+    homes_mode: str = ""
+    """`new` or `existing`; empty without home folders."""
     eks_cluster: str = ""
     idle_hours: float | None = None
     """Hours without a job after which a RayCluster is idle (`ray.idle_hours`); None: no such finding."""

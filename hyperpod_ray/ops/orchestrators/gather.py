@@ -56,6 +56,7 @@ def snapshot(target: AnyTarget, *, only: tuple[str, ...] = SOURCES) -> Snapshot:
         environment=target.name,
         at=now(),
         storage_mode=target.plan.settings.storage.kind,
+        homes_mode="new" if target.plan.new_homes else "existing" if target.plan.existing_homes else "",
         unseen=tuple(unseen),
         orchestrator=target.plan.settings.orchestrator,
         sources=tuple(tasks),

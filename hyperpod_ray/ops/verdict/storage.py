@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.observe.snapshot import Claim, Snapshot
+from hyperpod_ray.ops.observe.snapshot import Snapshot
 from hyperpod_ray.ops.verdict import durations
 from hyperpod_ray.ops.verdict.finding import (
     Finding,
@@ -21,24 +21,6 @@ NEARLY_FULL = 0.1
 
 def free_space(snapshot: Snapshot) -> Iterator[Finding]:
     """File systems that are nearly full: a run that cannot save loses its steps with the next fault."""
-    yield from _file_systems(snapshot)
-    claim = next(
-        (claim for claim in snapshot.claims if claim.namespace == snapshot.namespace and claim.name == names.CLAIM),
-        None,
-    )
-    if snapshot.cluster is None or not snapshot.saw("FSx"):
-        return
-    statuses = {stack.name: stack.status for stack in snapshot.stacks}
-    if not snapshot.file_systems and (
-        snapshot.storage_mode == "existing"
-        or statuses.get(names.stack_name(snapshot.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
-    ):
-        yield Finding(kind="action-required", what="the shared file system is gone", next=deploy(snapshot))
-    if claim is not None:
-        yield from _claim(snapshot, claim)
-
-
-def _file_systems(snapshot: Snapshot) -> Iterator[Finding]:
     for file_system in snapshot.file_systems:
         if (
             file_system.free_gib is None
@@ -46,13 +28,17 @@ def _file_systems(snapshot: Snapshot) -> Iterator[Finding]:
             or file_system.free_gib >= NEARLY_FULL * file_system.capacity_gib
         ):
             continue
+        why = "a run whose checkpoints cannot be written loses its steps with the next fault"
+        delete, setting = f"delete old runs under {names.MOUNT_PATH}", "storage.capacity_gib"
+        if file_system.homes:
+            why = "a job that writes to a home folder ends"
+            delete, setting = f"delete files under {names.HOMES_PATH}", "homes.capacity_gib"
         yield Finding(
             kind="action-required",
             what=f"file system {file_system.id} is nearly full: "
             f"{file_system.free_gib:,.0f} of {file_system.capacity_gib:,} GiB are free",
-            why="a run whose checkpoints cannot be written loses its steps with the next fault"
-            + (f"; measured {output.clock(file_system.free_at)}" if file_system.free_at else ""),
-            next=f"delete old runs under {names.MOUNT_PATH}, or raise storage.capacity_gib and {deploy(snapshot)}",
+            why=why + (f"; measured {output.clock(file_system.free_at)}" if file_system.free_at else ""),
+            next=f"{delete}, or raise {setting} and {deploy(snapshot)}",
             subject=file_system.id,
         )
 
@@ -85,9 +71,21 @@ def storage(snapshot: Snapshot) -> Iterator[Finding]:
                 next=f"aws fsx describe-file-systems --file-system-ids {file_system.id}",
                 subject=file_system.id,
             )
-
-
-def _claim(snapshot: Snapshot, claim: Claim) -> Iterator[Finding]:
+    claim = next(
+        (claim for claim in snapshot.claims if claim.namespace == snapshot.namespace and claim.name == names.CLAIM),
+        None,
+    )
+    if snapshot.cluster is None or not snapshot.saw("FSx"):
+        return
+    statuses = {stack.name: stack.status for stack in snapshot.stacks}
+    created = statuses.get(names.stack_name(snapshot.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
+    for homes, mode in ((False, snapshot.storage_mode), (True, snapshot.homes_mode)):
+        there = any(file_system.homes == homes for file_system in snapshot.file_systems)
+        if not there and (mode == "existing" or (created and mode in ("static", "new"))):
+            lost = "file system of home folders" if homes else "shared file system"
+            yield Finding(kind="action-required", what=f"the {lost} is gone", next=deploy(snapshot))
+    if claim is None:
+        return
     if claim.phase == "Lost":
         yield Finding(
             kind="action-required",

@@ -170,8 +170,9 @@ def _facts(snapshot: Snapshot) -> list[Fact]:
                  tone="good" if well else "bad")
         )  # fmt: skip
     for system in snapshot.file_systems:
+        kind = "home folders" if system.homes else "file system"
         facts.append(
-            Fact(kind="file system", name=system.id, state=system.lifecycle, tone=_tone(system.lifecycle),
+            Fact(kind=kind, name=system.id, state=system.lifecycle, tone=_tone(system.lifecycle),
                  detail=", ".join(filter(None, [f"{system.capacity_gib} GiB", _free(system), system.failure])))
         )  # fmt: skip
     for claim in snapshot.claims:

@@ -387,10 +387,7 @@ def _group(  # noqa: PLR0917
 
 def _mounts_alone(before: Group, after: Group) -> bool:
     """Whether a group of Slurm mounts another file system, and its volumes stay: `effects.slurm` reports that."""
-    same = all(
-        storage(before, config_name) == storage(after, config_name)
-        for config_name in ("EbsVolumeConfig", "FsxOpenZfsConfig")
-    )
+    same = storage(before, "EbsVolumeConfig") == storage(after, "EbsVolumeConfig")
     return same and "SlurmConfig" in before and "SlurmConfig" in after
 
 

@@ -177,10 +177,11 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
     """What nodes mount: one row for all groups that change in the same way."""
     before, after = groups(change.base), groups(change.head)
     changed: dict[tuple[str, str], list[str]] = {}
-    for name in before:
-        mounts = [storage(side.get(name, {}), "FsxLustreConfig") for side in (before, after)]
-        if name in after and mounts[0] != mounts[1]:
-            changed.setdefault((_mounted(mounts[0]), _mounted(mounts[1])), []).append(name)
+    for name in (name for name in before if name in after):
+        for config_name in ("FsxLustreConfig", "FsxOpenZfsConfig"):
+            mounts = [storage(side[name], config_name) for side in (before, after)]
+            if mounts[0] != mounts[1]:
+                changed.setdefault((_mounted(mounts[0]), _mounted(mounts[1])), []).append(name)
     for (mount_before, mount_after), names in changed.items():
         findings.add(
             Row(

@@ -10,6 +10,7 @@ from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.effects.in_place import only_tags
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Row
+from hyperpod_ray_rules import fsx
 
 _PAUSE = "clients retry by themselves, so that training pauses and does not fail"
 
@@ -18,9 +19,14 @@ def find(changes: Changes, findings: Findings) -> None:
     """Rows for each file system changed in place."""
     for change in changes.of_type("AWS::FSx::FileSystem"):
         if change.kind is Kind.CHANGED and not only_tags(change):
-            _file_system(change, findings)
+            if change.now("FileSystemType") == "OPENZFS":
+                _homes(change, findings)
+            else:
+                _file_system(change, findings)
         elif change.kind is Kind.REPLACED:
-            _backups(change, findings, {"what": f"file system {change.title}", "where": change.title})
+            common: dict[str, Any] = {"what": f"file system {change.title}", "where": change.title}
+            for pointer in (_LUSTRE_BACKUPS, _HOMES_BACKUPS):
+                _backups(change, findings, common, pointer=pointer)
     _links(changes, findings)
 
 
@@ -199,6 +205,77 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
         )
 
 
+_SIZE = ("StorageCapacity",)
+_THROUGHPUT = ("OpenZFSConfiguration", "ThroughputCapacity")
+_HOMES_BACKUPS = ("OpenZFSConfiguration", "AutomaticBackupRetentionDays")
+
+
+def _homes(change: ResourceChange, findings: Findings) -> None:
+    """OpenZFS with home folders: it grows while it is used, and another throughput switches its server out."""
+    common: dict[str, Any] = {"what": f"file system {change.title}", "where": change.title}
+    if change.differs(*_SIZE):
+        before, after = (int(get(*_SIZE) or 0) for get in (change.before, change.now))
+        grows = not [*fsx.update_openzfs(*(_with_size(change, size) for size in (before, after)))]
+        findings.add(
+            Row(
+                effect=Effect.SAFE if grows else Effect.REJECTED,
+                code="homes-grown" if grows else "homes-shrunk",
+                change=f"StorageCapacity {before} → {after} GiB",
+                consequence="In place and without a pause."
+                if grows
+                else "An OpenZFS file system grows by a tenth or more: the service refuses.",
+                source=source("openzfs-capacity"),
+                **common,
+            )
+        )
+    if change.differs(*_THROUGHPUT):
+        before, after = (get(*_THROUGHPUT) for get in (change.before, change.now))
+        standby = "_HA_" in str(change.now("OpenZFSConfiguration", "DeploymentType"))
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="homes-throughput",
+                change=f"ThroughputCapacity {before} → {after} MB/s",
+                consequence="In place: "
+                + (
+                    "the standby server takes over and gives back; NFS clients wait for it."
+                    if standby
+                    else "the server is switched out, and home folders are unavailable for a few minutes."
+                ),
+                unavailable=f"{names.HOMES_PATH}, for {'seconds' if standby else 'a few minutes'}",
+                source=source("openzfs-throughput"),
+                **common,
+            )
+        )
+    _backups(change, findings, common, pointer=_HOMES_BACKUPS)
+    rest = sorted({".".join(pointer) for pointer in change.changed} - {".".join(path) for path in _OF_HOMES})
+    if rest:
+        findings.add(
+            Row(
+                effect=Effect.SAFE
+                if set(rest) <= {"Tags", "DeletionPolicy", "UpdateReplacePolicy"}
+                else Effect.INTERRUPTS,
+                code="file-system-setting",
+                change=", ".join(rest),
+                consequence="In place by the registry schema.",
+                source=source("fsx-update"),
+                **common,
+            )
+        )
+
+
+_OF_HOMES = (_SIZE, _THROUGHPUT, _HOMES_BACKUPS)
+
+
+def _with_size(change: ResourceChange, size: int) -> dict[str, Any]:
+    """The request of the file system as it will be, with this size."""
+    return {
+        "StorageCapacity": size,
+        "SubnetIds": ["one"],
+        "OpenZFSConfiguration": change.now("OpenZFSConfiguration") or {},
+    }
+
+
 _LUSTRE = {
     ("LustreConfiguration", name)
     for name in ("PerUnitStorageThroughput", "DataCompressionType", "AutomaticBackupRetentionDays")
@@ -230,8 +307,12 @@ def _capacity(before: int, after: int, common: dict[str, Any]) -> Row:
     )
 
 
-def _backups(change: ResourceChange, findings: Findings, common: dict[str, Any]) -> None:
-    pointer = ("LustreConfiguration", "AutomaticBackupRetentionDays")
+_LUSTRE_BACKUPS = ("LustreConfiguration", "AutomaticBackupRetentionDays")
+
+
+def _backups(
+    change: ResourceChange, findings: Findings, common: dict[str, Any], *, pointer: tuple[str, str] = _LUSTRE_BACKUPS
+) -> None:
     if not change.differs(*pointer):
         return
     before, after = int(change.before(*pointer) or 0), int(change.now(*pointer) or 0)

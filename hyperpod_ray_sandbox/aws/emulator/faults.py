@@ -4,7 +4,8 @@ A fault names an operation as `service.Operation` (`sagemaker.CreateCluster`, `e
 of CloudFormation as `AWS::FSx::FileSystem.create` (`update`, `delete`; `Custom::…` too). `*` in place of the operation
 means any. What it does, in this order: wait `delay_seconds`, at most until the faults are cleared, then answer `code`
 and `message` with `status`, unless only a delay was asked for. `effect` names what is not an error: `stuck` leaves a
-file system in DELETING forever, `no-capacity` lets no more nodes of a group appear.
+file system in DELETING forever, `no-capacity` lets no more nodes of a group, or of an instance
+type, appear (`hyperpod.workers`, `hyperpod.ml.p5.48xlarge`).
 """
 
 from __future__ import annotations

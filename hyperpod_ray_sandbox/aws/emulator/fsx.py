@@ -1,4 +1,4 @@
-"""Amazon FSx for Lustre: file systems that are created, are available and go away, with their network interfaces.
+"""Amazon FSx for Lustre and OpenZFS: file systems that are created, are available and go away, with interfaces.
 
 Source: the FSx API reference (CreateFileSystem, UpdateFileSystem, DeleteFileSystem).
 """
@@ -17,11 +17,12 @@ from hyperpod_ray_sandbox.aws.emulator.refusals import refuse
 
 Json = dict[str, Any]
 
+NAMES = {"LUSTRE": "Lustre", "OPENZFS": "OpenZFS"}
 DELETE_STATES = 2.0  # deleting takes longer than creating the other things: it is what a destroy waits for
 
 
 class Fsx:
-    """The part of the FSx API for Lustre file systems."""
+    """The part of the FSx API for Lustre and OpenZFS file systems."""
 
     botocore_name = "fsx"
 
@@ -39,20 +40,21 @@ class Fsx:
         for existing in self._file_systems.values():
             if token and existing["_token"] == token:
                 return {"FileSystem": self._view(existing)}
-        if data["FileSystemType"] != "LUSTRE":
-            raise ServiceError("BadRequest", f"only LUSTRE is emulated, got {data['FileSystemType']}", 400)
+        if data["FileSystemType"] not in ("LUSTRE", "OPENZFS"):
+            raise ServiceError("BadRequest", f"LUSTRE and OPENZFS are emulated, got {data['FileSystemType']}", 400)
         refuse(rules.create_file_system(data), code="BadRequest")
-        lustre = _lustre(data)
         self._network.check(data["SubnetIds"], data.get("SecurityGroupIds", []))
         identifier = hex_id("fs-")
         interface, _, _ = self._network.create_interface(
-            data["SubnetIds"], data.get("SecurityGroupIds", []), f"Created by FSx for Lustre {identifier}"
+            data["SubnetIds"],
+            data.get("SecurityGroupIds", []),
+            f"Created by FSx for {NAMES[data['FileSystemType']]} {identifier}",
         )
         subnet = self._hooks.ec2._subnets.get(data["SubnetIds"][0], {})
         members = ("FileSystemType", "StorageCapacity", "StorageType", "SubnetIds", "KmsKeyId", "FileSystemTypeVersion")
         record: Json = {
             "StorageType": "SSD",
-            "FileSystemTypeVersion": "2.12" if lustre["DeploymentType"] == "PERSISTENT_2" else "2.10",
+            **_of_type(data),
             **{k: data[k] for k in members if k in data},
             "OwnerId": self._hooks.account(),
             "CreationTime": time.time(),
@@ -63,7 +65,6 @@ class Fsx:
             "DNSName": f"{identifier}.fsx.{self._hooks.region()}.amazonaws.com",
             "ResourceARN": self._hooks.arn("fsx", f"file-system/{identifier}"),
             "Tags": tag_list(tag_map(data.get("Tags"))),
-            "LustreConfiguration": lustre,
             "_token": token,
             "_until": self._context.later(),
             "_scope": (self._hooks.account(), self._hooks.region()),
@@ -85,6 +86,8 @@ class Fsx:
         record = self.find(data["FileSystemId"])
         self._available(record)
         capacity = int(data.get("StorageCapacity") or record["StorageCapacity"])
+        if record["FileSystemType"] == "OPENZFS":
+            return {"FileSystem": self._update_openzfs(record, capacity, data.get("OpenZFSConfiguration", {}))}
         lustre = {**record["LustreConfiguration"], **data.get("LustreConfiguration", {})}
         linked = [{"Name": "file-system-id", "Values": [record["FileSystemId"]]}]
         if lustre.get("AutomaticBackupRetentionDays") and self.links.describe({"Filters": linked}):
@@ -93,6 +96,12 @@ class Fsx:
         refuse(grown, code="BadRequest")
         record.update(StorageCapacity=capacity, LustreConfiguration=lustre)
         return {"FileSystem": self._view(record)}
+
+    def _update_openzfs(self, record: Json, capacity: int, configuration: Json) -> Json:
+        changed = {"StorageCapacity": capacity, "OpenZFSConfiguration": record["OpenZFSConfiguration"] | configuration}
+        refuse(rules.update_openzfs(record, record | changed), code="BadRequest")
+        record.update(changed)
+        return self._view(record)
 
     def DeleteFileSystem(self, data: Json) -> Json:
         """Begin to delete a file system; its network interface stays until it is gone."""
@@ -203,6 +212,13 @@ class Fsx:
         return {k: v for k, v in record.items() if not k.startswith("_") and (v or k != "Tags")}
 
 
-def _lustre(data: Json) -> Json:
+def _of_type(data: Json) -> Json:
+    """Members that depend on the type of the file system."""
+    if data["FileSystemType"] == "OPENZFS":
+        configuration = dict(data["OpenZFSConfiguration"])
+        configuration.pop("RootVolumeConfiguration", None)  # a volume of its own in the API, which is not emulated
+        return {"OpenZFSConfiguration": {**configuration, "RootVolumeId": hex_id("fsvol-")}}
     configuration = data.get("LustreConfiguration", {})
-    return {"DeploymentType": "SCRATCH_1", "MountName": word(8), "DataCompressionType": "NONE", **configuration}
+    lustre = {"DeploymentType": "SCRATCH_1", "MountName": word(8), "DataCompressionType": "NONE", **configuration}
+    version = "2.12" if lustre["DeploymentType"] == "PERSISTENT_2" else "2.10"
+    return {"FileSystemTypeVersion": version, "LustreConfiguration": lustre}

@@ -80,19 +80,24 @@ def cluster_type(context: Context, sagemaker: SageMaker, api: JsonService) -> Re
 
 
 def file_system_type(context: Context, fsx: Fsx, api: JsonService) -> ResourceType:
-    """Return AWS::FSx::FileSystem for Lustre; create waits until it is available, delete until it is gone."""
+    """Return AWS::FSx::FileSystem; create waits until it is available, delete until it is gone."""
 
     def attributes(record: Json) -> Json:
         return {
             "Id": record["FileSystemId"],
             "DNSName": record["DNSName"],
-            "LustreMountName": record["LustreConfiguration"]["MountName"],
+            "LustreMountName": record.get("LustreConfiguration", {}).get("MountName", ""),
             "ResourceARN": record["ResourceARN"],
-            "RootVolumeId": "",
+            "RootVolumeId": record.get("OpenZFSConfiguration", {}).get("RootVolumeId", ""),
         }
 
     def create(_logical_id: str, properties: Json, _stack: str) -> Created:
-        answer = api.call("CreateFileSystem", api.model.coerce("CreateFileSystem", properties))
+        request = dict(properties)
+        if "OpenZFSConfiguration" in request:  # what CloudFormation keeps for the deletion
+            request["OpenZFSConfiguration"] = {
+                k: v for k, v in request["OpenZFSConfiguration"].items() if k != "Options"
+            }
+        answer = api.call("CreateFileSystem", api.model.coerce("CreateFileSystem", request))
         identifier: str = answer["FileSystem"]["FileSystemId"]
         context.wait(lambda: fsx.find(identifier)["Lifecycle"] == "AVAILABLE", f"file system {identifier}")
         return identifier, attributes(fsx.find(identifier))
@@ -101,10 +106,10 @@ def file_system_type(context: Context, fsx: Fsx, api: JsonService) -> ResourceTy
         data: Json = {"FileSystemId": identifier}
         if new.get("StorageCapacity") != old.get("StorageCapacity"):
             data["StorageCapacity"] = new["StorageCapacity"]
-        before, after = old.get("LustreConfiguration", {}), new.get("LustreConfiguration", {})
-        changed = {k: v for k, v in after.items() if before.get(k) != v}
-        if changed:
-            data["LustreConfiguration"] = changed
+        for configuration in ("LustreConfiguration", "OpenZFSConfiguration"):
+            before, after = old.get(configuration, {}), new.get(configuration, {})
+            if changed := {k: v for k, v in after.items() if before.get(k) != v}:
+                data[configuration] = changed
         if len(data) > 1:
             api.call("UpdateFileSystem", api.model.coerce("UpdateFileSystem", data))
         _tags(api, fsx.find(identifier)["ResourceARN"], old, new)

@@ -11,6 +11,7 @@ ACCOUNT, REGION = "123456789012", "us-west-2"
 VPC, NODES_1, NODES_2 = "vpc-0123456789abcdef0", "subnet-0123456789abcdef0", "subnet-0123456789abcdef1"
 CONTROL_1, CONTROL_2 = "subnet-0123456789abcdef2", "subnet-0123456789abcdef3"
 FILE_SYSTEM, GROUP = "fs-0123456789abcdef0", "sg-0123456789abcdef0"
+OPEN_ZFS = "fs-0abcdef0123456789"
 ISSUER = "https://oidc.eks.us-west-2.amazonaws.com/id/ABC"
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 KUBECTL, ADMIN = f"arn:aws:iam::{ACCOUNT}:role/kubectl", f"arn:aws:iam::{ACCOUNT}:role/teams/Admin"
@@ -138,7 +139,8 @@ GOOD: Json = {
             "VpcId": VPC,
             "SubnetIds": [NODES_1],
             "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "MountName": "fsx1abcd"},
-        }
+        },
+        OPEN_ZFS: {"FileSystemType": "OPENZFS", "Lifecycle": "AVAILABLE", "StorageCapacity": 256, "VpcId": VPC},
     },
     "keys": {KEY: {"KeyState": "Enabled", "KeyUsage": "ENCRYPT_DECRYPT", "KeySpec": "SYMMETRIC_DEFAULT"}},
     "roles": {

@@ -22,6 +22,7 @@ from tests.core.account.good import (
     KEY,
     NODES_1,
     NODES_2,
+    OPEN_ZFS,
     REGION,
     VPC,
     account,
@@ -57,6 +58,7 @@ KEYED: Json = {
 }
 THERE: Json = {"secrets": {SECRET: {"Name": "slurm"}}}
 BUILT: Json = {**NEW, "image": {}}
+HOMES: Json = {**EXISTING, "homes": {"existing": {"file_system_id": OPEN_ZFS}}}
 ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:cluster/abc"
 
 
@@ -76,7 +78,7 @@ def day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "2026-11-22")
 
 
-@pytest.mark.parametrize("file", [NEW, EXISTING, BUILT], ids=["new", "existing", "built"])
+@pytest.mark.parametrize("file", [NEW, EXISTING, BUILT, HOMES], ids=["new", "existing", "built", "homes"])
 def test_a_good_account_is_fine_and_nobody_asks_for_eks(file: Json) -> None:
     asked, found = judged(file, {})
     assert [(title, one.message) for title, one in bad(found)] == []
@@ -102,6 +104,12 @@ CASES: list[tuple[str, Json, Json, str, str, str]] = [
     ("secret with a key of its own", EXISTING, {f"secrets > {SECRET}": {"KmsKeyId": KEY}}, "accounting secret", "warning", "the nodes' role may not decrypt with it"),
     ("secret with another key than the file's", KEYED, {f"secrets > {SECRET}": {"KmsKeyId": KEY.replace("-", "0")}}, "accounting secret", "warning", "which the file names"),
     ("key of the secret is disabled", KEYED, {f"keys > {KEY}": {"KeyState": "Disabled"}, f"secrets > {SECRET}": {"KmsKeyId": KEY}}, "KMS keys", "error", "is Disabled"),
+    ("home folders are not there", HOMES, {f"file_systems > {OPEN_ZFS}": GONE}, "home folders", "error", "no such file system"),
+    ("home folders are on Lustre", HOMES, {f"file_systems > {OPEN_ZFS} > FileSystemType": "LUSTRE"}, "home folders", "error", "is LUSTRE"),
+    ("home folders failed", HOMES, {f"file_systems > {OPEN_ZFS} > Lifecycle": "FAILED"}, "home folders", "error", "is FAILED. Expected AVAILABLE"),
+    ("home folders of another VPC", HOMES, {f"file_systems > {OPEN_ZFS} > VpcId": "vpc-0aaaaaaaaaaaaaaaa"}, "home folders", "error", "vpc-0aaaaaaaaaaaaaaaa"),
+    ("home folders that a teardown kept", NEW, {f"file_systems > {OPEN_ZFS} > Tags": [{"Key": names.ENVIRONMENT_TAG, "Value": "test"}]}, "kept file systems", "warning", f"homes.existing {{file_system_id: {OPEN_ZFS}}}"),
+    ("quotas of home folders", {**NEW, "homes": {}}, {}, "FSx quotas", "unknown", "quotas of FSx for OpenZFS are not compared"),
     # names that are taken
     ("HyperPod cluster of others", NEW, {"hyperpod > train-slurm": {"ClusterName": "train-slurm", "ClusterArn": ARN, "ClusterStatus": "InService"}}, "cluster names", "error", "no stack has it"),
     ("HyperPod cluster goes away", NEW, {"hyperpod > train-slurm": {"ClusterName": "train-slurm", "ClusterArn": ARN, "ClusterStatus": "Deleting"}}, "cluster names", "error", "is Deleting"),
@@ -177,3 +185,11 @@ def test_what_it_names_is_asked_by_its_digest() -> None:
     assert {"imageDigest": DIGEST} in [
         id_ for operation, request in asked.requests if operation == "describe_images" for id_ in request["imageIds"]
     ]
+
+
+def test_a_kept_file_system_that_the_file_names_is_none_that_is_left() -> None:
+    tagged = {f"file_systems > {OPEN_ZFS} > Tags": [{"Key": names.ENVIRONMENT_TAG, "Value": "test"}]}
+    assert bad(judged(HOMES, tagged)[1]) == []
+    # the shared one is named there, and says nothing of home folders
+    (left,) = bad(judged(EXISTING, tagged)[1])
+    assert left[0] == "kept file systems" and OPEN_ZFS in left[1].message

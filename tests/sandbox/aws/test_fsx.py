@@ -227,3 +227,57 @@ def test_there_are_at_most_eight_links(emulator: Emulator, subnet: str, bucket: 
         linked(emulator, identifier, f"/p{number}", f"s3://{bucket}/p{number}/")
     with pytest.raises(botocore.exceptions.ClientError, match="at most 8"):
         linked(emulator, identifier, "/p8", f"s3://{bucket}/p8/")
+
+
+# --- OpenZFS ---------------------------------------------------------------------------------------------------------
+
+ZFS = {"DeploymentType": "SINGLE_AZ_HA_2", "ThroughputCapacity": 160}
+
+
+def create_zfs(emulator: Emulator, subnet: str, **more: Any) -> str:
+    request = {"StorageCapacity": 256, "OpenZFSConfiguration": ZFS, **more}
+    answer = emulator.boto("fsx").create_file_system(FileSystemType="OPENZFS", SubnetIds=[subnet], **request)
+    return str(answer["FileSystem"]["FileSystemId"])
+
+
+def test_home_folders_live_as_lustre_does(emulator: Emulator, subnet: str) -> None:
+    fsx = emulator.boto("fsx")
+    identifier = create_zfs(emulator, subnet)
+    until(lambda: lifecycle(fsx, identifier) == "AVAILABLE")
+    (found,) = fsx.describe_file_systems(FileSystemIds=[identifier])["FileSystems"]
+    assert found["FileSystemType"] == "OPENZFS" and "LustreConfiguration" not in found
+    assert found["OpenZFSConfiguration"]["RootVolumeId"].startswith("fsvol-")
+    fsx.update_file_system(
+        FileSystemId=identifier, StorageCapacity=300, OpenZFSConfiguration={"ThroughputCapacity": 320}
+    )
+    (grown,) = fsx.describe_file_systems(FileSystemIds=[identifier])["FileSystems"]
+    assert (grown["StorageCapacity"], grown["OpenZFSConfiguration"]["ThroughputCapacity"]) == (300, 320)
+    fsx.delete_file_system(FileSystemId=identifier)
+    until(lambda: not lifecycle(fsx, identifier))
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"OpenZFSConfiguration": {**ZFS, "ThroughputCapacity": 64}}, "ThroughputCapacity of SINGLE_AZ_HA_2 is one of"),
+        ({"OpenZFSConfiguration": {**ZFS, "DeploymentType": "SINGLE_AZ_1"}}, "ThroughputCapacity of SINGLE_AZ_1"),
+        ({"StorageCapacity": 63}, "from 64 to 524288 GiB, got 63"),
+        ({"StorageCapacity": 524_289}, "from 64 to 524288 GiB, got 524289"),
+        ({"OpenZFSConfiguration": {**ZFS, "DeploymentType": "MULTI_AZ_1"}}, "takes two subnets, got 1"),
+    ],
+)
+def test_home_folders_that_the_service_refuses(
+    emulator: Emulator, subnet: str, request_: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(botocore.exceptions.ClientError, match=said):
+        create_zfs(emulator, subnet, **request_)
+
+
+@pytest.mark.parametrize("size", [128, 281])
+def test_home_folders_grow_by_a_tenth(emulator: Emulator, subnet: str, size: int) -> None:
+    fsx = emulator.boto("fsx")
+    identifier = create_zfs(emulator, subnet)
+    until(lambda: lifecycle(fsx, identifier) == "AVAILABLE")
+    with pytest.raises(botocore.exceptions.ClientError, match="grows by a tenth or more: 256 GiB is there"):
+        fsx.update_file_system(FileSystemId=identifier, StorageCapacity=size)
+    fsx.update_file_system(FileSystemId=identifier, StorageCapacity=282)

@@ -203,6 +203,44 @@ def test_continuous_provisioning_is_in_service_before_its_nodes_and_takes_more(
     assert clusters.all_running(name, 2) < nodes
 
 
+def of_types(*types: str, count: int = 2) -> dict[str, Any]:
+    """A group of several types, in the order in which they are tried."""
+    made = group(count=count)
+    made.pop("InstanceType")
+    return {**made, "InstanceRequirements": {"InstanceTypes": list(types)}}
+
+
+def types_of(clusters: Clusters, name: str) -> list[str]:
+    return sorted(
+        node["InstanceType"] for node in clusters.api.list_cluster_nodes(ClusterName=name)["ClusterNodeSummaries"]
+    )
+
+
+def test_a_group_takes_the_first_of_its_types_that_has_capacity(emulator: Emulator, clusters: Clusters) -> None:
+    emulator.control.set_fault(operation="hyperpod.ml.g5.8xlarge", effect="no-capacity", count=-1)
+    name = clusters.create(of_types("ml.g5.8xlarge", "ml.g5.16xlarge"), NodeProvisioningMode="Continuous")
+    running = clusters.all_running(name, 2)
+    assert types_of(clusters, name) == ["ml.g5.16xlarge"] * 2
+    emulator.control.clear_faults()
+    clusters.api.batch_replace_cluster_nodes(ClusterName=name, NodeIds=[min(running)])
+    until(lambda: types_of(clusters, name) == ["ml.g5.16xlarge", "ml.g5.8xlarge"])
+    clusters.all_running(name, 2)
+    emulator.control.set_fault(operation="hyperpod.ml.g5.8xlarge", effect="no-capacity", count=-1)
+    emulator.control.set_fault(operation="hyperpod.ml.g5.16xlarge", effect="no-capacity", count=-1)
+    clusters.api.batch_replace_cluster_nodes(ClusterName=name, NodeIds=[min(clusters.nodes(name))])
+    until(lambda: len(clusters.nodes(name)) == 1)
+    said = until(
+        lambda: [
+            event
+            for event in clusters.api.list_cluster_events(ClusterName=name, MaxResults=100)["Events"]
+            if event["Description"] == "Instance group gpu could not be scaled"
+        ]
+    )
+    detail = clusters.api.describe_cluster_event(ClusterName=name, EventId=said[0]["EventId"])["EventDetails"]
+    failure = detail["EventDetails"]["EventMetadata"]["InstanceGroup"]["FailureMessage"]
+    assert "ml.g5.8xlarge or ml.g5.16xlarge capacity" in failure
+
+
 def test_without_continuous_provisioning_missing_capacity_fails_the_cluster(
     emulator: Emulator, clusters: Clusters
 ) -> None:

@@ -71,7 +71,7 @@ def deployment_role_may_create(plan: CommonPlan, account: Account) -> Iterator[F
         return
     actions = [*CREATES]
     actions += ["eks:CreateCluster"] if plan.new_eks is not None else []
-    actions += ["fsx:CreateFileSystem"] if plan.new_file_system is not None else []
+    actions += ["fsx:CreateFileSystem"] if plan.new_storage else []
     actions += ["ec2:CreateVpc"] if plan.new_network is not None else []
     actions += [*GOVERNANCE] if plan.teams else []
     actions += ["sagemaker:CreateMlflowApp"] if plan.mlflow_app is not None else []
@@ -103,7 +103,7 @@ def _missing_roles(plan: CommonPlan, account: Account) -> dict[str, str]:
 
     https://docs.aws.amazon.com/eks/latest/userguide/using-service-linked-roles.html
     """
-    used = {"eks": bool(plan.eks_cluster_name), "fsx": plan.new_file_system is not None}
+    used = {"eks": bool(plan.eks_cluster_name), "fsx": bool(plan.new_storage)}
     roles = {service: role for service, role in ROLES.items() if used[service.partition(".")[0]]}
     return {
         service: role

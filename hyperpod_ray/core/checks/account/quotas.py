@@ -106,8 +106,15 @@ def fsx_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
     """
     file_system = plan.new_file_system
+    if plan.new_homes is not None:
+        yield unknown(
+            what="quotas of FSx for OpenZFS are not compared",
+            expected="room for the home folders",
+            fix="look in the Service Quotas console",
+        )
     if file_system is None:
-        yield skipped("the file system exists")
+        if plan.new_homes is None:
+            yield skipped("the file system exists")
         return
     listed, values = read_data("quotas.yaml")["fsx"], quota_values(account, "fsx")
     other_systems = [

@@ -12,10 +12,12 @@ from hyperpod_ray.core.evidence import Account, absent, code, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown, warning
 from hyperpod_ray.core.images import Reference
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.slurm_plan import SlurmPlan
 from hyperpod_ray.core.yaml_source import Path
 
 Json = dict[str, Any]
 FILE_SYSTEM = ("storage", "existing", "file_system_id")
+HOMES = ("homes", "existing", "file_system_id")
 
 
 @rule("storage", "network", needs="account", title="file system")
@@ -78,13 +80,54 @@ def file_system_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
     yield from findings or [fine(*FILE_SYSTEM, what=f"{identifier} is {file_system.get('Lifecycle', '')}")]
 
 
-def _vpc(plan: CommonPlan, account: Account, file_system: Json) -> Iterator[Finding]:
+@rule("homes", "network", needs="account", title="home folders", orchestrator="slurm")
+def homes_exist(plan: SlurmPlan, account: Account) -> Iterator[Finding]:
+    """An existing file system for home folders is there: OpenZFS, available, and in the VPC of the nodes.
+
+    https://docs.aws.amazon.com/fsx/latest/APIReference/API_FileSystem.html
+    """
+    identifier = plan.existing_homes
+    if identifier is None:
+        yield skipped("the file names none" if plan.new_homes is None else "the deployment creates it")
+        return
+    answer = found(account, "fsx", "describe_file_systems", FileSystemIds=[identifier])
+    if answer is None or not answer["FileSystems"]:
+        yield error(
+            *HOMES,
+            what=f"{identifier}: no such file system in {plan.settings.account}, {plan.settings.region}",
+            expected="a file system of this account and Region",
+            fix="correct homes.existing.file_system_id",
+        )
+        return
+    file_system = answer["FileSystems"][0]
+    if file_system.get("FileSystemType") != "OPENZFS":
+        yield error(
+            *HOMES,
+            what=f"{identifier} is {file_system.get('FileSystemType')}",
+            expected="FSx for OpenZFS",
+            fix="name an OpenZFS file system",
+        )
+        return
+    findings = list(_vpc(plan, account, file_system, setting=HOMES))
+    if file_system.get("Lifecycle") not in ("AVAILABLE", "UPDATING"):
+        findings.append(
+            error(
+                *HOMES,
+                what=f"{identifier} is {file_system.get('Lifecycle')}",
+                expected="AVAILABLE",
+                fix="repair it, or name another",
+            )
+        )
+    yield from findings or [fine(*HOMES, what=f"{identifier} is {file_system.get('Lifecycle')}")]
+
+
+def _vpc(plan: CommonPlan, account: Account, file_system: Json, *, setting: Path = FILE_SYSTEM) -> Iterator[Finding]:
     """A file system mounts in its own VPC: the one that the file names, or that the Network stack has created."""
     identifier, vpc = file_system["FileSystemId"], file_system.get("VpcId", "")
     if plan.existing_vpc is not None:
         if vpc != plan.existing_vpc.vpc_id:
             yield error(
-                *FILE_SYSTEM,
+                *setting,
                 what=f"{identifier} is in {vpc}",
                 expected=f"{plan.existing_vpc.vpc_id}, the VPC of the nodes",
                 fix="name a file system of that VPC",
@@ -93,7 +136,7 @@ def _vpc(plan: CommonPlan, account: Account, file_system: Json) -> Iterator[Find
     stack = names.stack_name(plan.name, names.NETWORK_STACK)
     if owner(account, vpc) != stack:
         yield error(
-            *FILE_SYSTEM,
+            *setting,
             what=f"{identifier} is in {vpc}, and the Network stack creates another VPC",
             expected="one VPC for nodes and file system",
             fix=f"name {vpc} and its subnets in network.existing",

@@ -276,25 +276,26 @@ def kept_file_systems_are_named(plan: CommonPlan, account: Account) -> Iterator[
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/getting-started.html
     """
-    if plan.existing_file_system is not None:
-        yield skipped("storage.existing names one")
-        return
     kept = []
     for system in account.pages("fsx", "describe_file_systems", "FileSystems"):
         tags = {tag["Key"]: tag["Value"] for tag in system.get("Tags", [])}
         if tags.get(names.ENVIRONMENT_TAG) != plan.name or names.CLAIM_TAG in tags:
+            continue
+        homes = system.get("FileSystemType") == "OPENZFS"
+        if (plan.existing_homes if homes else plan.existing_file_system) is not None:
             continue
         if owner(account, system["FileSystemId"]) is None:
             kept.append(system)
     for system in kept:
         identifier, mount = system["FileSystemId"], (system.get("LustreConfiguration") or {}).get("MountName", "")
         message = f"{identifier} of {plan.name} is kept in {system.get('VpcId', '')}, and no stack has it"
-        fix = f"to use it: storage.existing {{file_system_id: {identifier}, mount_name: {mount}, …}} with its VPC in "
+        section, more = ("homes", "") if not mount else ("storage", f", mount_name: {mount}, …")
         yield warning(
-            "storage",
+            section,
             what=message,
-            expected="its name in storage.existing, or no such file system: it costs",
-            fix=f"{fix}network.existing",
+            expected=f"its name in {section}.existing, or no such file system: it costs",
+            fix=f"to use it: {section}.existing {{file_system_id: {identifier}{more}}} with its VPC in "
+            "network.existing",
         )
     if not kept:
         yield fine("storage", what="none is kept")

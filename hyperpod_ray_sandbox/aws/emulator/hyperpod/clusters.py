@@ -122,8 +122,9 @@ class Clusters:
         for group in cluster["_groups"].values():
             missing = group["InstanceCount"] - len(of_group(cluster, group))
             if missing > 0:
+                types = " or ".join(rules.instance_types(group))
                 return (
-                    f"We currently do not have sufficient {rules.instance_type(group)} capacity for instance group "
+                    f"We currently do not have sufficient {types} capacity for instance group "
                     f"{group['InstanceGroupName']}: {missing} of {group['InstanceCount']} instances are missing"
                 )
         return ""
@@ -145,7 +146,7 @@ class Clusters:
             if denied:
                 self._denied_event(cluster, group, denied)
                 continue
-            if short and self._context.faults.active("hyperpod", name, effect="no-capacity"):
+            if short and not self._with_capacity(group):
                 self._no_capacity_event(cluster, group)
                 continue
             if name in cluster.get("_short", []):
@@ -162,6 +163,17 @@ class Clusters:
             name = group["InstanceGroupName"]
             message = f"Instance group {name} could not be scaled"
             event(cluster, message, group=name, level="Error", failure=reason)
+
+    def _with_capacity(self, group: Json) -> str:
+        """The first of a group's types that there is capacity for; empty where there is none.
+
+        A fault takes the capacity of a group (`hyperpod.workers`), or of a type (`hyperpod.ml.p5.48xlarge`).
+        """
+        faults = self._context.faults
+        if faults.active("hyperpod", group["InstanceGroupName"], effect="no-capacity"):
+            return ""
+        types = rules.instance_types(group)
+        return next((name for name in types if not faults.active("hyperpod", name, effect="no-capacity")), "")
 
     def _no_capacity_event(self, cluster: Json, group: Json) -> None:
         name = group["InstanceGroupName"]
@@ -190,7 +202,7 @@ class Clusters:
             "InstanceGroupName": group["InstanceGroupName"],
             "InstanceId": instance_id,
             "NodeLogicalId": logical_id or f"{group['InstanceGroupName']}-{word(8)}",
-            "InstanceType": rules.instance_type(group),
+            "InstanceType": self._with_capacity(group) or rules.instance_type(group),
             "LaunchTime": time.time(),
             "PrivatePrimaryIp": address,
             "PrivateDnsHostname": f"ip-{address.replace('.', '-')}.{self._hooks.region()}.compute.internal",
@@ -235,7 +247,7 @@ class Clusters:
         """Let an instance go away, and another one come where there is capacity."""
         self.shut_down(node)
         group = cluster["_groups"].get(node["InstanceGroupName"])
-        if group and not self._context.faults.active("hyperpod", group["InstanceGroupName"], effect="no-capacity"):
+        if group and self._with_capacity(group):
             self.launch(cluster, group, logical_id=node["NodeLogicalId"])
 
     def deep_check(self, cluster: Json, node: Json) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from hyperpod_ray_rules import hyperpod as rules
 from hyperpod_ray_rules.names import GOVERNANCE_ADDON
 from hyperpod_ray_sandbox.aws.emulator.context import Context, tag_map, word
 from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
@@ -148,7 +149,9 @@ class GovernanceOperations:
         return {key: value for key, value in record.items() if not key.startswith("_")}
 
     def _types(self, cluster: str) -> set[str]:
-        return {group["InstanceType"] for group in self._clusters.find(cluster)["_groups"].values()}
+        return {
+            name for group in self._clusters.find(cluster)["_groups"].values() for name in rules.instance_types(group)
+        }
 
     def _require_kueue(self, cluster: str) -> None:
         """The add-on comes first: without it there is nobody who makes queues of quotas."""

@@ -16,6 +16,8 @@ from hyperpod_ray_sandbox.aws.emulator.fsx import Fsx
 from hyperpod_ray_sandbox.aws.emulator.hooks import Hooks
 
 Json = dict[str, Any]
+TYPES = {"FsxLustreConfig": "LUSTRE", "FsxOpenZfsConfig": "OPENZFS"}
+"""Type of the file system that a member of `InstanceStorageConfigs` mounts."""
 
 
 class Mounts:
@@ -34,29 +36,32 @@ class Mounts:
         """
         for group in groups:
             subnets = (group.get("OverrideVpcConfig") or network).get("Subnets", [])
-            for mount in _lustre(group):
-                self._check(f"instance group {group['InstanceGroupName']}", mount, subnets)
+            for config_name, mount in _mounts(group):
+                self._check(
+                    f"{config_name} of instance group {group['InstanceGroupName']}", config_name, mount, subnets
+                )
 
-    def _check(self, owner: str, mount: Json, subnets: list[str]) -> None:
+    def _check(self, owner: str, config_name: str, mount: Json, subnets: list[str]) -> None:
         dns_name = mount["DnsName"]
-        file_system = next((record for record in self._fsx.records() if record["DNSName"] == dns_name), None)
+        of_type = [record for record in self._fsx.records() if record["FileSystemType"] == TYPES[config_name]]
+        file_system = next((record for record in of_type if record["DNSName"] == dns_name), None)
         if file_system is None:
-            raise ServiceError("ValidationException", f"FsxLustreConfig of {owner}: no file system has {dns_name}")
-        name = file_system["LustreConfiguration"]["MountName"]
-        if mount["MountName"] != name:
-            raise ServiceError(
-                "ValidationException", f"FsxLustreConfig of {owner}: the mount name of {dns_name} is {name}"
-            )
+            message = f"{owner}: no {TYPES[config_name]} file system has {dns_name}"
+            raise ServiceError("ValidationException", message)
+        if config_name == "FsxLustreConfig" and mount["MountName"] != file_system["LustreConfiguration"]["MountName"]:
+            name = file_system["LustreConfiguration"]["MountName"]
+            raise ServiceError("ValidationException", f"{owner}: the mount name of {dns_name} is {name}")
         for subnet in subnets:
             vpc = self._ec2._subnets.get(subnet, {}).get("VpcId")
             if vpc != file_system["VpcId"]:
                 raise ServiceError(
                     "ValidationException",
-                    f"FsxLustreConfig of {owner}: {dns_name} is in {file_system['VpcId']}, and {subnet} is in {vpc}",
+                    f"{owner}: {dns_name} is in {file_system['VpcId']}, and {subnet} is in {vpc}",
                 )
 
 
-def _lustre(group: Json) -> Iterator[Json]:
+def _mounts(group: Json) -> Iterator[tuple[str, Json]]:
     for config in group.get("InstanceStorageConfigs", []):
-        if "FsxLustreConfig" in config:
-            yield config["FsxLustreConfig"]
+        for config_name in TYPES:
+            if config_name in config:
+                yield config_name, config[config_name]
