@@ -22,8 +22,8 @@ from hyperpod_ray.pricing.prices import cost
 from tests.core.account.good import FILE_SYSTEM, account
 from tests.core.account.recorded import RecordedAccount
 from tests.core.test_judges import registry
+from tests.ops.money_helpers import DAY
 from tests.ops.snapshots import healthy
-from tests.ops.test_money import DAY
 
 EXAMPLE = (FOLDER / "examples" / "existing-file-system.yaml").read_text(encoding="utf-8")
 
