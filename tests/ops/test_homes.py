@@ -21,9 +21,10 @@ from hyperpod_ray.ops.verdict.storage import free_space as space_findings
 from hyperpod_ray.ops.verdict.storage import storage
 from hyperpod_ray.pricing.prices import cost
 from tests.ops.money_helpers import DAY, KNOWN
+from tests.ops.ops_inventory_helpers import Aws
 from tests.ops.ops_status_tables_helpers import shown
 from tests.ops.snapshots import healthy
-from tests.ops.test_ops_inventory import Aws, file_system, rows
+from tests.ops.test_ops_inventory import file_system, rows
 from tests.ops.test_ops_status import line
 from tests.ops.world import ROOT
 
