@@ -55,8 +55,10 @@ class Network(Construct):
     node_security_group: ec2.ISecurityGroup
     file_system_security_group: ec2.SecurityGroup
 
-    def _secure(self, outside_ports: Sequence[int], *, file_systems: FileSystemAccess) -> None:
-        nodes = NodeSecurityGroup(self, "Nodes", vpc=self.vpc, outside_ports=outside_ports, file_systems=file_systems)
+    def _secure(self, outside_ports: Sequence[int], *, cidr: str, file_systems: FileSystemAccess) -> None:
+        nodes = NodeSecurityGroup(
+            self, "Nodes", vpc=self.vpc, vpc_cidr=cidr, outside_ports=outside_ports, file_systems=file_systems
+        )
         self.node_security_group = nodes.security_group
         self.file_system_security_group = _file_system_security_group(
             self, self.vpc, self.node_security_group, file_systems
@@ -147,7 +149,7 @@ class ClusterNetwork(Network):
         )
         role = iam.Role(self, "FlowLogsRole", assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"))
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
-        self._secure(outside_ports, file_systems=file_systems)
+        self._secure(outside_ports, cidr=cidr, file_systems=file_systems)
         if keep_zone is not None:
             # a file system that stays keeps its network interfaces: CloudFormation could delete none of the three
             # under them
@@ -198,7 +200,7 @@ class ClusterNetwork(Network):
             )
             for index, (subnet_id, zone) in enumerate(zip(control_plane_subnet_ids, zones, strict=False), start=1)
         ]
-        network._secure(outside_ports, file_systems=file_systems)
+        network._secure(outside_ports, cidr=vpc_cidr, file_systems=file_systems)
         return network
 
 
@@ -218,6 +220,7 @@ class NodeSecurityGroup(Construct):
         construct_id: str,
         *,
         vpc: ec2.IVpc,
+        vpc_cidr: str = "",
         outside_ports: Sequence[int] = (),
         file_systems: FileSystemAccess = FileSystemAccess(),
     ) -> None:
@@ -229,7 +232,8 @@ class NodeSecurityGroup(Construct):
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "AWS services and registries")
         for port in outside_ports:
             group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "named in the environment file")
-        inside = ec2.Peer.ipv4(vpc.vpc_cidr_block)
+        # the range itself: of a reference nobody can say that it is not the whole internet
+        inside = ec2.Peer.ipv4(vpc_cidr or vpc.vpc_cidr_block)
         for lustre in LUSTRE_PORTS if file_systems.existing_lustre else ():
             group.add_egress_rule(inside, lustre, "Lustre to the existing file system")
             group.add_ingress_rule(inside, lustre, "Lustre from the existing file system")
