@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import boto3
 import pytest
 
-from hyperpod_ray_sandbox.aws import eks_login, process
+from hyperpod_ray_sandbox.aws import functions_cli, process
 from hyperpod_ray_sandbox.aws.emulator.eks_tokens import verify
 from hyperpod_ray_sandbox.aws.emulator.gate import Refused, Secret
 from tests.support import kubectl, roles
@@ -126,6 +127,7 @@ def test_a_shell_keeps_its_home(state: Path) -> None:
 def test_a_destroy_that_is_killed_leaves_no_cdk(state: Path, tmp_path: Path) -> None:
     """Its stand-in for cdk would never end by itself."""
     pid_file = tmp_path / "pid"
+    (tmp_path / "a" / "cdk.out").mkdir(parents=True)
     cdk = tmp_path / "cdk"
     cdk.write_text(f"#!/bin/sh\necho $$ > {pid_file}.part; mv {pid_file}.part {pid_file}; exec sleep 100000\n")
     cdk.chmod(0o700)
@@ -237,12 +239,68 @@ def test_the_quick_login_makes_the_token_that_botocore_verifies() -> None:
     from datetime import UTC, datetime
 
     environment = {"AWS_ACCESS_KEY_ID": "ASIA1", "AWS_SECRET_ACCESS_KEY": "s+/=", "AWS_SESSION_TOKEN": "t+/=&x"}
-    made = eks_login.token("ray eks", "eu-central-1", environment, datetime.now(UTC))
+    made = functions_cli.token("ray eks", "eu-central-1", environment, datetime.now(UTC))
     secret = Secret(value="s+/=", token="t+/=&x")
     assert verify(made, cluster="ray eks", own_hosts=frozenset(), lookup=lambda _key: secret) is secret
     # a session's secret without the session's token is nobody's
     with pytest.raises(Refused):
         verify(made, cluster="ray eks", own_hosts=frozenset(), lookup=lambda _key: Secret(value="s+/=", token="u"))
+
+
+def through_the_shim(emulator: Emulator, *arguments: str) -> subprocess.CompletedProcess[str]:
+    state = Path(emulator.running.log).parent
+    environment = {**emulator.control.environment(), "PATH": os.environ["PATH"]}
+    return subprocess.run(
+        [str(state / "bin" / "aws"), *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_function_copies_from_s3_as_the_aws_cli_does(emulator: Emulator, tmp_path: Path) -> None:
+    s3 = emulator.boto("s3")
+    s3.create_bucket(Bucket="charts", CreateBucketConfiguration={"LocationConstraint": emulator.running.region})
+    content = os.urandom(300_000)
+    s3.put_object(Bucket="charts", Key="a b/ü+%.zip", Body=content)
+    for target in (tmp_path / "chart.zip", tmp_path):
+        copied = through_the_shim(emulator, "s3", "cp", "s3://charts/a b/ü+%.zip", str(target))
+        assert (copied.returncode, copied.stdout) == (0, ""), "without the AWS CLI's own word"
+    assert (tmp_path / "chart.zip").read_bytes() == (tmp_path / "ü+%.zip").read_bytes() == content
+    refused = through_the_shim(emulator, "s3", "cp", "s3://charts/missing", str(tmp_path / "missing"))
+    assert (refused.returncode, "(404)" in refused.stderr) == (1, True), refused.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["chart.zip", "ü+%.zip"]
+
+
+def test_the_embedded_aws_waits_for_the_api_server_that_starts_beside_it(tmp_path: Path) -> None:
+    from hyperpod_ray_sandbox.aws.emulator.server import cluster_of
+
+    record, authority = tmp_path / "server.json", tmp_path / "ca.crt"
+    authority.write_text("certificate")
+    record.write_text('{"url": "htt')  # half written
+    timer = threading.Timer(
+        0.2, process.write_private, (record, json.dumps({"url": "https://a", "ca_file": str(authority)}))
+    )
+    timer.start()
+    assert cluster_of(record) == ("https://a", "Y2VydGlmaWNhdGU=")
+
+
+# a parent that never collects what its child left: some containers' first process is one
+CARELESS = """
+import os, time
+print(os.posix_spawn("/bin/true", ["true"], {}, setsid=True), flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_has_ended_is_not_waited_for_until_its_parent_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "PATIENCE_SECONDS", 3600)
+    parent = subprocess.Popen([sys.executable, "-c", CARELESS], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    until(lambda: not process._alive(pid, "true"))
+    os.killpg(pid, 0)  # it has its number still
+    process._stop_groups([pid], 3600)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
 
 
 # ignores SIGTERM, and starts another process when it gets one
