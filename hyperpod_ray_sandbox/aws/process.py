@@ -39,8 +39,10 @@ START_SECONDS = 300
 PATIENCE_SECONDS = 5.0
 # for the follower, which takes its Node objects out of a cluster that stays
 FOLLOWER_SECONDS = 120.0
-# for an API server that is asked whether it lives
-ANSWER_SECONDS = 5.0
+# for a server that is asked whether it lives, on a busy machine too
+ANSWER_SECONDS = 20.0
+# less than a start writes
+LITTLE_SPACE = 1 << 20
 # for what was killed: it ends as soon as it gets a processor
 KILLED_SECONDS = 120.0
 # in the environment of every process of an emulator, and of those they start: the state folder
@@ -111,6 +113,7 @@ def find(state: Path = paths.STATE) -> Running | None:
 
 
 READY, SILENT, ENDED = "ready", "not answering", "ended"
+EMBEDDED_AWS, KUBERNETES_API, FOLLOWER = "embedded AWS", "Kubernetes API", "follower of nodes"
 
 
 @dataclass(frozen=True)
@@ -126,22 +129,16 @@ class Part:
 def parts(running: Running) -> list[Part]:
     """How each process of an emulator is: whether it lives, and whether it answers."""
     folder = Path(running.log).parent
-    listed = [Part("embedded AWS", running.pid, READY if running.client.health() else SILENT, Path(running.log))]
+    answers = running.client.health(patience=ANSWER_SECONDS)
+    listed = [Part(EMBEDDED_AWS, running.pid, READY if answers else SILENT, Path(running.log))]
     if running.kubernetes_pid:
         lives = _alive(running.kubernetes_pid, "hyperpod_ray_sandbox.kubernetes")
         state = ENDED if not lives else READY if _answers(running.kubernetes) else SILENT
-        listed.append(Part("Kubernetes API", running.kubernetes_pid, state, folder / "kubernetes.log"))
+        listed.append(Part(KUBERNETES_API, running.kubernetes_pid, state, folder / "kubernetes.log"))
     if running.follower_pid:
         lives = _alive(running.follower_pid, "hyperpod_ray_sandbox.kubernetes")
-        listed.append(
-            Part("follower of nodes", running.follower_pid, READY if lives else ENDED, folder / "follower.log")
-        )
+        listed.append(Part(FOLLOWER, running.follower_pid, READY if lives else ENDED, folder / "follower.log"))
     return listed
-
-
-def ended(running: Running) -> list[str]:
-    """The processes of an emulator that ended while it lives."""
-    return [part.name for part in parts(running) if part.state == ENDED]
 
 
 def _answers(url: str) -> bool:
@@ -158,27 +155,29 @@ def _answers(url: str) -> bool:
         return False
 
 
-def restart_ended(running: Running, state: Path) -> list[str]:
-    """Start the processes of an emulator that ended, on their old ports and objects; return their names.
+def restart(running: Running, state: Path) -> list[Part]:
+    """Start what ended or no longer answers of an emulator, on its old port and objects; return how it was before.
 
     Raises:
         StartError: One does not start, or cannot be started again.
     """
-    names = ended(running)
+    broken = [part for part in parts(running) if part.state != READY and part.name != EMBEDDED_AWS]
     environment = _environment(state, running.client)
-    for name in names:
-        if name == "Kubernetes API":
-            if not running.command:
-                raise StartError(
-                    f"the {name} ended, and it cannot be started again with its objects",
-                    expected="the embedded one",
-                    fix=f"{paths.COMMAND} down, then {paths.COMMAND} up",
-                )
+    for part in broken:
+        if part.name == KUBERNETES_API and not running.command:
+            raise StartError(
+                f"the {part.name} is {part.state}, and it cannot be started again with its objects",
+                expected="the embedded one",
+                fix=f"{paths.command('down', state)}, then {paths.command('up', state)}",
+            )
+        if part.state == SILENT:
+            _stop_groups([part.pid], PATIENCE_SECONDS)
+        if part.name == KUBERNETES_API:
             pid, server = _start_kubernetes(state, list(running.command), environment)
             if server["url"] != running.kubernetes:
                 _stop_groups([pid], PATIENCE_SECONDS)
                 raise StartError(
-                    f"the {name} cannot have its port again: {running.kubernetes}",
+                    f"the {part.name} cannot have its port again: {running.kubernetes}",
                     expected="it free",
                     fix="end the process that took it, then the same command again",
                 )
@@ -186,7 +185,7 @@ def restart_ended(running: Running, state: Path) -> list[str]:
         else:
             running = replace(running, follower_pid=_start_follower(state, running, environment))
         write_private(state / "state.json", json.dumps(asdict(running), indent=2))
-    return names
+    return broken
 
 
 def start(
@@ -217,7 +216,7 @@ def start(
             raise StartError(
                 f"an embedded AWS runs in {state} already, on {running.client.endpoint}",
                 expected="none there",
-                fix=f"{paths.COMMAND} down, or --state",
+                fix=f"{paths.command('down', state)}, or --state",
             )
         end_processes(state)
         _empty(state)
@@ -541,7 +540,7 @@ def _wait_for_kubernetes(state: Path, process: subprocess.Popen[bytes]) -> dict[
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise StartError(
-                f"the local Kubernetes API ended: exit code {process.returncode}\n{_tail(log)}\n",
+                f"the local Kubernetes API ended: {_ending(process.returncode, log)}",
                 expected="a running process",
                 fix=f"see {log}",
             )
@@ -596,11 +595,11 @@ def _wait_until_ready(running: Running, started: subprocess.Popen[bytes]) -> Non
     while time.monotonic() < deadline:
         if started.poll() is not None:
             raise StartError(
-                f"the embedded AWS ended: exit code {started.returncode}\n{_tail(log)}\n",
+                f"the embedded AWS ended: {_ending(started.returncode, log)}",
                 expected="a running process",
                 fix=f"see {log}",
             )
-        if running.client.health():
+        if running.client.health(patience=ANSWER_SECONDS):
             return
         time.sleep(0.02)
     raise StartError(
@@ -716,6 +715,16 @@ def _group_lives(leader: int) -> bool:
             if int(group) == leader and state != "Z":
                 return True
     return False
+
+
+def _ending(code: int, log: Path) -> str:
+    """How a process ended that should run, with its last lines, and what the machine had too little of."""
+    said = f"exit code {code}"
+    if code == -signal.SIGKILL:
+        said = "killed, as the kernel does where memory is short"
+    elif shutil.disk_usage(log.parent).free < LITTLE_SPACE:
+        said += f", and {log.parent} is full"
+    return f"{said}\n{_tail(log)}\n"
 
 
 def _tail(log: Path) -> str:

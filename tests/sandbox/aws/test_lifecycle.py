@@ -10,12 +10,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
 
-from hyperpod_ray_sandbox.aws import functions_cli, process
+from hyperpod_ray_sandbox.aws import functions_cli, paths, process
 from hyperpod_ray_sandbox.aws.emulator.eks_tokens import verify
 from hyperpod_ray_sandbox.aws.emulator.gate import Refused, Secret
 from tests.support import kubectl, roles
@@ -103,18 +104,72 @@ def test_a_killed_kubernetes_api_is_named_and_starts_again_with_its_objects(stat
     objects(first, "create", "namespace", "survivor")
     assert "Kubernetes API: ready" in said(local(state, "status"))
     os.kill(first.kubernetes_pid, signal.SIGKILL)
-    until(lambda: process.ended(first) == ["Kubernetes API"])
+    until(lambda: states(first) == [process.READY, process.ENDED])
     text = said(local(state, "status"), code=3)
     assert "embedded AWS: ready" in text
     assert "Kubernetes API: ended" in text
-    assert "local repair" in said(local(state, "up"), code=1)
-    assert "it runs again" in said(local(state, "repair"))
+    assert f"local repair --state {state}, which keeps what is deployed" in said(local(state, "up"), code=1)
+    assert "ended; it runs again" in said(local(state, "repair"))
     again = process.find(state)
     assert again is not None
     assert (again.pid, again.kubernetes) == (first.pid, first.kubernetes)
     names = [entry["metadata"]["name"] for entry in objects(again, "get", "namespaces")["items"]]
     assert "survivor" in names
     assert "already running" in said(local(state, "up"))
+
+
+def states(running: process.Running) -> list[str]:
+    return [part.state for part in process.parts(running)]
+
+
+@pytest.mark.slow
+def test_a_frozen_kubernetes_api_is_named_and_starts_again_with_its_objects(state: Path) -> None:
+    first = process.start(state=state)
+    objects(first, "create", "namespace", "survivor")
+    os.kill(first.kubernetes_pid, signal.SIGSTOP)
+    text = said(local(state, "up"), code=1)
+    assert "its Kubernetes API is not answering" in text
+    assert f"local repair --state {state}" in text
+    assert "not answering; it runs again" in said(local(state, "repair"))
+    names = [entry["metadata"]["name"] for entry in objects(first, "get", "namespaces")["items"]]
+    assert "survivor" in names
+    assert not process._alive(first.kubernetes_pid, "hyperpod_ray_sandbox")
+
+
+@pytest.mark.slow
+def test_a_frozen_embedded_aws_is_named_and_down_ends_it(state: Path) -> None:
+    first = process.start(state=state)
+    os.kill(first.pid, signal.SIGSTOP)
+    text = said(local(state, "status"), code=3)
+    assert "embedded AWS: not answering" in text
+    fix = f"local down --state {state}, then hyperpod-ray local up --state {state}: what is deployed is lost"
+    assert fix in text
+    for verb, code in (("up", 1), ("repair", 3)):
+        assert fix in said(local(state, verb), code=code)
+    assert "stopped" in said(local(state, "down"))
+    assert process.marked(state) == []
+
+
+def test_a_command_that_is_printed_names_the_state_folder(state: Path) -> None:
+    assert f"hyperpod-ray local up --state {state}" in said(local(state, "status"), code=3)
+    assert f"local up --state {state}" in said(local(state, "env"), code=1)
+    assert "--state" not in paths.command("up", paths.STATE)
+
+
+@pytest.mark.parametrize(
+    ("code", "free", "said_so"),
+    [
+        (1, 1 << 30, "exit code 1\nlast words"),
+        (1, 4096, "exit code 1, and {folder} is full\nlast words"),
+        (-9, 1 << 30, "killed, as the kernel does where memory is short\nlast words"),
+    ],
+)
+def test_a_start_that_fails_says_what_the_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, free: int, said_so: str
+) -> None:
+    (tmp_path / "log").write_text("last words\n")
+    monkeypatch.setattr(process.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert process._ending(code, tmp_path / "log").strip() == said_so.format(folder=tmp_path)
 
 
 def test_a_shell_keeps_its_home(state: Path) -> None:
