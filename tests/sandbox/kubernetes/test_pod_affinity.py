@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray_sandbox.kubernetes.controllers.scheduler import Scheduler
+from hyperpod_ray_sandbox.kubernetes.controllers import scheduler
 
 Json = dict[str, Any]
 KEY = "kubernetes.io/hostname"
@@ -38,5 +38,7 @@ def node(name: str, *, labelled: bool) -> Json:
 def test_a_node_beside_a_pod_and_another(field: str, labelled: bool, beside: bool, fits: bool) -> None:
     """One pod runs on the first node; the same again asks for its company, or for none of it."""
     nodes = [node(name, labelled=labelled) for name in ("first", "second")]
-    refusal = Scheduler(None)._affinity(pod(field), nodes[not beside], [pod(node="first")], nodes)  # type: ignore[arg-type]
+    cluster = scheduler.Cluster(nodes, [pod(node="first")])
+    domains = scheduler._domains(pod(field), cluster)
+    refusal = scheduler._why_not(pod(field), nodes[not beside], cluster, {}, domains)
     assert (refusal == "") is fits
