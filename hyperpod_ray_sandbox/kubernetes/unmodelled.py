@@ -60,11 +60,11 @@ def refusal(resource: Resource, obj: Json | None, *, defined: Callable[[str], bo
     return ""
 
 
-def _field(kind: str, obj: Json) -> str:
-    for path, harmless in _DEFAULTS.get(kind, {}).items():
+def _field(resource_kind: str, obj: Json) -> str:
+    for path, harmless in _DEFAULTS.get(resource_kind, {}).items():
         value: Any = obj
         for part in path.split("."):
             value = (value or {}).get(part)
         if value not in harmless:
-            return f"{path} of a {kind} of Kueue: {value}"
+            return f"{path} of a {resource_kind} of Kueue: {value}"
     return ""

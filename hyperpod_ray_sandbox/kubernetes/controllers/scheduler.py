@@ -131,7 +131,7 @@ class Scheduler:
             self._place(pod, cluster)
             self._tried.add(pod["metadata"]["uid"])
             if time.monotonic() > end:
-                self.api.store.changed.set()  # the next pass goes on at once
+                self.api.store.changed.set()  # the next pass begins at once
                 return
         self._tried.clear()
 

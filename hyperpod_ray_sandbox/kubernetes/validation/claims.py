@@ -41,7 +41,7 @@ def spec(causes: Causes, path: str, spec: Json) -> None:
         causes.quantity(f"{path}.resources[storage]", size, positive=True)
     names.selector(causes, f"{path}.selector", spec.get("selector"))
     for field in ("dataSource", "dataSourceRef"):
-        source = spec.get(field)
+        source: Any = spec.get(field)
         for part in ("name", "kind") if source is not None else ():
             if not source.get(part):
                 causes.required(f"{path}.{field}.{part}")
@@ -51,9 +51,14 @@ def spec(causes: Causes, path: str, spec: Json) -> None:
             causes.invalid(f"{path}.{field}", source["kind"], why)
         elif group:
             names.subdomain(causes, f"{path}.{field}.apiGroup", group)
-    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if source is not None and reference is not None:
-        if reference.get("namespace"):
-            causes.invalid(path, f"{path}.dataSource", "may not be specified when dataSourceRef.namespace is specified")
-        elif any((source.get(part) or "") != (reference.get(part) or "") for part in ("apiGroup", "kind", "name")):
-            causes.invalid(path, f"{path}.dataSource", "must match dataSourceRef")
+    _sources(causes, path, spec.get("dataSource"), spec.get("dataSourceRef"))
+
+
+def _sources(causes: Causes, path: str, source: Json | None, reference: Json | None) -> None:
+    """Judge that both fields name the same source."""
+    if source is None or reference is None:
+        return
+    if reference.get("namespace"):
+        causes.invalid(path, f"{path}.dataSource", "may not be specified when dataSourceRef.namespace is specified")
+    elif any((source.get(part) or "") != (reference.get(part) or "") for part in ("apiGroup", "kind", "name")):
+        causes.invalid(path, f"{path}.dataSource", "must match dataSourceRef")

@@ -330,15 +330,19 @@ def _junctor(causes: Causes, path: str, part: Any, *, int_or_string: bool) -> No
 
 def _complete(causes: Causes, declared_at: str, path: str, part: Json, schema: Json) -> None:
     """Require that the schema declares each property and item that its allOf, anyOf, oneOf and not constrain."""
-    inner = [(f"{path}.{junctor}[{i}]", one) for junctor in _LOGICAL for i, one in enumerate(part.get(junctor) or [])]
+    inner = [
+        (f"{path}.{junctor}[{index}]", alternative)
+        for junctor in _LOGICAL
+        for index, alternative in enumerate(part.get(junctor) or [])
+    ]
     inner += [(f"{path}.not", part["not"])] if isinstance(part.get("not"), dict) else []
     for at, nested in inner:
         _complete(causes, declared_at, at, nested, schema)
         properties, items = nested.get("properties") or {}, nested.get("items")
         for name, constrained in properties.items():
-            place, found = f"{declared_at}.properties[{name}]", (schema.get("properties") or {}).get(name)
-            if found is not None:
-                _complete(causes, place, f"{at}.properties[{name}]", {"allOf": [constrained]}, found)
+            place, declared = f"{declared_at}.properties[{name}]", (schema.get("properties") or {}).get(name)
+            if declared is not None:
+                _complete(causes, place, f"{at}.properties[{name}]", {"allOf": [constrained]}, declared)
             elif not schema.get("additionalProperties"):
                 causes.required(place, f"because it is defined in {at}.properties[{name}]")
         if items is not None and schema.get("items") is None:

@@ -82,8 +82,8 @@ def workload(obj: Json) -> Causes:
             if deadline <= ready:
                 causes.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     elif kind in ("DaemonSet", "StatefulSet"):
-        kinds, daemons = ("OnDelete", "RollingUpdate"), kind == "DaemonSet"
-        _strategy(causes, "spec.updateStrategy", spec.get("updateStrategy") or {}, kinds, daemons=daemons)
+        update, types = spec.get("updateStrategy") or {}, ("OnDelete", "RollingUpdate")
+        _strategy(causes, "spec.updateStrategy", update, types, daemons=kind == "DaemonSet")
         causes.one_of("spec.podManagementPolicy", spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"))
         for field, action in (spec.get("persistentVolumeClaimRetentionPolicy") or {}).items():
             at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"

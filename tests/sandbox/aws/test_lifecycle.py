@@ -168,7 +168,7 @@ def test_a_start_that_fails_says_what_the_machine_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, free: int, said_so: str
 ) -> None:
     (tmp_path / "log").write_text("last words\n")
-    monkeypatch.setattr(process.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
     assert process._ending(code, tmp_path / "log").strip() == said_so.format(folder=tmp_path)
 
 

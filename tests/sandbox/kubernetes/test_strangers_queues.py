@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.sandbox.kubernetes.test_kueue import API_VERSION, RAY, World, workload_name
+from hyperpod_ray_sandbox.kubernetes.controllers.kueue import API_VERSION, workload_name
+from tests.sandbox.kubernetes.test_kueue import RAY, World
 
 Json = dict[str, Any]
 QUEUES: dict[str, Json] = {
