@@ -79,3 +79,16 @@ def test_requests_are_added_up_once_a_pod(api: Api, monkeypatch: pytest.MonkeyPa
     Scheduler(api).reconcile()
     assert all(places(api).values())
     assert len(asked) == 60
+
+
+def test_a_pod_that_fits_nowhere_keeps_no_other_from_its_turn(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the first of each round, and that it still fits nowhere changes nothing that would put it last."""
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", -1)
+    fill(api, [node("n1")], [pod("huge", cpu="9")])
+    passes = Scheduler(api)
+    for _ in range(3):
+        passes.reconcile()
+    fill(api, [], [pod("a")])
+    for _ in range(3):
+        passes.reconcile()
+    assert places(api) == {"huge": "", "a": "n1"}
