@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +45,8 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
         store.fetch(locked)
     cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
     _create_buckets(rehearsed, running)
-    cdk.run("bootstrap", f"aws://{running.account}/{running.region}", folder=cdk.work)
-    cdk.synthesize()
+    with cdk.bootstrapping(f"aws://{running.account}/{running.region}"):
+        cdk.synthesize()
     cdk.run("deploy", "--require-approval", "never", "--concurrency", "3", "--progress", "events")
     output.log(f"'{env}' is deployed to the embedded AWS on {running.client.endpoint}")
     output.log(f'next: eval "$(hyperpod-ray local env)"; hyperpod-ray status {env}')
@@ -60,7 +64,7 @@ def destroy(env: str, *, folder: Path, state: Path) -> int:
     cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
     if not cdk.assembly.is_dir():
         cdk.synthesize()
-    cdk.run("destroy", "--force")
+    cdk.run("destroy", "--force", "--concurrency", "3")
     _delete_buckets(rehearsed, running)
     leftovers = [
         f"{resource['type']} {resource['id']}"
@@ -146,6 +150,10 @@ def _s3(running: Any) -> Any:
     )
 
 
+_REPORTS = "@aws-cdk/core:failSynthOnValidationErrors"
+"""Context: whether the app itself reports an invalid template, with a traceback. The cdk CLI sets it to false too."""
+
+
 class Cdk:
     """The project's own cdk CLI for one environment.
 
@@ -166,23 +174,37 @@ class Cdk:
         self._variables = {**os.environ, **variables, "PATH": path}
 
     def synthesize(self) -> None:
-        """Write the assembly."""
-        self._call(
-            ["synth", "--quiet", "--output", str(self.assembly), "-c", f"env={self.env}", "-c",
-             f"environments={self.environments}", "--app", f'"{sys.executable}" app.py'],
-            folder=self.project,
-        )  # fmt: skip
+        """Write the assembly without the cdk CLI, whose start is a tenth of the time. `run` reports what is invalid."""
+        context = {"env": self.env, "environments": str(self.environments), _REPORTS: False}
+        variables = {**self._variables, "CDK_OUTDIR": str(self.assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
+        ended = subprocess.run([sys.executable, "app.py"], cwd=self.project, env=variables, check=False).returncode
+        _refuse_failure("synth", ended)
 
-    def run(self, verb: str, *arguments: str, folder: Path | None = None) -> None:
-        """Run a command on all stacks of the assembly, or in a folder without one."""
-        stacks = [] if folder else ["--app", str(self.assembly), f"{self.env}/*"]
-        self._call([verb, *stacks, *arguments], folder=folder or self.project)
+    @contextlib.contextmanager
+    def bootstrapping(self, target: str) -> Iterator[None]:
+        """Bootstrap beside what the caller does. Its output is shown where it fails."""
+        with tempfile.TemporaryFile() as lines:
+            begun = subprocess.Popen(
+                [str(self._program), "bootstrap", target],
+                cwd=self.work, env=self._variables, stdin=subprocess.DEVNULL, stdout=lines, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            try:
+                yield
+            except BaseException:
+                begun.terminate()
+                begun.wait()
+                raise
+            if ended := begun.wait():
+                lines.seek(0)
+                output.log(lines.read().decode(errors="replace").rstrip())
+                _refuse_failure("bootstrap", ended)
 
-    def _call(self, arguments: list[str], *, folder: Path) -> None:
-        ended = subprocess.run(
-            [str(self._program), *arguments], cwd=folder, env=self._variables, check=False
-        ).returncode
-        if ended:
-            raise OpsError(
-                f"cdk {arguments[0]} failed: exit code {ended}", expected="0", fix="see its messages above", code=ERROR
-            )
+    def run(self, verb: str, *arguments: str) -> None:
+        """Run a command on all stacks of the assembly."""
+        command = [str(self._program), verb, "--app", str(self.assembly), f"{self.env}/*", *arguments]
+        _refuse_failure(verb, subprocess.run(command, cwd=self.project, env=self._variables, check=False).returncode)
+
+
+def _refuse_failure(verb: str, ended: int) -> None:
+    if ended:
+        raise OpsError(f"cdk {verb} failed: exit code {ended}", expected="0", fix="see its messages above", code=ERROR)

@@ -18,6 +18,7 @@ from hyperpod_ray_sandbox.errors import SandboxError
 FORBIDDEN = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE")
 
 CONTROL_SERVICE = "sandbox"
+PATIENCE_SECONDS = 300.0
 
 
 class ControlError(SandboxError):
@@ -65,10 +66,10 @@ class Client:
         """Return the variables for a shell of the user: HOME stays."""
         return {name: value for name, value in self.environment().items() if name != "HOME"}
 
-    def health(self) -> bool:
-        """Say whether the emulator answers."""
+    def health(self, *, patience: float = PATIENCE_SECONDS) -> bool:
+        """Say whether the emulator answers within some seconds."""
         try:
-            return bool(self._call("GET", "health").get("ready"))
+            return bool(self._call("GET", "health", patience=patience).get("ready"))
         except ControlError:
             return False
 
@@ -167,7 +168,9 @@ class Client:
     def _scope(self) -> dict[str, Any]:
         return {"account": self.account, "region": self.region}
 
-    def _call(self, method: str, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _call(
+        self, method: str, path: str, data: dict[str, Any] | None = None, *, patience: float = PATIENCE_SECONDS
+    ) -> dict[str, Any]:
         body = json.dumps(data or {}).encode()
         url = f"{self.endpoint}/_local/{path}"
         headers = self.signed(method, url, body, {"Content-Type": "application/json"})
@@ -175,7 +178,7 @@ class Client:
         # a proxy of the environment has no business with loopback
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=300) as answer:
+            with opener.open(request, timeout=patience) as answer:
                 decoded: dict[str, Any] = json.load(answer)
                 return decoded
         except urllib.error.HTTPError as error:
@@ -186,7 +189,7 @@ class Client:
             raise ControlError(
                 f"the embedded AWS does not answer on {self.endpoint}: {error}",
                 expected="an answer",
-                fix=f"{paths.COMMAND} up",
+                fix=f"{paths.command('status', self.home.parent)}",
             ) from None
 
 

@@ -46,11 +46,12 @@ def up(
         StartError: one runs with another port, account or region, or another `up` starts one in this folder.
     """
     running = process.find(state)
-    if running and (ended := process.ended(running)):
+    if running and (broken := [part for part in process.parts(running) if part.state != process.READY]):
         raise process.StartError(
-            f"the embedded AWS runs without its {' and '.join(ended)}, which ended",
-            expected="all of its processes",
-            fix=f"`{paths.COMMAND} repair`, which keeps what is deployed",
+            "the embedded AWS runs, but not all of it: "
+            + ", ".join(f"its {part.name} is {part.state}" for part in broken),
+            expected="each of its processes to answer",
+            fix=_fix(broken[0], state),
         )
     if running:
         settings = {"port": port, "account": account, "region": region}
@@ -60,7 +61,7 @@ def up(
             raise process.StartError(
                 f"the embedded AWS runs already, with {', '.join(conflicts)}",
                 expected="one with the same options",
-                fix=f"`{paths.COMMAND} down`, or --state",
+                fix=f"`{paths.command('down', state)}`, or --state",
             )
         _log(f"already running on {running.client.endpoint}, Kubernetes API {running.kubernetes}")
         return running
@@ -86,7 +87,7 @@ def up(
     _log(f"embedded AWS on {running.client.endpoint}, account {running.account}, region {running.region}")
     backend = "given" if kubeconfig else api_server
     _log(f"Kubernetes API {running.kubernetes} ({backend}), kubeconfig {running.kubeconfig}")
-    _log(f'for this shell: eval "$({paths.COMMAND} env)"')
+    _log(f'for this shell: eval "$({paths.command("env", state)})"')
     return running
 
 
@@ -96,28 +97,34 @@ def status(*, state: Path = paths.STATE) -> bool:
     if not running:
         remaining = len(process.marked(state.resolve()))
         hint = f"{remaining} processes of one that was killed remain; " if remaining else ""
-        _log(f"{NOT_RUNNING}; {hint}start it with `{paths.COMMAND} up`")
+        _log(f"{NOT_RUNNING}; {hint}start it with `{paths.command('up', state)}`")
         return False
     parts = process.parts(running)
     for part in parts:
         _print(f"{part.name}: {part.state}, process {part.pid}, log {part.log}")
         if part.state != process.READY:
-            _print(f"  fix: {paths.COMMAND} repair")
+            _print(f"  fix: {_fix(part, state)}")
     _print(f"endpoint {running.client.endpoint}")
     _print(f"Kubernetes API {running.kubernetes}, kubeconfig {running.kubeconfig}")
     return all(part.state == process.READY for part in parts)
 
 
+def _fix(part: process.Part, state: Path) -> str:
+    """The command that brings a process back. What the embedded AWS has is in its memory alone."""
+    if part.name == process.EMBEDDED_AWS:
+        return f"{paths.command('down', state)}, then {paths.command('up', state)}: what is deployed is lost"
+    return f"{paths.command('repair', state)}, which keeps what is deployed"
+
+
 def repair(*, state: Path = paths.STATE) -> bool:
-    """Start what ended of a running one, with the objects it had; whether everything runs then.
+    """Start what ended or no longer answers of a running one, with its objects; whether everything runs then.
 
     Raises:
         StartError: none runs.
     """
     running = found(state)
-    started = process.restart_ended(running, state.resolve())
-    for name in started:
-        _log(f"{name} ended; it runs again, with what it had")
+    for part in process.restart(running, state.resolve()):
+        _log(f"{part.name}: {part.state}; it runs again, with what it had")
     return status(state=state)
 
 
@@ -185,7 +192,7 @@ def found(state: Path = paths.STATE) -> process.Running:
     """
     running = process.find(state)
     if not running:
-        raise process.StartError(NOT_RUNNING, expected="a running one", fix=f"{paths.COMMAND} up")
+        raise process.StartError(NOT_RUNNING, expected="a running one", fix=paths.command("up", state))
     return running
 
 

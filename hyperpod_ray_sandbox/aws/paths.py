@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -31,6 +32,12 @@ KUBECTL_LAYER = CACHE / "kubectl-v35"
 STATE = (Path.cwd() if INSTALLED else ROOT) / ".local" / "aws"
 COMMAND = "hyperpod-sandbox" if INSTALLED else "hyperpod-ray local"
 """The command that starts and stops it."""
+
+
+def command(verb: str, state: Path) -> str:
+    """A command of the sandbox as it is typed for a state folder."""
+    chosen = "" if state.resolve() == STATE.resolve() else f" --state {shlex.quote(str(state))}"
+    return f"{COMMAND} {verb}{chosen}"
 
 
 def imports() -> Path:

@@ -25,7 +25,7 @@ import yaml
 
 from hyperpod_ray_sandbox import leash
 from hyperpod_ray_sandbox.api_server_folder import has_controllers
-from hyperpod_ray_sandbox.aws import eks_login, install, paths
+from hyperpod_ray_sandbox.aws import functions_cli, install, paths
 from hyperpod_ray_sandbox.aws.client import Client
 from hyperpod_ray_sandbox.errors import SandboxError
 
@@ -39,8 +39,10 @@ START_SECONDS = 300
 PATIENCE_SECONDS = 5.0
 # for the follower, which takes its Node objects out of a cluster that stays
 FOLLOWER_SECONDS = 120.0
-# for an API server that is asked whether it lives
-ANSWER_SECONDS = 5.0
+# for a server that is asked whether it lives, on a busy machine too
+ANSWER_SECONDS = 20.0
+# less than a start writes
+LITTLE_SPACE = 1 << 20
 # for what was killed: it ends as soon as it gets a processor
 KILLED_SECONDS = 120.0
 # in the environment of every process of an emulator, and of those they start: the state folder
@@ -111,6 +113,7 @@ def find(state: Path = paths.STATE) -> Running | None:
 
 
 READY, SILENT, ENDED = "ready", "not answering", "ended"
+EMBEDDED_AWS, KUBERNETES_API, FOLLOWER = "embedded AWS", "Kubernetes API", "follower of nodes"
 
 
 @dataclass(frozen=True)
@@ -126,22 +129,16 @@ class Part:
 def parts(running: Running) -> list[Part]:
     """How each process of an emulator is: whether it lives, and whether it answers."""
     folder = Path(running.log).parent
-    listed = [Part("embedded AWS", running.pid, READY if running.client.health() else SILENT, Path(running.log))]
+    answers = running.client.health(patience=ANSWER_SECONDS)
+    listed = [Part(EMBEDDED_AWS, running.pid, READY if answers else SILENT, Path(running.log))]
     if running.kubernetes_pid:
         lives = _alive(running.kubernetes_pid, "hyperpod_ray_sandbox.kubernetes")
         state = ENDED if not lives else READY if _answers(running.kubernetes) else SILENT
-        listed.append(Part("Kubernetes API", running.kubernetes_pid, state, folder / "kubernetes.log"))
+        listed.append(Part(KUBERNETES_API, running.kubernetes_pid, state, folder / "kubernetes.log"))
     if running.follower_pid:
         lives = _alive(running.follower_pid, "hyperpod_ray_sandbox.kubernetes")
-        listed.append(
-            Part("follower of nodes", running.follower_pid, READY if lives else ENDED, folder / "follower.log")
-        )
+        listed.append(Part(FOLLOWER, running.follower_pid, READY if lives else ENDED, folder / "follower.log"))
     return listed
-
-
-def ended(running: Running) -> list[str]:
-    """The processes of an emulator that ended while it lives."""
-    return [part.name for part in parts(running) if part.state == ENDED]
 
 
 def _answers(url: str) -> bool:
@@ -158,27 +155,29 @@ def _answers(url: str) -> bool:
         return False
 
 
-def restart_ended(running: Running, state: Path) -> list[str]:
-    """Start the processes of an emulator that ended, on their old ports and objects; return their names.
+def restart(running: Running, state: Path) -> list[Part]:
+    """Start what ended or no longer answers of an emulator, on its old port and objects; return how it was before.
 
     Raises:
         StartError: One does not start, or cannot be started again.
     """
-    names = ended(running)
+    broken = [part for part in parts(running) if part.state != READY and part.name != EMBEDDED_AWS]
     environment = _environment(state, running.client)
-    for name in names:
-        if name == "Kubernetes API":
-            if not running.command:
-                raise StartError(
-                    f"the {name} ended, and it cannot be started again with its objects",
-                    expected="the embedded one",
-                    fix=f"{paths.COMMAND} down, then {paths.COMMAND} up",
-                )
+    for part in broken:
+        if part.name == KUBERNETES_API and not running.command:
+            raise StartError(
+                f"the {part.name} is {part.state}, and it cannot be started again with its objects",
+                expected="the embedded one",
+                fix=f"{paths.command('down', state)}, then {paths.command('up', state)}",
+            )
+        if part.state == SILENT:
+            _stop_groups([part.pid], PATIENCE_SECONDS)
+        if part.name == KUBERNETES_API:
             pid, server = _start_kubernetes(state, list(running.command), environment)
             if server["url"] != running.kubernetes:
-                _stop_group(pid, PATIENCE_SECONDS)
+                _stop_groups([pid], PATIENCE_SECONDS)
                 raise StartError(
-                    f"the {name} cannot have its port again: {running.kubernetes}",
+                    f"the {part.name} cannot have its port again: {running.kubernetes}",
                     expected="it free",
                     fix="end the process that took it, then the same command again",
                 )
@@ -186,7 +185,7 @@ def restart_ended(running: Running, state: Path) -> list[str]:
         else:
             running = replace(running, follower_pid=_start_follower(state, running, environment))
         write_private(state / "state.json", json.dumps(asdict(running), indent=2))
-    return names
+    return broken
 
 
 def start(
@@ -217,7 +216,7 @@ def start(
             raise StartError(
                 f"an embedded AWS runs in {state} already, on {running.client.endpoint}",
                 expected="none there",
-                fix=f"{paths.COMMAND} down, or --state",
+                fix=f"{paths.command('down', state)}, or --state",
             )
         end_processes(state)
         _empty(state)
@@ -291,32 +290,32 @@ def _start_at(
         command = ["hyperpod_ray_sandbox.kubernetes.envtest", "--assets", str(assets)]
         pid, server = _start_kubernetes(state, command, environment)
         running, kubeconfig = replace(running, kubernetes_pid=pid), Path(server["kubeconfig"])
+    api = None
     if kubeconfig is None:
         command = _embedded_api(running, entrypoints)
-        pid, server = _start_kubernetes(state, command, environment)
-        running = replace(
-            running,
-            kubernetes_pid=pid,
-            kubernetes=server["url"],
-            kubeconfig=server["kubeconfig"],
-            command=tuple(command),
-        )
-        authority = _read_base64(Path(server["ca_file"]))
+        running = replace(running, command=tuple(command))
+        # both start at once: the embedded AWS reads where the other one is when it has imported its own
+        api = _spawn_kubernetes(state, command, environment)
+        cluster = ["--kubernetes-record", str(_record(state))]
     else:
         endpoint, authority = _cluster_of(kubeconfig)
         running = replace(running, kubernetes=endpoint, kubeconfig=str(kubeconfig))
-        environment[eks_login.GIVEN] = str(kubeconfig.resolve())
+        environment[functions_cli.GIVEN] = str(kubeconfig.resolve())
+        cluster = ["--kubernetes-endpoint", running.kubernetes, "--kubernetes-ca", authority]
     started = _spawn(
         "hyperpod_ray_sandbox.aws.emulator",
         *("--port", str(running.port), "--listen-fd", str(listener.fileno())),
         *("--seconds-per-state", str(seconds_per_state)),
-        *("--kubernetes-endpoint", running.kubernetes, "--kubernetes-ca", authority),
+        *cluster,
         log=Path(running.log),
         environment=environment,
         listener=listener,
     )
     listener.close()  # else a client would wait for an emulator that ended instead of being refused
     running = replace(running, pid=started.pid)
+    if api is not None:
+        server = _wait_for_kubernetes(state, api)
+        running = replace(running, kubernetes_pid=api.pid, kubernetes=server["url"], kubeconfig=server["kubeconfig"])
     _wait_until_ready(running, started)
     if kubeconfig is not None:
         if assets is not None and has_controllers(assets):
@@ -342,13 +341,13 @@ def _pace(seconds_per_state: float) -> list[str]:
 def stop(running: Running, state: Path = paths.STATE) -> None:
     """Stop the emulator, the functions it runs and the Kubernetes API it started, and remove all they kept but logs."""
     # the follower first, while the embedded AWS and the cluster answer
-    for pid, module, patience in (
-        (running.follower_pid, "hyperpod_ray_sandbox.kubernetes", FOLLOWER_SECONDS),
-        (running.pid, "hyperpod_ray_sandbox.aws.emulator", PATIENCE_SECONDS),
-        (running.kubernetes_pid, "hyperpod_ray_sandbox.kubernetes", PATIENCE_SECONDS),
-    ):
-        if pid and _alive(pid, module):
-            _stop_group(pid, patience)
+    if running.follower_pid and _alive(running.follower_pid, "hyperpod_ray_sandbox.kubernetes"):
+        _stop_groups([running.follower_pid], FOLLOWER_SECONDS)
+    servers = {
+        running.pid: "hyperpod_ray_sandbox.aws.emulator",
+        running.kubernetes_pid: "hyperpod_ray_sandbox.kubernetes",
+    }
+    _stop_groups([pid for pid, module in servers.items() if pid and _alive(pid, module)], PATIENCE_SECONDS)
     clear(state)
 
 
@@ -472,6 +471,8 @@ def _environment(state: Path, client: Client) -> dict[str, str]:
         "PYTHONPATH": str(paths.imports()),
         "PYTHONUNBUFFERED": "1",
         "NODE_PATH": str(paths.NODE_RUNTIME / "node_modules"),
+        # of the SDK's modules: each function of each start would compile them again
+        "NODE_COMPILE_CACHE": str(paths.NODE_RUNTIME / "compiled"),
         # CDK's kubectl handler writes its kubeconfig and manifests here, not into a /tmp it would share
         "TEST_OUTDIR": str(functions),
         "TMPDIR": str(functions),
@@ -517,17 +518,29 @@ def _assets(chosen: Path | None) -> Path:
 
 def _start_kubernetes(state: Path, command: list[str], environment: dict[str, str]) -> tuple[int, dict[str, Any]]:
     """Start a module that serves a Kubernetes API, and wait for the record that it writes."""
-    folder = state / "kubernetes"
+    process = _spawn_kubernetes(state, command, environment)
+    return process.pid, _wait_for_kubernetes(state, process)
+
+
+def _record(state: Path) -> Path:
+    """Where a Kubernetes API writes its address, its certificates and its kubeconfig when it answers."""
+    return state / "kubernetes" / "server.json"
+
+
+def _spawn_kubernetes(state: Path, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    folder = _record(state).parent
     _private(folder)
-    ready = folder / "server.json"
-    ready.unlink(missing_ok=True)
-    log = state / "kubernetes.log"
-    process = _spawn(*command, "--state", str(folder), log=log, environment=environment)
+    _record(state).unlink(missing_ok=True)
+    return _spawn(*command, "--state", str(folder), log=state / "kubernetes.log", environment=environment)
+
+
+def _wait_for_kubernetes(state: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    ready, log = _record(state), state / "kubernetes.log"
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise StartError(
-                f"the local Kubernetes API ended: exit code {process.returncode}\n{_tail(log)}\n",
+                f"the local Kubernetes API ended: {_ending(process.returncode, log)}",
                 expected="a running process",
                 fix=f"see {log}",
             )
@@ -535,10 +548,10 @@ def _start_kubernetes(state: Path, command: list[str], environment: dict[str, st
             try:
                 server: dict[str, Any] = json.loads(ready.read_text())
             except ValueError:  # half written
-                time.sleep(0.05)
+                time.sleep(0.02)
                 continue
-            return process.pid, server
-        time.sleep(0.05)
+            return server
+        time.sleep(0.02)
     raise StartError(
         f"the local Kubernetes API is not ready\n{_tail(log)}\n",
         expected=f"it within {START_SECONDS} s",
@@ -582,13 +595,13 @@ def _wait_until_ready(running: Running, started: subprocess.Popen[bytes]) -> Non
     while time.monotonic() < deadline:
         if started.poll() is not None:
             raise StartError(
-                f"the embedded AWS ended: exit code {started.returncode}\n{_tail(log)}\n",
+                f"the embedded AWS ended: {_ending(started.returncode, log)}",
                 expected="a running process",
                 fix=f"see {log}",
             )
-        if running.client.health():
+        if running.client.health(patience=ANSWER_SECONDS):
             return
-        time.sleep(0.05)
+        time.sleep(0.02)
     raise StartError(
         f"the embedded AWS is not ready\n{_tail(log)}\n", expected=f"it within {START_SECONDS} s", fix=f"see {log}"
     )
@@ -613,16 +626,17 @@ def _cluster_of(kubeconfig: Path) -> tuple[str, str]:
 
 
 def _write_aws(state: Path) -> None:
-    """Put an `aws` on the functions' PATH that logs in to EKS without the AWS CLI's start; the rest is the real one."""
+    """Put an `aws` on the functions' PATH that does three commands without the AWS CLI's start. The rest is real."""
     folder = state / "bin"
     _private(folder)
+    quick = f"{_quoted(paths.PYTHON)} -I -S {_quoted(Path(functions_cli.__file__))}"
     shim = folder / "aws"
     shim.write_text(
         "#!/bin/sh\n"
-        "# written by `up`: see hyperpod_ray_sandbox/aws/eks_login.py\n"
-        'case "$*" in\n'
-        '  "eks update-kubeconfig "*|*"eks get-token "*)\n'
-        f'    exec {_quoted(paths.PYTHON)} -I -S {_quoted(Path(eks_login.__file__))} "$@" ;;\n'
+        "# written by `up`: see hyperpod_ray_sandbox/aws/functions_cli.py\n"
+        'case "$#:$*" in\n'
+        f'  *":eks update-kubeconfig "*|*"eks get-token "*) exec {quick} "$@" ;;\n'
+        f'  "4:s3 cp s3://"*) {quick} "$@" 2> /dev/null && exit 0 ;;\n'
         "esac\n"
         f'exec {_quoted(paths.VENV / "bin" / "aws")} "$@"\n'
     )
@@ -674,20 +688,43 @@ def _alive(pid: int, module: str) -> bool:
     return module in ps_output.stdout
 
 
-def _stop_group(pid: int, patience: float) -> None:
+def _stop_groups(pids: Iterable[int], patience: float) -> None:
+    """End process groups, by their leaders: all are asked at once, and killed when they take too long."""
+    remaining = list(pids)
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(pid, number)
-        except (ProcessLookupError, PermissionError):
-            return
+        for pid in remaining:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, number)
         deadline = time.monotonic() + patience  # what is still there after it, `clear` ends by its mark
-        while time.monotonic() < deadline:
-            _reap([pid])
-            try:
-                os.killpg(pid, 0)
-            except (ProcessLookupError, PermissionError):
-                return
-            time.sleep(0.05)
+        while (remaining := [pid for pid in remaining if _group_lives(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def _group_lives(leader: int) -> bool:
+    """Whether a process group has a member that has not ended. Who collects its exit code may be slow, or never do."""
+    _reap([leader])
+    try:
+        os.killpg(leader, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    if not Path("/proc/self").exists():
+        return True
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, _parent, group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
+            if int(group) == leader and state != "Z":
+                return True
+    return False
+
+
+def _ending(code: int, log: Path) -> str:
+    """How a process ended that should run, with its last lines, and what the machine had too little of."""
+    said = f"exit code {code}"
+    if code == -signal.SIGKILL:
+        said = "killed, as the kernel does where memory is short"
+    elif shutil.disk_usage(log.parent).free < LITTLE_SPACE:
+        said += f", and {log.parent} is full"
+    return f"{said}\n{_tail(log)}\n"
 
 
 def _tail(log: Path) -> str:

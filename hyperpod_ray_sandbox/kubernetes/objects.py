@@ -58,6 +58,10 @@ class Objects(ABC):
         resource = self.registry.by_kind(api_version, kind)
         return self.store.get(self.key(resource, namespace, name)) if resource else None
 
+    def defined(self, name: str) -> bool:
+        """Whether a CustomResourceDefinition of this name exists."""
+        return self.store.get(("apiextensions.k8s.io/customresourcedefinitions", "", name)) is not None
+
     def all(self, api_version: str, kind: str, namespace: str = "") -> list[Json]:
         """All objects of a kind; for controllers."""
         resource = self.registry.by_kind(api_version, kind)

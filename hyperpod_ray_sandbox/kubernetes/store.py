@@ -85,30 +85,41 @@ class Store:
 
     def put(self, key: Key, body: Json) -> Json:
         """Write an object; its resourceVersion is set here."""
-        self.version += 1
         body = copy(body)
-        body.setdefault("metadata", {})["resourceVersion"] = str(self.version)
+        body.setdefault("metadata", {})["resourceVersion"] = str(self.version + 1)
+        self._write("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (*key, json.dumps(body)))
         entries = self._objects.setdefault(key[0], {})
         previous = entries.get((key[1], key[2]))
         entries[(key[1], key[2])] = body
-        self._db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (*key, json.dumps(body)))
         self._record(Change(self.version, key, previous, body, body))
         return body
 
     def remove(self, key: Key) -> Json | None:
         """Delete an object for good; returns its last state."""
-        removed = self._objects.get(key[0], {}).pop((key[1], key[2]), None)
+        removed = self.get(key)
         if removed is None:
             return None
-        self.version += 1
+        self._write("DELETE FROM objects WHERE bucket = ? AND namespace = ? AND name = ?", key)
+        del self._objects[key[0]][(key[1], key[2])]
         final = copy(removed)
         final["metadata"]["resourceVersion"] = str(self.version)
-        self._db.execute("DELETE FROM objects WHERE bucket = ? AND namespace = ? AND name = ?", key)
         self._record(Change(self.version, key, removed, None, final))
         return removed
 
+    def _write(self, statement: str, values: tuple[str, ...]) -> None:
+        """Write a change and its version into the file, both or neither, before anybody can read it."""
+        self._db.execute("BEGIN")
+        try:
+            self._db.execute(statement, values)
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('version', ?)", (str(self.version + 1),))
+            self._db.execute("COMMIT")
+        except sqlite3.Error:  # a full disk, which has rolled back by itself or not
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        self.version += 1
+
     def _record(self, change: Change) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES ('version', ?)", (str(self.version),))
         if len(self._history) == HISTORY:
             self.oldest = self._history[0].version
         self._history.append(change)

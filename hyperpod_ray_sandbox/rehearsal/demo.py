@@ -235,7 +235,7 @@ def _story(screen: Screen, cdk: Cdk, training: Training | None) -> None:
             )
         screen.fact("changed", f"group workers to {count} nodes; cluster has {after}")
     with screen.step(DESTROY):
-        cdk("destroy", *SYNTHESIZED, everything, "--force")
+        cdk("destroy", *SYNTHESIZED, everything, "--force", "--concurrency", "3")
         leftovers = [r for r in aws.inventory() if _key(r) not in before]
         for resource in leftovers:
             print(f"left behind: {resource['type']} {resource['id']}", flush=True)

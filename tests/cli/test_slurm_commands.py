@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -274,7 +275,15 @@ def rehearsal(account: SlurmAccount) -> list[tuple[str, ...]]:
     patch.setattr(sandbox, "found", lambda _: Running())
     patch.setattr(sandbox, "inventory", lambda **_: [])
     patch.setattr("hyperpod_ray.charts.store.fetch", lambda _: asked.append(("chart",)))
-    patch.setattr(local_deploy.Cdk, "_call", lambda _self, arguments, **_: asked.append((arguments[0],)))
+    patch.setattr(local_deploy.Cdk, "run", lambda _self, verb, *_: asked.append((verb,)))
+    patch.setattr(local_deploy.Cdk, "synthesize", lambda _self: asked.append(("synth",)))
+
+    @contextlib.contextmanager
+    def bootstrapping(_self: Any, _target: str) -> Iterator[None]:
+        asked.append(("bootstrap",))
+        yield
+
+    patch.setattr(local_deploy.Cdk, "bootstrapping", bootstrapping)
     return asked
 
 

@@ -56,7 +56,7 @@ OTHERS = {
     "hyperpod_ray_sandbox/aws/emulator/": "the services' own texts; the control plane's client adds the parts",
     "hyperpod_ray_sandbox/kubernetes/": "Kubernetes' own texts",
     "hyperpod_ray_sandbox/rehearsal/ray_hosts/pod_root.py": "the kernel's own text, in the log of the pod",
-    "hyperpod_ray_sandbox/aws/eks_login.py": "the AWS CLI's own text",
+    "hyperpod_ray_sandbox/aws/functions_cli.py": "the AWS CLI's own text",
     "hyperpod_ray/charts/lock.py": "pydantic's validators: the lock's reader adds the parts",
     "hyperpod_ray/core/yaml_text.py": "caught by its readers, which add the parts",
     "hyperpod_ray/core/loader.py": "built of problems, which have the parts",

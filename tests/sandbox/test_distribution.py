@@ -100,17 +100,29 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_the_example_of_the_readme_runs_where_nothing_else_of_this_project_is(installed: Path, tmp_path: Path) -> None:
-    text = (SANDBOX / "README.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    script = tmp_path / "example.py"
-    script.write_text(example)
-    command = [str(installed / "bin" / "python"), str(script)]
+    """With the pytest and the Kubernetes client of this environment in place of an index's."""
+    (example,) = re.findall(r"```python\n(.*?)```", (SANDBOX / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "test_hyperpod.py").write_text(example)
+    variables = {**environment(tmp_path), "PYTHONPATH": str(Path(pytest.__file__).parents[1])}
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=900, check=False
-    )
+        [str(installed / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_hyperpod.py"],
+        cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "InService" in done.stdout
+    assert "2 passed" in done.stdout
     assert str(paths.ROOT) not in done.stdout + done.stderr
+
+
+def test_the_printed_installation_is_one_that_pip_accepts() -> None:
+    """A lock with hashes beside a wheel without one is refused, and a version that is printed grows old."""
+    text = (SANDBOX / "README.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("$ pip install")]
+    assert lines
+    lock = (SANDBOX / "requirements.txt").read_text()
+    assert "--hash=sha256" in lock
+    assert not any("requirements.txt" in line and ".whl" in line for line in lines)
+    extra = tomllib.loads((SANDBOX / "pyproject.toml").read_text())["project"]["optional-dependencies"]["cdk"]
+    assert sum(all(pin in line for pin in extra) for line in lines) == 1
 
 
 def test_its_own_command(installed: Path, tmp_path: Path) -> None:
@@ -123,7 +135,7 @@ def test_its_own_command(installed: Path, tmp_path: Path) -> None:
     assert run("status").returncode == 3
     up = run("up", "--region", "eu-west-1")
     assert up.returncode == 0, up.stderr
-    assert 'eval "$(hyperpod-sandbox env)"' in up.stderr
+    assert f'eval "$(hyperpod-sandbox env --state {tmp_path / "aws"})"' in up.stderr
     try:
         assert "export AWS_REGION=eu-west-1" in run("env").stdout
         assert isinstance(json.loads(run("inventory").stdout), list)

@@ -186,6 +186,7 @@ _USED: dict[str, dict[str, int | None]] = {
         "_execute_function_with_config_scope": 2,
         "_emit_lambda_logs": 5,
         "_functions": None,
+        "_resolve_layer_zip": 1,
         "execution_credentials": 1,
     },
     "s3": {"_bucket_tags": None, "_buckets": None},

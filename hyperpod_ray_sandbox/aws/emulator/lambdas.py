@@ -86,12 +86,17 @@ def _many(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
+TOOLS = frozenset({"awscli", "kubectl", "helm"})
+"""Folders of the CDK's layers. What is in them is on the PATH of functions."""
+
+
 def find_layer_tools(context: Context) -> None:
-    """Let functions find the AWS CLI that they expect from a layer under /opt.
+    """Let functions find the tools that they expect from a layer under /opt on their PATH.
 
     Layers cannot be mounted there without touching the machine; CDK's bucket deployment names the file in its code.
+    A layer with nothing but those tools is not unpacked: nothing would read its ten thousand files.
     """
-    runtime = context.hooks.lambda_runtime
+    runtime, lambdas = context.hooks.lambda_runtime, context.hooks.lambda_svc
     aws = shutil.which("aws")
     if not aws:
         return
@@ -100,9 +105,20 @@ def find_layer_tools(context: Context) -> None:
         def __init__(self, name: str, config: Json, code_zip: bytes) -> None:
             if str(config.get("Runtime", "")).startswith("python"):
                 code_zip = _replace(code_zip, b'"/opt/awscli/aws"', json.dumps(aws).encode())
-            super().__init__(name, config, code_zip)
+            layers = [
+                layer for layer in config.get("Layers") or [] if not has_tools_only(lambdas._resolve_layer_zip(layer))
+            ]
+            super().__init__(name, {**config, "Layers": layers}, code_zip)
 
     runtime.Worker = Worker
+
+
+def has_tools_only(archive: bytes | None) -> bool:
+    """Whether a layer is one of the CDK's with the AWS CLI, or with kubectl and Helm."""
+    if not archive or not zipfile.is_zipfile(io.BytesIO(archive)):
+        return False
+    with zipfile.ZipFile(io.BytesIO(archive)) as layer:
+        return {name.partition("/")[0] for name in layer.namelist()} <= TOOLS
 
 
 def _replace(archive: bytes, old: bytes, new: bytes) -> bytes:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
+import contextlib
 import importlib
 import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from hyperpod_ray_sandbox.aws.emulator import (
@@ -220,6 +224,15 @@ class Emulator:
         return self._context.hooks.responses.request_scope(str(data["account"]), str(data["region"]))
 
 
+def cluster_of(record: Path) -> tuple[str, str]:
+    """Address and certificates of the API server that writes this record. Who started both ends this one without it."""
+    while True:
+        with contextlib.suppress(FileNotFoundError, ValueError):  # not there yet
+            server = json.loads(record.read_text())
+            return server["url"], base64.b64encode(Path(server["ca_file"]).read_bytes()).decode()
+        time.sleep(0.02)
+
+
 def main(argv: list[str]) -> int:
     """Serve until stopped; exit code 1 with one line where it cannot start.
 
@@ -231,6 +244,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seconds-per-state", type=float, default=1.0)
     parser.add_argument("--kubernetes-endpoint", default="")
     parser.add_argument("--kubernetes-ca", default="", help="base64 of the API server's CA certificates")
+    parser.add_argument(
+        "--kubernetes-record", type=Path, help="the file with both, which an API server on its way writes"
+    )
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     # MiniStack reads these when it is imported
@@ -244,12 +260,15 @@ def main(argv: list[str]) -> int:
     except (HookError, ValueError) as error:
         sys.stderr.write(f"embedded AWS: {error}\n")
         return 1
+    endpoint, authority = options.kubernetes_endpoint, options.kubernetes_ca
+    if options.kubernetes_record:
+        endpoint, authority = cluster_of(options.kubernetes_record)
     context = Context(
         hooks=hooks,
         faults=Faults(),
         seconds_per_state=options.seconds_per_state,
-        kubernetes_endpoint=options.kubernetes_endpoint,
-        kubernetes_ca=options.kubernetes_ca,
+        kubernetes_endpoint=endpoint,
+        kubernetes_ca=authority,
     )
     credentials = Credentials(context, root_secret=secret)
     own_hosts = frozenset({f"127.0.0.1:{options.port}", f"localhost:{options.port}"})
@@ -258,6 +277,8 @@ def main(argv: list[str]) -> int:
     config = importlib.import_module("hypercorn.config").Config()
     config.bind = [f"127.0.0.1:{options.port}" if options.listen_fd is None else f"fd://{options.listen_fd}"]
     config.keep_alive_timeout = 75
+    # nothing that is served outlives this process: clients that keep a connection open are not waited for
+    config.graceful_timeout = 0.2
     serve = importlib.import_module("hypercorn.asyncio").serve
     asyncio.run(serve(application, config))
     return 0

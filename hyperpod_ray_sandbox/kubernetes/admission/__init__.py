@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hyperpod_ray_sandbox.kubernetes import unmodelled
 from hyperpod_ray_sandbox.kubernetes.admission import (
     limits,
     matching,
@@ -89,7 +90,14 @@ def validate(  # noqa: PLR0917
     attributes = _attributes(api, webhooks.VALIDATING, resource, obj, previous, options, subresource)
     if attributes:
         webhooks.call(api, webhooks.VALIDATING, attributes, options)
-    if not subresource and (why := kueue.denial(resource, obj)):
+    if subresource:
+        return
+    definitions = "apiextensions.k8s.io/customresourcedefinitions"
+    if why := unmodelled.refusal(
+        resource, obj, defined=lambda name: api.store.get((definitions, "", name)) is not None
+    ):
+        raise ApiError(501, "NotImplemented", f"the sandbox does not model {why}")
+    if why := kueue.denial(resource, obj):
         raise ApiError(403, "Forbidden", why)
 
 

@@ -21,6 +21,7 @@ from hyperpod_ray_sandbox.kubernetes.admission.amounts import total, written
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.common import condition, has, owner, set_status, template_hash
 from hyperpod_ray_sandbox.kubernetes.kueue import cohorts, digests
+from hyperpod_ray_sandbox.kubernetes.selectors import matches
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from hyperpod_ray_sandbox.kubernetes.store import copy
 
@@ -234,6 +235,10 @@ class Kueue:
             if entry.queue not in ready:
                 self._inadmissible(entry, queues)
                 continue
+            if not self._admits_namespace(ready[entry.queue], entry):
+                said = "Workload namespace doesn't match ClusterQueue selector"
+                self._conditions(entry.workload, ("QuotaReserved", "False", "Pending", said))
+                continue
             assignment = self._assign(state, ready[entry.queue], pod_sets(entry.job))
             entries[uid] = replace(entry, assignment=assignment)
             if assignment.never:
@@ -352,6 +357,12 @@ class Kueue:
         groups = queue["spec"].get("resourceGroups") or []
         flavors = [flavor["name"] for group in groups for flavor in group["flavors"]]
         return [name for name in flavors if self._api.find(API_VERSION, "ResourceFlavor", "", name) is None]
+
+    def _admits_namespace(self, queue: Json, entry: Entry) -> bool:
+        """Whether a queue takes jobs of the job's namespace; one without a selector takes none."""
+        namespace = self._api.find("v1", "Namespace", "", entry.job["metadata"]["namespace"]) or {}
+        labels = (namespace.get("metadata") or {}).get("labels") or {}
+        return matches(queue["spec"].get("namespaceSelector"), labels)
 
     def _inadmissible(self, entry: Entry, queues: Mapping[str, Json]) -> None:
         called = entry.workload["spec"]["queueName"]
@@ -540,7 +551,7 @@ def cohort_queue(queue: Json) -> cohorts.Queue:
         quota=limits["nominalQuota"],
         borrowing=limits["borrowingLimit"],
         lending=limits["lendingLimit"],
-        within="LowerPriority" if preemption.get("withinClusterQueue", "Never") != "Never" else "Never",
+        within=preemption.get("withinClusterQueue", "Never"),
         reclaim=preemption.get("reclaimWithinCohort", "Never"),
         cohort=spec.get("cohortName") or "",
         strict=spec.get("queueingStrategy") == "StrictFIFO",

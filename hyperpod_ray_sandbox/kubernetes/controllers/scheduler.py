@@ -8,6 +8,8 @@ must hold (`DoNotSchedule`) is looked at; priorities are not.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +19,8 @@ from hyperpod_ray_sandbox.kubernetes.controllers.common import alive, condition,
 from hyperpod_ray_sandbox.kubernetes.selectors import matches, node_term
 
 Json = dict[str, Any]
+
+PASS_SECONDS = 0.1
 
 
 def tolerates(taint: Json, tolerations: list[Json]) -> bool:
@@ -66,14 +70,46 @@ def untolerated(pod: Json, node: Json) -> Json | None:
     return None
 
 
+class Cluster:
+    """Nodes with what is free on them, and the pods that run, as one pass finds and changes them."""
+
+    def __init__(self, nodes: list[Json], pods: list[Json]) -> None:
+        self.nodes = nodes
+        self.labels: dict[str, dict[str, str]] = {
+            node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes
+        }
+        self.free: dict[str, dict[str, Fraction]] = {
+            node["metadata"]["name"]: {
+                name: number(amount) for name, amount in ((node.get("status") or {}).get("allocatable") or {}).items()
+            }
+            for node in nodes
+        }
+        self.counts: Counter[str] = Counter()
+        self.running: list[Json] = []
+        for pod in pods:
+            if pod["spec"].get("nodeName") and alive(pod):
+                self.add(pod)
+
+    def add(self, pod: Json) -> None:
+        """A pod that runs on a node from now on."""
+        name = pod["spec"]["nodeName"]
+        self.running.append(pod)
+        self.counts[name] += 1
+        free = self.free.setdefault(name, {})
+        for resource, amount in requests(pod).items():
+            free[resource] = free.get(resource, Fraction(0)) - amount
+
+
 class Scheduler:
     """Binds pods that wait."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
+        self._tried: set[str] = set()
+        """UIDs of pods that this round has looked at. A round of many pods takes several passes."""
 
     def reconcile(self) -> None:
-        """One pass over the pods without a node."""
+        """One pass over the pods without a node; it ends early, so that requests are answered between two passes."""
         pods = self.api.all("v1", "Pod")
         waiting = [
             p
@@ -84,32 +120,40 @@ class Scheduler:
             and not p["spec"].get("schedulingGates")
         ]
         if not waiting:
+            self._tried.clear()
             return
-        nodes = self.api.all("v1", "Node")
+        cluster, end = Cluster(self.api.all("v1", "Node"), pods), time.monotonic() + PASS_SECONDS
         for pod in sorted(
             waiting, key=lambda p: (p["metadata"]["creationTimestamp"], int(p["metadata"]["resourceVersion"]))
         ):
-            running = [p for p in self.api.all("v1", "Pod") if p["spec"].get("nodeName") and alive(p)]
-            self._place(pod, nodes, running)
+            if pod["metadata"]["uid"] in self._tried:
+                continue
+            self._place(pod, cluster)
+            self._tried.add(pod["metadata"]["uid"])
+            if time.monotonic() > end:
+                self.api.store.changed.set()  # the next pass begins at once
+                return
+        self._tried.clear()
 
-    def _place(self, pod: Json, nodes: list[Json], running: list[Json]) -> None:
+    def _place(self, pod: Json, cluster: Cluster) -> None:
         unbound = self._unbound_claim(pod)
         if unbound:
             self._refuse(pod, unbound)
             return
         reasons: dict[str, int] = {}
         fitting: list[tuple[int, int, str, Json]] = []
-        for node in nodes:
-            why = self._why_not(pod, node, running, nodes)
+        needs, domains = requests(pod), _domains(pod, cluster)
+        for node in cluster.nodes:
+            why = _why_not(pod, node, cluster, needs, domains)
             if why:
                 reasons[why] = reasons.get(why, 0) + 1
                 continue
-            pod_count = sum(p["spec"]["nodeName"] == node["metadata"]["name"] for p in running)
-            fitting.append((-self._preference(pod, node), pod_count, node["metadata"]["name"], node))
+            name = node["metadata"]["name"]
+            fitting.append((-self._preference(pod, node), cluster.counts[name], name, node))
         if not fitting:
             detail = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
-            text = f"0/{len(nodes)} nodes are available" + (f": {detail}." if detail else ".")
-            self._refuse(pod, text if nodes else "no nodes available to schedule pods")
+            text = f"0/{len(cluster.nodes)} nodes are available" + (f": {detail}." if detail else ".")
+            self._refuse(pod, text if cluster.nodes else "no nodes available to schedule pods")
             return
         name = min(fitting, key=lambda f: f[:3])[3]["metadata"]["name"]
 
@@ -118,6 +162,7 @@ class Scheduler:
 
         bound = self.api.modify(pod, bind)
         if bound:
+            cluster.add(bound)
             set_status(self.api, bound, lambda s: condition(s, "PodScheduled", "True"))
             at = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
             event(self.api, pod, "Normal", "Scheduled", f"Successfully assigned {at} to {name}", "default-scheduler")
@@ -147,50 +192,54 @@ class Scheduler:
                     return "pod has unbound immediate PersistentVolumeClaims"
         return ""
 
-    def _why_not(self, pod: Json, node: Json, running: list[Json], nodes: list[Json]) -> str:
-        spec = node.get("spec") or {}
-        cordoned = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-        if spec.get("unschedulable") and not tolerates(cordoned, pod["spec"].get("tolerations") or []):
-            return "node(s) were unschedulable"
-        if not selects(pod, node):
-            return "node(s) didn't match Pod's node affinity/selector"
-        taint = untolerated(pod, node)
-        if taint:
-            value = f": {taint.get('value')}" if taint.get("value") else ": "
-            return f"node(s) had untolerated taint {{{taint['key']}{value}}}"
-        room = {k: number(v) for k, v in ((node.get("status") or {}).get("allocatable") or {}).items()}
-        for peer in running:
-            if peer["spec"]["nodeName"] == node["metadata"]["name"]:
-                for name, amount in requests(peer).items():
-                    room[name] = room.get(name, Fraction(0)) - amount
-        for name, amount in requests(pod).items():
-            if amount > room.get(name, Fraction(0)):
-                return "Too many pods" if name == "pods" else f"Insufficient {name}"
-        return self._affinity(pod, node, running, nodes) or _spread(pod, node, running, nodes)
-
-    def _affinity(self, pod: Json, node: Json, running: list[Json], nodes: list[Json]) -> str:
-        affinity = pod["spec"].get("affinity") or {}
-        labels = {n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in nodes}
-        node_labels = labels[node["metadata"]["name"]]
-        for field, attracts in (("podAffinity", True), ("podAntiAffinity", False)):
-            for term in (affinity.get(field) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or []:
-                spaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
-                key = term["topologyKey"]
-                matched = any(
-                    peer["metadata"]["namespace"] in spaces
-                    and matches(term.get("labelSelector"), peer["metadata"].get("labels") or {})
-                    and key in node_labels  # a node without the key is in no domain
-                    and labels.get(peer["spec"]["nodeName"], {}).get(key) == node_labels[key]
-                    for peer in running
-                )
-                if matched != attracts:
-                    return f"node(s) didn't match pod {'' if attracts else 'anti-'}affinity rules"
-        return ""
-
     def _preference(self, pod: Json, node: Json) -> int:
         affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
         preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []
         return sum(int(p["weight"]) for p in preferred if node_term(p["preference"], node))
+
+
+Domain = tuple[bool, str, frozenset[str]]
+"""Of a term of pod affinity: whether it attracts, its topology key, and where pods are that it is about."""
+
+
+def _why_not(pod: Json, node: Json, cluster: Cluster, needs: dict[str, Fraction], domains: list[Domain]) -> str:
+    """Why a node cannot have a pod, in the scheduler's words; empty where it can."""
+    spec = node.get("spec") or {}
+    cordoned = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    if spec.get("unschedulable") and not tolerates(cordoned, pod["spec"].get("tolerations") or []):
+        return "node(s) were unschedulable"
+    if not selects(pod, node):
+        return "node(s) didn't match Pod's node affinity/selector"
+    taint = untolerated(pod, node)
+    if taint:
+        value = f": {taint.get('value')}" if taint.get("value") else ": "
+        return f"node(s) had untolerated taint {{{taint['key']}{value}}}"
+    free = cluster.free[node["metadata"]["name"]]
+    for name, amount in needs.items():
+        if amount > free.get(name, 0):
+            return "Too many pods" if name == "pods" else f"Insufficient {name}"
+    labels = cluster.labels[node["metadata"]["name"]]
+    for attracts, key, places in domains:
+        # a node without the key is in no domain
+        if (key in labels and labels[key] in places) != attracts:
+            return f"node(s) didn't match pod {'' if attracts else 'anti-'}affinity rules"
+    return _spread(pod, node, cluster.running, cluster.nodes)
+
+
+def _domains(pod: Json, cluster: Cluster) -> list[Domain]:
+    """Where a pod's required pod affinity draws it to, and what its anti-affinity keeps it from."""
+    affinity, domains = pod["spec"].get("affinity") or {}, []
+    for field, attracts in (("podAffinity", True), ("podAntiAffinity", False)):
+        for term in (affinity.get(field) or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or []:
+            spaces, key = term.get("namespaces") or [pod["metadata"]["namespace"]], term["topologyKey"]
+            places = {
+                cluster.labels.get(peer["spec"]["nodeName"], {}).get(key)
+                for peer in cluster.running
+                if peer["metadata"]["namespace"] in spaces
+                and matches(term.get("labelSelector"), peer["metadata"].get("labels") or {})
+            }
+            domains.append((attracts, key, frozenset(place for place in places if place is not None)))
+    return domains
 
 
 def _spread(pod: Json, node: Json, running: list[Json], nodes: list[Json]) -> str:

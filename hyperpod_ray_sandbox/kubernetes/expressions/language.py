@@ -112,12 +112,34 @@ def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL", *, e
         checked = environment(variables).compile(_HAS.sub("(1 == 1)", expression))
     except FAULTS as error:
         return f"compilation failed: {_words(error)}"
+    if why := _constant_fault(expression):
+        return f"program instantiation failed: {why}"
     have = checked.return_type().name()
     if exactly and answer not in ("DYN", have) and not (have == "DYN" and "variables." in expression):
         return f"must evaluate to {answer.lower()} but got {have.lower()}"
     if have not in (answer, "DYN") and answer != "DYN":
         word = {"BOOL": "a bool", "STRING": "a string"}[answer]
         return f"cel expression must evaluate to {word}"
+    return ""
+
+
+_TEXT = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+_CONSTANTS = re.compile(
+    rf"\.(?:matches|find|findAll)\(\s*(?P<pattern>r?{_TEXT})|\b(?P<time>(?:duration|timestamp)\(\s*{_TEXT}\s*\))|{_TEXT}"
+)
+"""Patterns and times that are written out, and any other text, so that none is looked for inside of it."""
+
+
+def _constant_fault(expression: str) -> str:
+    """Why a constant is none: Kubernetes evaluates it when it makes the program, before there is an object."""
+    for match in _CONSTANTS.finditer(expression):
+        constant = match["time"] and f"string({match['time']}) != ''"
+        constant = constant or (match["pattern"] and f"''.matches({match['pattern']})")
+        try:
+            if constant:
+                evaluate(constant, {})
+        except FAULTS as error:
+            return _words(error)
     return ""
 
 

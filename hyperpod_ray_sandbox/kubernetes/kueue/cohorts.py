@@ -23,7 +23,7 @@ class Queue:
         quota: Resource to what the queue is sure of.
         borrowing: Resource to the most that it borrows; what is not named has no limit.
         lending: Resource to the most that it lends; what is not named is lent whole.
-        within: Whether a job takes the place of one of the queue with a lower priority.
+        within: Of its own queue, whose place a job takes: of a lower priority, or of the same one and newer too.
         reclaim: From whom a job takes its queue's quota back.
         cohort: Queues that lend to each other; empty for none.
         strict: Whether a job that does not fit stops those behind it (`StrictFIFO`). Default: it does not
@@ -34,7 +34,7 @@ class Queue:
     quota: Amounts
     borrowing: Amounts = field(default_factory=dict)
     lending: Amounts = field(default_factory=dict)
-    within: Literal["LowerPriority", "Never"] = "LowerPriority"
+    within: Literal["LowerPriority", "LowerOrNewerEqualPriority", "Never"] = "LowerPriority"
     reclaim: Literal["Any", "LowerPriority", "Never"] = "Any"
     cohort: str = "cohort"
     strict: bool = False
@@ -138,7 +138,8 @@ class Cohorts:
                 continue
             lower = one.priority < workload.priority
             if one.queue == mine.name:
-                if mine.within == "LowerPriority" and lower:
+                newer = one.priority == workload.priority and one.created > workload.created
+                if mine.within != "Never" and (lower or (newer and mine.within == "LowerOrNewerEqualPriority")):
                     found.append(one)
                 continue
             theirs = self.queues[one.queue]

@@ -49,8 +49,9 @@ def shape(request: Request, resource: Resource, answer: Json) -> Json:
                 "items": items,
             }
         return _partial(answer)
-    if is_list:
-        return {**answer, "items": answer["items"]}
+    if is_list and not resource.crd:
+        # a list of Kubernetes' own kinds says them once; items of custom resources have theirs
+        return {**answer, "items": [_untyped(item) for item in answer["items"]]}
     return answer
 
 
@@ -61,6 +62,10 @@ def bookmark(resource: Resource, version: int) -> Json:
         "apiVersion": resource.api_version,
         "metadata": {"resourceVersion": str(version), "creationTimestamp": None},
     }
+
+
+def _untyped(obj: Json) -> Json:
+    return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
 def _partial(obj: Json) -> Json:

@@ -102,6 +102,18 @@ def _ports(causes: Causes, path: str, ports: list[Json] | None) -> None:
         causes.one_of(f"{field_path}.protocol", port.get("protocol"), PROTOCOLS)
 
 
+def _recursive(causes: Causes, path: str, mount: Json) -> None:
+    """Judge whether what is mounted below a mount is read-only too."""
+    asked = mount.get("recursiveReadOnly")
+    causes.one_of(path, asked, ("Disabled", "Enabled", "IfPossible"))
+    if asked not in ("Enabled", "IfPossible"):
+        return
+    if not mount.get("readOnly"):
+        causes.forbidden(path, "may only be specified when readOnly is true")
+    if mount.get("mountPropagation") not in (None, "None"):
+        causes.forbidden(path, "may only be specified when mountPropagation is None or not specified")
+
+
 def _mounts(causes: Causes, path: str, container: Json, volume_names: set[str]) -> None:
     places: set[str] = set()
     for index, mount in enumerate(container.get("volumeMounts") or []):
@@ -123,6 +135,7 @@ def _mounts(causes: Causes, path: str, container: Json, volume_names: set[str]) 
             causes.invalid(
                 f"{path}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive"
             )
+        _recursive(causes, f"{field_path}.recursiveReadOnly", mount)
         spread = mount.get("mountPropagation")
         causes.one_of(f"{field_path}.mountPropagation", spread, ("Bidirectional", "HostToContainer", "None"))
         if spread == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):

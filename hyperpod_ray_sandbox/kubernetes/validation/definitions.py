@@ -122,14 +122,20 @@ def _versions(causes: Causes, spec: Json) -> None:
             _root(causes, at, schema)
         _subresources(causes, "spec" if shared and len(versions) == 1 else path, version.get("subresources") or {})
         for place, column in enumerate(version.get("additionalPrinterColumns") or []):
-            where = f"{'spec' if len(versions) == 1 else path}.additionalPrinterColumns[{place}]"
-            for field in ("name", "type", "jsonPath"):
-                if not column.get(field):
-                    causes.required(f"{where}.{field}")
-            causes.one_of(f"{where}.type", column.get("type"), ("boolean", "date", "integer", "number", "string"))
+            _column(causes, f"{'spec' if len(versions) == 1 else path}.additionalPrinterColumns[{place}]", column)
         for place, selectable in enumerate(version.get("selectableFields") or []):
             where = f"{'spec' if len(versions) == 1 else path}.selectableFields[{place}].jsonPath"
             _selectable(causes, where, selectable.get("jsonPath") or "", schema or {})
+
+
+def _column(causes: Causes, path: str, column: Json) -> None:
+    """Judge a column of `kubectl get`."""
+    for field in ("name", "type", "jsonPath"):
+        if not column.get(field):
+            causes.required(f"{path}.{field}")
+    if column.get("jsonPath") and not column["jsonPath"].startswith("."):
+        causes.invalid(f"{path}.JSONPath", column["jsonPath"], "must be a simple json path starting with .")
+    causes.one_of(f"{path}.type", column.get("type"), ("boolean", "date", "integer", "number", "string"))
 
 
 def _selectable(causes: Causes, path: str, text: str, schema: Json) -> None:
@@ -240,6 +246,7 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
             )
     if isinstance(schema.get("not"), dict):
         _junctor(causes, f"{path}.not", schema["not"], int_or_string=False)
+    _complete(causes, path, path, schema, schema)
     if "default" in schema:
         _default(causes, path, schema)
 
@@ -319,6 +326,27 @@ def _junctor(causes: Causes, path: str, part: Any, *, int_or_string: bool) -> No
     for junctor in _LOGICAL:
         for index, inner in enumerate(part.get(junctor) or []):
             _junctor(causes, f"{path}.{junctor}[{index}]", inner, int_or_string=int_or_string)
+
+
+def _complete(causes: Causes, declared_at: str, path: str, part: Json, schema: Json) -> None:
+    """Require that the schema declares each property and item that its allOf, anyOf, oneOf and not constrain."""
+    inner = [
+        (f"{path}.{junctor}[{index}]", alternative)
+        for junctor in _LOGICAL
+        for index, alternative in enumerate(part.get(junctor) or [])
+    ]
+    inner += [(f"{path}.not", part["not"])] if isinstance(part.get("not"), dict) else []
+    for at, nested in inner:
+        _complete(causes, declared_at, at, nested, schema)
+        properties, items = nested.get("properties") or {}, nested.get("items")
+        for name, constrained in properties.items():
+            place, declared = f"{declared_at}.properties[{name}]", (schema.get("properties") or {}).get(name)
+            if declared is not None:
+                _complete(causes, place, f"{at}.properties[{name}]", {"allOf": [constrained]}, declared)
+            elif not schema.get("additionalProperties"):
+                causes.required(place, f"because it is defined in {at}.properties[{name}]")
+        if items is not None and schema.get("items") is None:
+            causes.required(f"{declared_at}.items", f"because it is defined in {at}.items")
 
 
 def _default(causes: Causes, path: str, schema: Json) -> None:

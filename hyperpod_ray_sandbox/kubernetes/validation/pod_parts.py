@@ -158,6 +158,32 @@ def windows(causes: Causes, path: str, options: Json | None) -> None:
         causes.invalid(at, user, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
 
 
+_NOT_OF_WINDOWS = ("hostPID", "hostIPC", "hostUsers", "shareProcessNamespace")
+_NOT_OF_WINDOWS_CONTEXTS = (
+    "allowPrivilegeEscalation", "appArmorProfile", "capabilities", "fsGroup", "fsGroupChangePolicy", "privileged",
+    "procMount", "readOnlyRootFilesystem", "runAsGroup", "runAsUser", "seLinuxOptions", "seccompProfile",
+    "supplementalGroups", "supplementalGroupsPolicy", "sysctls",
+)  # fmt: skip
+
+
+def operating_system(causes: Causes, path: str, spec: Json) -> None:
+    """Judge a pod by the fields that its operating system does not know: PodSpec.os of the API's reference."""
+    system = (spec.get("os") or {}).get("name")
+    contexts = {f"{path}.securityContext": spec.get("securityContext") or {}}
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(field) or []):
+            contexts[f"{path}.{field}[{index}].securityContext"] = container.get("securityContext") or {}
+    for at, context in contexts.items():
+        if system == "linux" and context.get("windowsOptions") is not None:
+            causes.forbidden(f"{at}.windowsOptions", "windows options cannot be set for a linux pod")
+        for field in _NOT_OF_WINDOWS_CONTEXTS if system == "windows" else ():
+            if context.get(field) not in (None, []):
+                causes.forbidden(f"{at}.{field}", "cannot be set for a windows pod")
+    for field in _NOT_OF_WINDOWS if system == "windows" else ():
+        if spec.get(field) not in (None, False):
+            causes.forbidden(f"{path}.{field}", "cannot be set for a windows pod")
+
+
 def host_process(causes: Causes, path: str, spec: Json) -> None:
     """Judge a pod whose containers are processes of a Windows host: all of them are, on the host's network."""
 

@@ -30,6 +30,7 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
     pod_parts.resolver(causes, path, spec)
     pod_parts.host_name(causes, path, spec)
     pod_parts.host_process(causes, path, spec)
+    pod_parts.operating_system(causes, path, spec)
     names.labels(causes, f"{path}.nodeSelector", spec.get("nodeSelector"))
     tolerations(causes, f"{path}.tolerations", spec.get("tolerations"))
     _affinity(causes, f"{path}.affinity", spec.get("affinity") or {})

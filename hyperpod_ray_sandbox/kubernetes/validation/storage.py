@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray_rules.quantity import number
-from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation import claims, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import node_selector
+from hyperpod_ray_sandbox.kubernetes.validation.volumes import SOURCES
 
 Json = dict[str, Any]
 
-ACCESS = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-_MODES = ("Block", "Filesystem")
 # what a PersistentVolume's spec has beside its source
 PV_FIELDS = {
     "accessModes",
@@ -29,62 +28,22 @@ PV_FIELDS = {
     "volumeAttributesClassName",
     "volumeMode",
 }
-_PV_NEEDS = {
-    "csi": ("driver", "volumeHandle"),
-    "nfs": ("server", "path"),
-    "hostPath": ("path",),
-    "local": ("path",),
-    "awsElasticBlockStore": ("volumeID",),
-}
-
-
-def _access(causes: Causes, spec: Json) -> None:
-    modes = spec.get("accessModes") or []
-    if not modes:
-        causes.required("spec.accessModes", "at least 1 access mode is required")
-    for mode in modes:
-        causes.one_of("spec.accessModes", mode or " ", ACCESS)
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        causes.forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes")
-    causes.one_of("spec.volumeMode", spec.get("volumeMode"), _MODES)
-    for field in ("storageClassName", "volumeAttributesClassName"):
-        if spec.get(field):
-            names.subdomain(causes, f"spec.{field}", spec[field])
+_PV_NEEDS = {"csi": ("driver", "volumeHandle"), "local": ("path",)}
+_AS_IN_PODS = {
+    "awsElasticBlockStore", "azureDisk", "cephfs", "cinder", "flexVolume", "gcePersistentDisk", "glusterfs", "hostPath",
+    "iscsi", "nfs", "portworxVolume", "rbd", "vsphereVolume",
+}  # fmt: skip
 
 
 def claim(obj: Json) -> Causes:
     """Judge a PersistentVolumeClaim."""
-    causes, spec = Causes(), obj["spec"]
-    _access(causes, spec)
-    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if size is None:
-        causes.required("spec.resources[storage]")
-    else:
-        causes.quantity("spec.resources[storage]", size, positive=True)
-    names.selector(causes, "spec.selector", spec.get("selector"))
-    for field in ("dataSource", "dataSourceRef"):
-        source = spec.get(field)
-        for part in ("name", "kind") if source is not None else ():
-            if not source.get(part):
-                causes.required(f"spec.{field}.{part}")
-        group = (source or {}).get("apiGroup") or ""
-        if source is not None and not group and source.get("kind") not in (None, "", "PersistentVolumeClaim"):
-            why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-            causes.invalid(f"spec.{field}", source["kind"], why)
-        elif group:
-            names.subdomain(causes, f"spec.{field}.apiGroup", group)
+    causes = Causes()
+    claims.spec(causes, "spec", obj["spec"])
     return causes
 
 
-def volume(obj: Json) -> Causes:
-    """Judge a PersistentVolume."""
-    causes, spec = Causes(), obj["spec"]
-    _access(causes, spec)
-    size = (spec.get("capacity") or {}).get("storage")
-    if size is None:
-        causes.required("spec.capacity[storage]")
-    else:
-        causes.quantity("spec.capacity[storage]", size, positive=True)
+def _source(causes: Causes, spec: Json) -> None:
+    """Judge where a PersistentVolume is."""
     sources = [k for k, v in spec.items() if k not in PV_FIELDS and v is not None]
     if not sources:
         causes.required("spec", "must specify a volume type")
@@ -94,6 +53,22 @@ def volume(obj: Json) -> Causes:
         for field in _PV_NEEDS.get(source, ()):
             if not spec[source].get(field):
                 causes.required(f"spec.{source}.{field}")
+        if source in _AS_IN_PODS:
+            SOURCES[source](causes, f"spec.{source}", spec[source])
+    if ".." in str((spec.get("local") or {}).get("path", "")).split("/"):
+        causes.invalid("spec.local.path", spec["local"]["path"], "must not contain '..'")
+
+
+def volume(obj: Json) -> Causes:
+    """Judge a PersistentVolume."""
+    causes, spec = Causes(), obj["spec"]
+    claims.access(causes, "spec", spec)
+    size = (spec.get("capacity") or {}).get("storage")
+    if size is None:
+        causes.required("spec.capacity[storage]")
+    else:
+        causes.quantity("spec.capacity[storage]", size, positive=True)
+    _source(causes, spec)
     policy = spec.get("persistentVolumeReclaimPolicy")
     causes.one_of("spec.persistentVolumeReclaimPolicy", policy, ("Delete", "Recycle", "Retain"))
     if (spec.get("hostPath") or {}).get("path") == "/" and policy == "Recycle":

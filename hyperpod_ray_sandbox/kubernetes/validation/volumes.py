@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation import claims, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
@@ -92,8 +92,14 @@ def _downward(causes: Causes, path: str, source: Json) -> None:
 
 def _projected(causes: Causes, path: str, source: Json) -> None:
     _mode(causes, f"{path}.defaultMode", source.get("defaultMode"))
+    files: set[str] = set()
     for index, projection in enumerate(source.get("sources") or []):
         field_path = f"{path}.sources[{index}]"
+        for body in projection.values():
+            for file in (body or {}).get("items") or [body or {}]:
+                if file.get("path") in files:
+                    causes.invalid(path, (body or {}).get("name") or file["path"], "conflicting duplicate paths")
+                files |= {file["path"]} if file.get("path") else set()
         if len(projection) > 1:
             causes.forbidden(field_path, "may not specify more than 1 volume type")
         for source_type, body in projection.items():
@@ -121,7 +127,19 @@ def _nfs(causes: Causes, path: str, source: Json) -> None:
         causes.invalid(f"{path}.path", source["path"], "must be an absolute path")
 
 
-_SOURCES: dict[str, Callable[[Causes, str, Json], None]] = {
+def _ephemeral(causes: Causes, path: str, source: Json) -> None:
+    template = source.get("volumeClaimTemplate")
+    if template is None:
+        causes.required(f"{path}.volumeClaimTemplate")
+        return
+    for field, value in (template.get("metadata") or {}).items():
+        if value and field not in ("annotations", "labels"):
+            causes.forbidden(f"{path}.volumeClaimTemplate.metadata.{field}", "cannot be set for an ephemeral volume")
+    names.labels(causes, f"{path}.volumeClaimTemplate.metadata.labels", (template.get("metadata") or {}).get("labels"))
+    claims.spec(causes, f"{path}.volumeClaimTemplate.spec", template.get("spec") or {})
+
+
+SOURCES: dict[str, Callable[[Causes, str, Json], None]] = {
     "hostPath": _host_path,
     "emptyDir": _empty_dir,
     "configMap": _config("name"),
@@ -131,6 +149,20 @@ _SOURCES: dict[str, Callable[[Causes, str, Json], None]] = {
     "projected": _projected,
     "nfs": _nfs,
     "csi": _needs("driver"),
+    "ephemeral": _ephemeral,
+    "gitRepo": _needs("repository"),
+    "awsElasticBlockStore": _needs("volumeID"),
+    "gcePersistentDisk": _needs("pdName"),
+    "iscsi": _needs("targetPortal", "iqn"),
+    "glusterfs": _needs("endpoints", "path"),
+    "cephfs": _needs("monitors"),
+    "rbd": _needs("monitors", "image"),
+    "cinder": _needs("volumeID"),
+    "flexVolume": _needs("driver"),
+    "vsphereVolume": _needs("volumePath"),
+    "azureDisk": _needs("diskName", "diskURI"),
+    "azureFile": _needs("secretName", "shareName"),
+    "portworxVolume": _needs("volumeID"),
 }
 
 
@@ -152,6 +184,6 @@ def volumes(causes: Causes, path: str, declared: list[Json] | None) -> set[str]:
         for source_type in sources[1:]:
             causes.forbidden(f"{field_path}.{source_type}", "may not specify more than 1 volume type")
         for source_type in sources:
-            if source_type in _SOURCES:
-                _SOURCES[source_type](causes, f"{field_path}.{source_type}", volume[source_type] or {})
+            if source_type in SOURCES:
+                SOURCES[source_type](causes, f"{field_path}.{source_type}", volume[source_type] or {})
     return volume_names

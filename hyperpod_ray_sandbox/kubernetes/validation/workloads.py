@@ -82,7 +82,8 @@ def workload(obj: Json) -> Causes:
             if deadline <= ready:
                 causes.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     elif kind in ("DaemonSet", "StatefulSet"):
-        _strategy(causes, "spec.updateStrategy", spec.get("updateStrategy") or {}, ("OnDelete", "RollingUpdate"))
+        update, types = spec.get("updateStrategy") or {}, ("OnDelete", "RollingUpdate")
+        _strategy(causes, "spec.updateStrategy", update, types, daemons=kind == "DaemonSet")
         causes.one_of("spec.podManagementPolicy", spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"))
         for field, action in (spec.get("persistentVolumeClaimRetentionPolicy") or {}).items():
             at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
@@ -122,20 +123,27 @@ def pod_template(obj: Json) -> Causes:
     return causes
 
 
-def _strategy(causes: Causes, path: str, strategy: Json, kinds: tuple[str, ...]) -> None:
+def _strategy(causes: Causes, path: str, strategy: Json, kinds: tuple[str, ...], *, daemons: bool = False) -> None:
     causes.one_of(f"{path}.type", strategy.get("type"), kinds)
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") == "Recreate" and rolling is not None:
         causes.forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
+    if strategy.get("type") == "OnDelete" and rolling is not None and not daemons:
+        causes.invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")
     if strategy.get("type") != "RollingUpdate" or not rolling:
         return
     causes.natural(f"{path}.rollingUpdate.partition", rolling.get("partition"))
     for field in ("maxUnavailable", "maxSurge"):
         share(causes, f"{path}.rollingUpdate.{field}", rolling.get(field))
-    zero = (0, "0%")
-    if rolling.get("maxUnavailable") in zero and rolling.get("maxSurge") in zero and path == "spec.updateStrategy":
+    unavailable, surge = (rolling.get(field) not in (0, "0%") for field in ("maxUnavailable", "maxSurge"))
+    if daemons and unavailable and surge:
+        at = f"{path}.rollingUpdate.maxSurge"
+        causes.invalid(at, rolling.get("maxSurge"), "may not be set when maxUnavailable is non-zero")
+    elif unavailable or surge:
+        return
+    elif daemons:
         causes.required(f"{path}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0")
-    elif rolling.get("maxUnavailable") in zero and rolling.get("maxSurge") in zero:
+    else:
         causes.invalid(f"{path}.rollingUpdate.maxUnavailable", 0, "may not be 0 when `maxSurge` is 0")
 
 

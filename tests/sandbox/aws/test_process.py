@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from hyperpod_ray_sandbox.aws import process
+from hyperpod_ray_sandbox.aws import paths, process
 from tests.sandbox.aws.lifecycle_helpers import objects
 from tests.support.emulator import ROOT, command_lines, until
 
@@ -90,12 +93,12 @@ def test_a_killed_kubernetes_api_is_named_and_starts_again_with_its_objects(stat
     objects(first, "create", "namespace", "survivor")
     assert "Kubernetes API: ready" in said(local(state, "status"))
     os.kill(first.kubernetes_pid, signal.SIGKILL)
-    until(lambda: process.ended(first) == ["Kubernetes API"])
+    until(lambda: states(first) == [process.READY, process.ENDED])
     text = said(local(state, "status"), code=3)
     assert "embedded AWS: ready" in text
     assert "Kubernetes API: ended" in text
-    assert "local repair" in said(local(state, "up"), code=1)
-    assert "it runs again" in said(local(state, "repair"))
+    assert f"local repair --state {state}, which keeps what is deployed" in said(local(state, "up"), code=1)
+    assert "ended; it runs again" in said(local(state, "repair"))
     again = process.find(state)
     assert again is not None
     assert (again.pid, again.kubernetes) == (first.pid, first.kubernetes)
@@ -114,6 +117,7 @@ def test_a_shell_keeps_its_home(state: Path) -> None:
 def test_a_destroy_that_is_killed_leaves_no_cdk(state: Path, tmp_path: Path) -> None:
     """Its stand-in for cdk would never end by itself."""
     pid_file = tmp_path / "pid"
+    (tmp_path / "a" / "cdk.out").mkdir(parents=True)
     cdk = tmp_path / "cdk"
     cdk.write_text(f"#!/bin/sh\necho $$ > {pid_file}.part; mv {pid_file}.part {pid_file}; exec sleep 100000\n")
     cdk.chmod(0o700)
@@ -173,3 +177,90 @@ def test_what_takes_no_sigterm_and_what_it_starts_meanwhile_are_killed(
     assert process.end_processes(tmp_path) >= 2
     assert process.marked(tmp_path) == []
     shell.stdout.close()
+
+
+def states(running: process.Running) -> list[str]:
+    return [part.state for part in process.parts(running)]
+
+
+@pytest.mark.slow
+def test_a_frozen_kubernetes_api_is_named_and_starts_again_with_its_objects(state: Path) -> None:
+    first = process.start(state=state)
+    objects(first, "create", "namespace", "survivor")
+    os.kill(first.kubernetes_pid, signal.SIGSTOP)
+    text = said(local(state, "up"), code=1)
+    assert "its Kubernetes API is not answering" in text
+    assert f"local repair --state {state}" in text
+    assert "not answering; it runs again" in said(local(state, "repair"))
+    names = [entry["metadata"]["name"] for entry in objects(first, "get", "namespaces")["items"]]
+    assert "survivor" in names
+    assert not process._alive(first.kubernetes_pid, "hyperpod_ray_sandbox")
+
+
+@pytest.mark.slow
+def test_a_frozen_embedded_aws_is_named_and_down_ends_it(state: Path) -> None:
+    first = process.start(state=state)
+    os.kill(first.pid, signal.SIGSTOP)
+    text = said(local(state, "status"), code=3)
+    assert "embedded AWS: not answering" in text
+    fix = f"local down --state {state}, then hyperpod-ray local up --state {state}: what is deployed is lost"
+    assert fix in text
+    for verb, code in (("up", 1), ("repair", 3)):
+        assert fix in said(local(state, verb), code=code)
+    assert "stopped" in said(local(state, "down"))
+    assert process.marked(state) == []
+
+
+def test_a_command_that_is_printed_names_the_state_folder(state: Path) -> None:
+    assert f"hyperpod-ray local up --state {state}" in said(local(state, "status"), code=3)
+    assert f"local up --state {state}" in said(local(state, "env"), code=1)
+    assert "--state" not in paths.command("up", paths.STATE)
+
+
+@pytest.mark.parametrize(
+    ("code", "free", "said_so"),
+    [
+        (1, 1 << 30, "exit code 1\nlast words"),
+        (1, 4096, "exit code 1, and {folder} is full\nlast words"),
+        (-9, 1 << 30, "killed, as the kernel does where memory is short\nlast words"),
+    ],
+)
+def test_a_start_that_fails_says_what_the_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, free: int, said_so: str
+) -> None:
+    (tmp_path / "log").write_text("last words\n")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    assert process._ending(code, tmp_path / "log").strip() == said_so.format(folder=tmp_path)
+
+
+def test_the_embedded_aws_waits_for_the_api_server_that_starts_beside_it(tmp_path: Path) -> None:
+    from hyperpod_ray_sandbox.aws.emulator.server import cluster_of
+
+    record, authority = tmp_path / "server.json", tmp_path / "ca.crt"
+    authority.write_text("certificate")
+    record.write_text('{"url": "htt')  # half written
+    timer = threading.Timer(
+        0.2, process.write_private, (record, json.dumps({"url": "https://a", "ca_file": str(authority)}))
+    )
+    timer.start()
+    assert cluster_of(record) == ("https://a", "Y2VydGlmaWNhdGU=")
+
+
+CARELESS = """
+import os, time
+print(os.posix_spawn("/bin/true", ["true"], {}, setsid=True), flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_has_ended_is_not_waited_for_until_its_parent_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "PATIENCE_SECONDS", 3600)
+    parent = subprocess.Popen([sys.executable, "-c", CARELESS], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    until(lambda: not process._alive(pid, "true"))
+    os.killpg(pid, 0)  # it has its number still
+    process._stop_groups([pid], 3600)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()

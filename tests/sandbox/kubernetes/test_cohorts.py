@@ -112,6 +112,18 @@ def test_a_team_that_never_preempts_its_own(within: Any, preempted: tuple[str, .
     assert decide([queue], [low, job("high", "a", 2.0, created=2, priority=5)]).preempt == preempted
 
 
+@pytest.mark.parametrize(
+    ("within", "created", "preempted"),
+    [("LowerOrNewerEqualPriority", 1, ("equal",)), ("LowerOrNewerEqualPriority", 3, ()), ("LowerPriority", 1, ())],
+)
+def test_of_the_same_priority_the_newer_goes_where_the_queue_says_so(
+    within: Any, created: float, preempted: tuple[str, ...]
+) -> None:
+    queue = Queue(name="a", quota={"node": 2.0}, within=within)
+    equal = replace(job("equal", "a", 2.0, created=2), admitted=1.0)
+    assert decide([queue], [equal, job("in", "a", 2.0, created=created)]).preempt == preempted
+
+
 def test_who_needs_not_borrow_comes_first() -> None:
     waits = [job("borrows", "vision", 3.0, created=1), job("own", "speech", 2.0, created=2)]
     assert decide(teams(), waits).admit == "own"

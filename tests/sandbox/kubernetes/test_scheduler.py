@@ -1,42 +1,94 @@
-"""Pod affinity, as kube-scheduler's plugin `interpodaffinity` has it: a node without the key is in no domain."""
+"""Many pods at once: the scheduler ends each pass early, goes on where it ended, and adds requests up once a pod."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hyperpod_ray_sandbox.kubernetes.api import Api
+from hyperpod_ray_sandbox.kubernetes.controllers import scheduler
 from hyperpod_ray_sandbox.kubernetes.controllers.scheduler import Scheduler
+from hyperpod_ray_sandbox.kubernetes.store import Store
 
 Json = dict[str, Any]
-KEY = "kubernetes.io/hostname"
 
 
-def pod(field: str = "", *, node: str = "") -> Json:
-    term = {"topologyKey": KEY, "labelSelector": {"matchLabels": {"app": "a"}}}
-    affinity = {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}} if field else {}
-    return {"metadata": {"namespace": "x", "labels": {"app": "a"}}, "spec": {"affinity": affinity, "nodeName": node}}
+def node(name: str, cpu: str = "4") -> Json:
+    status = {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
 
 
-def node(name: str, *, labelled: bool) -> Json:
-    return {"metadata": {"name": name, "labels": {KEY: name} if labelled else {}}}
+def pod(name: str, cpu: str = "3") -> Json:
+    container = {"name": "c", "image": "b", "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"name": name}, "spec": {"containers": [container]}}
 
 
-@pytest.mark.parametrize(
-    ("field", "labelled", "beside", "fits"),
-    [
-        ("podAntiAffinity", True, True, False),
-        ("podAntiAffinity", True, False, True),
-        ("podAntiAffinity", False, True, True),
-        ("podAntiAffinity", False, False, True),
-        ("podAffinity", True, True, True),
-        ("podAffinity", True, False, False),
-        ("podAffinity", False, True, False),
-        ("podAffinity", False, False, False),
-    ],
-)
-def test_a_node_beside_a_pod_and_another(field: str, labelled: bool, beside: bool, fits: bool) -> None:
-    """One pod runs on the first node; the same again asks for its company, or for none of it."""
-    nodes = [node(name, labelled=labelled) for name in ("first", "second")]
-    refusal = Scheduler(None)._affinity(pod(field), nodes[not beside], [pod(node="first")], nodes)  # type: ignore[arg-type]
-    assert (refusal == "") is fits
+@pytest.fixture
+def api(tmp_path: Path) -> Api:
+    return Api(Store(tmp_path / "objects.sqlite"))
+
+
+def fill(api: Api, nodes: list[Json], pods: list[Json]) -> None:
+    for body in nodes:
+        api.create(api.kind("v1", "Node"), "", body, trusted=True)
+    for body in pods:
+        api.create(api.kind("v1", "Pod"), "default", body)
+
+
+def places(api: Api) -> dict[str, str]:
+    return {p["metadata"]["name"]: p["spec"].get("nodeName", "") for p in api.all("v1", "Pod", "default")}
+
+
+def test_a_pass_that_ends_early_goes_on_with_the_next_pod(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", -1)
+    fill(api, [node("n1"), node("n2")], [pod("huge", cpu="9"), pod("a"), pod("b")])
+    passes = Scheduler(api)
+    for bound in (0, 1, 2):
+        api.store.changed.clear()
+        passes.reconcile()
+        assert sum(map(bool, places(api).values())) == bound, "one pod a pass, and none twice while others wait"
+        assert api.store.changed.is_set()
+    passes.reconcile()
+    assert places(api)["huge"] == ""
+    api.create(api.kind("v1", "Node"), "", node("n3", cpu="16"), trusted=True)
+    for _ in range(3):
+        passes.reconcile()
+    assert places(api)["huge"] == "n3", "a new round looks at it again"
+
+
+def test_what_is_bound_in_a_pass_counts_in_it(api: Api) -> None:
+    fill(api, [node("n1"), node("n2")], [pod("a"), pod("b"), pod("c")])
+    Scheduler(api).reconcile()
+    assert sorted(places(api).values()) == ["", "n1", "n2"]
+
+
+def test_requests_are_added_up_once_a_pod(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30 pods on 30 nodes: once when it waits, once when it runs; a sum for each pair would be thousands."""
+    asked: list[str] = []
+    counted = scheduler.requests
+
+    def count(body: Json) -> Any:
+        asked.append(body["metadata"]["name"])
+        return counted(body)
+
+    monkeypatch.setattr(scheduler, "requests", count)
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", 3600)
+    fill(api, [node(f"n{number}") for number in range(30)], [pod(f"p{number}") for number in range(30)])
+    Scheduler(api).reconcile()
+    assert all(places(api).values())
+    assert len(asked) == 60
+
+
+def test_a_pod_that_fits_nowhere_keeps_no_other_from_its_turn(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the first of each round, and that it still fits nowhere changes nothing that would put it last."""
+    monkeypatch.setattr(scheduler, "PASS_SECONDS", -1)
+    fill(api, [node("n1")], [pod("huge", cpu="9")])
+    passes = Scheduler(api)
+    for _ in range(3):
+        passes.reconcile()
+    fill(api, [], [pod("a")])
+    for _ in range(3):
+        passes.reconcile()
+    assert places(api) == {"huge": "", "a": "n1"}

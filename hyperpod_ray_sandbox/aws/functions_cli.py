@@ -1,8 +1,9 @@
-"""`aws eks update-kubeconfig` and `aws eks get-token`, with Python's standard library only.
+"""Three commands of the AWS CLI with Python's standard library only: its start costs more than all of their other work.
 
-CDK's kubectl and Helm functions call the AWS CLI two or three times for each manifest, and its start costs more than
-all of their other work. These two commands do the same here: DescribeCluster, and a presigned GetCallerIdentity. Every
-other command goes to the real AWS CLI. Run as a file, by the `aws` that `up` puts on the functions' PATH.
+CDK's kubectl and Helm functions call `aws eks update-kubeconfig` and `aws eks get-token` for each manifest. They and
+bucket deployments call `aws s3 cp s3://BUCKET/KEY FILE`. These do the same here: DescribeCluster, a presigned
+GetCallerIdentity, and GetObject. Every other command goes to the real AWS CLI, and so does a copy that fails. Run as a
+file, by the `aws` that `up` puts on the functions' PATH.
 """
 
 from __future__ import annotations
@@ -63,23 +64,36 @@ def token(cluster: str, region: str, environment: Mapping[str, str], now: dateti
     return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
 
-def describe(cluster: str, region: str, environment: Mapping[str, str], now: datetime) -> dict[str, object]:
-    """Ask EKS for a cluster."""
+def get(service: str, path: str, canonical: str, region: str, now: datetime) -> http.client.HTTPResponse:
+    """Send a signed GET to the embedded AWS.
+
+    Args:
+        service: The service that is asked.
+        path: The path, encoded.
+        canonical: The path as it is signed: encoded once more, but not for S3.
+        region: The service's.
+        now: The time of the signature.
+    """
+    environment = os.environ
     endpoint = urlsplit(environment["AWS_ENDPOINT_URL"])
-    path = f"/clusters/{quote(cluster, safe='-_.~')}"
-    headers = {"host": endpoint.netloc, "x-amz-date": f"{now:%Y%m%dT%H%M%SZ}"}
+    headers = {"host": endpoint.netloc, "x-amz-content-sha256": EMPTY, "x-amz-date": f"{now:%Y%m%dT%H%M%SZ}"}
     if environment.get("AWS_SESSION_TOKEN"):
         headers["x-amz-security-token"] = environment["AWS_SESSION_TOKEN"]
     names = ";".join(sorted(headers))
     lines = [f"{name}:{headers[name]}" for name in sorted(headers)]
-    # every service but S3 signs its path encoded once more
-    canonical = ["GET", quote(path, safe="/-_.~"), "", *lines, "", names, EMPTY]
-    scope, signed = signature(environment=environment, service="eks", region=region, now=now, canonical=canonical)
+    request = ["GET", canonical, "", *lines, "", names, EMPTY]
+    scope, signed = signature(environment=environment, service=service, region=region, now=now, canonical=request)
     key = environment["AWS_ACCESS_KEY_ID"]
     headers["authorization"] = f"{ALGORITHM} Credential={key}/{scope}, SignedHeaders={names}, Signature={signed}"
     connection = http.client.HTTPConnection(endpoint.netloc, timeout=300)
     connection.request("GET", path, headers=headers)
-    answer = connection.getresponse()
+    return connection.getresponse()
+
+
+def describe(cluster: str, region: str, now: datetime) -> dict[str, object]:
+    """Ask EKS for a cluster."""
+    path = f"/clusters/{quote(cluster, safe='-_.~')}"
+    answer = get("eks", path, quote(path, safe="/-_.~"), region, now)
     body = answer.read()
     if answer.status != 200:
         raise SystemExit(
@@ -87,6 +101,22 @@ def describe(cluster: str, region: str, environment: Mapping[str, str], now: dat
         )
     description: dict[str, object] = json.loads(body)["cluster"]
     return description
+
+
+def copy(source: str, target: Path, region: str, now: datetime) -> int:
+    """Copy an object of S3 into a file, or into a folder under its name; 1 where the real AWS CLI has to try."""
+    path = "/" + quote(source.removeprefix("s3://"), safe="/-_.~")
+    answer = get("s3", path, path, region, now)
+    if answer.status != 200 or source.endswith("/"):
+        return 1
+    file = target / source.rpartition("/")[2] if target.is_dir() else target
+    part = file.with_name(f"{file.name}.part")
+    with part.open("wb") as opened:
+        shutil.copyfileobj(answer, opened)
+    if part.stat().st_size != int(answer.headers["content-length"]):
+        return 1
+    part.replace(file)
+    return 0
 
 
 def kubeconfig(cluster: Mapping[str, object], region: str) -> dict[str, object]:
@@ -111,10 +141,12 @@ def kubeconfig(cluster: Mapping[str, object], region: str) -> dict[str, object]:
 
 
 def main(argv: list[str]) -> int:
-    """Run one of the two commands."""
+    """Run one of the three commands."""
     options = {name: value for name, value in itertools.pairwise(argv) if name.startswith("--")}
     region = options.get("--region") or os.environ["AWS_REGION"]
     now = datetime.now(UTC)
+    if argv[:2] == ["s3", "cp"]:
+        return copy(argv[2], Path(argv[3]), region, now)
     if "get-token" in argv:
         bearer = token(options["--cluster-name"], region, os.environ, now)
         status = {"expirationTimestamp": f"{now + timedelta(minutes=14):%Y-%m-%dT%H:%M:%SZ}", "token": bearer}
@@ -126,7 +158,7 @@ def main(argv: list[str]) -> int:
         shutil.copyfile(os.environ[GIVEN], target)
     else:
         target.touch(mode=0o600)
-        target.write_text(json.dumps(kubeconfig(describe(options["--name"], region, os.environ, now), region)))
+        target.write_text(json.dumps(kubeconfig(describe(options["--name"], region, now), region)))
     return 0
 
 

@@ -1,0 +1,82 @@
+"""`local deploy` without an embedded AWS: what it does beside what, and what it says when a part fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hyperpod_ray.cli import local_deploy
+from hyperpod_ray.ops.errors import OpsError
+from tests.support.emulator import ROOT
+
+INVALID = """
+import json, os
+import aws_cdk as cdk
+from hyperpod_ray.stacks.app import feature_flags, use_pinned_node
+context = {**feature_flags(__import__("pathlib").Path(".")), **json.loads(os.environ["CDK_CONTEXT_JSON"])}
+app = cdk.App(context=context)
+stage = cdk.Stage(app, context["env"])
+stack = cdk.Stack(stage, "A")
+cdk.CfnResource(stack, "B", type="AWS::S3::Bucket", properties={"Foo": "1"})
+app.synth()
+"""
+
+
+@pytest.fixture
+def cdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> local_deploy.Cdk:
+    monkeypatch.setattr(local_deploy, "project_folder", lambda: tmp_path)
+    monkeypatch.setattr(local_deploy, "program", lambda _: tmp_path / "cdk")
+    return local_deploy.Cdk("e", environments=tmp_path, variables={}, work=tmp_path)
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+
+
+def test_the_bootstrap_runs_beside_the_synthesis(cdk: local_deploy.Cdk, tmp_path: Path) -> None:
+    """It ends only after the synthesis has begun, and the other way round."""
+    script(tmp_path / "cdk", "touch begun; until test -e synthesized; do sleep 0.05; done; echo bootstrapped")
+    (tmp_path / "app.py").write_text(
+        "import os, time\nwhile not os.path.exists('begun'): time.sleep(0.05)\nopen('synthesized', 'w').close()\n"
+    )
+    with cdk.bootstrapping("aws://1/r"):
+        cdk.synthesize()
+
+
+def test_a_bootstrap_that_fails_shows_its_words(
+    cdk: local_deploy.Cdk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script(tmp_path / "cdk", "echo 'no such role'; exit 7")
+    with pytest.raises(OpsError, match="cdk bootstrap failed: exit code 7"), cdk.bootstrapping("aws://1/r"):
+        pass
+    assert "no such role" in capfd.readouterr().err
+
+
+def test_a_synthesis_that_fails_ends_the_bootstrap(cdk: local_deploy.Cdk, tmp_path: Path) -> None:
+    script(tmp_path / "cdk", "exec sleep 100000")
+    (tmp_path / "app.py").write_text("raise SystemExit(2)\n")
+    with pytest.raises(OpsError, match="cdk synth failed: exit code 2"), cdk.bootstrapping("aws://1/r"):
+        cdk.synthesize()
+
+
+@pytest.mark.slow
+def test_an_invalid_template_is_refused_before_anything_is_deployed(
+    cdk: local_deploy.Cdk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The app writes its report, and the CDK's own command line reads it."""
+    (tmp_path / "cdk.json").write_text((ROOT / "cdk.json").read_text())
+    (tmp_path / "app.py").write_text(INVALID)
+    cdk = local_deploy.Cdk("e", environments=tmp_path, variables={"PYTHONPATH": str(ROOT)}, work=tmp_path)
+    cdk.synthesize()
+    report = json.loads((tmp_path / "cdk.out" / "validation-report.json").read_text())
+    assert report["pluginReports"][0]["conclusion"] == "failure"
+    monkeypatch.setattr(cdk, "_program", ROOT / "node_modules" / ".bin" / "cdk")
+    capfd.readouterr()
+    with pytest.raises(OpsError, match="cdk deploy failed"):
+        cdk.run("deploy", "--require-approval", "never")
+    text = "".join(capfd.readouterr())
+    assert "'Foo' was unexpected" in text
+    assert "Traceback" not in text
