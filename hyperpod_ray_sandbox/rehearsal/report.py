@@ -167,9 +167,13 @@ def _successor(window: Sequence[Event], recovered_step: Event | None) -> str | N
     generations = [event for event in until_then if event.kind == "generation"]
     if not lost or not generations or any(event.kind == "fallback" for event in until_then):
         return None
-    if any(event.kind == "spare" and "instead_of" in event.values for event in until_then):
+    # a lost node ends process by process: its standby may have the seat for a moment, and is lost too
+    seated = [event for event in until_then if event.kind == "spare" and "instead_of" in event.values]
+    if any(all(event.values.get("node") != loss.values.get("node") or loss.t < event.t for loss in lost)
+           for event in seated):  # fmt: skip
         return "a standby"
-    if int(lost[-1].values.get("warm_spares", 0)) > 0:
+    first_of_rank = {event.values["rank"]: event for event in reversed(lost)}
+    if int(next(iter(first_of_rank.values())).values.get("warm_spares", 0)) > 0:
         return "a spare"
     fewer = int(generations[-1].values.get("world", 0)) <= max(int(event.values["rank"]) for event in lost)
     return "nobody, fewer workers" if fewer else "a new worker"

@@ -51,7 +51,9 @@ _BEFORE_THE_FIRST_TRY_POLLS, _BEFORE_ANOTHER_TRY_POLLS = 2, 4
 _ANSWER_S = 10.0
 """So long a worker may take to say which devices it sees."""
 _STANDBY_POLLS = 4
-"""So often in between the group looks whether its standbys are complete."""
+"""So often in between the group looks whether its standbys are still complete."""
+_FEW_STANDBYS = 64
+"""Up to so many, those that are on their way are looked at in each poll: until they are there, nobody stands by."""
 _WAITS_FOR_STANDBY_POLLS = 40
 """So long a standby that still imports is waited for before Ray places a new process in the lost one's place."""
 
@@ -310,7 +312,9 @@ class SurvivingWorkerGroup(WorkerGroup):
     def _keep_standbys(self) -> None:
         """Let each node with workers have its standbys, from the first steps on. Waits for nothing."""
         self.polls += 1
-        if not self.standby_workers or self.polls % _STANDBY_POLLS:
+        on_their_way = not self.standbys or any(standby.worker is None for standby in self.standbys.values())
+        every = 1 if on_their_way and len(self.standbys) <= _FEW_STANDBYS else _STANDBY_POLLS
+        if not self.standby_workers or self.polls % every:
             return
         try:
             if self.trains is None:
@@ -333,9 +337,9 @@ class SurvivingWorkerGroup(WorkerGroup):
                 del self.standbys[key]
             elif standby.worker is None and standby.placed:
                 standby.begin(self._starter(standby=True))
+        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
         for node_id, beside in workers.items():
-            alive = beside.metadata.node_id in {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-            for number in range(self.standby_workers if alive else 0):
+            for number in range(self.standby_workers if node_id in alive else 0):
                 if (node_id, number) not in self.standbys:
                     self.standbys[node_id, number] = _Standby(self, beside)
 

@@ -177,6 +177,29 @@ TAKEN_OVER: list[tuple[list[dict[str, Any]], str | None]] = [
         ],
         "a standby",
     ),
+    (  # the node's processes end one after another
+        [
+            {"kind": "lost", "rank": 1, "node": "b", "warm_spares": 1},
+            {"kind": "spare", "node": "b", "instead_of": 7, "warm_spares": 1},
+            {"kind": "lost", "rank": 1, "node": "b", "warm_spares": 0}, {"kind": "generation", "world": 2},
+        ],
+        "a spare",
+    ),
+    (  # another node is lost beside a process that its standby replaces
+        [
+            {"kind": "lost", "rank": 0, "node": "a", "warm_spares": 0},
+            {"kind": "spare", "node": "a", "instead_of": 7, "warm_spares": 0},
+            {"kind": "lost", "rank": 1, "node": "b", "warm_spares": 0}, {"kind": "generation", "world": 2},
+        ],
+        "a standby",
+    ),
+    (
+        [
+            {"kind": "lost", "rank": 0, "node": "a", "warm_spares": 1},
+            {"kind": "lost", "rank": 1, "node": "b", "warm_spares": 0}, {"kind": "generation", "world": 2},
+        ],
+        "a new worker",
+    ),
     ([{"kind": "lost", "rank": 1, "warm_spares": 1}, {"kind": "generation", "world": 2}], "a spare"),
     ([{"kind": "lost", "rank": 1, "warm_spares": 0}, {"kind": "generation", "world": 2}], "a new worker"),
     ([{"kind": "lost", "rank": 1, "warm_spares": 0}, {"kind": "generation", "world": 1}], "nobody, fewer workers"),

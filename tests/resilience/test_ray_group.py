@@ -289,6 +289,44 @@ def test_a_standby_that_has_ended_is_replaced_from_the_first_steps_on(
     assert len(started) == (0 if kept_one else 1)
 
 
+@pytest.mark.parametrize(
+    ("number", "there", "looks"),
+    [
+        (0, True, 8), (1, False, 8), (64, False, 8),  # on their way: each poll
+        (1, True, 2), (65, False, 2),  # complete, or too many to ask each time
+    ],
+)  # fmt: skip
+def test_standbys_on_their_way_are_looked_at_in_each_poll(
+    monkeypatch: pytest.MonkeyPatch, kept: Poll, number: int, there: bool, looks: int
+) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(kept.group, "_complete_standbys", lambda: looked.append(1))
+    kept.group.standbys.clear()
+    for index in range(number):
+        kept.group.standbys["node", index] = beside(42 + index)
+        if not there:
+            kept.group.standbys["node", index].worker = None
+    kept.group.coordinator = Answer(trains=True)
+    for _ in range(8):
+        kept.statuses = [running(), running()]
+        kept.poll()
+    assert len(looked) == looks
+
+
+def test_ray_is_asked_once_for_its_nodes_whatever_their_number(monkeypatch: pytest.MonkeyPatch, kept: Poll) -> None:
+    asked: list[int] = []
+    started: list[str] = []
+    monkeypatch.setattr(
+        ray, "nodes", lambda: asked.append(1) or [{"NodeID": "a", "Alive": True}, {"NodeID": "b", "Alive": False}]
+    )
+    workers = [SimpleNamespace(metadata=SimpleNamespace(node_id=name)) for name in ("a", "b", "c")]
+    monkeypatch.setattr(kept.group, "get_workers", lambda: workers)
+    monkeypatch.setattr(ray_group, "_Standby", lambda _, worker: started.append(worker.metadata.node_id) or beside(42))
+    kept.group.standbys.clear()
+    kept.group._complete_standbys()
+    assert (len(asked), started) == (1, ["a"])
+
+
 def test_local_ranks_are_those_of_the_node_though_each_worker_is_a_replica_for_ray(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
