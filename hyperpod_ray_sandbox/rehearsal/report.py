@@ -168,10 +168,11 @@ def _successor(window: Sequence[Event], recovered_step: Event | None) -> str | N
     if not lost or not generations or any(event.kind == "fallback" for event in until_then):
         return None
     # a lost node ends process by process: its standby may have the seat for a moment, and is lost too
-    seated = [event for event in until_then if event.kind == "spare" and "instead_of" in event.values]
-    if any(all(event.values.get("node") != loss.values.get("node") or loss.t < event.t for loss in lost)
-           for event in seated):  # fmt: skip
-        return "a standby"
+    for at, event in enumerate(until_then):
+        if event.kind != "spare" or "instead_of" not in event.values:
+            continue
+        if all(loss.kind != "lost" or loss.values.get("node") != event.values.get("node") for loss in until_then[at:]):
+            return "a standby"
     first_of_rank = {event.values["rank"]: event for event in reversed(lost)}
     if int(next(iter(first_of_rank.values())).values.get("warm_spares", 0)) > 0:
         return "a spare"
