@@ -117,7 +117,7 @@ def status(state: State = None) -> int:
 
 @command(app, examples=["local repair"])
 def repair(state: State = None) -> int:
-    """Start again what ended or is silent of a running embedded AWS. Keeps what is deployed.
+    """Start again what ended or is silent. Keeps what is deployed.
 
     Exit code 3 when a process stays silent.
     """

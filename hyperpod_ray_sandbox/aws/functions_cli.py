@@ -31,27 +31,27 @@ GIVEN = "SANDBOX_KUBECONFIG"
 
 
 def signature(
-    *, environment: Mapping[str, str], service: str, region: str, now: datetime, canonical: list[str]
+    *, environment: Mapping[str, str], service: str, region: str, moment: datetime, canonical: list[str]
 ) -> tuple[str, str]:
     """Return the credential scope and the signature of a canonical request."""
-    scope = f"{now:%Y%m%d}/{region}/{service}/aws4_request"
+    scope = f"{moment:%Y%m%d}/{region}/{service}/aws4_request"
     digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
     key = f"AWS4{environment['AWS_SECRET_ACCESS_KEY']}".encode()
-    for part in (f"{now:%Y%m%d}", region, service, "aws4_request"):
+    for part in (f"{moment:%Y%m%d}", region, service, "aws4_request"):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    text = f"{ALGORITHM}\n{now:%Y%m%dT%H%M%SZ}\n{scope}\n{digest}"
+    text = f"{ALGORITHM}\n{moment:%Y%m%dT%H%M%SZ}\n{scope}\n{digest}"
     return scope, hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-def token(cluster: str, region: str, environment: Mapping[str, str], now: datetime) -> str:
+def token(cluster: str, region: str, environment: Mapping[str, str], moment: datetime) -> str:
     """Return an EKS token: a presigned GetCallerIdentity that names the cluster."""
     host = f"sts.{region}.amazonaws.com"
     query = {
         "Action": "GetCallerIdentity",
         "Version": "2011-06-15",
         "X-Amz-Algorithm": ALGORITHM,
-        "X-Amz-Credential": f"{environment['AWS_ACCESS_KEY_ID']}/{now:%Y%m%d}/{region}/sts/aws4_request",
-        "X-Amz-Date": f"{now:%Y%m%dT%H%M%SZ}",
+        "X-Amz-Credential": f"{environment['AWS_ACCESS_KEY_ID']}/{moment:%Y%m%d}/{region}/sts/aws4_request",
+        "X-Amz-Date": f"{moment:%Y%m%dT%H%M%SZ}",
         "X-Amz-Expires": LIFETIME,
         "X-Amz-SignedHeaders": "host;x-k8s-aws-id",
     }
@@ -59,12 +59,12 @@ def token(cluster: str, region: str, environment: Mapping[str, str], now: dateti
         query["X-Amz-Security-Token"] = environment["AWS_SESSION_TOKEN"]
     text = urlencode(sorted(query.items()), quote_via=quote, safe="-_.~")
     canonical = ["GET", "/", text, f"host:{host}", f"x-k8s-aws-id:{cluster}", "", "host;x-k8s-aws-id", EMPTY]
-    _, signed = signature(environment=environment, service="sts", region=region, now=now, canonical=canonical)
+    _, signed = signature(environment=environment, service="sts", region=region, moment=moment, canonical=canonical)
     url = f"https://{host}/?{text}&X-Amz-Signature={signed}"
     return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
 
-def get(service: str, path: str, canonical: str, region: str, now: datetime) -> http.client.HTTPResponse:
+def get(service: str, path: str, canonical: str, region: str, moment: datetime) -> http.client.HTTPResponse:
     """Send a signed GET to the embedded AWS.
 
     Args:
@@ -72,17 +72,17 @@ def get(service: str, path: str, canonical: str, region: str, now: datetime) -> 
         path: The path, encoded.
         canonical: The path as it is signed: encoded once more, but not for S3.
         region: The service's.
-        now: The time of the signature.
+        moment: The time of the signature.
     """
     environment = os.environ
     endpoint = urlsplit(environment["AWS_ENDPOINT_URL"])
-    headers = {"host": endpoint.netloc, "x-amz-content-sha256": EMPTY, "x-amz-date": f"{now:%Y%m%dT%H%M%SZ}"}
+    headers = {"host": endpoint.netloc, "x-amz-content-sha256": EMPTY, "x-amz-date": f"{moment:%Y%m%dT%H%M%SZ}"}
     if environment.get("AWS_SESSION_TOKEN"):
         headers["x-amz-security-token"] = environment["AWS_SESSION_TOKEN"]
     names = ";".join(sorted(headers))
     lines = [f"{name}:{headers[name]}" for name in sorted(headers)]
     request = ["GET", canonical, "", *lines, "", names, EMPTY]
-    scope, signed = signature(environment=environment, service=service, region=region, now=now, canonical=request)
+    scope, signed = signature(environment=environment, service=service, region=region, moment=moment, canonical=request)
     key = environment["AWS_ACCESS_KEY_ID"]
     headers["authorization"] = f"{ALGORITHM} Credential={key}/{scope}, SignedHeaders={names}, Signature={signed}"
     connection = http.client.HTTPConnection(endpoint.netloc, timeout=300)
@@ -90,10 +90,10 @@ def get(service: str, path: str, canonical: str, region: str, now: datetime) -> 
     return connection.getresponse()
 
 
-def describe(cluster: str, region: str, now: datetime) -> dict[str, object]:
+def describe(cluster: str, region: str, moment: datetime) -> dict[str, object]:
     """Ask EKS for a cluster."""
     path = f"/clusters/{quote(cluster, safe='-_.~')}"
-    answer = get("eks", path, quote(path, safe="/-_.~"), region, now)
+    answer = get("eks", path, quote(path, safe="/-_.~"), region, moment)
     body = answer.read()
     if answer.status != 200:
         raise SystemExit(
@@ -103,10 +103,10 @@ def describe(cluster: str, region: str, now: datetime) -> dict[str, object]:
     return description
 
 
-def copy(source: str, target: Path, region: str, now: datetime) -> int:
+def copy(source: str, target: Path, region: str, moment: datetime) -> int:
     """Copy an object of S3 into a file, or into a folder under its name; 1 where the real AWS CLI has to try."""
     path = "/" + quote(source.removeprefix("s3://"), safe="/-_.~")
-    answer = get("s3", path, path, region, now)
+    answer = get("s3", path, path, region, moment)
     if answer.status != 200 or source.endswith("/"):
         return 1
     file = target / source.rpartition("/")[2] if target.is_dir() else target
@@ -144,12 +144,12 @@ def main(argv: list[str]) -> int:
     """Run one of the three commands."""
     options = {name: value for name, value in itertools.pairwise(argv) if name.startswith("--")}
     region = options.get("--region") or os.environ["AWS_REGION"]
-    now = datetime.now(UTC)
+    moment = datetime.now(UTC)
     if argv[:2] == ["s3", "cp"]:
-        return copy(argv[2], Path(argv[3]), region, now)
+        return copy(argv[2], Path(argv[3]), region, moment)
     if "get-token" in argv:
-        bearer = token(options["--cluster-name"], region, os.environ, now)
-        status = {"expirationTimestamp": f"{now + timedelta(minutes=14):%Y-%m-%dT%H:%M:%SZ}", "token": bearer}
+        bearer = token(options["--cluster-name"], region, os.environ, moment)
+        status = {"expirationTimestamp": f"{moment + timedelta(minutes=14):%Y-%m-%dT%H:%M:%SZ}", "token": bearer}
         credential = {"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1beta1", "spec": {}}
         sys.stdout.write(json.dumps({**credential, "status": status}) + "\n")
         return 0
@@ -158,7 +158,7 @@ def main(argv: list[str]) -> int:
         shutil.copyfile(os.environ[GIVEN], target)
     else:
         target.touch(mode=0o600)
-        target.write_text(json.dumps(kubeconfig(describe(options["--name"], region, now), region)))
+        target.write_text(json.dumps(kubeconfig(describe(options["--name"], region, moment), region)))
     return 0
 
 

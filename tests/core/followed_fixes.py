@@ -91,6 +91,9 @@ FOLLOWED: dict[str, list[Edits]] = {
     "shorten cluster_name": put("short"),
     "remove the others": [{HERE: "plain"}, {"rename": "plain"}],
     "correct the ARN|name another role|name a role of its own|name a role of that (account|partition)": put(ROLE),
+    "another deployment_type": [{"homes.deployment_type": "SINGLE_AZ_1"}],
+    "set SINGLE_AZ_1 and its throughput": [{"homes.deployment_type": "SINGLE_AZ_1", "homes.throughput_mbs": 64}],
+    "name that of the home folders": put("fs-0abcdef0123456789"),
     "correct the address": put("http://grafana.example.com:3000", "redis.example.com:6379"),
     "correct the port": put("redis.example.com:6379"),
     r"correct the expression(, for example cron\(0 6 \? \* SUN \*\))?": put("cron(0 6 ? * SUN *)"),
@@ -319,6 +322,8 @@ FOLLOWED: dict[str, list[Edits]] = {
 NOT_FOLLOWED: dict[str, str] = {
     "accept that the API server is reachable from outside|leave it|make sure .*|take backups yourself|subscribe to the topic yourself": "leaves the file as it is: the warning stays",
     "ask AWS Support for the add-on's images|ask for an increase": "AWS acts, and the file stays as it is",
+    "submit jobs of your own": "the file stays as it is",
+    "look at the page Availability by AWS Region of FSx for OpenZFS": "a page tells, and the file stays as it is",
     "`aws ec2 describe-availability-zones` lists them|kubectl get crd .*|it is relative to the project": "says where to look, beside the fix",
     "rename these groups one after the other, .*": "several deployments, one after the other",
     "remove that Kueue before the deploy|update the cluster to .*|the data": "changes what is deployed",

@@ -19,7 +19,7 @@ from hyperpod_ray.core.service_limits import platform
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-DAY = date(2026, 11, 23)
+DAY = date(2026, 11, 27)
 ABOUT = {"what": "things", "as_of": date(2026, 11, 1), "source": "https://example.com", "stale_after_days": 30}
 
 

@@ -35,7 +35,7 @@ def test_an_example_can_be_copied_beside_the_shipped_environments() -> None:
     """Two environments of one account and Region with one repository are refused."""
     files = [load_any(name, folder=EXAMPLES) for name in environment_names(folder=EXAMPLES)]
     plans = [file.plan for file in files if isinstance(file, EnvironmentFile)]
-    assert len(files) == len(plans) + 1, "Slurm's builds no image"
+    assert len(files) == len(plans) + 2, "those on Slurm build no image"
     plans.append(Plan(name="dev", settings=load("dev").settings))
     found = [plan.image_repository for plan in plans if plan.built_image]
     assert len(found) == len(plans) - 1, "one example runs an image that exists"

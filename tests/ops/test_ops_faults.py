@@ -106,7 +106,9 @@ def test_every_mail_has_its_fault() -> None:
     """But those about a mail that was not delivered, or that is over."""
     mails = (*notifications.CLUSTER_RULES, *notifications.ALARM_MAILS, *notifications.METRIC_MAILS)
     about_mails = {mail.name for mail in mails if mail.section == notifications.MAILS}
-    assert {mail.name for fault in FAULTS for mail in fault.mails} | about_mails == {mail.name for mail in mails}
+    on_slurm = {notifications.HOMES_FULL.name}  # FAULTS are of EKS: test_homes.py has its finding
+    played = {mail.name for fault in FAULTS for mail in fault.mails}
+    assert played | about_mails | on_slurm == {mail.name for mail in mails}
     named = {name for fault in FAULTS for name in (fault.mail, *fault.counted, *fault.alarms) if name}
     assert named <= {mail.name for mail in mails}
 

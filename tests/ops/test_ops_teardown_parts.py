@@ -263,7 +263,9 @@ def test_which_file_systems_are_kept() -> None:
     item = inventory._file_system_item
     seen = FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=2400)
     made = FileSystem(id="fs-1", lifecycle="AVAILABLE", capacity_gib=2400, made_by_claim=True)
-    plan = SimpleNamespace(existing_file_system=None, new_file_system=SimpleNamespace(on_destroy="delete"))
+    plan = SimpleNamespace(
+        existing_file_system=None, existing_homes=None, new_file_system=SimpleNamespace(on_destroy="delete")
+    )
     target: Any = SimpleNamespace(plan=plan)
     assert (item(target, seen).fate, item(target, seen).note) == ("destroyed", "2400 GiB, AVAILABLE; the data is lost")
     assert item(target, made).fate == "blocks"

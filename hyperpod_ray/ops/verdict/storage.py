@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
-from hyperpod_ray.ops.observe.snapshot import Snapshot
+from hyperpod_ray.ops.observe.snapshot import Claim, Snapshot
 from hyperpod_ray.ops.verdict import durations
 from hyperpod_ray.ops.verdict.finding import (
     Finding,
@@ -71,12 +71,16 @@ def storage(snapshot: Snapshot) -> Iterator[Finding]:
                 next=f"aws fsx describe-file-systems --file-system-ids {file_system.id}",
                 subject=file_system.id,
             )
-    claim = next(
-        (claim for claim in snapshot.claims if claim.namespace == snapshot.namespace and claim.name == names.CLAIM),
-        None,
-    )
     if snapshot.cluster is None or not snapshot.saw("FSx"):
         return
+    yield from _gone(snapshot)
+    for claim in snapshot.claims:
+        if claim.namespace == snapshot.namespace and claim.name == names.CLAIM:
+            yield from _claim(snapshot, claim)
+
+
+def _gone(snapshot: Snapshot) -> Iterator[Finding]:
+    """File systems that a stack created, or that the file names, and FSx does not have."""
     statuses = {stack.name: stack.status for stack in snapshot.stacks}
     created = statuses.get(names.stack_name(snapshot.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
     for homes, mode in ((False, snapshot.storage_mode), (True, snapshot.homes_mode)):
@@ -84,8 +88,10 @@ def storage(snapshot: Snapshot) -> Iterator[Finding]:
         if not there and (mode == "existing" or (created and mode in ("static", "new"))):
             lost = "file system of home folders" if homes else "shared file system"
             yield Finding(kind="action-required", what=f"the {lost} is gone", next=deploy(snapshot))
-    if claim is None:
-        return
+
+
+def _claim(snapshot: Snapshot, claim: Claim) -> Iterator[Finding]:
+    """The claim that pods mount."""
     if claim.phase == "Lost":
         yield Finding(
             kind="action-required",

@@ -195,13 +195,13 @@ class Kueue:
     def _release(self, workload: Json) -> None:
         """The pods of an evicted job are gone: its quota is free, and it waits again."""
         evicted = next(entry for entry in workload["status"]["conditions"] if entry["type"] == "Evicted")
-        said = evicted["message"]
+        message = evicted["message"]
 
         def free(status: Json) -> None:
             status.pop("admission", None)
-            condition(status, "QuotaReserved", "False", "Pending", said)
+            condition(status, "QuotaReserved", "False", "Pending", message)
             condition(status, "Admitted", "False", "NoReservation", "The workload has no reservation")
-            condition(status, "Requeued", "True", evicted["reason"], said)
+            condition(status, "Requeued", "True", evicted["reason"], message)
 
         set_status(self._api, workload, free)
 
@@ -236,8 +236,8 @@ class Kueue:
                 self._inadmissible(entry, queues)
                 continue
             if not self._admits_namespace(ready[entry.queue], entry):
-                said = "Workload namespace doesn't match ClusterQueue selector"
-                self._conditions(entry.workload, ("QuotaReserved", "False", "Pending", said))
+                message = "Workload namespace doesn't match ClusterQueue selector"
+                self._conditions(entry.workload, ("QuotaReserved", "False", "Pending", message))
                 continue
             assignment = self._assign(state, ready[entry.queue], pod_sets(entry.job))
             entries[uid] = replace(entry, assignment=assignment)
@@ -285,10 +285,10 @@ class Kueue:
         for pods in sets:
             requests = {resource: amount * pods.count for resource, amount in pods.requests.items() if amount}
             flavors: dict[str, str] = {}
-            said: list[str] = []
+            messages: list[str] = []
             covered = {resource for group in groups for resource in group["coveredResources"]}
             for resource in sorted(set(requests) - covered):
-                said.append(f"resource {resource} unavailable in ClusterQueue")
+                messages.append(f"resource {resource} unavailable in ClusterQueue")
                 assignment.never = True
             for group in groups:
                 mine = {res: amount for res, amount in requests.items() if res in group["coveredResources"]}
@@ -302,15 +302,15 @@ class Kueue:
                         break
                 refused, never, chosen = min(tried, key=lambda entry: (bool(entry[0]), entry[1]))
                 if refused:
-                    said += [text for texts, _, _ in tried for text in texts]
+                    messages += [text for texts, _, _ in tried for text in texts]
                 assignment.never |= never
                 flavors |= dict.fromkeys(mine, chosen)
                 if not never:
                     for resource, amount in mine.items():
                         place = key(resource, chosen)
                         assignment.asks[place] = assignment.asks.get(place, 0.0) + float(amount)
-            if said:
-                assignment.refusals[pods.name] = sorted(dict.fromkeys(said))
+            if messages:
+                assignment.refusals[pods.name] = sorted(dict.fromkeys(messages))
             usage = {name: written(name, amount) for name, amount in requests.items() if name in flavors}
             assignment.pod_sets.append(
                 {"name": pods.name, "count": pods.count, "flavors": flavors, "resourceUsage": usage}
@@ -366,20 +366,20 @@ class Kueue:
 
     def _inadmissible(self, entry: Entry, queues: Mapping[str, Json]) -> None:
         called = entry.workload["spec"]["queueName"]
-        said = f"LocalQueue {called} doesn't exist"
+        message = f"LocalQueue {called} doesn't exist"
         if entry.queue and entry.queue not in queues:
-            said = f"ClusterQueue {entry.queue} doesn't exist"
+            message = f"ClusterQueue {entry.queue} doesn't exist"
         elif entry.queue:
-            said = f"ClusterQueue {entry.queue} is inactive"
-        self._conditions(entry.workload, ("QuotaReserved", "False", "Inadmissible", said))
+            message = f"ClusterQueue {entry.queue} is inactive"
+        self._conditions(entry.workload, ("QuotaReserved", "False", "Inadmissible", message))
 
     def _refuse(self, entry: Entry, after: str = "") -> None:
         # the reasons of Kueue's gate UnadmittedWorkloadsObservability are off by default
-        said = "; ".join(
+        message = "; ".join(
             f"couldn't assign flavors to pod set {name}: {', '.join(texts)}"
             for name, texts in entry.assignment.refusals.items()
         )
-        self._conditions(entry.workload, ("QuotaReserved", "False", "Pending", said + after))
+        self._conditions(entry.workload, ("QuotaReserved", "False", "Pending", message + after))
 
     def _admit(self, entry: Entry) -> None:
         conditions = (entry.workload.get("status") or {}).get("conditions") or []
@@ -399,12 +399,14 @@ class Kueue:
 
     def _evict(self, entry: Entry, by: Entry) -> None:
         reason = "InClusterQueue" if entry.queue == by.queue else "InCohortReclamation"
-        said = (
+        message = (
             f"Preempted to accommodate a workload (UID: {by.workload['metadata']['uid']}, "
             f"JobUID: {by.job['metadata']['uid']}) due to {REASONS[reason]}; preemptor path: /{by.queue}; "
             f"preemptee path: /{entry.queue}"
         )
-        self._conditions(entry.workload, ("Evicted", "True", "Preempted", said), ("Preempted", "True", reason, said))
+        self._conditions(
+            entry.workload, ("Evicted", "True", "Preempted", message), ("Preempted", "True", reason, message)
+        )
         self._suspend(entry.job, value=True)
 
     # ---- what the queues report ----------------------------------------------------------------------------------
@@ -422,14 +424,14 @@ class Kueue:
             missing = self._missing(queue)
             state = ("Active", "True", "Ready", "Can admit new workloads")
             if missing:
-                said = f"Can't admit new workloads: references missing ResourceFlavor(s): {','.join(missing)}."
-                state = ("Active", "False", "FlavorNotFound", said)
+                message = f"Can't admit new workloads: references missing ResourceFlavor(s): {','.join(missing)}."
+                state = ("Active", "False", "FlavorNotFound", message)
             self._conditions(queue, state, **counts(mine), **usages(queue, mine, borrowed=True))
         for local in local_queues:
             target = queues.get(local["spec"]["clusterQueue"])
             if target is None:
-                said = "Can't submit new workloads to clusterQueue"
-                self._conditions(local, ("Active", "False", "ClusterQueueDoesNotExist", said))
+                message = "Can't submit new workloads to clusterQueue"
+                self._conditions(local, ("Active", "False", "ClusterQueueDoesNotExist", message))
                 continue
             place = (local["metadata"]["namespace"], local["metadata"]["name"])
             mine = [workload for workload in pending if local_name(workload) == place]

@@ -116,7 +116,7 @@ def test_a_file_system_is_within_reach_of_the_nodes_that_mount_it(mounted: dict[
         return {**mounted, "InstanceGroups": [*mounted["InstanceGroups"][:2], last]}
 
     wrong = [
-        ({"DnsName": "fs-00000000000000000.fsx.us-west-2.amazonaws.com"}, "no file system has fs-0000"),
+        ({"DnsName": "fs-00000000000000000.fsx.us-west-2.amazonaws.com"}, "no LUSTRE file system has fs-0000"),
         ({"MountName": "other"}, "the mount name of fs-"),
     ]
     for changed, words in wrong:
@@ -149,7 +149,7 @@ def test_a_cluster_on_slurm_is_made_and_changed_by_the_same_rules(mounted: dict[
         assert "No instance group is of NodeType Controller" in refusal(api.update_cluster, **gone)[1]
         lustre = {"DnsName": "fs-11111111.fsx.us-west-2.amazonaws.com", "MountName": "a", "MountPath": "/fsx"}
         other = {**workers, "InstanceGroupName": "more", "InstanceStorageConfigs": [{"FsxLustreConfig": lustre}]}
-        assert "no file system has fs-11111111" in refusal(api.update_cluster, **update(other))[1]
+        assert "no LUSTRE file system has fs-11111111" in refusal(api.update_cluster, **update(other))[1]
         api.update_cluster(**update({**workers, "InstanceCount": 5}))
     finally:
         until(lambda: api.describe_cluster(ClusterName=name)["ClusterStatus"] == "InService")
