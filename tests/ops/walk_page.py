@@ -25,7 +25,7 @@ from hyperpod_ray.ops.web.server import Server
 from hyperpod_ray.ops.web.view import View
 from hyperpod_ray.ops.web.watch import Watch
 from hyperpod_ray.pricing import price_file
-from tests.ops import test_scale
+from tests.ops import scale_helpers, test_node_map
 from tests.support import pages
 from tests.support.browser import Browser
 
@@ -239,8 +239,8 @@ def typed(browser: Browser, text: str) -> None:
 def test_a_thousand_nodes_are_small_quick_and_show_the_bad_rack(
     *, browser: Browser, stage: Stage, tmp_path: Path, size: Any, theme: Any
 ) -> None:
-    stage.shown = test_scale.shown(tmp_path, test_scale.BAD)[0]
-    rack = f"nn-{test_scale.BAD_RACK:017x}"
+    stage.shown = scale_helpers.shown(tmp_path, test_node_map.BAD)[0]
+    rack = f"nn-{test_node_map.BAD_RACK:017x}"
     with (
         Watch(stage.take, every=0.2, environment="demo") as watch,
         Server(paths(watch, environment="demo", every=3600), port=0) as server,

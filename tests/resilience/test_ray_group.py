@@ -316,12 +316,19 @@ def test_standbys_on_their_way_are_looked_at_in_each_poll(
 def test_ray_is_asked_once_for_its_nodes_whatever_their_number(monkeypatch: pytest.MonkeyPatch, kept: Poll) -> None:
     asked: list[int] = []
     started: list[str] = []
-    monkeypatch.setattr(
-        ray, "nodes", lambda: asked.append(1) or [{"NodeID": "a", "Alive": True}, {"NodeID": "b", "Alive": False}]
-    )
+
+    def nodes() -> list[dict[str, Any]]:
+        asked.append(1)
+        return [{"NodeID": "a", "Alive": True}, {"NodeID": "b", "Alive": False}]
+
+    def start(_: Any, worker: Any) -> Any:
+        started.append(worker.metadata.node_id)
+        return beside(42)
+
+    monkeypatch.setattr(ray, "nodes", nodes)
     workers = [SimpleNamespace(metadata=SimpleNamespace(node_id=name)) for name in ("a", "b", "c")]
     monkeypatch.setattr(kept.group, "get_workers", lambda: workers)
-    monkeypatch.setattr(ray_group, "_Standby", lambda _, worker: started.append(worker.metadata.node_id) or beside(42))
+    monkeypatch.setattr(ray_group, "_Standby", start)
     kept.group.standbys.clear()
     kept.group._complete_standbys()
     assert (len(asked), started) == (1, ["a"])

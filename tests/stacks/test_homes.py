@@ -13,7 +13,7 @@ import yaml
 
 from hyperpod_ray.core.loader import FOLDER
 from tests.core.environment_files import GONE, changed
-from tests.stacks.conftest import Assembly, synthesize
+from tests.stacks.assembled import Assembly, synthesize
 from tests.stacks.test_variants import VARIANTS
 from tests.support.assemblies import synthesized
 

@@ -17,7 +17,7 @@ from hyperpod_ray.core.model.environment import CommonEnvironment
 from hyperpod_ray.k8s import render
 from tests.k8s import conftest as variants_of_objects
 from tests.service_rules import answers
-from tests.stacks import conftest as templates
+from tests.stacks import assembled as templates
 from tests.support import records, scripts
 
 TEMPLATES = records.PROJECT / "tests" / "stacks" / "records"

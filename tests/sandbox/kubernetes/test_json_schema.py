@@ -41,7 +41,7 @@ def test_a_path_reads_as_the_server_writes_it() -> None:
 
 
 def test_types_have_their_names_in_json() -> None:
-    values = (True, None, {}, [], "a", 1, 1.5)
+    values: tuple[Any, ...] = (True, None, {}, [], "a", 1, 1.5)
     assert [json_schema.json_type(value) for value in values] == [
         "boolean", "null", "object", "array", "string", "integer", "number",
     ]  # fmt: skip
