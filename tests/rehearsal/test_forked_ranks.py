@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,22 @@ def test_no_rank_outlives_a_rank_that_fails_or_the_process_that_forked_it(tmp_pa
     finally:
         process.kill()
         process.wait()
+
+
+BEHIND = "import forked_ranks; forked_ranks.stand_behind(); print(forked_ranks.AUTOGROUP.read_text())"
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/autogroup").exists(), reason="this kernel divides by process, where nice counts"
+)
+@pytest.mark.parametrize("own", [True, False])
+def test_a_session_of_its_own_stands_behind_others_and_no_other_session_does(own: bool) -> None:
+    shares = [
+        subprocess.run(
+            [sys.executable, "-c", BEHIND], cwd=FORKED_RANKS.parent, env={}, start_new_session=session,
+            capture_output=True, text=True, check=True,
+        ).stdout.strip().rpartition(" ")[2]
+        for session in (own, True)
+    ]  # fmt: skip
+    assert shares[1] == "5"
+    assert (shares[0] == "5") == own
