@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -285,6 +286,7 @@ def run(
     from hyperpod_ray_sandbox.rehearsal import job_agent
 
     with ExitStack() as open_:
+        beside = open_.enter_context(ThreadPoolExecutor(1))  # draws while the cluster ends
         hung = any(fault.watched for fault in faults_named(chosen.faults))
         if hung:
             chosen = job_agent.with_rules(chosen, Path(open_.enter_context(TemporaryDirectory(prefix="rules-"))))
@@ -300,10 +302,11 @@ def run(
         if watched:
             open_.enter_context(watched(scene))
         report = Rehearsal(environment=environment, scene=scene).all()
-    folder = out or project / OUT / datetime.fromtimestamp(scene.start, tz=UTC).strftime("%Y%m%d-%H%M%S")
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "report.json"
-    file.write_text(report.to_json(), encoding="utf-8")
-    report.files.update({"json": str(file), **draw(file, bin_folder=bin_folder)})
+        folder = out or project / OUT / datetime.fromtimestamp(scene.start, tz=UTC).strftime("%Y%m%d-%H%M%S")
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "report.json"
+        file.write_text(report.to_json(), encoding="utf-8")
+        drawing = beside.submit(draw, file, bin_folder=bin_folder)
+    report.files.update({"json": str(file), **drawing.result()})
     file.write_text(report.to_json(), encoding="utf-8")
     return report
