@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1
 AUTOGROUP = Path("/proc/self/autogroup")
 """The share of a session where the kernel divides the processor among sessions first: `nice` counts within one alone.
 https://man7.org/linux/man-pages/man7/sched.7.html"""
-BEHIND = "5"
+BEHIND = "2"
 ADDRESS = "127.0.0.1"
 
 

@@ -102,5 +102,5 @@ def test_a_session_of_its_own_stands_behind_others_and_no_other_session_does(own
         ).stdout.strip().rpartition(" ")[2]
         for session in (own, True)
     ]  # fmt: skip
-    assert shares[1] == "5"
-    assert (shares[0] == "5") == own
+    assert shares[1] == "2"
+    assert (shares[0] == "2") == own
