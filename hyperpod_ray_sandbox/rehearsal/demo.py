@@ -39,9 +39,6 @@ SYNTHESIZED = ["--app", str(ASSEMBLY)]
 UNASKED = ["--require-approval", "never", "--concurrency", "3"]
 
 
-CLUSTER_UP = "cluster up"
-"""What the training says when Ray runs: it takes the longest, so the other steps wait for that."""
-UP_SECONDS = 60.0
 REPLACE_AFTER_S = 1800
 """Of a lost node, as on HyperPod: the second loss comes while there is no spare."""
 
@@ -76,7 +73,6 @@ def demo(*, rehearsal: bool = True, keep: bool = False) -> bool:
             if rehearsal:
                 training = Training()
                 screen.begin(TRAIN, log=TRAINING_LOG)
-                training.until_up()
             with screen.step(START):
                 running = _start(state)
                 screen.fact("embedded AWS", f"{running.client.endpoint}, account {running.account}")
@@ -172,16 +168,7 @@ class Training:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "hyperpod_ray.cli", *words, "--out", str(self.out)],
                 cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
-
-    def until_up(self) -> None:
-        """Wait until its cluster runs, or until it is clear that none comes: `wait` says why."""
-        deadline = time.monotonic() + UP_SECONDS
-        while self._process.poll() is None and time.monotonic() < deadline:
-            if CLUSTER_UP in TRAINING_LOG.read_text(encoding="utf-8"):
-                return
-            time.sleep(0.05)
 
     def wait(self) -> str:
         """What happened, and where the picture is.

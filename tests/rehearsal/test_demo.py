@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -44,35 +43,6 @@ def test_it_says_what_the_report_says(project: Path, monkeypatch: pytest.MonkeyP
     assert words[words.index("--faults") + 1] == "node,spareless"
     assert float(words[words.index("--replace-after") + 1]) > 600, "a replacement would be the next spare"
     assert words[words.index("--out") + 1] == str(out)
-
-
-def test_the_other_steps_wait_until_its_cluster_is_up(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = project / "go"
-    run: Any = training(
-        monkeypatch, f"while ! [ -e {go} ]; do sleep 0.02; done; echo '7.0 s  cluster up'; exec sleep 600"
-    )
-    timer = threading.Timer(0.3, go.touch)
-    timer.start()
-    run.until_up()
-    assert "cluster up" in demo.TRAINING_LOG.read_text()
-    assert run._process.poll() is None
-    run.stop()
-
-
-@pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("exec sleep 600", None)])
-def test_a_training_that_fails_or_never_comes_up_is_not_waited_for(
-    project: Path, monkeypatch: pytest.MonkeyPatch, script: str, code: int | None
-) -> None:
-    monkeypatch.setattr(demo, "UP_SECONDS", 30 if code else 0.1)
-    run: Any = training(monkeypatch, script)
-    run.until_up()
-    assert run._process.poll() == code
-    run.stop()
-
-
-def test_the_rehearsal_says_that_its_cluster_is_up_in_these_words() -> None:
-    source = Path(demo.__file__).with_name("loopback_run.py").read_text(encoding="utf-8")
-    assert f'self.note(f"{demo.CLUSTER_UP}: ' in source
 
 
 @pytest.mark.parametrize(("count", "words"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps")])
