@@ -19,6 +19,9 @@ from hyperpod_ray_sandbox.aws.client import Client, ControlError
 from hyperpod_ray_sandbox.kubernetes.authorization.users import ADMINISTRATOR, Identity
 
 log = logging.getLogger(__name__)
+# a cluster that has just been created is known with the next look at the embedded AWS
+CREATED_SECONDS = 5.0
+EKS_PREFIX = "k8s-aws-v1."
 # an access entry that was deleted may let its principal in for this long
 KEPT_SECONDS = 5.0
 
@@ -51,8 +54,8 @@ class Authenticator:
             return ADMINISTRATOR
         if account := self._service_account(token):
             return account
-        arn = self._cluster_arn()
-        if self._client is None or not arn:
+        arn = "" if self._client is None else await self._cluster(token)
+        if not arn:
             return None
         mark = hashlib.sha256(token.encode()).hexdigest(), arn
         until, cached = self._known.get(mark, (0.0, None))
@@ -65,6 +68,13 @@ class Authenticator:
                 self._known.clear()
             self._known[mark] = time.monotonic() + KEPT_SECONDS, identity
         return identity
+
+    async def _cluster(self, token: str) -> str:
+        """The cluster that this API stands for; the first token of a new one waits until it is known."""
+        deadline = time.monotonic() + (CREATED_SECONDS if token.startswith(EKS_PREFIX) else 0.0)
+        while not (arn := self._cluster_arn()) and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+        return arn
 
     def _review(self, token: str, arn: str) -> Identity | None:
         assert self._client is not None  # noqa: S101  (narrowing only)
