@@ -150,6 +150,7 @@ def _s3(running: Any) -> Any:
     )
 
 
+_METADATA = "aws:cdk:version-reporting"
 _REPORTS = "@aws-cdk/core:failSynthOnValidationErrors"
 """Context: whether the app itself reports an invalid template, with a traceback. The cdk CLI sets it to false too."""
 
@@ -175,7 +176,8 @@ class Cdk:
 
     def synthesize(self) -> None:
         """Write the assembly without the cdk CLI, whose start is a tenth of the time. `run` reports what is invalid."""
-        context = {"env": self.env, "environments": str(self.environments), _REPORTS: False}
+        context: dict[str, object] = {"env": self.env, "environments": str(self.environments), _REPORTS: False}
+        context[_METADATA] = True  # as the cdk CLI has it: a review of what is deployed sees no change
         variables = {**self._variables, "CDK_OUTDIR": str(self.assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
         ended = subprocess.run([sys.executable, "app.py"], cwd=self.project, env=variables, check=False).returncode
         _refuse_failure("synth", ended)
