@@ -13,32 +13,6 @@ from hyperpod_ray.core import checks, shapes
 from hyperpod_ray.core.evidence import Evidence, Repository
 from hyperpod_ray.core.model import Environment
 from hyperpod_ray.core.plan import Plan
-from tests.core import (
-    test_checks_access,
-    test_checks_eks,
-    test_checks_groups,
-    test_checks_hangs,
-    test_checks_image,
-    test_checks_image_build,
-    test_checks_lists,
-    test_checks_mails,
-    test_checks_metrics,
-    test_checks_names,
-    test_checks_network,
-    test_checks_operator,
-    test_checks_pods,
-    test_checks_protection,
-    test_checks_proxy,
-    test_checks_ray,
-    test_checks_reach,
-    test_checks_repository,
-    test_checks_storage,
-    test_checks_team_access,
-    test_checks_team_files,
-    test_checks_teams,
-    test_checks_tracking,
-    test_checks_training,
-)
 from tests.core.environment_files import GONE, changed, judged, problems, text_of
 from tests.core.rule_cases import (
     CLUSTER,
@@ -57,37 +31,9 @@ from tests.core.rule_cases import (
     said_by,
     settings_of,
 )
+from tests.support.cases import cases_of
 
-CASES = [
-    case
-    for module in (
-        test_checks_access,
-        test_checks_eks,
-        test_checks_groups,
-        test_checks_hangs,
-        test_checks_image,
-        test_checks_image_build,
-        test_checks_lists,
-        test_checks_mails,
-        test_checks_metrics,
-        test_checks_names,
-        test_checks_network,
-        test_checks_operator,
-        test_checks_pods,
-        test_checks_protection,
-        test_checks_proxy,
-        test_checks_ray,
-        test_checks_reach,
-        test_checks_repository,
-        test_checks_storage,
-        test_checks_team_access,
-        test_checks_team_files,
-        test_checks_teams,
-        test_checks_tracking,
-        test_checks_training,
-    )
-    for case in module.CASES
-]
+CASES = cases_of("core", "test_checks_*.py")
 
 
 def said_by_cases() -> Iterator[str]:

@@ -8,24 +8,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from hyperpod_ray.core.checks import account_rules
-from tests.core.account import (
-    test_account_attached,
-    test_account_caller,
-    test_account_capacity,
-    test_account_cluster,
-    test_account_cost,
-    test_account_deployment,
-    test_account_governance,
-    test_account_images,
-    test_account_keys,
-    test_account_limits,
-    test_account_named,
-    test_account_network,
-    test_account_quotas,
-    test_account_storage,
-    test_account_taken,
-    test_account_topics,
-)
 from tests.core.account.good import (
     EXISTING,
     NEW,
@@ -53,30 +35,10 @@ from tests.core.account.sabotage import (
     said_by_named,
 )
 from tests.core.said import line_of
+from tests.support.cases import cases_of
 
 pytestmark = pytest.mark.usefixtures("day")
-CASES = [
-    case
-    for module in (
-        test_account_attached,
-        test_account_caller,
-        test_account_capacity,
-        test_account_cluster,
-        test_account_cost,
-        test_account_deployment,
-        test_account_governance,
-        test_account_images,
-        test_account_keys,
-        test_account_limits,
-        test_account_named,
-        test_account_network,
-        test_account_quotas,
-        test_account_storage,
-        test_account_taken,
-        test_account_topics,
-    )
-    for case in module.CASES
-]
+CASES = cases_of("core/account", "test_account_*.py")
 
 
 def said_by_cases() -> Iterator[str]:
