@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-_ARCHIVES = {"GLACIER", "DEEP_ARCHIVE"}
-"""Storage classes whose objects nobody reads before they are restored."""
+_ARCHIVES = {"GLACIER", "Glacier", "DEEP_ARCHIVE"}
+"""Storage classes whose objects nobody reads before they are restored, as CloudFormation spells them."""
 
 
 class Expiry(NamedTuple):
@@ -79,26 +79,28 @@ def _of_objects(rules: Any, action: str) -> Iterator[Expiry]:
             f"{name} {rule[name]}" for name in ("ObjectSizeGreaterThan", "ObjectSizeLessThan") if name in rule
         }
         prefix = str(rule.get("Prefix") or "")
-        for name, days in _expire(rule) if action == "expire" else _archive(rule):
-            yield Expiry(name, days, prefix, frozenset(conditions))
+        for name, days, spared in _expire(rule) if action == "expire" else _archive(rule):
+            yield Expiry(name, days, prefix, frozenset(conditions | spared))
 
 
-def _expire(rule: dict[str, Any]) -> Iterator[tuple[str, float]]:
+def _expire(rule: dict[str, Any]) -> Iterator[tuple[str, float, set[str]]]:
     if "ExpirationInDays" in rule:
-        yield "delete", _number(rule["ExpirationInDays"])
+        yield "delete", _number(rule["ExpirationInDays"]), set()
     if "ExpirationDate" in rule:
-        yield f"at {rule['ExpirationDate']}", 0
+        yield f"at {rule['ExpirationDate']}", 0, set()
     versions = rule.get("NoncurrentVersionExpiration") or {}
     days = versions.get("NoncurrentDays", rule.get("NoncurrentVersionExpirationInDays"))
     if days is not None:
-        yield f"delete all but {versions.get('NewerNoncurrentVersions', 0)} old versions", _number(days)
+        newest = int(_number(versions.get("NewerNoncurrentVersions")))
+        yield "delete old versions", _number(days), {f"not the newest {number}" for number in range(1, newest + 1)}
 
 
-def _archive(rule: dict[str, Any]) -> Iterator[tuple[str, float]]:
+def _archive(rule: dict[str, Any]) -> Iterator[tuple[str, float, set[str]]]:
     listed = [*(rule.get("Transitions") or []), *([rule["Transition"]] if "Transition" in rule else [])]
     for transition in listed:
         if transition.get("StorageClass") in _ARCHIVES:
-            yield "archive", _number(transition.get("TransitionInDays"))
+            date = transition.get("TransitionDate")
+            yield (f"at {date}", 0, set()) if date else ("archive", _number(transition.get("TransitionInDays")), set())
 
 
 def _number(value: Any) -> float:
@@ -106,15 +108,20 @@ def _number(value: Any) -> float:
 
 
 def _of_images(text: Any) -> Iterator[Expiry]:
-    """Untagged images are what a later push left: no tag names them."""
+    """What rules of a repository delete.
+
+    Untagged images too: one whose tag a later push took is still the image of pods that name it by digest.
+    """
     try:
         rules = json.loads(text)["rules"] if isinstance(text, str) else []
     except (ValueError, KeyError, TypeError):
         return
     for rule in rules:
         selection = rule.get("selection") or {}
-        if selection.get("tagStatus") == "untagged" or rule.get("action", {}).get("type", "expire") != "expire":
+        if rule.get("action", {}).get("type", "expire") != "expire":
             continue
         tags = {*(selection.get("tagPrefixList") or []), *(selection.get("tagPatternList") or [])}
+        if (status := selection.get("tagStatus")) in ("tagged", "untagged"):
+            tags.add(f"({status})")
         action = {"imageCountMoreThan": "count"}.get(str(selection.get("countType")), "age")
         yield Expiry(action, _number(selection.get("countNumber")), "", frozenset(tags))

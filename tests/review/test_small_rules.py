@@ -71,6 +71,11 @@ RULES: dict[str, tuple[list[Json], list[Json], bool | None]] = {
         [rule(NoncurrentVersionExpiration={"NoncurrentDays": 7, "NewerNoncurrentVersions": 5})],
         [rule(NoncurrentVersionExpiration={"NoncurrentDays": 7})], True,
     ),
+    "old versions, kept more": (
+        [rule(NoncurrentVersionExpiration={"NoncurrentDays": 7, "NewerNoncurrentVersions": 2})],
+        [rule(NoncurrentVersionExpiration={"NoncurrentDays": 7, "NewerNoncurrentVersions": 5})], False,
+    ),
+    "at another day": ([rule(ExpirationDate="2027-01-01T00:00:00Z")], [rule(ExpirationDate="2026-12-01T00:00:00Z")], True),
     "at a day": ([], [rule(ExpirationDate="2026-12-01T00:00:00Z")], True),
     "parts of uploads": ([], [rule(AbortIncompleteMultipartUpload={"DaysAfterInitiation": 1})], None),
     "a cheaper class": ([], [rule(Transitions=[{"StorageClass": "STANDARD_IA", "TransitionInDays": 30}])], None),
@@ -89,6 +94,7 @@ def test_what_rules_of_a_bucket_delete(name: str) -> None:
         # https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-class-intro.html (archived objects)
         ({"StorageClass": "GLACIER", "TransitionInDays": 30}, True),
         ({"StorageClass": "DEEP_ARCHIVE", "TransitionInDays": 30}, True),
+        ({"StorageClass": "Glacier", "TransitionDate": "2026-12-01T00:00:00Z"}, True),
         ({"StorageClass": "GLACIER_IR", "TransitionInDays": 30}, None),
         ({"StorageClass": "INTELLIGENT_TIERING", "TransitionInDays": 0}, None),
     ],
@@ -118,7 +124,11 @@ AGE = {"tagStatus": "tagged", "tagPrefixList": ["run"], "countType": "sinceImage
         (images(COUNT), images(COUNT, AGE), True),
         (images(AGE), images(AGE | {"tagPrefixList": ["run", "dev"]}), False),
         (images(AGE), images(COUNT | {"countType": "sinceImagePushed", "countNumber": 14}), True),
-        (None, images(COUNT | {"tagStatus": "untagged"}), None),
+        # an image that is named by digest stays in use when its tag moves
+        (None, images(COUNT | {"tagStatus": "untagged"}), True),
+        (images(COUNT), images(COUNT, COUNT | {"tagStatus": "untagged"}), None),
+        (images(COUNT | {"tagStatus": "untagged"}), images(COUNT), True),
+        (images(COUNT | {"tagStatus": "untagged"}), images(COUNT | {"tagStatus": "tagged"}), True),
         (images(COUNT), "no JSON", False),
         (None, None, None),
     ],
