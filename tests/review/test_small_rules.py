@@ -75,6 +75,10 @@ RULES: dict[str, tuple[list[Json], list[Json], bool | None]] = {
         [rule(NoncurrentVersionExpiration={"NoncurrentDays": 7, "NewerNoncurrentVersions": 2})],
         [rule(NoncurrentVersionExpiration={"NoncurrentDays": 7, "NewerNoncurrentVersions": 5})], False,
     ),
+    "old versions, one kept less": (
+        [rule(NoncurrentVersionExpiration={"NoncurrentDays": 7, "NewerNoncurrentVersions": 1})],
+        [rule(NoncurrentVersionExpiration={"NoncurrentDays": 7})], True,
+    ),
     "at another day": ([rule(ExpirationDate="2027-01-01T00:00:00Z")], [rule(ExpirationDate="2026-12-01T00:00:00Z")], True),
     "at a day": ([], [rule(ExpirationDate="2026-12-01T00:00:00Z")], True),
     "parts of uploads": ([], [rule(AbortIncompleteMultipartUpload={"DaysAfterInitiation": 1})], None),
@@ -104,6 +108,15 @@ def test_what_nobody_reads_before_it_is_restored(transition: Json, more: bool | 
     for form in ({"Transitions": [transition]}, {"Transition": transition}):
         assert expiry.more_archived([], [rule(**form)]) is more
         assert expiry.more_archived([rule(**form)], []) is (None if more is None else False)
+
+
+def test_an_archive_at_another_day_is_another_one() -> None:
+    earlier, later = (
+        [rule(Transitions=[{"StorageClass": "GLACIER", "TransitionDate": f"{year}-01-01T00:00:00Z"}])]
+        for year in (2027, 2028)
+    )
+    assert expiry.more_archived(later, earlier) is True
+    assert expiry.more_archived(later, later) is None
 
 
 def images(*selections: Json) -> str:
