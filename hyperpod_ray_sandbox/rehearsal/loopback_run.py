@@ -89,7 +89,7 @@ class Scene:
             workers=workers,
             spares=0 if ":" in workers else self.options.spares * self.options.ranks_per_node,
             extra=self.options.job_arguments,
-            env=self.options.job_env,
+            env=self.options.run_env,
             other_folder=self.options.job_folder,
         )
 

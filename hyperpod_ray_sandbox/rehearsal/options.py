@@ -90,6 +90,12 @@ class Options:
         """Whether each node with workers has a standby; off only for baselines."""
         return self.job_env.get("RESILIENCE_STANDBY_WORKERS") != "0"
 
+    @property
+    def run_env(self) -> dict[str, str]:
+        """What the disturbed run is started with; a driver stands by only where a fault kills the driver."""
+        # its imports take seconds of a processor beside the ranks' own
+        return self.job_env if "driver" in self.faults else {"RESILIENCE_STANDBY_DRIVER": "false"} | self.job_env
+
     def __post_init__(self) -> None:
         require_known(self.faults)
         for name, seconds in (("step-delay", self.step_delay_s), ("fault-timeout", self.fault_timeout_s)):
