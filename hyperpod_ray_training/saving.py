@@ -28,6 +28,8 @@ from hyperpod_ray_training.tiered import Tier
 from hyperpod_ray_training.writers import writer_for
 
 LAST_SAVE_S = 5.0
+WRITES_S = 60.0
+"""The longest that a watched step waits for the thread of a save; slow storage may not stop the run."""
 WRITTEN, NO_ROOM, BROKEN = 0.0, 1.0, 2.0
 """How a rank's part of a save ended. The ranks agree on the largest: a save that nothing but room is missing for."""
 # what went wrong on any rank arrives on all, wrapped in dcp's own exception, which is no `Exception`
@@ -145,6 +147,11 @@ class Saver:
     def done_here(self) -> bool:
         """Whether this rank's part of the save in flight has ended, well or not."""
         return self.in_flight is not None and self.in_flight.future.done()
+
+    def written_here(self) -> None:
+        """Wait a while for this rank's part of the save in flight; nobody else is asked."""
+        if self.in_flight is not None:
+            concurrent.futures.wait([self.in_flight.future], timeout=WRITES_S)
 
     @property
     def outcome_here(self) -> float:

@@ -20,7 +20,7 @@ import torch._dynamo.utils
 from torch import nn
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
-from hyperpod_ray_training import Values
+from hyperpod_ray_training import Values, iterators
 from hyperpod_ray_training.completeness import AGAIN_FROM, WATCHED, Completeness, Missing, _begins_pair, _is_data
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.variables import loop_frames
@@ -70,6 +70,20 @@ def train(model: nn.Module, optimizer: Any, x: torch.Tensor) -> float:
     loss.backward()
     optimizer.step()
     return float(loss)
+
+
+def test_the_heap_is_walked_only_when_no_other_thread_makes_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, order = net(), list[str]()
+    watched = Watched(model, optimizer := torch.optim.SGD(model.parameters()))
+    watched.complete.alone = lambda: order.append("alone")
+    walk = iterators.at_work
+    monkeypatch.setattr(iterators, "at_work", lambda *given: order.append("walk") or walk(*given))
+    for step in watched.steps(WATCHED[-1] + 3):
+        order.append(str(step))
+        train(model, optimizer, torch.randn(8, 16))
+    at = [number for number, word in enumerate(order) if word == "walk"]
+    assert len(at) == len(WATCHED) == order.count("alone")
+    assert all(order[number - 1] == "alone" for number in at)
 
 
 def test_one_model_with_one_optimizer_misses_nothing_and_its_gradients_are_no_state() -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
 
+from hyperpod_ray_training import saving
 from hyperpod_ray_training.errors import Unrecoverable
 from hyperpod_ray_training.saving import BROKEN, NO_ROOM, WRITTEN, Save, Saver
 from hyperpod_ray_training.state import TrainingState
@@ -43,6 +44,24 @@ def settle(holder: Any, step: int, *, error: Exception | None = None) -> float:
     outcome = float(holder.outcome_here)
     holder.settle(outcome=outcome)
     return outcome
+
+
+def test_a_watched_step_waits_for_the_thread_of_a_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    holder, future = saver(), Future[Any]()
+    holder.in_flight = None
+    holder.written_here()
+    holder.in_flight = Save("step-00000001-aaaaaa", 1, "interval", {}, future, time.monotonic())
+    waits = threading.Thread(target=holder.written_here)
+    waits.start()
+    waits.join(0.2)
+    assert waits.is_alive()
+    future.set_exception(IO)  # it ended, and that is not what this wait is about
+    waits.join(600)
+    assert not waits.is_alive() and holder.in_flight.future is future
+
+    monkeypatch.setattr(saving, "WRITES_S", 0.01)
+    holder.in_flight = Save("step-00000002-aaaaaa", 2, "interval", {}, Future(), time.monotonic())
+    holder.written_here()  # a hung file system does not stop the run
 
 
 IO = OSError(errno.EIO, "Input/output error")
