@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from hyperpod_ray.core import image_sets
 
@@ -43,3 +46,18 @@ def test_the_installer_its_signature_and_its_key_are_named_as_on_awss_site() -> 
     assert archive.startswith("aws-efa-installer-") and archive.endswith(".tar.gz")
     assert (signature, key) == (f"{archive}.sig", "aws-efa-installer.key")
     assert all(path.is_file() for path in image_sets.shared_requirements())
+
+
+OPERATORS_AGENT = SpecifierSet(">=2.4.0,<2.12.0")
+"""Of torch, by hyperpod-elastic-agent 1.1.3 (PyPI, `Requires-Dist`); it has AWS's `hyperpodrun`."""
+
+
+def test_the_training_operators_agent_does_not_install_beside_the_default_images_torch() -> None:
+    """README's reason for its "no": once this fails, the reason is another."""
+    torch = {
+        name: re.search(r"^torch==(\S+)", image_sets.requirements_of(name).read_text("utf-8"), re.MULTILINE)
+        for name in image_sets.set_names()
+    }
+    default = torch[image_sets.set_names()[0]]
+    assert default is not None and default[1] not in OPERATORS_AGENT
+    assert any(match and match[1] in OPERATORS_AGENT for match in torch.values()), "README: the other sets have it"
