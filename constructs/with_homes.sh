@@ -52,38 +52,56 @@ copy_home() {
     rm --recursive --force "${draft}"
 }
 
-# Keys with which this node's AMI lets people and other nodes in, beside those that are there. Nodes do this at once
-# without a lock, which NFS may lack: whose lines were overtaken by another node's rename writes them again.
+# One node at a time. `mkdir` is atomic on NFS, whose own locks a mount may lack; a lock that is minutes old is of a node
+# that was lost while it held it.
+take() {
+    local lock=$1 attempt
+    for attempt in {1..600}; do
+        if mkdir "${lock}" 2>/dev/null; then
+            return 0
+        fi
+        if [[ -n $(find "${lock}" -maxdepth 0 -mmin +2 2>/dev/null) ]]; then
+            log "taking ${lock#"${ROOT}"} over from a node that was lost"
+            mv --no-target-directory "${lock}" "${lock}.${BASHPID}.${RANDOM}" 2>/dev/null || true
+        fi
+        sleep "0.$((RANDOM % 9 + 1))"
+    done
+    log "${lock#"${ROOT}"} cannot be created, tried ${attempt} times. Expected no such folder, and a file system that can be" \
+        "written. Fix: remove the folder" >&2
+    return 1
+}
+
+# Keys with which this node's AMI lets people and other nodes in, beside those that are there.
 merge_keys() {
-    local home=$1 mine shared draft attempt
+    local home=$1 mine shared lock
     mine=${ROOT}${home}/.ssh/authorized_keys
     shared=${SHARED}/.ssh/authorized_keys
+    lock=${SHARED}/.ssh/.merging
     if [[ ! -f ${mine} ]]; then
         return 0
     fi
-    if [[ ! -d ${SHARED}/.ssh ]]; then
-        mkdir --mode 0700 "${SHARED}/.ssh"
+    if mkdir --mode 0700 "${SHARED}/.ssh" 2>/dev/null; then
         chown --reference="${ROOT}${home}/.ssh" "${SHARED}/.ssh"
     fi
-    for attempt in {1..20}; do
-        if [[ -f ${shared} ]] && ! grep --quiet --invert-match --line-regexp --fixed-strings --file="${shared}" "${mine}"; then
-            return 0
-        fi
-        log "adding keys of this node (${attempt} of 20)"
-        draft=$(mktemp "${shared}.XXXXXXXX")
+    take "${lock}"
+    (
+        draft=${lock}/authorized_keys
+        trap 'rm --recursive --force "${lock}" "${lock}".*' EXIT
         if [[ -f ${shared} ]]; then
-            cat "${shared}" >"${draft}"
+            awk 1 "${shared}" >"${draft}" # a person's last line may lack its newline
+        else
+            : >"${draft}"
         fi
-        grep --invert-match --line-regexp --fixed-strings --file="${draft}" "${mine}" >"${draft}.new"
-        cat "${draft}.new" >>"${draft}"
-        rm "${draft}.new"
-        chown --reference="${mine}" "${draft}"
-        chmod 0600 "${draft}"
-        mv "${draft}" "${shared}"
-        sleep "0.$((RANDOM % 9 + 1))"
-    done
-    log "the keys in ${home}/.ssh/authorized_keys are not in ${HOMES}/${AMI_USER}: other nodes overwrote them 20 times" >&2
-    return 1
+        # exit code 1: every key is there
+        grep --invert-match --line-regexp --fixed-strings --file="${draft}" "${mine}" >"${draft}.new" || [[ $? == 1 ]]
+        if [[ -s ${draft}.new ]]; then
+            log "adding keys of this node"
+            cat "${draft}.new" >>"${draft}"
+            chown --reference="${mine}" "${draft}"
+            chmod 0600 "${draft}"
+            mv "${draft}" "${shared}"
+        fi
+    )
 }
 
 move_user() {

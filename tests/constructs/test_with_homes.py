@@ -120,7 +120,7 @@ def test_a_second_run_changes_nothing(tmp_path: Path, homes: Path) -> None:
 def test_a_node_that_comes_later_brings_its_keys_and_no_other_file(tmp_path: Path, homes: Path) -> None:
     assert Node(tmp_path, 1, homes=homes).run().returncode == 0
     (homes / "ubuntu" / ".bashrc").write_text("of a person\n")
-    (homes / "ubuntu" / ".ssh" / "authorized_keys").open("a").write("ssh-ed25519 BBBB a-person\n")
+    (homes / "ubuntu" / ".ssh" / "authorized_keys").open("a").write("ssh-ed25519 BBBB a-person")
     later = Node(tmp_path, 2, homes=homes)
     assert later.run().returncode == 0
     assert (homes / "ubuntu" / ".bashrc").read_text() == "of a person\n"
@@ -144,6 +144,37 @@ def test_nodes_that_start_at_once_lose_no_key(tmp_path: Path, homes: Path) -> No
     assert [node.home for node in nodes] == ["/homes/ubuntu"] * len(nodes)
     assert [path.name for path in homes.iterdir()] == ["ubuntu"], "no draft is left"
     assert [path.name for path in (homes / "ubuntu" / ".ssh").iterdir()] == ["authorized_keys"]
+
+
+def test_a_lock_of_a_node_that_was_lost_is_taken_over(tmp_path: Path, homes: Path) -> None:
+    assert Node(tmp_path, 1, homes=homes).run().returncode == 0
+    lock = homes / "ubuntu" / ".ssh" / ".merging"
+    lock.mkdir()
+    (lock / "authorized_keys").write_text("half a file")
+    os.utime(lock, (0, 0))
+    later = Node(tmp_path, 2, homes=homes).run()
+    assert later.returncode == 0, later.stderr
+    assert "taking /homes/ubuntu/.ssh/.merging over from a node that was lost" in later.stdout
+    assert keys(homes) == [KEY.format(0, "all"), KEY.format(1, 1), KEY.format(2, 2)]
+    assert [path.name for path in (homes / "ubuntu" / ".ssh").iterdir()] == ["authorized_keys"]
+
+
+def test_a_lock_of_a_node_at_work_is_waited_for(tmp_path: Path, homes: Path) -> None:
+    assert Node(tmp_path, 1, homes=homes).run().returncode == 0
+    lock = homes / "ubuntu" / ".ssh" / ".merging"
+    lock.mkdir()
+    later = Node(tmp_path, 2, homes=homes)
+    later.command("sleep", f'rm -rf "{lock}"')
+    assert later.run().returncode == 0
+    assert [call.split()[0] for call in later.calls].count("sleep") == 1
+    assert keys(homes) == [KEY.format(0, "all"), KEY.format(1, 1), KEY.format(2, 2)]
+    lock.mkdir()
+    last = Node(tmp_path, 3, homes=homes)
+    last.command("sleep", "exit 0")
+    done = last.run()
+    assert done.returncode == 1
+    assert "/homes/ubuntu/.ssh/.merging cannot be created, tried 600 times. Expected no such folder" in done.stderr
+    assert lock.exists() and last.home == "/home/ubuntu"
 
 
 def test_without_the_file_system_the_node_stays_out(tmp_path: Path, homes: Path) -> None:
