@@ -66,6 +66,8 @@ def node_change(causes: Causes, new: Json, old: Json) -> None:
         if before.get(field) and before[field] != after.get(field):
             causes.forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
             break
+    if before.get("externalID") != after.get("externalID"):
+        causes.forbidden("spec.externalID", "may not be updated")
     if before.get("providerID") and before["providerID"] != after.get("providerID"):
         causes.forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
 

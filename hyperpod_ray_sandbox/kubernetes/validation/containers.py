@@ -20,6 +20,7 @@ _FIELD_PATHS = (
 )  # fmt: skip
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['.+'\]")
 _RESOURCE = re.compile(r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.+)")
+_HEADER = re.compile(r"[-A-Za-z0-9]+")
 _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _PROBE_NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
@@ -60,6 +61,7 @@ def _env_source(causes: Causes, path: str, source_type: str, source: Json) -> No
             causes.one_of(
                 f"{path}.resource", resource, ("limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
             )
+        volumes.divisor(causes, path, source)
     elif source_type in ("configMapKeyRef", "secretKeyRef"):
         if not source.get("name"):
             causes.required(f"{path}.name")
@@ -159,6 +161,10 @@ def _handler(causes: Causes, path: str, handler: Json) -> None:
             names.port_or_name(causes, f"{field_path}.port", action.get("port"))
         if handler_type == "httpGet":
             causes.one_of(f"{field_path}.scheme", action.get("scheme"), ("HTTP", "HTTPS"))
+            for header in action.get("httpHeaders") or []:
+                if not _HEADER.fullmatch(header.get("name") or ""):
+                    why = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name'"
+                    causes.invalid(f"{field_path}.httpHeaders", header.get("name") or "", why)
 
 
 def _probe(causes: Causes, path: str, probe_type: str, probe: Json) -> None:

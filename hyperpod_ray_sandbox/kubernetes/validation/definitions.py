@@ -125,7 +125,10 @@ def _versions(causes: Causes, spec: Json) -> None:
             _column(causes, f"{'spec' if len(versions) == 1 else path}.additionalPrinterColumns[{place}]", column)
         for place, selectable in enumerate(version.get("selectableFields") or []):
             where = f"{'spec' if len(versions) == 1 else path}.selectableFields[{place}].jsonPath"
-            _selectable(causes, where, selectable.get("jsonPath") or "", schema or {})
+            field_path = selectable.get("jsonPath") or ""
+            _selectable(causes, where, field_path, schema or {})
+            if field_path and selectable in (version["selectableFields"])[:place]:
+                causes.duplicate(where, field_path)
 
 
 def _column(causes: Causes, path: str, column: Json) -> None:
@@ -198,7 +201,15 @@ def _root(causes: Causes, path: str, schema: Json) -> None:
         causes.forbidden(f"{path}.properties[metadata]", why)
     _schema(causes, path, schema, "")
     if len(causes) == count:
-        _rules(causes, path, schema, correlatable=True)
+        _rules(causes, path, {**schema, "properties": {**(schema.get("properties") or {}), **_ROOT}}, correlatable=True)
+
+
+_ROOT: Json = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"type": "object", "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}}},
+}
+"""What rules at the root read of every object."""
 
 
 def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa: PLR0912
@@ -233,12 +244,8 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
         causes.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
     _forbidden(causes, path, schema)
     _extensions(causes, path, schema, declared)
-    if schema.get("pattern"):
-        try:
-            re.compile(schema["pattern"])
-        except re.error as error:
-            why = f"must be a valid regular expression, but isn't: {error}"
-            causes.invalid(f"{path}.pattern", schema["pattern"], why)
+    if fault := _pattern_fault(schema.get("pattern") or ""):
+        causes.invalid(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {fault}")
     for junctor in _LOGICAL:
         for index, part in enumerate(schema.get(junctor) or []):
             _junctor(
@@ -249,6 +256,21 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
     _complete(causes, path, path, schema, schema)
     if "default" in schema:
         _default(causes, path, schema)
+
+
+_BEYOND_GO = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|P>)|(?<!\\)(?:\\\\)*\\[1-9]|(?<!\\)[*+?}]\+")
+"""What Python's patterns have and Go's have not: looking around, references back, and possessive repeats."""
+
+
+def _pattern_fault(pattern: str) -> str:
+    """Why a pattern is none of Go's; empty where it is one."""
+    try:
+        # Go's end of text, named classes and letters by script
+        re.compile(re.sub(r"\\z", r"\\Z", re.sub(r"\[:\^?\w+:\]|\\[pP](?:\{\^?\w+\}|\w)", "x", pattern)))
+    except re.error as error:
+        return str(error)
+    match = _BEYOND_GO.search(re.sub(r"\[(?:\\.|[^\]\\])*\]", "[]", pattern))
+    return f"invalid or unsupported Perl syntax: `{match[0]}`" if match else ""
 
 
 def _forbidden(causes: Causes, path: str, schema: Json) -> None:
@@ -388,6 +410,9 @@ def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool) -> No
         _rules(causes, f"{path}.items", schema["items"], correlatable=correlatable and listed)
 
 
+_PLAIN_OLD = re.compile(r"\boldSelf\b(?!\s*(?:\.\s*(?:hasValue|value|or|orValue|optMap|optFlatMap)\(|\.\?|\[\?))")
+
+
 def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: bool) -> None:
     """Judge one rule: it compiles, reads fields that are there, and gives a bool."""
     text = str(rule.get("rule") or "")
@@ -406,6 +431,8 @@ def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: 
     }
     variables, schemas = custom.types(schema), {"self": schema, "oldSelf": schema}
     why = language.fault(text, variables) or language.check_fields(text, schemas, custom.escaped)
+    if not why and rule.get("optionalOldSelf") and _PLAIN_OLD.search(text):
+        why = "compilation failed: oldSelf is optional: ask oldSelf.hasValue(), and read oldSelf.value()"
     if why:
         causes.invalid(f"{path}.rule", shown, why)
     elif custom.mentions_old(text) and not correlatable:

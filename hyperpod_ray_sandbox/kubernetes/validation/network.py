@@ -253,8 +253,32 @@ def ingress(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
             causes.one_of(f"{field_path}.pathType", path.get("pathType"), ("Exact", "ImplementationSpecific", "Prefix"))
             if path.get("pathType") in ("Exact", "Prefix") and not str(path.get("path", "")).startswith("/"):
                 causes.invalid(f"{field_path}.path", path.get("path", ""), "must be an absolute path")
+            _ingress_path(causes, f"{field_path}.path", path)
             _backend(causes, f"{field_path}.backend", path.get("backend") or {})
     return causes
+
+
+def one_class(causes: Causes, obj: Json) -> None:
+    """Judge the class of a new Ingress, and the annotation that once held it."""
+    annotation = (obj["metadata"].get("annotations") or {}).get("kubernetes.io/ingress.class")
+    class_name = (obj.get("spec") or {}).get("ingressClassName")
+    if annotation is not None and class_name is not None and annotation != class_name:
+        path = "annotations.kubernetes.io/ingress.class"
+        causes.invalid(path, annotation, "must match `ingressClassName` when both are specified")
+
+
+def _ingress_path(causes: Causes, at: str, path: Json) -> None:
+    """Judge the text of a path: it leads nowhere else."""
+    text = str(path.get("path") or "")
+    if path.get("pathType") in ("Exact", "Prefix"):
+        for sequence in ("//", "/./", "/../", "%2f", "%2F"):
+            if sequence in text:
+                causes.invalid(at, text, f"must not contain '{sequence}'")
+        for end in ("/..", "/."):
+            if text.endswith(end):
+                causes.invalid(at, text, f"cannot end with '{end}'")
+    elif path.get("pathType") == "ImplementationSpecific" and text and not text.startswith("/"):
+        causes.invalid(at, text, "must be an absolute path")
 
 
 def _backend(causes: Causes, path: str, backend: Json) -> None:
@@ -296,7 +320,9 @@ def _typed(causes: Causes, path: str, reference: Json) -> None:
 def ingress_class(obj: Json) -> Causes:
     """Judge an IngressClass."""
     causes, controller = Causes(), (obj.get("spec") or {}).get("controller") or ""
-    if controller:
+    if not controller:
+        causes.required("spec.controller")
+    else:
         names.domain_path(causes, "spec.controller", controller)
     parameters = (obj.get("spec") or {}).get("parameters")
     if parameters is not None:

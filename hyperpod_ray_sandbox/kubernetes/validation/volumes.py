@@ -8,14 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.validation import claims, names
+from hyperpod_ray_rules.quantity import number
+from hyperpod_ray_sandbox.kubernetes.validation import claims, csi, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_AMOUNTS = tuple(f"{side}.{name}" for side in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
+_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+
+
+def divisor(causes: Causes, path: str, reference: Json) -> None:
+    """Judge the unit in which an amount of a container is written."""
+    resource, unit = str(reference.get("resource") or "").partition(".")[2], reference.get("divisor")
+    if unit is None or number(unit) == 0:
+        return
+    if resource == "cpu" and number(unit) not in (1, number("1m")):
+        why = "only divisor's values 1m and 1 are supported with the cpu resource"
+        causes.invalid(f"{path}.divisor", reference["resource"], why)
+    elif resource in ("memory", "ephemeral-storage") and str(unit) not in _DIVISORS:
+        called = "memory" if resource == "memory" else "local ephemeral storage"
+        why = f"only divisor's values {', '.join(_DIVISORS)} are supported with the {called} resource"
+        causes.invalid(f"{path}.divisor", reference["resource"], why)
 
 
 def relative(causes: Causes, path: str, text: str) -> None:
@@ -85,6 +102,18 @@ def _downward(causes: Causes, path: str, source: Json) -> None:
         _item(causes, field_path, file)
         if not file.get("fieldRef") and not file.get("resourceFieldRef"):
             causes.required(field_path, "one of fieldRef and resourceFieldRef is required")
+        if file.get("fieldRef") and file.get("resourceFieldRef"):
+            causes.invalid(field_path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
+        elif file.get("resourceFieldRef"):
+            at, reference = f"{field_path}.resourceFieldRef", file["resourceFieldRef"]
+            for field in ("containerName", "resource"):
+                if not reference.get(field):
+                    causes.required(f"{at}.{field}")
+                    break
+            else:
+                if not reference["resource"].startswith(("limits.hugepages-", "requests.hugepages-")):
+                    causes.one_of(f"{at}.resource", reference["resource"], _AMOUNTS)
+            divisor(causes, at, reference)
         if file.get("fieldRef"):
             plain = str(file["fieldRef"].get("fieldPath", "")).partition("[")[0]
             causes.one_of(f"{field_path}.fieldRef.fieldPath", plain, _FIELDS)
@@ -121,6 +150,14 @@ def _token(causes: Causes, path: str, source: Json) -> None:
         relative(causes, f"{path}.path", source["path"])
 
 
+def _csi(causes: Causes, path: str, source: Json) -> None:
+    csi.driver_name(causes, f"{path}.driver", source.get("driver") or "")
+
+
+def _image(causes: Causes, path: str, source: Json) -> None:
+    causes.one_of(f"{path}.pullPolicy", source.get("pullPolicy"), ("Always", "IfNotPresent", "Never"))
+
+
 def _nfs(causes: Causes, path: str, source: Json) -> None:
     _needs("server", "path")(causes, path, source)
     if source.get("path") and not source["path"].startswith("/"):
@@ -148,8 +185,9 @@ SOURCES: dict[str, Callable[[Causes, str, Json], None]] = {
     "downwardAPI": _downward,
     "projected": _projected,
     "nfs": _nfs,
-    "csi": _needs("driver"),
+    "csi": _csi,
     "ephemeral": _ephemeral,
+    "image": _image,
     "gitRepo": _needs("repository"),
     "awsElasticBlockStore": _needs("volumeID"),
     "gcePersistentDisk": _needs("pdName"),

@@ -12,6 +12,7 @@ from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource, counts_generations
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, already_exists, invalid
 from hyperpod_ray_sandbox.kubernetes.times import now
+from hyperpod_ray_sandbox.kubernetes.writes import addresses
 from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     SERVER_FIELDS,
     accept,
@@ -70,10 +71,13 @@ def create(
     if "status" in resource.subresources and not trusted and resource.kind != "Node":
         obj.pop("status", None)
     obj = judge(api, resource, obj, options)
+    addresses.assign(api, resource, obj)
     if not resource.crd:
         admission.prepare(api, resource, obj)
     obj = hooked(api, resource, obj, None, options)
     validation.check_new(resource, obj)
+    validation.check_created(resource, obj)
+    addresses.check(api, resource, obj)
     check_policies(api, resource, obj, None, options)
     if version.isdecimal() and int(version) and not options.dry_run:
         raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
