@@ -121,8 +121,6 @@ def _service(obj: Json) -> None:
     if spec["type"] != "ExternalName":
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
-        if not spec.get("clusterIP") and spec.get("clusterIPs"):
-            spec["clusterIP"] = spec["clusterIPs"][0]
         if spec.get("clusterIP"):
             spec.setdefault("clusterIPs", [spec["clusterIP"]])
     if spec["sessionAffinity"] == "None":

@@ -55,12 +55,14 @@ _PART = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(.\d+)?(z|[+-]\d{2}:\d{2})", re.IGNORECASE)
 
 
-def seconds(text: str) -> float | None:
-    """A duration in seconds, as Go or Scala write it; None where it is none."""
+def seconds(text: str, *, go: bool = False) -> float | None:
+    """A duration in seconds, as Go or Scala write it, or only as Go does; None where it is none."""
     if _GO_DURATION.fullmatch(text):
         factors = {name: factor for factor, names, _ in _UNITS for name in names}
         total = sum(float(amount) * factors[unit] for amount, unit in _GO_PART.findall(text))
         return -total if text.startswith("-") else total
+    if go:
+        return None
     parts = [
         int(amount) * factor
         for amount, word in _PART.findall(text)

@@ -123,7 +123,7 @@ def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL", *, e
     if why := _mixed(expression, tuple(sorted(variables))):
         return f"compilation failed: {why}"
     if why := _constant_fault(expression):
-        return f"program instantiation failed: {why}"
+        return f"compilation failed: {why}"
     have = checked.return_type().name()
     if exactly and answer not in ("DYN", have) and not (have == "DYN" and "variables." in expression):
         return f"must evaluate to {answer.lower()} but got {have.lower()}"
@@ -330,6 +330,55 @@ def _element(schema: Json | None) -> Json | None:
         if isinstance(inner, dict):
             return inner
     return None
+
+
+_REQUEST_BYTES = 3 * 1024 * 1024
+
+
+def most(schema: Json | None) -> int:
+    """How many elements a list or map has at most: by its bounds, else by what a request holds."""
+    for bound, part in (("maxItems", "items"), ("maxProperties", "additionalProperties")):
+        inner = (schema or {}).get(part)
+        if isinstance(inner, dict):
+            return int((schema or {}).get(bound) or _REQUEST_BYTES // (_least_bytes(inner) + 1))
+    return 1
+
+
+def _least_bytes(schema: Json) -> int:
+    """How long a value is at least, as JSON."""
+    declared = schema.get("type")
+    if declared == "object":
+        fields = schema.get("properties") or {}
+        return 2 + sum(len(name) + 4 + _least_bytes(fields.get(name) or {}) for name in schema.get("required") or ())
+    return {"boolean": 4, "integer": 1, "number": 1}.get(str(declared), 2)
+
+
+def loops(expression: str, schemas: Mapping[str, Json | None], escape: Callable[[str], str]) -> int:
+    """How often the innermost loop of an expression runs at most: less than what the expression costs."""
+    try:
+        serialized = compiled(expression, tuple(sorted(schemas))).serialize()
+        tree = _field(_field(serialized, _ANY_VALUE) or b"", _CHECKED) or b""
+        return _loops(tree, dict(schemas), escape)
+    except (*FAULTS, UndefinedFieldError):
+        return 1
+
+
+def _loops(tree: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> int:
+    runs = 1
+    for number, content in _messages(tree):
+        if number == _COMPREHENSION:
+            parts = dict(_messages(content))
+            over = _walk(parts.get(2, b""), scope, escape)
+            listed = bool(over and over.get("items"))
+            variable = _element(over) if listed else None
+            inner = {**scope, parts.get(1, b"").decode(): variable, parts.get(3, b"").decode(): None}
+            body = max(_loops(parts.get(part, b""), inner, escape) for part in (5, 6, 7))
+            runs = max(runs, most(over) * body, _loops(parts.get(2, b""), scope, escape))
+        elif number in (_CALL, _SELECT, _LIST, _STRUCT):
+            fields = {_CALL: (1, 3), _SELECT: (1,), _LIST: (1,), _STRUCT: ()}[number]
+            inside = [part for field, part in _messages(content) if field in fields and isinstance(part, bytes)]
+            runs = max([runs, *(_loops(part, scope, escape) for part in inside)])
+    return runs
 
 
 def _comprehension(content: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> Json | None:

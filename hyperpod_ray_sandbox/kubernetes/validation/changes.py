@@ -117,7 +117,9 @@ def _internal(value: Any) -> Any:
 def _job(causes: Causes, new: Json, old: Json) -> None:
     """Judge a change of a Job: its template may go elsewhere while it is suspended."""
     before, after = copy(old["spec"]["template"]), copy(new["spec"]["template"])
-    if old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime"):
+    status = old.get("status") or {}
+    waits = any(c.get("type") == "Suspended" and c.get("status") == "True" for c in status.get("conditions") or [])
+    if old["spec"].get("suspend") and (waits or not status.get("startTime")) and not status.get("active"):
         for template in (before, after):
             meta = template.setdefault("metadata", {})
             for field in ("labels", "annotations"):

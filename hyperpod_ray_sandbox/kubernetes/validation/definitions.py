@@ -200,6 +200,7 @@ def _root(causes: Causes, path: str, schema: Json) -> None:
         why = "must not specify anything other than name and generateName, but metadata is implicitly specified"
         causes.forbidden(f"{path}.properties[metadata]", why)
     _schema(causes, path, schema, "")
+    _complete(causes, path, path, schema, schema)  # at the root alone, as the API server does
     if len(causes) == count:
         _rules(causes, path, {**schema, "properties": {**(schema.get("properties") or {}), **_ROOT}}, correlatable=True)
 
@@ -253,7 +254,6 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
             )
     if isinstance(schema.get("not"), dict):
         _junctor(causes, f"{path}.not", schema["not"], int_or_string=False)
-    _complete(causes, path, path, schema, schema)
     if "default" in schema:
         _default(causes, path, schema)
 
@@ -397,23 +397,32 @@ def _undeclared(schema: Json, value: Any) -> bool:
     return any(part is not True and (not isinstance(part, dict) or _undeclared(part, inner)) for part, inner in parts)
 
 
-def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool) -> None:
-    """Judge the rules of a schema and of those in it."""
+def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool, times: int = 1) -> None:
+    """Judge the rules of a schema and of those in it; `times` says how many values of it an object has at most."""
     for index, rule in enumerate(schema.get(custom.RULES) or []):
-        _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, schema, correlatable=correlatable)
+        _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, schema, correlatable=correlatable, times=times)
     for name, inner in sorted((schema.get("properties") or {}).items()):
-        _rules(causes, f"{path}.properties[{name}]", inner, correlatable=correlatable)
+        _rules(causes, f"{path}.properties[{name}]", inner, correlatable=correlatable, times=times)
     if isinstance(schema.get("additionalProperties"), dict):
-        _rules(causes, f"{path}.additionalProperties", schema["additionalProperties"], correlatable=correlatable)
+        inner, count = schema["additionalProperties"], times * language.most(schema)
+        _rules(causes, f"{path}.additionalProperties", inner, correlatable=correlatable, times=count)
     if isinstance(schema.get("items"), dict):
         listed = schema.get("x-kubernetes-list-type") == "map"
-        _rules(causes, f"{path}.items", schema["items"], correlatable=correlatable and listed)
+        count = times * language.most(schema)
+        _rules(causes, f"{path}.items", schema["items"], correlatable=correlatable and listed, times=count)
 
 
 _PLAIN_OLD = re.compile(r"\boldSelf\b(?!\s*(?:\.\s*(?:hasValue|value|or|orValue|optMap|optFlatMap)\(|\.\?|\[\?))")
 
 
-def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: bool) -> None:
+_MOST_COST = 10_000_000
+_EXPENSIVE = (
+    "estimated rule cost exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, "
+    "maxProperties, and maxLength where arrays, maps, and strings are declared)"
+)
+
+
+def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: bool, times: int) -> None:
     """Judge one rule: it compiles, reads fields that are there, and gives a bool."""
     text = str(rule.get("rule") or "")
     if not text.strip():
@@ -438,10 +447,18 @@ def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: 
     elif custom.mentions_old(text) and not correlatable:
         why = "oldSelf cannot be used on the uncorrelatable portion of the schema"
         causes.invalid(f"{path}.rule", text, why)
+    elif times * language.loops(text, schemas, custom.escaped) > _MOST_COST:
+        causes.forbidden(f"{path}.rule", _EXPENSIVE)
     if not why and rule.get("optionalOldSelf") is not None and not custom.mentions_old(text):
         causes.invalid(
             f"{path}.optionalOldSelf", rule["optionalOldSelf"], "may not be set if oldSelf is not used in rule"
         )
+    _rule_words(causes, path, rule, shown, schema)
+
+
+def _rule_words(causes: Causes, path: str, rule: Json, shown: Json, schema: Json) -> None:
+    """Judge what a rule says where it fails, and of which field."""
+    text, variables, schemas = str(rule.get("rule") or ""), custom.types(schema), {"self": schema, "oldSelf": schema}
     message = rule.get("message")
     if message is not None:
         if not message.strip():

@@ -37,6 +37,8 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
             causes.forbidden("spec.clusterIPs", "may not be set for ExternalName services")
     if headless and service_type in ("LoadBalancer", "NodePort"):
         causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {service_type} services")
+    elif spec.get("clusterIPs") and not spec.get("clusterIP"):
+        causes.invalid("spec.clusterIPs", spec["clusterIPs"], "must be empty when `clusterIP` is not specified")
     elif len({spec.get("clusterIP") or "", *(spec.get("clusterIPs") or [""])[:1]}) > 1:
         causes.invalid("spec.clusterIPs", spec.get("clusterIPs"), "first value must match `clusterIP`")
     elif len(spec.get("clusterIPs") or []) > 1:
@@ -59,25 +61,38 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
         elif ipaddress.ip_address(address).is_loopback:
             why = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
             causes.invalid(f"spec.externalIPs[{index}]", address, why)
-    for index, family in enumerate(spec.get("ipFamilies") or []):
-        causes.one_of(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
+        elif ipaddress.ip_address(address).is_link_local:
+            why = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+            causes.invalid(f"spec.externalIPs[{index}]", address, why)
     causes.one_of(
         "spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), ("PreferDualStack", "RequireDualStack", "SingleStack")
     )
     _reach(causes, spec)
-    if service_type != "LoadBalancer":
+    _balancer(causes, spec)
+    return causes
+
+
+def _balancer(causes: Causes, spec: Json) -> None:
+    """Judge what only a load balancer has."""
+    if spec.get("type") != "LoadBalancer":
         for field in ("loadBalancerSourceRanges", "loadBalancerClass", "allocateLoadBalancerNodePorts"):
             if spec.get(field) not in (None, "", []):
                 causes.forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'")
+    elif spec.get("loadBalancerClass"):
+        names.key(causes, "spec.loadBalancerClass", spec["loadBalancerClass"])
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or []):
         if not _network(block):
             causes.invalid(f"spec.loadBalancerSourceRanges[{index}]", block, _BLOCK)
-    return causes
 
 
 def _reach(causes: Causes, spec: Json) -> None:
     """Judge by which addresses and from where a Service is reached."""
     service_type, policy = spec.get("type"), spec.get("externalTrafficPolicy")
+    families = spec.get("ipFamilies") or []
+    for index, family in enumerate(families):
+        causes.one_of(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
+        if family in families[:index]:
+            causes.duplicate(f"spec.ipFamilies[{index}]", family)
     if any(family == "IPv6" for family in spec.get("ipFamilies") or []):
         causes.invalid("spec.ipFamilies[0]", "IPv6", "not configured on this cluster")
     if spec.get("ipFamilyPolicy") == "RequireDualStack" and service_type != "ExternalName":

@@ -216,6 +216,10 @@ def _pod_term(causes: Causes, path: str, term: Json) -> None:
         names.label(causes, f"{path}.namespaces[{index}]", name)
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         _label_keys(causes, f"{path}.{field}", term.get(field), term.get("labelSelector"))
+    for index, key in enumerate(term.get("matchLabelKeys") or []):
+        if key in (term.get("mismatchLabelKeys") or []):
+            why = "exists in both matchLabelKeys and mismatchLabelKeys"
+            causes.invalid(f"{path}.matchLabelKeys[{index}]", key, why)
     if not term.get("topologyKey"):
         causes.required(f"{path}.topologyKey", "can not be empty")
     else:
@@ -280,6 +284,12 @@ def _security(causes: Causes, path: str, spec: Json) -> None:
             f"{path}.shareProcessNamespace", True, "ShareProcessNamespace and HostPID cannot both be enabled"
         )
     _sysctls(causes, f"{context_path}.sysctls", spec, context.get("sysctls") or [])
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or []):
+            mount = (container.get("securityContext") or {}).get("procMount")
+            if mount == "Unmasked" and spec.get("hostUsers") is not False:
+                at = f"{path}.{field}[{index}].securityContext.procMount"
+                causes.invalid(at, mount, "`hostUsers` must be false to use `Unmasked`")
     if spec.get("hostUsers") is False:
         for field in ("hostNetwork", "hostPID", "hostIPC"):
             if spec.get(field):

@@ -35,6 +35,11 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and names.is_key(name)
 
 
+def _fixed(name: str) -> bool:
+    """Whether a resource is not lent twice: its request is its limit."""
+    return is_extended(name) or name.startswith("hugepages-")
+
+
 def requirements(causes: Causes, path: str, resources: Json | None, *, of_pod: bool = False) -> None:
     """Judge requests and limits of a container, or of a whole pod."""
     resources = resources or {}
@@ -46,9 +51,9 @@ def requirements(causes: Causes, path: str, resources: Json | None, *, of_pod: b
         limit = limits.get(name)
         if limit is not None and number(amount) > number(limit):
             causes.invalid(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
-        elif is_extended(name) and limit is None:
+        elif _fixed(name) and limit is None:
             causes.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-        elif is_extended(name) and number(amount) != number(limit):
+        elif _fixed(name) and number(amount) != number(limit):
             causes.invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")
     every = {*limits, *requests}
     if any(n.startswith("hugepages-") for n in every) and not every & {"cpu", "memory"}:

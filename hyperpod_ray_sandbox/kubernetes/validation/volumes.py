@@ -5,6 +5,7 @@ Source: validateVolumes, validateVolumeSource and ValidatePersistentVolumeSpec o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCr
 _FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 _AMOUNTS = tuple(f"{side}.{name}" for side in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
 _DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([a-z0-9.-]+)(:[^,;*&$|\s]+)?")
 _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
@@ -124,7 +126,7 @@ def _projected(causes: Causes, path: str, source: Json) -> None:
     files: set[str] = set()
     for index, projection in enumerate(source.get("sources") or []):
         field_path = f"{path}.sources[{index}]"
-        for body in projection.values():
+        for body in (part for name, part in projection.items() if name != "serviceAccountToken"):
             for file in (body or {}).get("items") or [body or {}]:
                 if file.get("path") in files:
                     causes.invalid(path, (body or {}).get("name") or file["path"], "conflicting duplicate paths")
@@ -148,6 +150,67 @@ def _token(causes: Causes, path: str, source: Json) -> None:
         causes.required(f"{path}.path")
     else:
         relative(causes, f"{path}.path", source["path"])
+
+
+def _partition(*fields: str, at: str = "") -> Callable[[Causes, str, Json], None]:
+    """A disk that may be parted."""
+
+    def judge(causes: Causes, path: str, source: Json) -> None:
+        where = f"{path.rpartition('.')[0]}.{at}" if at else path
+        _needs(*fields)(causes, where, source)
+        partition = source.get("partition") or 0
+        if not 0 <= partition <= 255:
+            causes.invalid(f"{where}.partition", partition, "must be between 1 and 255, inclusive")
+
+    return judge
+
+
+def _iscsi(causes: Causes, path: str, source: Json) -> None:
+    _needs("targetPortal", "iqn")(causes, path, source)
+    name, unit = source.get("iqn") or "", source.get("lun") or 0
+    if name and not name.startswith(("iqn", "eui", "naa")):
+        causes.invalid(f"{path}.iqn", name, "must be valid format starting with iqn, eui, or naa")
+    elif name.startswith("iqn") and not _IQN.fullmatch(name):
+        causes.invalid(f"{path}.iqn", name, "must be valid format")
+    if not 0 <= unit <= 255:
+        causes.invalid(f"{path}.lun", unit, "must be between 0 and 255, inclusive")
+
+
+def _fc(causes: Causes, path: str, source: Json) -> None:
+    both = [bool(source.get(field)) for field in ("targetWWNs", "wwids")]
+    if both[0] == both[1]:
+        causes.required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
+    if both[0] and source.get("lun") is None:
+        causes.required(f"{path}.lun", "lun is required if targetWWNs is specified")
+    elif both[0] and not 0 <= source["lun"] <= 255:
+        causes.invalid(f"{path}.lun", source["lun"], "must be between 0 and 255, inclusive")
+
+
+def _storage_os(causes: Causes, path: str, source: Json) -> None:
+    if not source.get("volumeName"):
+        causes.required(f"{path}.volumeName")
+    else:
+        names.label(causes, f"{path}.volumeName", source["volumeName"])
+    if source.get("volumeNamespace"):
+        names.label(causes, f"{path}.volumeNamespace", source["volumeNamespace"])
+
+
+def _azure_disk(causes: Causes, path: str, source: Json) -> None:
+    _needs("diskName", "diskURI")(causes, path, source)
+    kind, uri = source.get("kind") or "Shared", source.get("diskURI") or ""
+    causes.one_of(f"{path}.kind", kind, ("Dedicated", "Managed", "Shared"))
+    managed = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
+    if uri and kind == "Managed" and not uri.startswith("/subscriptions/"):
+        causes.unsupported(f"{path}.diskURI", uri, (managed,))
+    elif uri and kind != "Managed" and not uri.startswith("https://"):
+        causes.unsupported(
+            f"{path}.diskURI", uri, ("https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd",)
+        )
+
+
+def _git(causes: Causes, path: str, source: Json) -> None:
+    _needs("repository")(causes, path, source)
+    relative(causes, f"{path}.directory", source.get("directory") or "")
 
 
 def _csi(causes: Causes, path: str, source: Json) -> None:
@@ -188,17 +251,19 @@ SOURCES: dict[str, Callable[[Causes, str, Json], None]] = {
     "csi": _csi,
     "ephemeral": _ephemeral,
     "image": _image,
-    "gitRepo": _needs("repository"),
-    "awsElasticBlockStore": _needs("volumeID"),
-    "gcePersistentDisk": _needs("pdName"),
-    "iscsi": _needs("targetPortal", "iqn"),
+    "gitRepo": _git,
+    "awsElasticBlockStore": _partition("volumeID"),
+    "gcePersistentDisk": _partition("pdName", at="persistentDisk"),
+    "iscsi": _iscsi,
+    "fc": _fc,
+    "storageos": _storage_os,
     "glusterfs": _needs("endpoints", "path"),
     "cephfs": _needs("monitors"),
     "rbd": _needs("monitors", "image"),
     "cinder": _needs("volumeID"),
     "flexVolume": _needs("driver"),
     "vsphereVolume": _needs("volumePath"),
-    "azureDisk": _needs("diskName", "diskURI"),
+    "azureDisk": _azure_disk,
     "azureFile": _needs("secretName", "shareName"),
     "portworxVolume": _needs("volumeID"),
 }

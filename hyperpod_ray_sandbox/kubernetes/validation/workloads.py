@@ -9,6 +9,7 @@ import re
 import zoneinfo
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes.formats import seconds
 from hyperpod_ray_sandbox.kubernetes.selectors import matches
 from hyperpod_ray_sandbox.kubernetes.validation import claims, job_policies, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
@@ -258,14 +259,15 @@ def cron_job(obj: Json) -> Causes:
 def cron_fault(schedule: str) -> str:
     """What is wrong with a schedule, or nothing."""
     if schedule.startswith("@"):
-        return (
-            "" if schedule in _DESCRIPTORS or schedule.startswith("@every ") else f"unrecognized descriptor: {schedule}"
-        )
+        if schedule.startswith("@every "):
+            known = seconds(schedule.removeprefix("@every "), go=True) is not None
+            return "" if known else f"failed to parse duration {schedule}"
+        return "" if schedule in _DESCRIPTORS else f"unrecognized descriptor: {schedule}"
     fields = schedule.split()
     if len(fields) != 5:
         return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
     for text, (low, high, words) in zip(fields, _CRON, strict=True):
-        for part in text.split(","):
+        for part in filter(None, text.split(",")):
             if fault := _cron_part(part, low, high, words):
                 return fault
     return ""

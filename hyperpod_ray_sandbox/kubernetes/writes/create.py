@@ -127,15 +127,19 @@ def after_write(api: Objects, resource: Resource, stored: Json) -> None:
     if resource.kind == "CustomResourceDefinition":
         api.registry.install(stored)
     elif resource.kind == "Namespace" and not stored["metadata"].get("deletionTimestamp"):
-        name = stored["metadata"]["name"]
-        if api.store.get(("/serviceaccounts", name, "default")) is None:
-            account = {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": "default", "namespace": name},
-            }
-            api.create(api.kind("v1", "ServiceAccount"), name, account)
-        publish_certificates(api, name)
+        furnish(api, stored["metadata"]["name"])
+
+
+def furnish(api: Objects, namespace: str) -> None:
+    """Give a namespace what each has: a service account, and the server's certificates."""
+    if api.store.get(("/serviceaccounts", namespace, "default")) is None:
+        account = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": namespace},
+        }
+        api.create(api.kind("v1", "ServiceAccount"), namespace, account)
+    publish_certificates(api, namespace)
 
 
 def publish_certificates(api: Objects, namespace: str) -> None:
