@@ -105,6 +105,8 @@ class App:
             await send_json(send, 200, self._rehearsal(request, path))
             return
         target = target_of(self.api.registry, path)
+        if target is not None and request.method == "HEAD":
+            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         verb = verb_of(request, target)
         options.user = self._authorize(request, action_of(request, target, verb, path), user)
         if target is not None and verb == "patch" and applies(request) and not self.api.exists(*target.key):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -108,6 +107,9 @@ def _pod(spec: Json) -> None:
                 requests.setdefault(name, quantity)
 
 
+_OUTSIDE = ("NodePort", "LoadBalancer")
+
+
 def _service(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
@@ -115,26 +117,20 @@ def _service(obj: Json) -> None:
     spec.setdefault("internalTrafficPolicy", "Cluster")
     for port in spec.get("ports") or []:
         port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port"))
+        port["targetPort"] = port.get("targetPort") or port.get("port")
     if spec["type"] != "ExternalName":
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
-        if not spec.get("clusterIP") and spec.get("clusterIPs"):
-            spec["clusterIP"] = spec["clusterIPs"][0]
-        if not spec.get("clusterIP"):
-            spec["clusterIP"] = f"172.20.{secrets.randbelow(255)}.{1 + secrets.randbelow(253)}"
-        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        if spec.get("clusterIP"):
+            spec.setdefault("clusterIPs", [spec["clusterIP"]])
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
     if spec["sessionAffinity"] == "ClientIP":
         spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
-    if spec["type"] in ("NodePort", "LoadBalancer"):
+    if spec["type"] in _OUTSIDE:
         spec.setdefault("externalTrafficPolicy", "Cluster")
         if spec["type"] == "LoadBalancer":
             spec.setdefault("allocateLoadBalancerNodePorts", True)
-        if spec.get("allocateLoadBalancerNodePorts", True):
-            for port in spec.get("ports") or []:
-                port.setdefault("nodePort", 30_000 + secrets.randbelow(2_768))
 
 
 def _job(obj: Json) -> None:
@@ -152,14 +148,8 @@ def _job(obj: Json) -> None:
         selector = spec.setdefault("selector", {})
         selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
-        labels.update(
-            {
-                "batch.kubernetes.io/controller-uid": uid,
-                "batch.kubernetes.io/job-name": name,
-                "controller-uid": uid,
-                "job-name": name,
-            }
-        )
+        for key in _JOB_LABELS:
+            labels.setdefault(key, uid if key.endswith("controller-uid") else name)
     _pod_spec(spec["template"].setdefault("spec", {}))
 
 
@@ -238,10 +228,48 @@ def _new_pod(obj: Json, old: Json | None) -> None:
 
 
 def _changed_service(obj: Json, old: Json | None) -> None:
-    for field in ("clusterIP", "clusterIPs"):
-        if field in ((old or {}).get("spec") or {}):
-            obj["spec"].setdefault(field, (old or {})["spec"][field])
+    if old is not None:
+        _drop_of_type(obj["spec"], old["spec"])
     _service(obj)
+
+
+def _drop_of_type(spec: Json, before: Json) -> None:
+    """What a Service keeps at a change, and what goes with its type where nobody changed it too.
+
+    Source: patchAllocatedValues and dropTypeDependentFields of pkg/registry/core/service.
+    """
+    types = before.get("type", "ClusterIP"), spec.get("type") or "ClusterIP"
+    if types[1] == "ExternalName":
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if spec.get(field) == before.get(field):
+                spec.pop(field, None)
+    elif types[0] != "ExternalName":
+        for field in ("clusterIP", "clusterIPs"):
+            if not spec.get(field) and field in before:
+                spec[field] = before[field]
+    numbers = [[port.get("nodePort") for port in s.get("ports") or []] for s in (before, spec)]
+    outside = [service_type in _OUTSIDE for service_type in types]
+    if outside == [True, False] and numbers[0] == numbers[1]:
+        for port in spec.get("ports") or []:
+            port.pop("nodePort", None)
+    if outside == [True, True]:
+        _keep_node_ports(spec, before)
+    of_balancer = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
+    gone = [f for f in of_balancer if types[0] == "LoadBalancer" != types[1]]
+    gone += ["externalTrafficPolicy"] if outside == [True, False] and not spec.get("externalIPs") else []
+    for field in gone:
+        if spec.get(field) == before.get(field):
+            spec.pop(field, None)
+
+
+def _keep_node_ports(spec: Json, before: Json) -> None:
+    """Ports that name no port of the nodes keep theirs."""
+    kept = {(port.get("protocol", "TCP"), port.get("port")): port.get("nodePort") for port in before.get("ports") or []}
+    taken = {port.get("nodePort") for port in spec.get("ports") or []}
+    for port in spec.get("ports") or []:
+        number = kept.get((port.get("protocol", "TCP"), port.get("port")))
+        if not port.get("nodePort") and number and number not in taken:
+            port["nodePort"] = number
 
 
 def _ingress_class(obj: Json, _old: Json | None) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import jsonschema
 
+from hyperpod_ray_sandbox.kubernetes import formats
 from hyperpod_ray_sandbox.kubernetes.status import Cause
 
 Json = dict[str, Any]
@@ -36,6 +37,8 @@ def for_jsonschema(schema: Any) -> Any:
     if schema.get("x-kubernetes-int-or-string"):
         result.pop("type", None)
         result.setdefault("anyOf", _INT_OR_STRING)
+    if "format" in result and result.get("type", "string") == "string":
+        result["format"] = formats.supported(result.pop("format"))
     if schema.get("nullable") and isinstance(result.get("type"), str):
         result["type"] = [result["type"], "null"]
     return result
@@ -87,11 +90,19 @@ def cause(error: Any) -> Cause:
             path,
         )
     text = str(error.instance)
+    if error.validator == "format":
+        said = f'{path} in body must be of type {error.validator_value}: "{text}"'
+        return Cause("FieldValueInvalid", f'Invalid value: "{text}": {said}', path)
     text = text if len(text) < 120 else text[:117] + "..."
     return Cause("FieldValueInvalid", f'Invalid value: "{text}": {error.message[:300]}', path)
 
 
+def validator(schema: Json) -> Any:
+    """What judges values by a definition's schema, with its formats."""
+    return jsonschema.Draft202012Validator(for_jsonschema(schema), format_checker=formats.CHECKER)
+
+
 def mismatch(schema: Json, value: Any) -> str:
     """Why a value is not of a custom kind's schema; empty where it is."""
-    error = next(iter(jsonschema.Draft202012Validator(for_jsonschema(schema)).iter_errors(value)), None)
+    error = next(iter(validator(schema).iter_errors(value)), None)
     return "" if error is None else cause(error).message

@@ -117,8 +117,8 @@ _REVIEWS = (
 
 # a PUT of one that is not there creates it
 _CREATED_BY_PUT = (
-    "ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "PriorityClass", "Role",
-    "RoleBinding", "Service",
+    "ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role", "RoleBinding",
+    "Service",
 )  # fmt: skip
 # a PUT without a resourceVersion is refused
 _VERSION_NEEDED = (

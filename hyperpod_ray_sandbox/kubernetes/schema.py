@@ -22,7 +22,7 @@ import referencing.jsonschema
 
 from hyperpod_ray_sandbox.kubernetes import quantities, times
 from hyperpod_ray_sandbox.kubernetes.expressions import language
-from hyperpod_ray_sandbox.kubernetes.json_schema import cause, dotted, for_jsonschema, json_type
+from hyperpod_ray_sandbox.kubernetes.json_schema import cause, dotted, json_type, validator
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, invalid
 from hyperpod_ray_sandbox.kubernetes.validation import custom
@@ -285,7 +285,7 @@ def _custom_validator(schema: Json) -> Any:
     if cached is None or cached[0] is not schema:
         if len(_CUSTOM) > 200:
             _CUSTOM.clear()
-        cached = _CUSTOM[id(schema)] = (schema, jsonschema.Draft202012Validator(for_jsonschema(schema)))
+        cached = _CUSTOM[id(schema)] = (schema, validator(schema))
     return cached[1]
 
 

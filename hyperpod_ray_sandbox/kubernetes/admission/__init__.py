@@ -61,9 +61,9 @@ def review(api: Objects, resource: Resource, obj: Json, previous: Json | None, w
         warning = pod_security.warning(namespace, obj)
         if warning:
             warnings.append(warning)
-    if previous is None:
-        why = limits.refusal(api, obj) if not resource.crd else ""
-        why = why or quota.refusal(api, resource, obj)
+    if changed:
+        why = limits.refusal(api, obj) if previous is None and not resource.crd else ""
+        why = why or quota.refusal(api, resource, obj, previous)
         if why:
             raise forbidden(resource.plural, resource.group, name, why)
     if resource.kind == "PriorityClass" and not resource.crd:

@@ -114,18 +114,24 @@ def used(api: Objects, quota: Json) -> dict[str, Fraction]:
     return totals
 
 
-def refusal(api: Objects, resource: Resource, obj: Json) -> str:
-    """Why the quotas of a namespace do not let an object in, or nothing."""
-    if not resource.namespaced:
+_GROWING = ("persistentvolumeclaims", "pods", "services")
+"""What uses more after a change: only these are judged at one."""
+
+
+def refusal(api: Objects, resource: Resource, obj: Json, previous: Json | None = None) -> str:
+    """Why the quotas of a namespace do not let an object in, or what it grows by; empty where they do."""
+    if not resource.namespaced or (previous is not None and (resource.group or resource.plural not in _GROWING)):
         return ""
+    before = usage(resource, previous) if previous is not None else {}
     for quota in api.store.objects("/resourcequotas", obj["metadata"].get("namespace", "")):
         name = quota["metadata"]["name"]
         hard = (quota.get("spec") or {}).get("hard") or {}
         if not _in_scope(quota, resource, obj):
             continue
-        if lacking := _unstated(resource, obj, hard):
+        if previous is None and (lacking := _unstated(resource, obj, hard)):
             return f"failed quota: {name}: must specify {lacking}"
-        requested = {n: a for n, a in usage(resource, obj).items() if n in hard and a > 0}
+        grown = {n: a - before.get(n, 0) for n, a in usage(resource, obj).items() if n in hard}
+        requested = {n: a for n, a in grown.items() if a > 0}
         if not requested:
             continue
         in_use = used(api, quota)

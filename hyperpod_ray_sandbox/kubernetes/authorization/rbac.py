@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_sandbox.kubernetes.authorization.users import Identity
 from hyperpod_ray_sandbox.kubernetes.selectors import matches
-from hyperpod_ray_sandbox.kubernetes.status import ApiError
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, not_found
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.kubernetes.store import Store
@@ -107,6 +107,13 @@ class Rbac:
     def _objects(self, plural: str, namespace: str = "") -> list[Json]:
         return self.store.objects(f"{_GROUP}/{plural}", namespace)
 
+    def _has_role(self, reference: Json, namespace: str) -> bool:
+        """Whether the role that a binding refers to is there."""
+        named = str(reference.get("name"))
+        if reference.get("kind") == "Role":
+            return self.store.get((f"{_GROUP}/roles", namespace, named)) is not None
+        return self.store.get((f"{_GROUP}/clusterroles", "", named)) is not None
+
     def role_rules(self, reference: Json, namespace: str) -> list[Json]:
         """The rules of the role that a binding refers to, aggregated ones included."""
         if reference.get("kind") == "Role":
@@ -161,6 +168,8 @@ class Rbac:
             about = Action("bind", _GROUP, role_plural, namespace, str(reference.get("name")))
         if self.allowed(user, about):
             return
+        if about.verb == "bind" and not self._has_role(reference, namespace):
+            raise not_found(about.resource, _GROUP, str(reference.get("name")))
         owned = self.rules(user, namespace)
         lacking = [rule for rule in requested if any(not any(covers(o, a) for o in owned) for a in _single(rule))]
         if lacking:

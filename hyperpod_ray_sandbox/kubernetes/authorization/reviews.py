@@ -8,7 +8,7 @@ from typing import Any
 from hyperpod_ray_sandbox.kubernetes.authorization.rbac import Action, Rbac
 from hyperpod_ray_sandbox.kubernetes.authorization.users import Identity
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import Cause, invalid
+from hyperpod_ray_sandbox.kubernetes.status import Cause, bad_request, invalid
 
 Json = dict[str, Any]
 
@@ -30,6 +30,8 @@ def _action(spec: Json) -> Action:
 
 def _causes(review_kind: str, review: Json, spec: Json) -> list[Cause]:
     """What is wrong with a question about access."""
+    if review_kind == "SelfSubjectRulesReview" and not spec.get("namespace"):
+        raise bad_request("no namespace on request")
     if not review_kind.endswith("AccessReview"):
         return []
     causes = []
@@ -46,6 +48,17 @@ def _causes(review_kind: str, review: Json, spec: Json) -> list[Cause]:
     ):
         message = 'Invalid value: "": at least one of user or group must be specified'
         causes.append(Cause("FieldValueInvalid", message, "spec.user"))
+    for field in ("fieldSelector", "labelSelector"):
+        selector = (spec.get("resourceAttributes") or {}).get(field)
+        if selector is None:
+            continue
+        path, raw, requirements = f"spec.resourceAttributes.{field}", selector.get("rawSelector"), "requirements"
+        if raw and selector.get(requirements):
+            message = f'Invalid value: "{raw}": may not specified at the same time as requirements'
+            causes.append(Cause("FieldValueInvalid", message, f"{path}.rawSelector"))
+        elif not raw and not selector.get(requirements):
+            message = f"Required value: when {path} is specified, requirements or rawSelector is required"
+            causes.append(Cause("FieldValueRequired", message, f"{path}.requirements"))
     return causes
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes.status import bad_request
+
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 ACCOUNT = "system:serviceaccount:"
@@ -34,6 +36,8 @@ ADMINISTRATOR = Identity("rehearsal", (MASTERS, AUTHENTICATED))
 def impersonated(headers: Mapping[str, str], groups: tuple[str, ...]) -> Identity | None:
     """The user that the `Impersonate-…` headers name; None without them."""
     name = headers.get("impersonate-user", "")
+    if not name and (groups or any(h == "impersonate-uid" or h.startswith("impersonate-extra-") for h in headers)):
+        raise bad_request("requested impersonation without impersonating a user name")
     if not name:
         return None
     memberships = list(groups)

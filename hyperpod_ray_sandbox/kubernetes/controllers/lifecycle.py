@@ -11,7 +11,7 @@ from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.common import alive, remove
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from hyperpod_ray_sandbox.kubernetes.store import Key
-from hyperpod_ray_sandbox.kubernetes.writes.create import publish_certificates
+from hyperpod_ray_sandbox.kubernetes.writes.create import furnish
 
 Json = dict[str, Any]
 
@@ -29,7 +29,7 @@ class Lifecycle:
         """One pass."""
         for namespace in self.api.store.objects("/namespaces"):
             if not namespace["metadata"].get("deletionTimestamp"):
-                publish_certificates(self.api, namespace["metadata"]["name"])
+                furnish(self.api, namespace["metadata"]["name"])
         if self._collected != self.api.store.version:
             self._collect()
             self._collected = self.api.store.version

@@ -326,7 +326,7 @@ _ARITHMETIC: tuple[tuple[str, Callable[..., Any]], ...] = (
 FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("quantity", False, "s", "m", _quantity),
     ("isQuantity", False, "s", "b", _is_quantity),
-    ("sign", True, "m", "i", lambda q: _order(_amount(q), Decimal(0))),
+    ("sign", False, "m", "i", lambda q: _order(_amount(q), Decimal(0))),
     ("isInteger", True, "m", "b", lambda q: _amount(q) == _amount(q).to_integral_value()),
     ("asInteger", True, "m", "i", lambda q: int(_amount(q))),
     ("asApproximateFloat", True, "m", "f", lambda q: float(_amount(q))),
@@ -364,7 +364,6 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("upperAscii", True, "s", "s", str.upper),
     ("replace", True, "sss", "s", _replace),
     ("replace", True, "sssi", "s", _replace),
-    ("reverse", True, "s", "s", lambda text: text[::-1]),
     ("split", True, "ss", "d", _split),
     ("split", True, "ssi", "d", _split),
     ("substring", True, "si", "s", _substring),
@@ -407,6 +406,9 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("minor", True, "m", "i", lambda v: _rank(v)[1]),
     ("patch", True, "m", "i", lambda v: _rank(v)[2]),
 )  # fmt: skip
+CHECKED = {"sum": ("I", "F", "D")}
+"""Lists that a function takes, where an expression is checked: of numbers, fractions and durations. The evaluator
+knows one function for all lists."""
 UNSERVED = re.compile(
     r"(?<![.\w])(authorizer|format\.\w+(?=\()|jsonpatch|params)\b"
     r"|\.(transformList|transformMap|transformMapEntry|sortBy)(?=\()"

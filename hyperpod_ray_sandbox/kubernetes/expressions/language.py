@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.expressions.functions import FUNCTIONS, UNSERVED, CallError
+from hyperpod_ray_sandbox.kubernetes.expressions.functions import CHECKED, FUNCTIONS, UNSERVED, CallError
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 
 Json = dict[str, Any]
@@ -29,18 +29,22 @@ def installed() -> bool:
     return importlib.util.find_spec("cel_expr_python") is not None
 
 
-@lru_cache(maxsize=1)
-def _declarations() -> tuple[list[Any], list[Any]]:
-    """The extensions and functions of every environment."""
+@lru_cache(maxsize=2)
+def _declarations(*, checked: bool = False) -> tuple[list[Any], list[Any]]:
+    """The extensions and functions of every environment; `checked` for one that evaluates nothing."""
     types = cel().Type
     # the strings of Kubernetes share names with its lists, so they are among its functions
     extensions = [importlib.import_module("cel_expr_python.ext.ext_optional").ExtOptional()]
     kinds = {
         "d": types.DYN, "s": types.STRING, "i": types.INT, "f": types.DOUBLE, "b": types.BOOL,
         "l": types.List(types.DYN), "m": types.Map(types.DYN, types.DYN),
+        "I": types.List(types.INT), "F": types.List(types.DOUBLE), "D": types.List(types.DURATION),
     }  # fmt: skip
     overloads: dict[str, list[Any]] = {}
-    for name, member, parameters, answer, implementation in FUNCTIONS:
+    functions = [f for f in FUNCTIONS if not (checked and f[0] in CHECKED)]
+    for function in FUNCTIONS if checked else ():
+        functions += [(*function[:2], lists, *function[3:]) for lists in CHECKED.get(function[0], ())]
+    for name, member, parameters, answer, implementation in functions:
         key = f"kubernetes_{name.replace('.', '_')}_{'member_' if member else ''}{parameters}"
         declared = [kinds[letter] for letter in parameters]
         overload = cel().Overload(key, kinds[answer], declared, is_member=member, impl=_plain(implementation))
@@ -67,27 +71,31 @@ def _value(value: Any) -> Any:
     return value
 
 
-def environment(variables: dict[str, Any]) -> Any:
-    """An environment with variables of types."""
-    extensions, functions = _declarations()
+def environment(variables: dict[str, Any], *, checked: bool = False) -> Any:
+    """An environment with variables of types; `checked` for one that evaluates nothing."""
+    extensions, functions = _declarations(checked=checked)
     return cel().NewEnv(variables=variables, extensions=extensions, functions=functions)
 
 
 @lru_cache(maxsize=64)
-def _free(names: tuple[str, ...]) -> Any:
-    """An environment whose variables may be anything."""
-    return environment(dict.fromkeys(names, cel().Type.DYN))
+def _free(names: tuple[str, ...], timed: tuple[tuple[str, str], ...] = ()) -> Any:
+    """An environment whose variables may be anything, but for times and durations."""
+    types = {name: getattr(cel().Type, type_name) for name, type_name in timed}
+    return environment({**dict.fromkeys(names, cel().Type.DYN), **types})
 
 
 @lru_cache(maxsize=2048)
-def compiled(expression: str, names: tuple[str, ...]) -> Any:
+def compiled(expression: str, names: tuple[str, ...], timed: tuple[tuple[str, str], ...] = ()) -> Any:
     """An expression over variables of any type; raises RuntimeError where it does not compile."""
-    return _free(names).compile(expression)
+    return _free(names, timed).compile(expression)
 
 
-def evaluate(expression: str, data: Json) -> Any:
-    """The value of an expression; raises one of `FAULTS` where it has none."""
-    answer = compiled(expression, tuple(sorted(data))).eval(data=data)
+def evaluate(expression: str, data: Json, timed: Mapping[str, str] | None = None) -> Any:
+    """The value of an expression; raises one of `FAULTS` where it has none.
+
+    `timed` names the type of variables that are TIMESTAMP or DURATION.
+    """
+    answer = compiled(expression, tuple(sorted(data)), tuple(sorted((timed or {}).items()))).eval(data=data)
     if answer.type().name() == "ERROR" or answer.type() == cel().Type.ERROR:
         raise ValueError(str(answer.value()))
     return answer.plain_value()
@@ -109,11 +117,13 @@ def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL", *, e
     try:
         _free(tuple(sorted(variables))).compile(expression)
         # a variable `self.n` answers has(self.n) with its own type
-        checked = environment(variables).compile(_HAS.sub("(1 == 1)", expression))
+        checked = _checked(_HAS.sub("(1 == 1)", expression), variables)
     except FAULTS as error:
         return f"compilation failed: {_words(error)}"
+    if why := _mixed(expression, tuple(sorted(variables))):
+        return f"compilation failed: {why}"
     if why := _constant_fault(expression):
-        return f"program instantiation failed: {why}"
+        return f"compilation failed: {why}"
     have = checked.return_type().name()
     if exactly and answer not in ("DYN", have) and not (have == "DYN" and "variables." in expression):
         return f"must evaluate to {answer.lower()} but got {have.lower()}"
@@ -121,6 +131,30 @@ def fault(expression: str, variables: dict[str, Any], answer: str = "BOOL", *, e
         word = {"BOOL": "a bool", "STRING": "a string"}[answer]
         return f"cel expression must evaluate to {word}"
     return ""
+
+
+_TWO_NUMBERS = re.compile(r"no matching overload for '_(?:<|>)=?_' applied to '\((?:double, u?int|u?int, double)\)'")
+
+
+def _checked(expression: str, variables: dict[str, Any]) -> Any:
+    """An expression over typed variables; numbers of two types may be compared, as Kubernetes lets them."""
+    try:
+        return environment(variables, checked=True).compile(expression)
+    except FAULTS as error:
+        if not _TWO_NUMBERS.search(str(error)):
+            raise
+        double = cel().Type.DOUBLE
+        free = {name: cel().Type.DYN if kind == double else kind for name, kind in variables.items()}
+        return environment(free, checked=True).compile(expression)
+
+
+def answer_type(expression: str, variables: dict[str, Any]) -> Any:
+    """The type that an expression gives, where it is one of the simple ones; None else."""
+    try:
+        answer = environment(variables, checked=True).compile(_HAS.sub("(1 == 1)", expression)).return_type()
+    except FAULTS:
+        return None
+    return answer if answer.name() in ("BOOL", "DOUBLE", "INT", "STRING") else None
 
 
 _TEXT = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
@@ -207,6 +241,49 @@ def check_fields(expression: str, schemas: Mapping[str, Json | None], escape: Ca
     return ""
 
 
+_CONST = 3
+_CONSTANT_TYPES = {1: "null", 2: "bool", 3: "int", 4: "uint", 5: "double", 6: "string", 7: "bytes"}
+
+
+def _mixed(expression: str, names: tuple[str, ...]) -> str:
+    """Why a list or map that is written out is refused: its constants are of two types."""
+    try:
+        serialized = compiled(expression, names).serialize()
+    except FAULTS:
+        return ""
+    found = _two_types(_field(_field(serialized, _ANY_VALUE) or b"", _CHECKED) or b"")
+    return f"expected type '{found[0]}' but found '{found[1]}'" if found else ""
+
+
+def _two_types(tree: bytes) -> tuple[str, str] | None:
+    """The types of the first literal that has constants of two."""
+    for number, content in _messages(tree):
+        if number == _LIST:
+            elements = [element for field, element in _messages(content) if field == 1]
+            kinds = [kind for kind in map(_constant_type, elements) if kind]
+            other = next((kind for kind in kinds if kind != kinds[0]), None)
+            if other:
+                return kinds[0], other
+        if number in (_LIST, _CALL, _SELECT, _COMPREHENSION):
+            for _, inner in _messages(content):
+                if isinstance(inner, bytes) and (types := _two_types_inside(inner)):
+                    return types
+    return None
+
+
+def _two_types_inside(inner: bytes) -> tuple[str, str] | None:
+    try:
+        return _two_types(inner)
+    except (IndexError, ValueError):
+        return None  # a name, not an expression
+
+
+def _constant_type(element: bytes) -> str:
+    """The type of a constant; empty for another expression."""
+    constant = _field(element, _CONST)
+    return next((_CONSTANT_TYPES.get(number, "") for number, _ in _messages(constant)), "") if constant else ""
+
+
 def _walk(tree: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> Json | None:
     """The schema of what an expression gives, None where it is not known."""
     for number, content in _messages(tree):
@@ -253,6 +330,55 @@ def _element(schema: Json | None) -> Json | None:
         if isinstance(inner, dict):
             return inner
     return None
+
+
+_REQUEST_BYTES = 3 * 1024 * 1024
+
+
+def most(schema: Json | None) -> int:
+    """How many elements a list or map has at most: by its bounds, else by what a request holds."""
+    for bound, part in (("maxItems", "items"), ("maxProperties", "additionalProperties")):
+        inner = (schema or {}).get(part)
+        if isinstance(inner, dict):
+            return int((schema or {}).get(bound) or _REQUEST_BYTES // (_least_bytes(inner) + 1))
+    return 1
+
+
+def _least_bytes(schema: Json) -> int:
+    """How long a value is at least, as JSON."""
+    declared = schema.get("type")
+    if declared == "object":
+        fields = schema.get("properties") or {}
+        return 2 + sum(len(name) + 4 + _least_bytes(fields.get(name) or {}) for name in schema.get("required") or ())
+    return {"boolean": 4, "integer": 1, "number": 1}.get(str(declared), 2)
+
+
+def loops(expression: str, schemas: Mapping[str, Json | None], escape: Callable[[str], str]) -> int:
+    """How often the innermost loop of an expression runs at most: less than what the expression costs."""
+    try:
+        serialized = compiled(expression, tuple(sorted(schemas))).serialize()
+        tree = _field(_field(serialized, _ANY_VALUE) or b"", _CHECKED) or b""
+        return _loops(tree, dict(schemas), escape)
+    except (*FAULTS, UndefinedFieldError):
+        return 1
+
+
+def _loops(tree: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> int:
+    runs = 1
+    for number, content in _messages(tree):
+        if number == _COMPREHENSION:
+            parts = dict(_messages(content))
+            over = _walk(parts.get(2, b""), scope, escape)
+            listed = bool(over and over.get("items"))
+            variable = _element(over) if listed else None
+            inner = {**scope, parts.get(1, b"").decode(): variable, parts.get(3, b"").decode(): None}
+            body = max(_loops(parts.get(part, b""), inner, escape) for part in (5, 6, 7))
+            runs = max(runs, most(over) * body, _loops(parts.get(2, b""), scope, escape))
+        elif number in (_CALL, _SELECT, _LIST, _STRUCT):
+            fields = {_CALL: (1, 3), _SELECT: (1,), _LIST: (1,), _STRUCT: ()}[number]
+            inside = [part for field, part in _messages(content) if field in fields and isinstance(part, bytes)]
+            runs = max([runs, *(_loops(part, scope, escape) for part in inside)])
+    return runs
 
 
 def _comprehension(content: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> Json | None:

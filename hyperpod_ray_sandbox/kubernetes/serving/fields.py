@@ -32,7 +32,6 @@ _KINDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("events.k8s.io", "Event"): (
         *(f"regarding.{part}" for part in _ABOUT), "reason", "reportingController", "type",
     ),
-    ("apps", "ReplicaSet"): ("status.replicas",),
     ("batch", "Job"): ("status.successful",),
     ("certificates.k8s.io", "CertificateSigningRequest"): ("spec.signerName",),
 }  # fmt: skip

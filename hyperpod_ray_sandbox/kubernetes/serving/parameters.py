@@ -133,6 +133,8 @@ def check_list(request: Request) -> None:
             causes.forbidden(
                 "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
             )
+    elif watch and query.get("continue"):
+        causes.forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
     elif match:
         if watch:
             causes.forbidden(

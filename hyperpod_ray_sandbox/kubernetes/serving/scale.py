@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes import applied, schema
+from hyperpod_ray_sandbox.kubernetes import admission, applied, schema
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
@@ -42,7 +43,10 @@ def act(api: Api, request: Request, options: Options, target: Target, verb: str)
     else:
         changed = copy(obj)
         changed["spec"]["replicas"] = replicas
-    return _of(api.update(resource, namespace, name, changed, options, recorded=applies))
+    # policies and webhooks see a Scale of `…/scale`, not the workload
+    admission.validate(api, resource, _of(changed), _of(obj), options, "scale")
+    inside = dataclasses.replace(options, user=None)
+    return _of(api.update(resource, namespace, name, changed, inside, recorded=applies))
 
 
 def _replicas(sent: Any, obj: Json, resource: Resource, options: Options) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from hyperpod_ray_sandbox.kubernetes import table
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request
-from hyperpod_ray_sandbox.kubernetes.status import ApiError
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request
 
 Json = dict[str, Any]
 
@@ -22,12 +22,15 @@ def view(request: Request) -> str:
         raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(_SERVED)}")
     for part in request.headers.get("accept", "").split(","):
         text = part.replace(" ", "")
-        if "as=Table" in text and "v=v1" in text.split(";"):
+        words = text.split(";")
+        if "as=Table" in words and set(words) & {"v=v1", "v=v1beta1"}:
             return "Table"
-        if "as=PartialObjectMetadata" in text:
+        if "as=PartialObjectMetadata" in text and "v=v1" in words:
             return "PartialObjectMetadata"
-        if text.split(";")[0] in ("application/json", "*/*") and "as=" not in text:
+        if words[0] in _MEDIA_TYPES and "as=" not in text:
             return ""
+    if "as=" in request.headers.get("accept", ""):
+        raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(_SERVED)}")
     return ""
 
 
@@ -36,9 +39,13 @@ def shape(request: Request, resource: Resource, answer: Json) -> Json:
     form = view(request)
     is_list = "items" in answer and answer.get("kind", "").endswith("List")
     if form == "Table" and "list" in resource.verbs and answer.get("kind") != "Scale":
+        include = request.query.get("includeObject") or "Metadata"
+        if include not in ("Metadata", "Object", "None"):
+            why = f"includeObject: Invalid value: \"{include}\": must be 'Metadata', 'Object', 'None', or empty"
+            raise bad_request(f"Unable to convert to Table as requested: {why}")
         objects = answer["items"] if is_list else [answer]
         meta = answer["metadata"] if is_list else {"resourceVersion": answer["metadata"]["resourceVersion"]}
-        return table.table(resource, objects, meta, include=request.query.get("includeObject", "Metadata"))
+        return table.table(resource, objects, meta, include=include)
     if form.startswith("PartialObjectMetadata"):
         if is_list:
             items = [_partial(o) for o in answer["items"]]

@@ -34,12 +34,15 @@ from hyperpod_ray_sandbox.kubernetes.validation.pods import pod_spec
 
 Json = dict[str, Any]
 
-__all__ = ["check_change", "check_new", "check_status", "custom"]
+__all__ = ["check_change", "check_created", "check_new", "check_resize", "check_status", "custom"]
 
 
 def _pod(obj: Json) -> Causes:
     causes = Causes()
     pod_spec(causes, "spec", obj["spec"])
+    for index, volume in enumerate(obj["spec"].get("volumes") or []):
+        if volume.get("image") is not None and not volume["image"].get("reference"):
+            causes.required(f"spec.volumes[{index}].image.reference")
     if obj["spec"].get("ephemeralContainers") and not (obj.get("status") or {}).get("startTime"):
         causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
     return causes
@@ -55,6 +58,7 @@ _BY_KIND: dict[str, Callable[[Json], Causes]] = {
     "CronJob": workloads.cron_job,
     "ReplicationController": workloads.replication_controller,
     "PodTemplate": workloads.pod_template,
+    "ControllerRevision": workloads.controller_revision,
     "CSIDriver": csi.driver,
     "CSINode": csi.node,
     "VolumeAttachment": csi.attachment,
@@ -92,6 +96,19 @@ _BY_KIND: dict[str, Callable[[Json], Causes]] = {
 }
 
 
+def check_created(resource: Resource, obj: Json) -> None:
+    """Refuse what only a new object may not be; raises ApiError 422."""
+    causes = Causes()
+    if not resource.crd and resource.kind == "Ingress":
+        network.one_class(causes, obj)
+    if not resource.crd and resource.kind == "Job" and not obj["spec"].get("manualSelector"):
+        workloads.generated(causes, obj)
+    if not resource.crd and resource.kind == "StatefulSet" and (obj.get("spec") or {}).get("serviceName"):
+        names.label(causes, "spec.serviceName", obj["spec"]["serviceName"])
+    if causes:
+        raise invalid(resource.kind, resource.group, obj["metadata"].get("name", ""), causes)
+
+
 def check_new(resource: Resource, obj: Json) -> None:
     """Refuse an object that kube-apiserver's own validation would refuse; raises ApiError 422."""
     causes = names.metadata(resource, obj["metadata"])
@@ -108,6 +125,13 @@ def check_change(
     if resource.crd:
         return
     causes = changes.change(new, old, expandable=expandable, internal=internal)
+    if causes:
+        raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)
+
+
+def check_resize(resource: Resource, new: Json, old: Json) -> None:
+    """Refuse a pod's new size that a pod cannot take; raises ApiError 422."""
+    causes = changes.resize(new, old)
     if causes:
         raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)
 

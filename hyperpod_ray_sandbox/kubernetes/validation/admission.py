@@ -21,6 +21,7 @@ _ACTIONS = ("Audit", "Deny", "Warn")
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ROOTS = ("object", "oldObject", "request", "namespaceObject")
 VARIABLES = (*_ROOTS, "variables")
+TYPE = "x-type"
 
 
 def _fields(*names_of_fields: str, **inner: Json) -> Json:
@@ -95,8 +96,19 @@ def _variables(causes: Causes, spec: Json) -> Json:
         elif not _IDENTIFIER.fullmatch(name):
             causes.invalid(f"{path}.name", name, "name is not a valid CEL identifier")
         _expression(causes, f"{path}.expression", variable.get("expression"), "DYN", taken)
-        taken[name] = {}
+        taken[name] = {TYPE: _answer(str(variable.get("expression") or ""), taken)}
     return taken
+
+
+def _typed(fields: Json) -> Json:
+    """The variables, and those of a policy with the types that they have."""
+    types = {f"variables.{name}": field[TYPE] for name, field in fields.items() if field.get(TYPE) is not None}
+    return {**language.dynamic(VARIABLES), **types}
+
+
+def _answer(expression: str, fields: Json) -> Any:
+    """The type of a variable; None where it is anything."""
+    return language.answer_type(expression, _typed(fields)) if language.installed() else None
 
 
 def _expression(causes: Causes, path: str, expression: str | None, answer: str, fields: Json) -> None:
@@ -106,11 +118,10 @@ def _expression(causes: Causes, path: str, expression: str | None, answer: str, 
         return
     if not language.installed():
         return
-    dynamic = language.dynamic(VARIABLES)
     schemas: dict[str, Json | None] = {**dict.fromkeys(VARIABLES), "request": _REQUEST, "namespaceObject": _NAMESPACE}
     schemas["variables"] = {"type": "object", "properties": fields}
     text = str(expression)
-    if why := language.fault(text, dynamic, answer, exactly=True) or language.check_fields(text, schemas, str):
+    if why := language.fault(text, _typed(fields), answer, exactly=True) or language.check_fields(text, schemas, str):
         causes.invalid(path, expression, why)
 
 

@@ -43,7 +43,7 @@ def autoscaler(obj: Json) -> Causes:
         causes.invalid("spec.maxReplicas", high, "must be greater than or equal to 1")
     if low is not None and high < low:
         causes.invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
-    _reference(causes, "spec.scaleTargetRef", spec.get("scaleTargetRef") or {})
+    _reference(causes, "spec.scaleTargetRef", spec.get("scaleTargetRef") or {}, grouped=True)
     for direction in ("scaleUp", "scaleDown"):
         rules = (spec.get("behavior") or {}).get(direction)
         if rules is not None:
@@ -53,7 +53,7 @@ def autoscaler(obj: Json) -> Causes:
     return causes
 
 
-def _reference(causes: Causes, path: str, reference: Json) -> None:
+def _reference(causes: Causes, path: str, reference: Json, *, grouped: bool = False) -> None:
     for field in ("kind", "name"):
         if not reference.get(field):
             causes.required(f"{path}.{field}")
@@ -62,6 +62,8 @@ def _reference(causes: Causes, path: str, reference: Json) -> None:
     version = reference.get("apiVersion") or ""
     if version.count("/") > 1:
         causes.invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+    elif grouped and "/" not in version and reference.get("kind") != "ReplicationController":
+        causes.invalid(f"{path}.apiVersion", version, "apiVersion must specify API group")
 
 
 def _metric(causes: Causes, path: str, metric: Json) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes.admission.amounts import quality
 from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.validation import cluster
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
@@ -26,6 +27,7 @@ _FIXED: dict[str, tuple[str, ...]] = {
         "spec.selector", "spec.completionMode", "spec.podFailurePolicy", "spec.managedBy", "spec.successPolicy",
         "spec.backoffLimitPerIndex",
     ),
+    "ControllerRevision": ("data",),
     "EndpointSlice": ("addressType",),
     "RuntimeClass": ("handler",),
     "VolumeAttachment": ("spec",),
@@ -96,6 +98,9 @@ def change(  # noqa: PLR0912
         before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
         if before and before != after and new["spec"].get("type") != "ExternalName":
             causes.invalid("spec.clusterIPs[0]", after, IMMUTABLE)
+        types = {o["spec"].get("type") for o in (old, new)}
+        if types == {"LoadBalancer"} and _at(new, "spec.loadBalancerClass") != _at(old, "spec.loadBalancerClass"):
+            causes.invalid("spec.loadBalancerClass", _at(new, "spec.loadBalancerClass"), "may not change once set")
     elif kind == "Secret" and new.get("type") != old.get("type"):
         causes.invalid("type", new.get("type"), IMMUTABLE)
     return causes
@@ -112,7 +117,9 @@ def _internal(value: Any) -> Any:
 def _job(causes: Causes, new: Json, old: Json) -> None:
     """Judge a change of a Job: its template may go elsewhere while it is suspended."""
     before, after = copy(old["spec"]["template"]), copy(new["spec"]["template"])
-    if old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime"):
+    status = old.get("status") or {}
+    waits = any(c.get("type") == "Suspended" and c.get("status") == "True" for c in status.get("conditions") or [])
+    if old["spec"].get("suspend") and (waits or not status.get("startTime")) and not status.get("active"):
         for template in (before, after):
             meta = template.setdefault("metadata", {})
             for field in ("labels", "annotations"):
@@ -162,6 +169,34 @@ def _pod(causes: Causes, new: Json, old: Json, *, internal: bool) -> None:
         after["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
     if before != after:
         causes.forbidden("spec", _POD_RULE)
+
+
+def resize(new: Json, old: Json) -> Causes:
+    """Judge a change of a pod's size: cpu and memory of containers that run, and none is taken away.
+
+    Source: ValidatePodResize of pkg/apis/core/validation.
+    """
+    causes = Causes()
+    if quality(old["spec"]) != quality(new["spec"]):
+        causes.invalid("spec", quality(old["spec"]), "Pod QOS Class may not change as a result of resizing")
+    for field in ("initContainers", "containers"):
+        before, after = old["spec"].get(field) or [], new["spec"].get(field) or []
+        for index, (was, becomes) in enumerate(zip(before, after, strict=True)):
+            if field == "containers" or was.get("restartPolicy") == "Always":
+                _sizes(causes, f"spec.{field}[{index}].resources", was.get("resources"), becomes.get("resources"))
+            elif was.get("resources") != becomes.get("resources"):
+                causes.forbidden("spec", "resources for non-sidecar init containers are immutable")
+    return causes
+
+
+def _sizes(causes: Causes, path: str, before: Json | None, after: Json | None) -> None:
+    for field in ("requests", "limits"):
+        amounts = ((before or {}).get(field) or {}), ((after or {}).get(field) or {})
+        if set(amounts[0]) - set(amounts[1]):
+            causes.forbidden(f"{path}.{field}", f"resource {field} cannot be removed")
+        fixed = [{k: v for k, v in side.items() if k not in ("cpu", "memory")} for side in amounts]
+        if fixed[0] != fixed[1]:
+            causes.forbidden("spec", "only cpu and memory resources are mutable")
 
 
 def _untimed(toleration: Json) -> Json:

@@ -9,6 +9,7 @@ import ipaddress
 from typing import Any
 
 from hyperpod_ray_rules.names import HOSTNAME_LABEL, KUBE_SYSTEM
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.validation import names, quantities
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import EFFECTS, tolerations
@@ -28,11 +29,14 @@ def node(obj: Json) -> Causes:
     for field in ("capacity", "allocatable"):
         for name, amount in ((obj.get("status") or {}).get(field) or {}).items():
             causes.quantity(f"status.{field}[{name}]", amount)
+            if quantities.is_extended(name) and number(amount) != int(number(amount)):
+                causes.invalid(f"status.{field}.{name}", amount, "must be an integer")
     ranges = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
     for index, text in enumerate(ranges):
         if not _network(text):
             causes.invalid(f"spec.podCIDRs[{index}]", text, "must be a valid CIDR value, (e.g. 10.9.8.0/24)")
-    if len(ranges) > 2:
+    families = [":" in str(text) for text in ranges]
+    if len(set(families)) < len(families):
         causes.invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family")
     return causes
 
@@ -66,6 +70,8 @@ def node_change(causes: Causes, new: Json, old: Json) -> None:
         if before.get(field) and before[field] != after.get(field):
             causes.forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
             break
+    if before.get("externalID") != after.get("externalID"):
+        causes.forbidden("spec.externalID", "may not be updated")
     if before.get("providerID") and before["providerID"] != after.get("providerID"):
         causes.forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
 
@@ -143,7 +149,6 @@ def _endpoint(causes: Causes, at: str, endpoint: Json, address_type: str) -> Non
         names.subdomain(causes, f"{at}.nodeName", endpoint["nodeName"])
     if endpoint.get("hostname") is not None:
         names.label(causes, f"{at}.hostname", endpoint["hostname"])
-    names.labels(causes, f"{at}.deprecatedTopology", endpoint.get("deprecatedTopology"))
     _hints(causes, f"{at}.hints", endpoint.get("hints") or {})
     if HOSTNAME_LABEL in (endpoint.get("deprecatedTopology") or {}):
         causes.invalid(f"{at}.deprecatedTopology", HOSTNAME_LABEL, "may not be set, use the nodeName field")

@@ -18,15 +18,16 @@ _FIELD_PATHS = (
     "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
     "status.hostIPs", "status.podIP", "status.podIPs",
 )  # fmt: skip
-_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['.+'\]")
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _RESOURCE = re.compile(r"(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.+)")
+_HEADER = re.compile(r"[-A-Za-z0-9]+")
 _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _PROBE_NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _MOST_ID = 2147483647
 
 
-def environment(causes: Causes, path: str, variables: list[Json] | None) -> None:
+def environment(causes: Causes, path: str, variables: list[Json] | None, volume_names: set[str]) -> None:
     """Judge environment variables."""
     for index, variable in enumerate(variables or []):
         field_path = f"{path}[{index}]"
@@ -43,14 +44,22 @@ def environment(causes: Causes, path: str, variables: list[Json] | None) -> None
             causes.invalid(f"{field_path}.valueFrom", "", "may not have more than one field specified at a time")
         for source_type in kinds:
             _env_source(causes, f"{field_path}.valueFrom.{source_type}", source_type, source[source_type])
+        file = source.get("fileKeyRef")
+        if file and file.get("volumeName") not in volume_names:
+            causes.missing(f"{field_path}.valueFrom.fileKeyRef.volumeName", file.get("volumeName") or "")
 
 
 def _env_source(causes: Causes, path: str, source_type: str, source: Json) -> None:
     if source_type == "fieldRef":
-        field = source.get("fieldPath") or ""
+        field, subscript = source.get("fieldPath") or "", _SUBSCRIPT.fullmatch(source.get("fieldPath") or "")
         if not field:
             causes.required(f"{path}.fieldPath")
-        elif not _SUBSCRIPT.fullmatch(field):
+        elif source.get("apiVersion") not in (None, "", "v1"):
+            why = f"error converting fieldPath: unsupported pod version: {source['apiVersion']}"
+            causes.invalid(f"{path}.fieldPath", field, why)
+        elif subscript:
+            names.key(causes, path, subscript[2].lower() if subscript[1] == "annotations" else subscript[2])
+        else:
             causes.one_of(f"{path}.fieldPath", field, _FIELD_PATHS)
     elif source_type == "resourceFieldRef":
         resource = source.get("resource") or ""
@@ -60,6 +69,7 @@ def _env_source(causes: Causes, path: str, source_type: str, source: Json) -> No
             causes.one_of(
                 f"{path}.resource", resource, ("limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
             )
+        volumes.divisor(causes, path, source)
     elif source_type in ("configMapKeyRef", "secretKeyRef"):
         if not source.get("name"):
             causes.required(f"{path}.name")
@@ -159,6 +169,10 @@ def _handler(causes: Causes, path: str, handler: Json) -> None:
             names.port_or_name(causes, f"{field_path}.port", action.get("port"))
         if handler_type == "httpGet":
             causes.one_of(f"{field_path}.scheme", action.get("scheme"), ("HTTP", "HTTPS"))
+            for header in action.get("httpHeaders") or []:
+                if not _HEADER.fullmatch(header.get("name") or ""):
+                    why = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name'"
+                    causes.invalid(f"{field_path}.httpHeaders", header.get("name") or "", why)
 
 
 def _probe(causes: Causes, path: str, probe_type: str, probe: Json) -> None:
@@ -229,7 +243,7 @@ def container(  # noqa: PLR0912  (a list of fields)
         f"{path}.terminationMessagePolicy", spec.get("terminationMessagePolicy"), ("FallbackToLogsOnError", "File")
     )
     _ports(causes, f"{path}.ports", spec.get("ports"))
-    environment(causes, f"{path}.env", spec.get("env"))
+    environment(causes, f"{path}.env", spec.get("env"), volume_names)
     _environment_from(causes, f"{path}.envFrom", spec.get("envFrom"))
     _mounts(causes, f"{path}.volumeMounts", spec, volume_names)
     quantities.requirements(causes, f"{path}.resources", spec.get("resources"))

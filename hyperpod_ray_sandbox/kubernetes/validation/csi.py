@@ -19,7 +19,7 @@ _PERIOD_SECONDS, _TOKEN_SECONDS, _MOST_TOKEN_SECONDS = 10, 600, 1 << 32
 def driver(obj: Json) -> Causes:
     """Judge a CSIDriver."""
     causes, spec = Causes(), obj["spec"]
-    _driver_name(causes, "metadata.name", obj["metadata"].get("name") or "")
+    driver_name(causes, "metadata.name", obj["metadata"].get("name") or "")
     causes.one_of("spec.fsGroupPolicy", spec.get("fsGroupPolicy") or " ", ("File", "None", "ReadWriteOnceWithFSType"))
     for mode in spec.get("volumeLifecycleModes") or []:
         causes.one_of("spec.volumeLifecycleModes", mode or " ", ("Ephemeral", "Persistent"))
@@ -41,7 +41,8 @@ def driver(obj: Json) -> Causes:
     return causes
 
 
-def _driver_name(causes: Causes, path: str, name: str) -> None:
+def driver_name(causes: Causes, path: str, name: str) -> None:
+    """Judge the name of a driver."""
     if not name:
         causes.required(path)
     elif len(name) > _NAME:
@@ -56,7 +57,7 @@ def node(obj: Json) -> Causes:
     drivers: list[str] = []
     for index, declared in enumerate((obj.get("spec") or {}).get("drivers") or []):
         at, name, node_id = f"spec.drivers[{index}]", declared.get("name") or "", declared.get("nodeID") or ""
-        _driver_name(causes, f"{at}.name", name)
+        driver_name(causes, f"{at}.name", name)
         if name in drivers:
             causes.duplicate(f"{at}.name", name)
         drivers.append(name)
@@ -77,7 +78,7 @@ def attachment(obj: Json) -> Causes:
     """Judge a VolumeAttachment."""
     causes, spec = Causes(), obj.get("spec") or {}
     source = spec.get("source") or {}
-    _driver_name(causes, "spec.attacher", spec.get("attacher") or "")
+    driver_name(causes, "spec.attacher", spec.get("attacher") or "")
     names.subdomain(causes, "spec.nodeName", spec.get("nodeName") or "")
     inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
     if inline is None and name is None:

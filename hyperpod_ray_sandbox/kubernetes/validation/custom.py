@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes import formats
 from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.status import Cause
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
@@ -56,28 +58,37 @@ def mentions_old(rule: str) -> bool:
     return bool(_OLD.search(rule))
 
 
+_STEP = r"\.([^.\[\]]+)|\['([^']+)'\]"
+_FIELD_PATH = re.compile(rf"(?:{_STEP})+")
+
+
 def field_there(schema: Json, path: str) -> bool:
     """Whether a rule's fieldPath (`.spec.a`) is in its schema."""
+    if not _FIELD_PATH.fullmatch(path):
+        return False
     current: Any = schema
-    for step in re.findall(r"\.([^.\[\]]+)|\['([^']+)'\]", path):
+    for step in re.findall(_STEP, path):
         name = step[0] or step[1]
         inner = (current.get("properties") or {}).get(name) if isinstance(current, dict) else None
         extra = current.get("additionalProperties") if isinstance(current, dict) else None
         current = inner if inner is not None else extra if isinstance(extra, dict) else None
         if current is None:
             return False
-    return path.startswith((".", "["))
+    return True
 
 
 def has_rules(schema: Any) -> bool:
-    """Whether a schema, or one in it, has rules."""
+    """Whether a schema, or one in it, has rules, or lists that are sets or maps."""
     if isinstance(schema, list):
         return any(has_rules(part) for part in schema)
     if not isinstance(schema, dict):
         return False
-    return bool(isinstance(schema.get(RULES), list) and schema[RULES]) or any(has_rules(p) for p in schema.values())
+    if (isinstance(schema.get(RULES), list) and schema[RULES]) or schema.get("x-kubernetes-list-type") in _UNIQUE:
+        return True
+    return any(has_rules(p) for p in schema.values())
 
 
+_UNIQUE = ("map", "set")
 _SCALARS = {"string": "STRING", "integer": "INT", "number": "DOUBLE", "boolean": "BOOL"}
 
 
@@ -115,10 +126,32 @@ def _type(schema: Json) -> Any:
     return cel.Type.DYN
 
 
-def _evaluate(rule: str, data: Json) -> tuple[bool | str, str]:
-    """The value of a rule or message, and what failed."""
+_TIMED = {"date": "TIMESTAMP", "datetime": "TIMESTAMP", "duration": "DURATION"}
+_HAS = re.compile(r"\bhas\(\s*((?:self|oldSelf)(?:\.\w+)*)\.(\w+)\s*\)")
+
+
+def _timed(path: str, schema: Json, value: Any) -> Iterator[tuple[str, str, Any]]:
+    """The times and durations of a value: path, type, and what a rule reads there."""
+    timed = _TIMED.get(formats.supported(schema.get("format"))) if schema.get("type") == "string" else None
+    if timed and isinstance(value, str):
+        yield path, timed, formats.read(value, schema["format"])
+    for name, inner in (schema.get("properties") or {}).items():
+        if isinstance(value, dict) and name in value:
+            yield from _timed(f"{path}.{escaped(name)}", inner, value[name])
+
+
+def _evaluate(rule: str, data: Json, schema: Json) -> tuple[bool | str, str]:
+    """The value of a rule or message, and what failed.
+
+    The evaluator takes times and durations as variables alone, so those of an object are variables with dotted names.
+    """
+    timed = [part for name, value in data.items() for part in _timed(name, schema, value)]
+    if timed:
+        rule = _HAS.sub(r'("\2" in \1)', rule)
     try:
-        value = language.evaluate(rule, data)
+        value = language.evaluate(
+            rule, {**data, **{path: value for path, _, value in timed}}, {path: name for path, name, _ in timed}
+        )
     except language.FAULTS as error:
         return False, str(error)
     return (value, "") if isinstance(value, bool | str) else (False, f"not a bool: {value!r}")
@@ -135,12 +168,12 @@ def _rules(causes: Causes, path: str, schema: Json, value: Any, old: Any) -> Non
         data = {"self": _readable(value, schema)}
         if old is not None or optional:
             data["oldSelf"] = _readable(old, schema)
-        passed, failed = _evaluate(rule, data)
+        passed, failed = _evaluate(rule, data, schema)
         if passed is True:
             continue
         message = str(validation.get("message") or f"failed rule: {rule}").strip()
         if validation.get("messageExpression") and not failed:
-            custom_message, _ = _evaluate(str(validation["messageExpression"]), data)
+            custom_message, _ = _evaluate(str(validation["messageExpression"]), data, schema)
             message = custom_message if isinstance(custom_message, str) and custom_message else message
         if failed:
             message = f"rule evaluation error: {failed}"
@@ -180,13 +213,11 @@ def check(causes: Causes, schema: Json, value: Any, old: Any, path: str = "") ->
         items: Json = schema["items"]
         list_type = schema.get("x-kubernetes-list-type")
         keys = list(schema.get("x-kubernetes-list-map-keys") or []) if list_type == "map" else []
-        previous = (
-            {_mark(i, keys, items): i for i in old} if isinstance(old, list) and list_type in ("map", "set") else {}
-        )
+        previous = {_mark(i, keys, items): i for i in old} if isinstance(old, list) and list_type in _UNIQUE else {}
         marks: set[str] = set()
         for index, element in enumerate(value):
             mark = _mark(element, keys, items)
-            if list_type in ("map", "set") and mark in marks:
+            if list_type in _UNIQUE and mark in marks:
                 causes.duplicate(f"{path}[{index}]", json.loads(mark))
             marks.add(mark)
             check(causes, items, element, previous.get(mark), f"{path}[{index}]")

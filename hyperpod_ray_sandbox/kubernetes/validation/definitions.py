@@ -125,7 +125,10 @@ def _versions(causes: Causes, spec: Json) -> None:
             _column(causes, f"{'spec' if len(versions) == 1 else path}.additionalPrinterColumns[{place}]", column)
         for place, selectable in enumerate(version.get("selectableFields") or []):
             where = f"{'spec' if len(versions) == 1 else path}.selectableFields[{place}].jsonPath"
-            _selectable(causes, where, selectable.get("jsonPath") or "", schema or {})
+            field_path = selectable.get("jsonPath") or ""
+            _selectable(causes, where, field_path, schema or {})
+            if field_path and selectable in (version["selectableFields"])[:place]:
+                causes.duplicate(where, field_path)
 
 
 def _column(causes: Causes, path: str, column: Json) -> None:
@@ -197,8 +200,17 @@ def _root(causes: Causes, path: str, schema: Json) -> None:
         why = "must not specify anything other than name and generateName, but metadata is implicitly specified"
         causes.forbidden(f"{path}.properties[metadata]", why)
     _schema(causes, path, schema, "")
+    _complete(causes, path, path, schema, schema)  # at the root alone, as the API server does
     if len(causes) == count:
-        _rules(causes, path, schema, correlatable=True)
+        _rules(causes, path, {**schema, "properties": {**(schema.get("properties") or {}), **_ROOT}}, correlatable=True)
+
+
+_ROOT: Json = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"type": "object", "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}}},
+}
+"""What rules at the root read of every object."""
 
 
 def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa: PLR0912
@@ -233,12 +245,8 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
         causes.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
     _forbidden(causes, path, schema)
     _extensions(causes, path, schema, declared)
-    if schema.get("pattern"):
-        try:
-            re.compile(schema["pattern"])
-        except re.error as error:
-            why = f"must be a valid regular expression, but isn't: {error}"
-            causes.invalid(f"{path}.pattern", schema["pattern"], why)
+    if fault := _pattern_fault(schema.get("pattern") or ""):
+        causes.invalid(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression, but isn't: {fault}")
     for junctor in _LOGICAL:
         for index, part in enumerate(schema.get(junctor) or []):
             _junctor(
@@ -246,9 +254,23 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
             )
     if isinstance(schema.get("not"), dict):
         _junctor(causes, f"{path}.not", schema["not"], int_or_string=False)
-    _complete(causes, path, path, schema, schema)
     if "default" in schema:
         _default(causes, path, schema)
+
+
+_BEYOND_GO = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|P>)|(?<!\\)(?:\\\\)*\\[1-9]|(?<!\\)[*+?}]\+")
+"""What Python's patterns have and Go's have not: looking around, references back, and possessive repeats."""
+
+
+def _pattern_fault(pattern: str) -> str:
+    """Why a pattern is none of Go's; empty where it is one."""
+    try:
+        # Go's end of text, named classes and letters by script
+        re.compile(re.sub(r"\\z", r"\\Z", re.sub(r"\[:\^?\w+:\]|\\[pP](?:\{\^?\w+\}|\w)", "x", pattern)))
+    except re.error as error:
+        return str(error)
+    match = _BEYOND_GO.search(re.sub(r"\[(?:\\.|[^\]\\])*\]", "[]", pattern))
+    return f"invalid or unsupported Perl syntax: `{match[0]}`" if match else ""
 
 
 def _forbidden(causes: Causes, path: str, schema: Json) -> None:
@@ -375,20 +397,32 @@ def _undeclared(schema: Json, value: Any) -> bool:
     return any(part is not True and (not isinstance(part, dict) or _undeclared(part, inner)) for part, inner in parts)
 
 
-def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool) -> None:
-    """Judge the rules of a schema and of those in it."""
+def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool, times: int = 1) -> None:
+    """Judge the rules of a schema and of those in it; `times` says how many values of it an object has at most."""
     for index, rule in enumerate(schema.get(custom.RULES) or []):
-        _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, schema, correlatable=correlatable)
+        _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, schema, correlatable=correlatable, times=times)
     for name, inner in sorted((schema.get("properties") or {}).items()):
-        _rules(causes, f"{path}.properties[{name}]", inner, correlatable=correlatable)
+        _rules(causes, f"{path}.properties[{name}]", inner, correlatable=correlatable, times=times)
     if isinstance(schema.get("additionalProperties"), dict):
-        _rules(causes, f"{path}.additionalProperties", schema["additionalProperties"], correlatable=correlatable)
+        inner, count = schema["additionalProperties"], times * language.most(schema)
+        _rules(causes, f"{path}.additionalProperties", inner, correlatable=correlatable, times=count)
     if isinstance(schema.get("items"), dict):
         listed = schema.get("x-kubernetes-list-type") == "map"
-        _rules(causes, f"{path}.items", schema["items"], correlatable=correlatable and listed)
+        count = times * language.most(schema)
+        _rules(causes, f"{path}.items", schema["items"], correlatable=correlatable and listed, times=count)
 
 
-def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: bool) -> None:
+_PLAIN_OLD = re.compile(r"\boldSelf\b(?!\s*(?:\.\s*(?:hasValue|value|or|orValue|optMap|optFlatMap)\(|\.\?|\[\?))")
+
+
+_MOST_COST = 10_000_000
+_EXPENSIVE = (
+    "estimated rule cost exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, "
+    "maxProperties, and maxLength where arrays, maps, and strings are declared)"
+)
+
+
+def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: bool, times: int) -> None:
     """Judge one rule: it compiles, reads fields that are there, and gives a bool."""
     text = str(rule.get("rule") or "")
     if not text.strip():
@@ -406,15 +440,25 @@ def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: 
     }
     variables, schemas = custom.types(schema), {"self": schema, "oldSelf": schema}
     why = language.fault(text, variables) or language.check_fields(text, schemas, custom.escaped)
+    if not why and rule.get("optionalOldSelf") and _PLAIN_OLD.search(text):
+        why = "compilation failed: oldSelf is optional: ask oldSelf.hasValue(), and read oldSelf.value()"
     if why:
         causes.invalid(f"{path}.rule", shown, why)
     elif custom.mentions_old(text) and not correlatable:
         why = "oldSelf cannot be used on the uncorrelatable portion of the schema"
         causes.invalid(f"{path}.rule", text, why)
+    elif times * language.loops(text, schemas, custom.escaped) > _MOST_COST:
+        causes.forbidden(f"{path}.rule", _EXPENSIVE)
     if not why and rule.get("optionalOldSelf") is not None and not custom.mentions_old(text):
         causes.invalid(
             f"{path}.optionalOldSelf", rule["optionalOldSelf"], "may not be set if oldSelf is not used in rule"
         )
+    _rule_words(causes, path, rule, shown, schema)
+
+
+def _rule_words(causes: Causes, path: str, rule: Json, shown: Json, schema: Json) -> None:
+    """Judge what a rule says where it fails, and of which field."""
+    text, variables, schemas = str(rule.get("rule") or ""), custom.types(schema), {"self": schema, "oldSelf": schema}
     message = rule.get("message")
     if message is not None:
         if not message.strip():

@@ -37,6 +37,8 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
             causes.forbidden("spec.clusterIPs", "may not be set for ExternalName services")
     if headless and service_type in ("LoadBalancer", "NodePort"):
         causes.invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {service_type} services")
+    elif spec.get("clusterIPs") and not spec.get("clusterIP"):
+        causes.invalid("spec.clusterIPs", spec["clusterIPs"], "must be empty when `clusterIP` is not specified")
     elif len({spec.get("clusterIP") or "", *(spec.get("clusterIPs") or [""])[:1]}) > 1:
         causes.invalid("spec.clusterIPs", spec.get("clusterIPs"), "first value must match `clusterIP`")
     elif len(spec.get("clusterIPs") or []) > 1:
@@ -59,25 +61,38 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
         elif ipaddress.ip_address(address).is_loopback:
             why = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
             causes.invalid(f"spec.externalIPs[{index}]", address, why)
-    for index, family in enumerate(spec.get("ipFamilies") or []):
-        causes.one_of(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
+        elif ipaddress.ip_address(address).is_link_local:
+            why = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+            causes.invalid(f"spec.externalIPs[{index}]", address, why)
     causes.one_of(
         "spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), ("PreferDualStack", "RequireDualStack", "SingleStack")
     )
     _reach(causes, spec)
-    if service_type != "LoadBalancer":
+    _balancer(causes, spec)
+    return causes
+
+
+def _balancer(causes: Causes, spec: Json) -> None:
+    """Judge what only a load balancer has."""
+    if spec.get("type") != "LoadBalancer":
         for field in ("loadBalancerSourceRanges", "loadBalancerClass", "allocateLoadBalancerNodePorts"):
             if spec.get(field) not in (None, "", []):
                 causes.forbidden(f"spec.{field}", "may only be used when `type` is 'LoadBalancer'")
+    elif spec.get("loadBalancerClass"):
+        names.key(causes, "spec.loadBalancerClass", spec["loadBalancerClass"])
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or []):
         if not _network(block):
             causes.invalid(f"spec.loadBalancerSourceRanges[{index}]", block, _BLOCK)
-    return causes
 
 
 def _reach(causes: Causes, spec: Json) -> None:
     """Judge by which addresses and from where a Service is reached."""
     service_type, policy = spec.get("type"), spec.get("externalTrafficPolicy")
+    families = spec.get("ipFamilies") or []
+    for index, family in enumerate(families):
+        causes.one_of(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
+        if family in families[:index]:
+            causes.duplicate(f"spec.ipFamilies[{index}]", family)
     if any(family == "IPv6" for family in spec.get("ipFamilies") or []):
         causes.invalid("spec.ipFamilies[0]", "IPv6", "not configured on this cluster")
     if spec.get("ipFamilyPolicy") == "RequireDualStack" and service_type != "ExternalName":
@@ -253,8 +268,32 @@ def ingress(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
             causes.one_of(f"{field_path}.pathType", path.get("pathType"), ("Exact", "ImplementationSpecific", "Prefix"))
             if path.get("pathType") in ("Exact", "Prefix") and not str(path.get("path", "")).startswith("/"):
                 causes.invalid(f"{field_path}.path", path.get("path", ""), "must be an absolute path")
+            _ingress_path(causes, f"{field_path}.path", path)
             _backend(causes, f"{field_path}.backend", path.get("backend") or {})
     return causes
+
+
+def one_class(causes: Causes, obj: Json) -> None:
+    """Judge the class of a new Ingress, and the annotation that once held it."""
+    annotation = (obj["metadata"].get("annotations") or {}).get("kubernetes.io/ingress.class")
+    class_name = (obj.get("spec") or {}).get("ingressClassName")
+    if annotation is not None and class_name is not None and annotation != class_name:
+        path = "annotations.kubernetes.io/ingress.class"
+        causes.invalid(path, annotation, "must match `ingressClassName` when both are specified")
+
+
+def _ingress_path(causes: Causes, at: str, path: Json) -> None:
+    """Judge the text of a path: it leads nowhere else."""
+    text = str(path.get("path") or "")
+    if path.get("pathType") in ("Exact", "Prefix"):
+        for sequence in ("//", "/./", "/../", "%2f", "%2F"):
+            if sequence in text:
+                causes.invalid(at, text, f"must not contain '{sequence}'")
+        for end in ("/..", "/."):
+            if text.endswith(end):
+                causes.invalid(at, text, f"cannot end with '{end}'")
+    elif path.get("pathType") == "ImplementationSpecific" and text and not text.startswith("/"):
+        causes.invalid(at, text, "must be an absolute path")
 
 
 def _backend(causes: Causes, path: str, backend: Json) -> None:
@@ -296,7 +335,9 @@ def _typed(causes: Causes, path: str, reference: Json) -> None:
 def ingress_class(obj: Json) -> Causes:
     """Judge an IngressClass."""
     causes, controller = Causes(), (obj.get("spec") or {}).get("controller") or ""
-    if controller:
+    if not controller:
+        causes.required("spec.controller")
+    else:
         names.domain_path(causes, "spec.controller", controller)
     parameters = (obj.get("spec") or {}).get("parameters")
     if parameters is not None:

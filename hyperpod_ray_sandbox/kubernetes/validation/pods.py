@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.validation import containers, names, pod_parts, quantities, volumes
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -16,6 +17,7 @@ Json = dict[str, Any]
 _SYSCTL_RULE = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_IPC_PREFIXES = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 
 
@@ -51,6 +53,8 @@ def pod_spec(causes: Causes, path: str, spec: Json) -> None:
             causes.invalid(
                 f"{path}.hostAliases[{index}].ip", alias.get("ip"), "must be a valid IP address, (e.g. 10.9.8.7)"
             )
+        for at, name in enumerate(alias.get("hostnames") or []):
+            names.subdomain(causes, f"{path}.hostAliases[{index}].hostnames[{at}]", name)
     for index, gate in enumerate(spec.get("readinessGates") or []):
         names.key(causes, f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType") or "")
     _gates(causes, path, spec)
@@ -72,8 +76,7 @@ def _containers(causes: Causes, path: str, spec: Json, volume_names: set[str]) -
         causes.required(f"{path}.containers")
     container_names: set[str] = set()
     claimed = pod_parts.claims(causes, path, spec)
-    if (spec.get("resources") or {}).get("claims"):
-        causes.forbidden(f"{path}.resources.claims", "claims may not be set for Resources at pod-level")
+    pod_resources(causes, f"{path}.resources", spec)
     taken: set[tuple[Any, ...]] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or []):
@@ -211,10 +214,25 @@ def _pod_term(causes: Causes, path: str, term: Json) -> None:
     names.selector(causes, f"{path}.namespaceSelector", term.get("namespaceSelector"))
     for index, name in enumerate(term.get("namespaces") or []):
         names.label(causes, f"{path}.namespaces[{index}]", name)
+    for field in ("matchLabelKeys", "mismatchLabelKeys"):
+        _label_keys(causes, f"{path}.{field}", term.get(field), term.get("labelSelector"))
+    for index, key in enumerate(term.get("matchLabelKeys") or []):
+        if key in (term.get("mismatchLabelKeys") or []):
+            why = "exists in both matchLabelKeys and mismatchLabelKeys"
+            causes.invalid(f"{path}.matchLabelKeys[{index}]", key, why)
     if not term.get("topologyKey"):
         causes.required(f"{path}.topologyKey", "can not be empty")
     else:
         names.key(causes, f"{path}.topologyKey", term["topologyKey"])
+
+
+def _label_keys(causes: Causes, path: str, keys: list[str] | None, selector: Json | None) -> None:
+    """Judge keys whose values are looked up in the pod that comes, and join a selector."""
+    if keys and selector is None:
+        causes.forbidden(path, "must not be specified when labelSelector is not set")
+        return
+    for index, key in enumerate(keys or []):
+        names.key(causes, f"{path}[{index}]", key)
 
 
 def _spread(causes: Causes, path: str, constraints: list[Json] | None) -> None:
@@ -241,11 +259,8 @@ def _spread(causes: Causes, path: str, constraints: list[Json] | None) -> None:
             causes.invalid(f"{field_path}.minDomains", min_domains, why)
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             causes.one_of(f"{field_path}.{field}", constraint.get(field), ("Honor", "Ignore"))
-        for at, key in enumerate(constraint.get("matchLabelKeys") or []):
-            names.key(causes, f"{field_path}.matchLabelKeys[{at}]", key)
-            if not constraint.get("labelSelector"):
-                causes.forbidden(f"{field_path}.matchLabelKeys", "must not be specified when labelSelector is not set")
-                break
+        keys, selector = constraint.get("matchLabelKeys"), constraint.get("labelSelector")
+        _label_keys(causes, f"{field_path}.matchLabelKeys", keys, selector)
         names.selector(causes, f"{field_path}.labelSelector", constraint.get("labelSelector"))
 
 
@@ -268,11 +283,60 @@ def _security(causes: Causes, path: str, spec: Json) -> None:
         causes.invalid(
             f"{path}.shareProcessNamespace", True, "ShareProcessNamespace and HostPID cannot both be enabled"
         )
-    for index, sysctl in enumerate(context.get("sysctls") or []):
-        name = sysctl.get("name") or ""
-        if len(name) > 253 or not _SYSCTL.fullmatch(name):
-            causes.invalid(
-                f"{context_path}.sysctls[{index}].name",
-                sysctl.get("name"),
-                f"must have at most 253 characters and match regex {_SYSCTL_RULE}",
-            )
+    _sysctls(causes, f"{context_path}.sysctls", spec, context.get("sysctls") or [])
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or []):
+            mount = (container.get("securityContext") or {}).get("procMount")
+            if mount == "Unmasked" and spec.get("hostUsers") is not False:
+                at = f"{path}.{field}[{index}].securityContext.procMount"
+                causes.invalid(at, mount, "`hostUsers` must be false to use `Unmasked`")
+    if spec.get("hostUsers") is False:
+        for field in ("hostNetwork", "hostPID", "hostIPC"):
+            if spec.get(field):
+                causes.forbidden(f"{path}.{field}", "when `hostUsers` is false")
+
+
+def _sysctls(causes: Causes, path: str, spec: Json, sysctls: list[Json]) -> None:
+    """Judge parameters of the kernel: none that the pod shares with its node."""
+    every = [str(sysctl.get("name") or "") for sysctl in sysctls]
+    for index, name in enumerate(every):
+        at = f"{path}[{index}].name"
+        if not name:
+            causes.required(at)
+        elif len(name) > 253 or not _SYSCTL.fullmatch(name):
+            causes.invalid(at, name, f"must have at most 253 characters and match regex {_SYSCTL_RULE}")
+        elif name in every[:index]:
+            causes.duplicate(at, name)
+        dotted = name.replace("/", ".")
+        if spec.get("hostNetwork") and dotted.startswith("net."):
+            causes.invalid(at, name, "may not be specified when 'hostNetwork' is true")
+        if spec.get("hostIPC") and (dotted.startswith(_IPC_PREFIXES) or dotted == "kernel.sem"):
+            causes.invalid(at, name, "may not be specified when 'hostIPC' is true")
+
+
+def pod_resources(causes: Causes, path: str, spec: Json) -> None:
+    """Judge requests and limits of the whole pod: at least those of its containers together."""
+    resources = spec.get("resources")
+    if resources is None:
+        return
+    if resources.get("claims") is not None:
+        causes.forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+    quantities.requirements(causes, path, resources, of_pod=True)
+    limits = resources.get("limits") or {}
+    for name, amount in (resources.get("requests") or {}).items():
+        total = sum(number(_requested(c, name)) for c in spec.get("containers") or [])
+        if total > number(amount):
+            why = f"must be greater than or equal to aggregate container requests of {total}"
+            causes.invalid(f"{path}.requests[{name}]", amount, why)
+    for index, container in enumerate(spec.get("containers") or []):
+        for name, amount in ((container.get("resources") or {}).get("limits") or {}).items():
+            if name in limits and number(amount) > number(limits[name]):
+                why = f"must be less than or equal to pod limits of {limits[name]}"
+                causes.invalid(f"{path}.containers[{index}][{name}].limits", amount, why)
+
+
+def _requested(container: Json, name: str) -> Any:
+    """What a container requests of a resource; its limit where it names no request."""
+    resources = container.get("resources") or {}
+    asked = (resources.get("requests") or {}).get(name)
+    return (resources.get("limits") or {}).get(name, 0) if asked is None else asked

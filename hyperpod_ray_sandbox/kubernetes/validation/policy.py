@@ -27,6 +27,11 @@ _SCOPES = (
 )  # fmt: skip
 
 
+def _beyond(scope: str, hard: Json) -> bool:
+    """Whether a quota limits what a scope of pods has not."""
+    return any(quantities.is_standard(name) and name not in _COUNTED.get(scope, _SCOPED) for name in hard)
+
+
 def disruption_budget(obj: Json) -> Causes:
     """Judge a PodDisruptionBudget."""
     causes, spec = Causes(), obj.get("spec") or {}
@@ -62,17 +67,17 @@ def resource_quota(obj: Json) -> Causes:
     scopes = spec.get("scopes") or []
     if any(scope not in _SCOPES for scope in scopes):
         causes.invalid("spec.scopes", scopes, "unsupported scope")
-    elif any(
-        name not in _COUNTED.get(scope, _SCOPED)
-        for scope in scopes
-        for name in spec.get("hard") or {}
-        if quantities.is_standard(name) and scope != "VolumeAttributesClass"
-    ):
+    elif any(_beyond(scope, spec.get("hard") or {}) for scope in scopes if scope != "VolumeAttributesClass"):
         causes.invalid("spec.scopes", scopes, "unsupported scope applied to resource")
     for pair in (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")):
         if set(pair) <= set(scopes):
             causes.invalid("spec.scopes", scopes, "conflicting scopes")
-    for index, requirement in enumerate((spec.get("scopeSelector") or {}).get("matchExpressions") or []):
+    selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    for index, requirement in enumerate(selected):
+        scope = requirement.get("scopeName")
+        if scope in _SCOPES and scope != "VolumeAttributesClass" and _beyond(scope, spec.get("hard") or {}):
+            path = "spec.scopeSelector.matchExpressions"
+            causes.invalid(path, spec["scopeSelector"], "unsupported scope applied to resource")
         field_path = f"spec.scopeSelector.matchExpressions[{index}]"
         causes.one_of(f"{field_path}.scopeName", requirement.get("scopeName") or " ", _SCOPES)
         causes.one_of(

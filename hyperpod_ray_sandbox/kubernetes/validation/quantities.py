@@ -14,6 +14,7 @@ from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 Json = dict[str, Any]
 
 _CONTAINER = ("cpu", "memory", "ephemeral-storage")
+_POD = ("cpu", "memory")
 _OBJECTS = (
     "pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "persistentvolumeclaims", "configmaps",
     "services.nodeports", "services.loadbalancers",
@@ -34,29 +35,39 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and names.is_key(name)
 
 
-def requirements(causes: Causes, path: str, resources: Json | None) -> None:
-    """Judge a container's requests and limits."""
+def _fixed(name: str) -> bool:
+    """Whether a resource is not lent twice: its request is its limit."""
+    return is_extended(name) or name.startswith("hugepages-")
+
+
+def requirements(causes: Causes, path: str, resources: Json | None, *, of_pod: bool = False) -> None:
+    """Judge requests and limits of a container, or of a whole pod."""
     resources = resources or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
-            _amount(causes, f"{path}.{field}[{name}]", name, amount)
+            _amount(causes, f"{path}.{field}[{name}]", name, amount, of_pod=of_pod)
     for name, amount in requests.items():
         limit = limits.get(name)
         if limit is not None and number(amount) > number(limit):
             causes.invalid(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
-        elif is_extended(name) and limit is None:
+        elif _fixed(name) and limit is None:
             causes.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-        elif is_extended(name) and number(amount) != number(limit):
+        elif _fixed(name) and number(amount) != number(limit):
             causes.invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")
     every = {*limits, *requests}
     if any(n.startswith("hugepages-") for n in every) and not every & {"cpu", "memory"}:
         causes.forbidden(path, "HugePages require cpu or memory")
 
 
-def _amount(causes: Causes, path: str, name: str, amount: Any) -> None:
+def _amount(causes: Causes, path: str, name: str, amount: Any, *, of_pod: bool) -> None:
     if not names.is_key(name):
         names.key(causes, path, name)
+    elif of_pod and name not in _POD and not name.startswith("hugepages-"):
+        if "/" not in name and not is_standard(name):
+            causes.invalid(path, name, "must be a standard resource type or fully qualified")
+        else:
+            causes.unsupported(path, name, _POD)
     elif "/" not in name:
         if not is_standard(name):
             causes.invalid(path, name, "must be a standard resource type or fully qualified")
@@ -69,6 +80,10 @@ def _amount(causes: Causes, path: str, name: str, amount: Any) -> None:
         causes.invalid(path, amount, "must be greater than or equal to 0")
     if is_extended(name) and value != int(value):
         causes.invalid(path, amount, "must be an integer")
+    if name.startswith("hugepages-"):
+        size = number(name.removeprefix("hugepages-"))
+        if size <= 0 or value % size:
+            causes.invalid(path, amount, f"{amount} is not positive integer multiple of {name}")
 
 
 def limited(causes: Causes, path: str, name: str, *, pods: bool) -> None:

@@ -171,6 +171,8 @@ def _holds(reported: Json, name: str) -> bool:
 def _job(causes: Causes, changed: Json, stored: Json) -> None:  # noqa: PLR0912  (a list of rules)
     """Judge what a controller says of a Job: an end has its reason and its times, and stays."""
     reported, before, spec = changed.get("status") or {}, stored.get("status") or {}, changed["spec"]
+    for field in ("active", "succeeded", "failed", "ready", "terminating"):
+        causes.natural(f"status.{field}", reported.get(field))
     elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
     for field in ("failed", *(() if elastic else ("succeeded",))):
         if (reported.get(field) or 0) < (before.get(field) or 0):
@@ -194,7 +196,7 @@ def _job(causes: Causes, changed: Json, stored: Json) -> None:  # noqa: PLR0912 
     if moved and not spec.get("suspend") and not _holds(before, "Suspended"):
         causes.invalid("status.startTime", reported.get("startTime"), "field is immutable for unsuspended job once set")
     if (reported.get("ready") or 0) > (reported.get("active") or 0) and reported != before:
-        causes.invalid("status.ready", reported["ready"], "cannot set more ready pods than active")
+        causes.invalid("status.ready", reported.get("ready") or 0, "cannot set more ready pods than active")
     if reported.get("completedIndexes") and spec.get("completionMode") != "Indexed":
         why = "cannot set non-empty completedIndexes when non-indexed completion mode"
         causes.invalid("status.completedIndexes", reported["completedIndexes"], why)
@@ -230,6 +232,14 @@ def _claim(causes: Causes, changed: Json, _old: Json) -> None:
         causes.quantity(f"status.capacity[{name}]", amount)
 
 
+def _namespace(causes: Causes, changed: Json, _old: Json) -> None:
+    ends, phase = bool(changed["metadata"].get("deletionTimestamp")), (changed.get("status") or {}).get("phase")
+    if not ends and phase not in ("Active", None):
+        causes.invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")
+    elif ends and phase == "Active":
+        causes.invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
+
+
 def _quota(causes: Causes, changed: Json, _old: Json) -> None:
     for field in ("hard", "used"):
         for name, amount in ((changed.get("status") or {}).get(field) or {}).items():
@@ -241,6 +251,7 @@ _BY_KIND: dict[str, Callable[[Causes, Json, Json], None]] = {
     "Deployment": _deployment,
     "Ingress": _ingress,
     "Job": _job,
+    "Namespace": _namespace,
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
     "PodDisruptionBudget": _conditions,

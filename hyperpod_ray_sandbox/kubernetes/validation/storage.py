@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray_rules.quantity import number
-from hyperpod_ray_sandbox.kubernetes.validation import claims, names
+from hyperpod_ray_sandbox.kubernetes.validation import claims, csi, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import node_selector
 from hyperpod_ray_sandbox.kubernetes.validation.volumes import SOURCES
@@ -53,6 +53,8 @@ def _source(causes: Causes, spec: Json) -> None:
         for field in _PV_NEEDS.get(source, ()):
             if not spec[source].get(field):
                 causes.required(f"spec.{source}.{field}")
+        if source == "csi" and spec["csi"].get("driver"):
+            csi.driver_name(causes, "spec.csi.driver", spec["csi"]["driver"])
         if source in _AS_IN_PODS:
             SOURCES[source](causes, f"spec.{source}", spec[source])
     if ".." in str((spec.get("local") or {}).get("path", "")).split("/"):
@@ -64,6 +66,8 @@ def volume(obj: Json) -> Causes:
     causes, spec = Causes(), obj["spec"]
     claims.access(causes, "spec", spec)
     size = (spec.get("capacity") or {}).get("storage")
+    if set(spec.get("capacity") or {}) - {"storage"}:
+        causes.unsupported("spec.capacity", spec["capacity"], ("storage",))
     if size is None:
         causes.required("spec.capacity[storage]")
     else:

@@ -5,17 +5,36 @@ Source: validateVolumes, validateVolumeSource and ValidatePersistentVolumeSpec o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.validation import claims, names
+from hyperpod_ray_rules.quantity import number
+from hyperpod_ray_sandbox.kubernetes.validation import claims, csi, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 _FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_AMOUNTS = tuple(f"{side}.{name}" for side in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
+_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([a-z0-9.-]+)(:[^,;*&$|\s]+)?")
 _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+
+
+def divisor(causes: Causes, path: str, reference: Json) -> None:
+    """Judge the unit in which an amount of a container is written."""
+    resource, unit = str(reference.get("resource") or "").partition(".")[2], reference.get("divisor")
+    if unit is None or number(unit) == 0:
+        return
+    if resource == "cpu" and number(unit) not in (1, number("1m")):
+        why = "only divisor's values 1m and 1 are supported with the cpu resource"
+        causes.invalid(f"{path}.divisor", reference["resource"], why)
+    elif resource in ("memory", "ephemeral-storage") and str(unit) not in _DIVISORS:
+        called = "memory" if resource == "memory" else "local ephemeral storage"
+        why = f"only divisor's values {', '.join(_DIVISORS)} are supported with the {called} resource"
+        causes.invalid(f"{path}.divisor", reference["resource"], why)
 
 
 def relative(causes: Causes, path: str, text: str) -> None:
@@ -85,6 +104,18 @@ def _downward(causes: Causes, path: str, source: Json) -> None:
         _item(causes, field_path, file)
         if not file.get("fieldRef") and not file.get("resourceFieldRef"):
             causes.required(field_path, "one of fieldRef and resourceFieldRef is required")
+        if file.get("fieldRef") and file.get("resourceFieldRef"):
+            causes.invalid(field_path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
+        elif file.get("resourceFieldRef"):
+            at, reference = f"{field_path}.resourceFieldRef", file["resourceFieldRef"]
+            for field in ("containerName", "resource"):
+                if not reference.get(field):
+                    causes.required(f"{at}.{field}")
+                    break
+            else:
+                if not reference["resource"].startswith(("limits.hugepages-", "requests.hugepages-")):
+                    causes.one_of(f"{at}.resource", reference["resource"], _AMOUNTS)
+            divisor(causes, at, reference)
         if file.get("fieldRef"):
             plain = str(file["fieldRef"].get("fieldPath", "")).partition("[")[0]
             causes.one_of(f"{field_path}.fieldRef.fieldPath", plain, _FIELDS)
@@ -95,7 +126,7 @@ def _projected(causes: Causes, path: str, source: Json) -> None:
     files: set[str] = set()
     for index, projection in enumerate(source.get("sources") or []):
         field_path = f"{path}.sources[{index}]"
-        for body in projection.values():
+        for body in (part for name, part in projection.items() if name != "serviceAccountToken"):
             for file in (body or {}).get("items") or [body or {}]:
                 if file.get("path") in files:
                     causes.invalid(path, (body or {}).get("name") or file["path"], "conflicting duplicate paths")
@@ -119,6 +150,75 @@ def _token(causes: Causes, path: str, source: Json) -> None:
         causes.required(f"{path}.path")
     else:
         relative(causes, f"{path}.path", source["path"])
+
+
+def _partition(*fields: str, at: str = "") -> Callable[[Causes, str, Json], None]:
+    """A disk that may be parted."""
+
+    def judge(causes: Causes, path: str, source: Json) -> None:
+        where = f"{path.rpartition('.')[0]}.{at}" if at else path
+        _needs(*fields)(causes, where, source)
+        partition = source.get("partition") or 0
+        if not 0 <= partition <= 255:
+            causes.invalid(f"{where}.partition", partition, "must be between 1 and 255, inclusive")
+
+    return judge
+
+
+def _iscsi(causes: Causes, path: str, source: Json) -> None:
+    _needs("targetPortal", "iqn")(causes, path, source)
+    name, unit = source.get("iqn") or "", source.get("lun") or 0
+    if name and not name.startswith(("iqn", "eui", "naa")):
+        causes.invalid(f"{path}.iqn", name, "must be valid format starting with iqn, eui, or naa")
+    elif name.startswith("iqn") and not _IQN.fullmatch(name):
+        causes.invalid(f"{path}.iqn", name, "must be valid format")
+    if not 0 <= unit <= 255:
+        causes.invalid(f"{path}.lun", unit, "must be between 0 and 255, inclusive")
+
+
+def _fc(causes: Causes, path: str, source: Json) -> None:
+    both = [bool(source.get(field)) for field in ("targetWWNs", "wwids")]
+    if both[0] == both[1]:
+        causes.required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
+    if both[0] and source.get("lun") is None:
+        causes.required(f"{path}.lun", "lun is required if targetWWNs is specified")
+    elif both[0] and not 0 <= source["lun"] <= 255:
+        causes.invalid(f"{path}.lun", source["lun"], "must be between 0 and 255, inclusive")
+
+
+def _storage_os(causes: Causes, path: str, source: Json) -> None:
+    if not source.get("volumeName"):
+        causes.required(f"{path}.volumeName")
+    else:
+        names.label(causes, f"{path}.volumeName", source["volumeName"])
+    if source.get("volumeNamespace"):
+        names.label(causes, f"{path}.volumeNamespace", source["volumeNamespace"])
+
+
+def _azure_disk(causes: Causes, path: str, source: Json) -> None:
+    _needs("diskName", "diskURI")(causes, path, source)
+    kind, uri = source.get("kind") or "Shared", source.get("diskURI") or ""
+    causes.one_of(f"{path}.kind", kind, ("Dedicated", "Managed", "Shared"))
+    managed = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
+    if uri and kind == "Managed" and not uri.startswith("/subscriptions/"):
+        causes.unsupported(f"{path}.diskURI", uri, (managed,))
+    elif uri and kind != "Managed" and not uri.startswith("https://"):
+        causes.unsupported(
+            f"{path}.diskURI", uri, ("https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd",)
+        )
+
+
+def _git(causes: Causes, path: str, source: Json) -> None:
+    _needs("repository")(causes, path, source)
+    relative(causes, f"{path}.directory", source.get("directory") or "")
+
+
+def _csi(causes: Causes, path: str, source: Json) -> None:
+    csi.driver_name(causes, f"{path}.driver", source.get("driver") or "")
+
+
+def _image(causes: Causes, path: str, source: Json) -> None:
+    causes.one_of(f"{path}.pullPolicy", source.get("pullPolicy"), ("Always", "IfNotPresent", "Never"))
 
 
 def _nfs(causes: Causes, path: str, source: Json) -> None:
@@ -148,19 +248,22 @@ SOURCES: dict[str, Callable[[Causes, str, Json], None]] = {
     "downwardAPI": _downward,
     "projected": _projected,
     "nfs": _nfs,
-    "csi": _needs("driver"),
+    "csi": _csi,
     "ephemeral": _ephemeral,
-    "gitRepo": _needs("repository"),
-    "awsElasticBlockStore": _needs("volumeID"),
-    "gcePersistentDisk": _needs("pdName"),
-    "iscsi": _needs("targetPortal", "iqn"),
+    "image": _image,
+    "gitRepo": _git,
+    "awsElasticBlockStore": _partition("volumeID"),
+    "gcePersistentDisk": _partition("pdName", at="persistentDisk"),
+    "iscsi": _iscsi,
+    "fc": _fc,
+    "storageos": _storage_os,
     "glusterfs": _needs("endpoints", "path"),
     "cephfs": _needs("monitors"),
     "rbd": _needs("monitors", "image"),
     "cinder": _needs("volumeID"),
     "flexVolume": _needs("driver"),
     "vsphereVolume": _needs("volumePath"),
-    "azureDisk": _needs("diskName", "diskURI"),
+    "azureDisk": _azure_disk,
     "azureFile": _needs("secretName", "shareName"),
     "portworxVolume": _needs("volumeID"),
 }

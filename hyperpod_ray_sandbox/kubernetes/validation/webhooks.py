@@ -5,6 +5,7 @@ Source: pkg/apis/admissionregistration/validation.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ Json = dict[str, Any]
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
+_VERSION = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _REVIEWS = ("v1", "v1beta1")
 _ROOTS = ("object", "oldObject", "request")
 
@@ -37,6 +39,20 @@ def configuration(obj: Json) -> Causes:
     return causes
 
 
+def _reviews(causes: Causes, path: str, versions: list[str]) -> None:
+    """Judge the versions of reviews that a webhook reads."""
+    if not versions:
+        causes.required(path, f"must specify one of {', '.join(_REVIEWS)}")
+    elif not set(versions) & set(_REVIEWS):
+        causes.invalid(path, versions, f"must include at least one of {', '.join(_REVIEWS)}")
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            causes.invalid(f"{path}[{index}]", version, "duplicate version")
+        elif not _VERSION.fullmatch(version):
+            why = "a DNS-1035 label must consist of lower case alphanumeric characters or '-'"
+            causes.invalid(f"{path}[{index}]", version, why)
+
+
 def _webhook(causes: Causes, path: str, webhook: Json) -> None:
     """Judge one webhook."""
     names.selector(causes, f"{path}.namespaceSelector", webhook.get("namespaceSelector"))
@@ -53,12 +69,7 @@ def _webhook(causes: Causes, path: str, webhook: Json) -> None:
     seconds = webhook.get("timeoutSeconds")
     if isinstance(seconds, int) and not 1 <= seconds <= 30:
         causes.invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds")
-    versions = webhook.get("admissionReviewVersions") or []
-    if not versions:
-        causes.required(f"{path}.admissionReviewVersions", f"must specify one of {', '.join(_REVIEWS)}")
-    elif not set(versions) & set(_REVIEWS):
-        words = f"must include at least one of {', '.join(_REVIEWS)}"
-        causes.invalid(f"{path}.admissionReviewVersions", versions, words)
+    _reviews(causes, f"{path}.admissionReviewVersions", webhook.get("admissionReviewVersions") or [])
     client = webhook.get("clientConfig") or {}
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
@@ -138,6 +149,11 @@ def rules(causes: Causes, path: str, declared: list[Json] | None) -> None:
                 words = "if '*' is present, must not specify other resources without subresources"
                 causes.invalid(f"{at}.{field}", values, words)
             for place, value in enumerate(values):
+                resource, _, subresource = value.partition("/")
+                wider = f"*/{subresource}" if f"*/{subresource}" in values else f"{resource}/*"
+                if field == "resources" and subresource and value != wider and wider in values:
+                    words = f"if '{wider}' is present, must not specify {value}"
+                    causes.invalid(f"{at}.resources[{place}]", value, words)
                 if value == "" and field != "apiGroups":
                     causes.required(f"{at}.{field}[{place}]")
                 elif field == "operations" and value not in _OPERATIONS:

@@ -9,8 +9,9 @@ import re
 import zoneinfo
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes.formats import seconds
 from hyperpod_ray_sandbox.kubernetes.selectors import matches
-from hyperpod_ray_sandbox.kubernetes.validation import job_policies, names
+from hyperpod_ray_sandbox.kubernetes.validation import claims, job_policies, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import pod_spec
 
@@ -32,13 +33,13 @@ _CRON: tuple[tuple[int, int, dict[str, int]], ...] = (
 _DESCRIPTORS = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
 
 
-def share(causes: Causes, path: str, value: Any) -> None:
+def share(causes: Causes, path: str, value: Any, *, most: int | None = 100) -> None:
     """Judge a number or a percentage."""
     if isinstance(value, str):
         if not _PERCENT.fullmatch(value):
             causes.invalid(path, value, "a valid percent string must be a numeric string followed by an ending '%'")
-        elif int(value[:-1]) > 100:
-            causes.invalid(path, value, "must not be greater than 100%")
+        elif most is not None and int(value[:-1]) > most:
+            causes.invalid(path, value, f"must not be greater than {most}%")
     else:
         causes.natural(path, value)
 
@@ -89,6 +90,8 @@ def workload(obj: Json) -> Causes:
             at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
             causes.one_of(at, action or " ", ("Retain", "Delete"))
         causes.natural("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
+        for index, template in enumerate(spec.get("volumeClaimTemplates") or []):
+            claims.spec(causes, f"spec.volumeClaimTemplates[{index}].spec", template.get("spec") or {})
     return causes
 
 
@@ -116,6 +119,17 @@ def replication_controller(obj: Json) -> Causes:
     return causes
 
 
+def controller_revision(obj: Json) -> Causes:
+    """Judge a ControllerRevision."""
+    causes = Causes()
+    causes.natural("revision", obj.get("revision"))
+    if obj.get("data") is None:
+        causes.required("data", "data is mandatory")
+    elif not isinstance(obj["data"], dict):
+        causes.required("data", "data must be a valid JSON object")
+    return causes
+
+
 def pod_template(obj: Json) -> Causes:
     """Judge a PodTemplate."""
     causes = Causes()
@@ -134,7 +148,8 @@ def _strategy(causes: Causes, path: str, strategy: Json, kinds: tuple[str, ...],
         return
     causes.natural(f"{path}.rollingUpdate.partition", rolling.get("partition"))
     for field in ("maxUnavailable", "maxSurge"):
-        share(causes, f"{path}.rollingUpdate.{field}", rolling.get(field))
+        most = None if field == "maxSurge" and not daemons else 100
+        share(causes, f"{path}.rollingUpdate.{field}", rolling.get(field), most=most)
     unavailable, surge = (rolling.get(field) not in (0, "0%") for field in ("maxUnavailable", "maxSurge"))
     if daemons and unavailable and surge:
         at = f"{path}.rollingUpdate.maxSurge"
@@ -178,6 +193,20 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
             causes.invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
 
 
+def generated(causes: Causes, obj: Json) -> None:
+    """Judge what the server adds to a new Job: its own labels, and a selector of nothing else."""
+    selector = obj["spec"].get("selector") or {}
+    labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
+    uid, name = obj["metadata"].get("uid"), obj["metadata"].get("name")
+    prefix = "batch.kubernetes.io/"
+    expected = {f"{prefix}controller-uid": uid, f"{prefix}job-name": name, "controller-uid": uid, "job-name": name}
+    for key, value in expected.items():
+        if labels.get(key) != value:
+            causes.invalid(f"spec.template.metadata.labels[{key}]", labels, f"must be '{value}'")
+    if not matches(selector, expected):
+        causes.invalid("spec.selector", selector, "`selector` not auto-generated")
+
+
 def job(obj: Json) -> Causes:
     """Judge a Job."""
     causes = Causes()
@@ -218,21 +247,27 @@ def cron_job(obj: Json) -> Causes:
     causes.one_of("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"))
     for field in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         causes.natural(f"spec.{field}", spec.get(field))
-    _job_spec(causes, "spec.jobTemplate.spec", (spec.get("jobTemplate") or {}).get("spec") or {})
+    job_of = (spec.get("jobTemplate") or {}).get("spec") or {}
+    _job_spec(causes, "spec.jobTemplate.spec", job_of)
+    if job_of.get("selector") is not None:
+        causes.invalid("spec.jobTemplate.spec.selector", job_of["selector"], "`selector` will be auto-generated")
+    if job_of.get("manualSelector"):
+        causes.unsupported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false"))
     return causes
 
 
 def cron_fault(schedule: str) -> str:
     """What is wrong with a schedule, or nothing."""
     if schedule.startswith("@"):
-        return (
-            "" if schedule in _DESCRIPTORS or schedule.startswith("@every ") else f"unrecognized descriptor: {schedule}"
-        )
+        if schedule.startswith("@every "):
+            known = seconds(schedule.removeprefix("@every "), go=True) is not None
+            return "" if known else f"failed to parse duration {schedule}"
+        return "" if schedule in _DESCRIPTORS else f"unrecognized descriptor: {schedule}"
     fields = schedule.split()
     if len(fields) != 5:
         return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
     for text, (low, high, words) in zip(fields, _CRON, strict=True):
-        for part in text.split(","):
+        for part in filter(None, text.split(",")):
             if fault := _cron_part(part, low, high, words):
                 return fault
     return ""

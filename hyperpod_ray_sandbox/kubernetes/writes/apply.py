@@ -63,7 +63,7 @@ def patched_object(current: Json, body: bytes, content_type: str, shape: Json | 
         raise bad_request(f"error decoding patch: {error}") from None
     if content_type == "application/json-patch+json":
         return patch.json_patch(current, change)
-    if not strategic and not isinstance(change, dict | None):
+    if not strategic and not isinstance(change, dict):
         raise bad_request(f"error decoding patch: json: cannot unmarshal {json_type(change)} into Go value of type map")
     change = {} if change is None else change
     return strategic_merge(current, change, shape) if strategic else patch.merge_patch(current, change)

@@ -137,6 +137,8 @@ def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Js
             )
     if resource.group == roles.GROUP and not resource.crd and isinstance(obj.get("roleRef"), dict):
         obj["roleRef"].setdefault("apiGroup", roles.GROUP)
+    if resource.kind == "PriorityClass" and not resource.crd:
+        obj.setdefault("value", 0)
     obj, warnings = schema.check(
         resource,
         obj,

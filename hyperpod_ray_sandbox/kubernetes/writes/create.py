@@ -12,6 +12,7 @@ from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource, counts_generations
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, already_exists, invalid
 from hyperpod_ray_sandbox.kubernetes.times import now
+from hyperpod_ray_sandbox.kubernetes.writes import addresses
 from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     SERVER_FIELDS,
     accept,
@@ -70,10 +71,13 @@ def create(
     if "status" in resource.subresources and not trusted and resource.kind != "Node":
         obj.pop("status", None)
     obj = judge(api, resource, obj, options)
+    addresses.assign(api, resource, obj)
     if not resource.crd:
         admission.prepare(api, resource, obj)
     obj = hooked(api, resource, obj, None, options)
     validation.check_new(resource, obj)
+    validation.check_created(resource, obj)
+    addresses.check(api, resource, obj)
     check_policies(api, resource, obj, None, options)
     if version.isdecimal() and int(version) and not options.dry_run:
         raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
@@ -123,15 +127,19 @@ def after_write(api: Objects, resource: Resource, stored: Json) -> None:
     if resource.kind == "CustomResourceDefinition":
         api.registry.install(stored)
     elif resource.kind == "Namespace" and not stored["metadata"].get("deletionTimestamp"):
-        name = stored["metadata"]["name"]
-        if api.store.get(("/serviceaccounts", name, "default")) is None:
-            account = {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": "default", "namespace": name},
-            }
-            api.create(api.kind("v1", "ServiceAccount"), name, account)
-        publish_certificates(api, name)
+        furnish(api, stored["metadata"]["name"])
+
+
+def furnish(api: Objects, namespace: str) -> None:
+    """Give a namespace what each has: a service account, and the server's certificates."""
+    if api.store.get(("/serviceaccounts", namespace, "default")) is None:
+        account = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": namespace},
+        }
+        api.create(api.kind("v1", "ServiceAccount"), namespace, account)
+    publish_certificates(api, namespace)
 
 
 def publish_certificates(api: Objects, namespace: str) -> None:

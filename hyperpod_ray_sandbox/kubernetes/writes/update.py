@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource, counts_generations, version_needed
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, forbidden, invalid, not_found, stale
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, invalid, not_found, stale
 from hyperpod_ray_sandbox.kubernetes.store import Key, copy
-from hyperpod_ray_sandbox.kubernetes.validation.causes import shown
+from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes, shown
+from hyperpod_ray_sandbox.kubernetes.writes import addresses
 from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     SERVER_FIELDS,
     accept,
@@ -73,12 +74,16 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     _check_finalizers(resource, name, meta, live)
     meta["resourceVersion"] = live["metadata"]["resourceVersion"]
     obj = judge(api, resource, obj, options, live)
+    addresses.assign(api, resource, obj)
     if not subresource:
         admission.prepare_change(resource, obj)
     obj = hooked(api, resource, obj, live, options, subresource)
     validation.check_new(resource, obj)
+    addresses.check(api, resource, obj)
     if subresource != "status":
-        if subresource != "resize":
+        if subresource == "resize":
+            validation.check_resize(resource, obj, live)
+        else:
             validation.check_change(
                 resource, obj, live, expandable=lambda name: _expandable(api, name), internal=options.user is None
             )
@@ -124,16 +129,14 @@ def _preconditions(resource: Resource, name: str, meta: Json, live: Json, *, req
 
 
 def _check_finalizers(resource: Resource, name: str, meta: Json, live: Json) -> None:
-    """Refuse new finalizers of an object that is being deleted; raises 403."""
+    """Refuse new finalizers of an object that is being deleted; raises 422."""
     if meta.get("deletionTimestamp"):
         added = set(meta.get("finalizers") or []) - set(live["metadata"].get("finalizers") or [])
         if added:
-            raise forbidden(
-                resource.plural,
-                resource.group,
-                name,
-                "no new finalizers can be added if the object is being deleted",
-            )
+            why = "no new finalizers can be added if the object is being deleted"
+            causes = Causes()
+            causes.forbidden("metadata.finalizers", f"{why}, found new finalizers {sorted(added)}")
+            raise invalid(resource.kind, resource.group, name, causes)
 
 
 def _check_ending(resource: Resource, meta: Json, live: Json) -> None:
