@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import bisect
 import contextlib
 import dis
 import enum
@@ -454,7 +455,9 @@ def live_names(frame: types.FrameType) -> set[str]:
             needed = reads[index] | (after - writes[index])
             if needed != live[index]:
                 live[index], changed = needed, True
-    return live[min(at.get(frame.f_lasti, 0) + 1, len(live) - 1)]
+    # in a call of another Python function, `f_lasti` is in the call's inline cache, which is no instruction
+    here = bisect.bisect_right([instruction.offset for instruction in instructions], frame.f_lasti)
+    return live[min(here, len(live) - 1)]
 
 
 def _names(instruction: dis.Instruction, verb: str) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from hyperpod_ray_training import Resumable, Settings, checkpoint, draining, history, lightning, torchrun
+from hyperpod_ray_training import Resumable, Settings, checkpoint, draining, torchrun
 from hyperpod_ray_training.ranks import Ranks
 from hyperpod_ray_training.spares import pulse
 from hyperpod_ray_training.spares.ray_group import SparesConfig
@@ -223,88 +222,7 @@ def test_a_moment_of_a_sharded_parameter_is_read_into_shards(alone: None) -> Non
     assert not isinstance(plain, DTensor)
 
 
-# ---- the curve of a run ----
-
-
-def curve(values: list[float | None], *, edges: tuple[int, ...] = ()) -> history.History:
-    told = history.History()
-    for step, value in enumerate(values):
-        told._point([step, float(step), value], edge=step in edges)
-    return told
-
-
-def test_a_curve_keeps_its_size_its_ends_and_what_stands_out() -> None:
-    values: list[float | None] = [2.0] * 20_000
-    values[7_777] = 90.0
-    told = curve(values, edges=(5_000, 5_001))
-    steps = [point[0] for point in told.curve]
-    assert len(told.curve) <= history.POINTS
-    assert len(told.curve) >= history.POINTS // 4, "and no more is thrown away than must be"
-    assert steps == sorted(set(steps))
-    gaps = [later - earlier for earlier, later in itertools.pairwise(steps)]
-    assert max(gaps) <= 8 * len(values) / history.POINTS, "what is old is kept as densely as what is new"
-    assert {0, 5_000, 5_001, 7_777} <= set(steps)
-    assert [point[3] for point in told.curve if point[0] in {5_000, 5_001}] == [1, 1]
-
-
-@pytest.mark.parametrize("number", [1, history.POINTS - 1])
-def test_a_short_curve_has_every_step(number: int) -> None:
-    assert [point[0] for point in curve([1.0] * number).curve] == list(range(number))
-
-
-# ---- Lightning and Ray ----
-
-
-def test_a_sum_of_an_epoch_goes_on_where_it_was_once() -> None:
-    """What was restored of a metric goes in before its first `log`, and not again at the second."""
-    result = SimpleNamespace(value=torch.tensor(0.0), cumulated_batch_size=torch.tensor(0))
-    updates: list[float] = []
-
-    class Results(dict[str, Any]):
-        def update_metrics(self, key: str, value: Any, batch_size: int) -> None:
-            updates.append(float(self[key].value))
-            self[key].value = self[key].value + value * batch_size
-
-    loops = SimpleNamespace(epoch_loop=SimpleNamespace(_results=Results(loss=result)))
-    sums = lightning._Sums(SimpleNamespace(fit_loop=loops))
-    sums.pending = {"loss": {"value": torch.tensor(30.0), "cumulated_batch_size": torch.tensor(3), "unknown": 1}}
-    for _ in range(2):
-        loops.epoch_loop._results.update_metrics("loss", torch.tensor(2.0), 4)
-    assert updates == [30.0, 38.0]
-    assert float(result.value) == 46.0
-    assert not hasattr(result, "unknown")
-    assert sums.unclaimed() == []
-
-
-@pytest.mark.parametrize("scaler", [None, object()])
-def test_what_lightning_made_is_given_to_the_run(scaler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Optimizers as torch's own, schedulers by number, and a scaler of gradients where the precision has one."""
-    given: dict[str, Any] = {}
-
-    class Recorder:
-        def __init__(self, run: Any, **arguments: Any) -> None:
-            given.update(arguments)
-
-        def looks_at(self, objects: Any) -> None:
-            raise StopIteration  # what was given is seen
-
-    for name in ("_Sums", "_Loops", "_Logged"):
-        monkeypatch.setattr(lightning, name, lambda trainer, name=name: name)
-    monkeypatch.setattr(lightning, "Resumable", Recorder)
-    plain, inner = object(), object()
-    trainer = SimpleNamespace(
-        lr_scheduler_configs=[SimpleNamespace(scheduler="first"), SimpleNamespace(scheduler="second")],
-        precision_plugin=SimpleNamespace(scaler=scaler), optimizers=[plain, SimpleNamespace(optimizer=inner)],
-        strategy=SimpleNamespace(model="model"), callbacks=[],
-    )  # fmt: skip
-    callback: Any = SimpleNamespace(run="run")
-    with pytest.raises(StopIteration):
-        lightning.Survive.on_fit_start(callback, trainer, None)
-    assert given["optimizer"] == [plain, inner]
-    assert {"scheduler-0": "first", "scheduler-1": "second"}.items() <= given["extra"].items()
-    assert given["extra"].get("scaler") is scaler
-    assert ("scaler" in given["extra"]) is (scaler is not None)
-    assert given["per_rank"] == {"logged": "_Sums"}
+# ---- Ray ----
 
 
 def test_ray_places_the_workers_of_a_run_with_spares_by_its_own_backend() -> None:

@@ -55,6 +55,18 @@ def _wrapped(amount: Decimal) -> Json:
     return {"quantity": str(amount.normalize())}
 
 
+def _is_integer(value: Json) -> bool:
+    """Whether a quantity is a whole number of 64 bits."""
+    amount = _amount(value)
+    return amount == amount.to_integral_value() and -(2**63) <= amount < 2**63
+
+
+def _integer(value: Json) -> int:
+    if not _is_integer(value):
+        raise CallError("cannot convert value to integer")
+    return int(_amount(value))
+
+
 # ---- lists ---------------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +146,7 @@ def _format(pattern: str, values: list[Any]) -> str:
 def _formatted(letter: str, precision: str | None, value: Any) -> str:
     if letter == "s":
         return _written(value)
-    if letter == "d" and isinstance(value, int):
+    if letter == "d" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if letter in "fe" and isinstance(value, int | float):
         return f"%{precision or '.6'}{letter}" % value
@@ -150,10 +162,17 @@ def _written(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):
-        return "[" + ", ".join(_written(element) for element in value) + "]"
+        return "[" + ", ".join(map(_literal, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_written(k)}: {_written(v)}" for k, v in sorted(value.items())) + "}"
+        return "{" + ", ".join(sorted(f"{_literal(key)}:{_literal(member)}" for key, member in value.items())) + "}"
     return str(value)
+
+
+def _literal(value: Any) -> str:
+    """A value in a list or map as `%s` writes it."""
+    if isinstance(value, str):
+        return _quoted(value)
+    return f"{value:.6f}" if isinstance(value, float) else _written(value)
 
 
 def _replace(text: str, part: str, instead: str, limit: int = -1) -> str:
@@ -164,7 +183,10 @@ def _split(text: str, separator: str, limit: int = -1) -> list[str]:
     """Parts of a text between separators."""
     if limit == 0:
         return []
-    return list(text) if not separator else text.split(separator, limit - 1 if limit > 0 else -1)
+    if separator:
+        return text.split(separator, limit - 1 if limit > 0 else -1)
+    alone = len(text) if limit < 0 else limit - 1
+    return [*text[:alone], *filter(None, [text[alone:]])]
 
 
 _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
@@ -191,11 +213,24 @@ def _substring(text: str, start: int, stop: int | None = None) -> str:
 
 
 def _index(text: str, part: str, start: int = 0) -> int:
-    return text.find(part, start)
+    return start if not part else text.find(part, _in_range(text, start))
 
 
 def _last(text: str, part: str, start: int | None = None) -> int:
-    return text.rfind(part) if start is None else text.rfind(part, 0, start + len(part))
+    if start is None:
+        return text.rfind(part)
+    return start if not part else text.rfind(part, 0, _in_range(text, start) + len(part))
+
+
+def _in_range(text: str, at: int) -> int:
+    if not 0 <= at < max(len(text), 1):
+        raise CallError(f"index out of range: {at}")
+    return at
+
+
+def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
+    """Change the letters of ASCII, and no other."""
+    return lambda text: re.sub("[A-Za-z]", lambda letter: change(letter[0]), text)
 
 
 # ---- URLs ----------------------------------------------------------------------------------------------------------
@@ -327,8 +362,8 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("quantity", False, "s", "m", _quantity),
     ("isQuantity", False, "s", "b", _is_quantity),
     ("sign", False, "m", "i", lambda q: _order(_amount(q), Decimal(0))),
-    ("isInteger", True, "m", "b", lambda q: _amount(q) == _amount(q).to_integral_value()),
-    ("asInteger", True, "m", "i", lambda q: int(_amount(q))),
+    ("isInteger", True, "m", "b", _is_integer),
+    ("asInteger", True, "m", "i", _integer),
     ("asApproximateFloat", True, "m", "f", lambda q: float(_amount(q))),
     *((name, True, "mi", "m", act) for name, act in _ARITHMETIC),
     *((name, True, "mm", "m", act) for name, act in _ARITHMETIC),
@@ -360,8 +395,8 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("strings.quote", False, "s", "s", _quoted),
     ("join", True, "l", "s", "".join),
     ("join", True, "ls", "s", lambda parts, separator: separator.join(parts)),
-    ("lowerAscii", True, "s", "s", str.lower),
-    ("upperAscii", True, "s", "s", str.upper),
+    ("lowerAscii", True, "s", "s", _ascii(str.lower)),
+    ("upperAscii", True, "s", "s", _ascii(str.upper)),
     ("replace", True, "sss", "s", _replace),
     ("replace", True, "sssi", "s", _replace),
     ("split", True, "ss", "d", _split),
