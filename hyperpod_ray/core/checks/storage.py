@@ -102,7 +102,7 @@ def elastic_storage_is_of_the_region(plan: CommonPlan) -> Iterator[Finding]:
             "mode",
             what=f"intelligent_tiering is not known to be in {region}",
             expected=f"one of {', '.join(sorted(known))}",
-            fix="choose one of them, or a file system of mode static",
+            fix="set storage.mode: static",
         )
 
 
@@ -191,7 +191,7 @@ def elastic_storage_is_within_the_default_quotas(plan: CommonPlan) -> Iterator[F
             "throughput_mbs",
             what=f"{elastic.throughput_mbs:,} MB/s",
             expected=f"at most {DEFAULT_QUOTA_MBS:,}, the default quota of a Region",
-            fix="ask for an increase, or set less",
+            fix=f"ask for an increase, or set {DEFAULT_QUOTA_MBS}",
         )
     cache = read_cache_gib(plan)
     if cache > DEFAULT_QUOTA_CACHE_GIB:
