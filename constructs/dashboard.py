@@ -30,6 +30,7 @@ class EnvironmentDashboard(Construct):
         alarm_arns: ARNs of its alarms.
         eks_cluster_name: Dimension of the control plane's metrics. None: no EKS cluster, and no graphs of it.
         file_system_id: Of the file system; None where it is not this environment's.
+        file_system_has_a_size: Whether it has one, and free space. Default: yes.
         counts: Namespace and names of the metrics that count events.
         archive: Log group with every event of the cluster.
     """
@@ -43,6 +44,7 @@ class EnvironmentDashboard(Construct):
         alarm_arns: Sequence[str],
         eks_cluster_name: str | None = None,
         file_system_id: str | None,
+        file_system_has_a_size: bool = True,
         counts: tuple[str, Sequence[str]],
         archive: str,
     ) -> None:
@@ -57,17 +59,20 @@ class EnvironmentDashboard(Construct):
         ]
         if file_system_id is not None:
             of = {"FileSystemId": file_system_id}
-            widgets += [
-                self._graph(
-                    f"Free space of {MOUNT_PATH} (bytes)",
-                    [("AWS/FSx", "FreeDataStorageCapacity", of, "Sum")],
-                    period_s=60,  # published every minute: a longer period would add up the minutes
-                ),
+            if file_system_has_a_size:
+                widgets.append(
+                    self._graph(
+                        f"Free space of {MOUNT_PATH} (bytes)",
+                        [("AWS/FSx", "FreeDataStorageCapacity", of, "Sum")],
+                        period_s=60,  # published every minute: a longer period would add up the minutes
+                    )
+                )
+            widgets.append(
                 self._graph(
                     f"Bytes of {MOUNT_PATH}",
                     [("AWS/FSx", "DataReadBytes", of, "Sum"), ("AWS/FSx", "DataWriteBytes", of, "Sum")],
-                ),
-            ]
+                )
+            )
         query = (
             f"SOURCE '{archive}' | fields @timestamp, `detail-type`, detail.EventDetails.Description, "
             "detail.InstanceId, detail.HealthSummary.HealthStatusReason | sort @timestamp desc | limit 50"

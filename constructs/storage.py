@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import CfnJson, Duration, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -32,6 +33,38 @@ FREE_SPACE_ALARM_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ssd:
+    """A size on SSD, and the rate that follows from it.
+
+    Args:
+        capacity_gib: 1200 or a multiple of 2400.
+        throughput_mbs_per_tib: 125, 250, 500 or 1000 MB/s for each TiB.
+        lustre_version: Create-only.
+    """
+
+    capacity_gib: int
+    throughput_mbs_per_tib: int
+    lustre_version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntelligentTiering:
+    """No size, and a rate that is bought by itself. Its Lustre version is 2.15.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/intelligent-tiering-file-systems.html
+
+    Args:
+        throughput_mbs: 4000 or a multiple of it; it only grows.
+        read_cache: `DataReadCacheConfiguration`, as the API has it.
+        metadata_iops: 6000 or 12000; they only grow.
+    """
+
+    throughput_mbs: int
+    read_cache: Mapping[str, Any]
+    metadata_iops: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataRepository:
     """A link between a folder of the file system and a bucket, or what is below a prefix of it.
 
@@ -55,21 +88,21 @@ class DataRepository:
 class LustreFileSystem(Construct):
     """An FSx for Lustre file system beside EKS, with its own KMS key and its links to S3.
 
-    Creates `AWS::FSx::FileSystem` (PERSISTENT_2, SSD) and `AWS::FSx::DataRepositoryAssociation`.
+    Creates `AWS::FSx::FileSystem` (PERSISTENT_2, SSD or INTELLIGENT_TIERING) and
+    `AWS::FSx::DataRepositoryAssociation`.
 
-    Its subnet, key, deployment type and Lustre version are create-only: changing one makes a new, empty file system.
+    Its subnet, key, deployment type, storage class and Lustre version are create-only: changing one makes a new, empty
+    file system.
     https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-fsx-filesystem.html
 
     Args:
-        capacity_gib: 1200 or a multiple of 2400.
-        throughput_mbs_per_tib: 125, 250, 500 or 1000 MB/s for each TiB.
+        storage: The storage class, with what it is bought by.
         efa: Whether instances reach it over EFA; create-only, with sizes of its own, and its security group must let
             all traffic through between them. Default: no.
         compression: `LZ4` or `NONE`.
-        lustre_version: Create-only.
         backup_retention_days: 0: no automatic backups.
         retain: Whether file system and key stay when the stack goes.
-        data_repositories: Links to S3.
+        data_repositories: Links to S3, which Intelligent-Tiering has none of.
         subnet: Exactly one; the workers' zone, because traffic between zones is slow and charged.
         security_group: Lets the nodes in.
     """
@@ -79,11 +112,9 @@ class LustreFileSystem(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        capacity_gib: int,
-        throughput_mbs_per_tib: int,
+        storage: Ssd | IntelligentTiering,
         efa: bool = False,
         compression: str,
-        lustre_version: str,
         backup_retention_days: int,
         retain: bool,
         data_repositories: Sequence[DataRepository] = (),
@@ -97,21 +128,20 @@ class LustreFileSystem(Construct):
             self,
             "FileSystem",
             file_system_type="LUSTRE",
-            file_system_type_version=lustre_version,
-            storage_type="SSD",
-            storage_capacity=capacity_gib,
+            file_system_type_version=storage.lustre_version if isinstance(storage, Ssd) else "2.15",
+            storage_type="SSD" if isinstance(storage, Ssd) else "INTELLIGENT_TIERING",
+            storage_capacity=storage.capacity_gib if isinstance(storage, Ssd) else None,
             subnet_ids=[subnet.subnet_id],
             security_group_ids=[security_group.security_group_id],
             kms_key_id=key.key_arn,
             lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
                 deployment_type="PERSISTENT_2",
-                per_unit_storage_throughput=throughput_mbs_per_tib,
+                **_rate(storage),
                 data_compression_type=compression,
                 efa_enabled=True if efa else None,
                 automatic_backup_retention_days=backup_retention_days,
                 # Always, though it means nothing without backups: to change it later replaces the file system.
                 copy_tags_to_backups=True,
-                metadata_configuration=fsx.CfnFileSystem.MetadataConfigurationProperty(mode="AUTOMATIC"),
             ),
         )
         self.file_system.apply_removal_policy(policy)
@@ -243,6 +273,25 @@ class HomeFileSystem(Construct):
             threshold=capacity_gib * 1024**3 * (1 - FREE_SPACE_ALARM_SHARE),
             periods=15,
         )
+
+
+def _rate(storage: Ssd | IntelligentTiering) -> dict[str, Any]:
+    """Members of `LustreConfiguration` that follow from the storage class."""
+    metadata, cache = (
+        fsx.CfnFileSystem.MetadataConfigurationProperty,
+        fsx.CfnFileSystem.DataReadCacheConfigurationProperty,
+    )
+    if isinstance(storage, Ssd):
+        return {
+            "per_unit_storage_throughput": storage.throughput_mbs_per_tib,
+            "metadata_configuration": metadata(mode="AUTOMATIC"),
+        }
+    sizing = storage.read_cache
+    return {
+        "throughput_capacity": storage.throughput_mbs,
+        "data_read_cache_configuration": cache(sizing_mode=sizing["SizingMode"], size_gib=sizing.get("SizeGiB")),
+        "metadata_configuration": metadata(mode="USER_PROVISIONED", iops=storage.metadata_iops),
+    }
 
 
 def _data_repository(scope: Construct, file_system: fsx.CfnFileSystem, link: DataRepository) -> None:

@@ -27,6 +27,35 @@ EFA_EIGHT = ("p5", "p5e", "p5en", "p6-b200")
 PER_TIB = {"PERSISTENT_1": (50, 100, 200), "PERSISTENT_2": (125, 250, 500, 1000)}
 """`PerUnitStorageThroughput` of SSD, MB/s per TiB, by deployment type."""
 
+INTELLIGENT_TIERING = "INTELLIGENT_TIERING"
+"""`StorageType` of a file system that grows and shrinks with its data, and whose rate is bought apart from it.
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-fsx-lustre.html#lustre-storage-classes
+"""
+ELASTIC_STEP_MBS = 4000
+"""MB/s of one file server: `ThroughputCapacity` is a multiple of it.
+https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemLustreConfiguration.html
+"""
+ELASTIC_MOST_MBS = 2_000_000
+"""Largest `ThroughputCapacity`."""
+ELASTIC_SERVER_GIB = 512 * 1024
+"""What one file server holds at most.
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-fsx-lustre.html#lustre-ip-addresses
+"""
+ELASTIC_IOPS = (6000, 12000)
+"""Metadata IOPS: provisioned by you, as `AUTOMATIC` is for SSD alone.
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/managing-metadata-performance.html
+"""
+READ_CACHE_GIB = (32, 131_072)
+"""Smallest and largest SSD read cache, for each `ELASTIC_STEP_MBS`.
+https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreReadCacheConfiguration.html
+"""
+READ_CACHE_GIB_PER_MBS = 5
+"""The read cache that is in proportion to the throughput.
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/managing-ssd-read-cache.html
+"""
+READ_CACHE_CHANGES_BY = 0.1
+"""Share by which the size of a read cache changes at least. The same page."""
+
 
 _FIRST_GENERATION = (64, 128, 256, 512, 1024, 2048, 3072, 4096)
 _SECOND_GENERATION = (160, 320, 640, 1280, 2560, 3840, 5120, 7680, 10240)
@@ -53,8 +82,19 @@ def create_file_system(request: Json) -> Iterator[Refusal]:
     if request.get("FileSystemType") == "OPENZFS":
         yield from _create_openzfs(request)
         return
+    if len(subnets := request.get("SubnetIds", [])) != 1:
+        message = f"Lustre takes exactly one subnet, got {len(subnets)}"
+        yield Refusal(rule="one_subnet", message=message, member="SubnetIds")
+    if request.get("StorageType") == INTELLIGENT_TIERING:
+        yield from _create_elastic(request)
+        return
     lustre = request.get("LustreConfiguration") or {}
     deployment = lustre.get("DeploymentType", "SCRATCH_1")
+    for member in ("ThroughputCapacity", "DataReadCacheConfiguration"):
+        if lustre.get(member):
+            yield Refusal(
+                rule="storage_type", message=f"{member} needs StorageType {INTELLIGENT_TIERING}", member=member
+            )
     allowed, throughput = PER_TIB.get(deployment), lustre.get("PerUnitStorageThroughput")
     if allowed and throughput not in allowed:
         message = f"PerUnitStorageThroughput of {deployment} is one of {list(allowed)}, got {throughput}"
@@ -70,9 +110,97 @@ def create_file_system(request: Json) -> Iterator[Refusal]:
     yield from capacity(
         request.get("StorageCapacity"), deployment=deployment, efa_throughput=throughput if efa else None
     )
-    if len(subnets := request.get("SubnetIds", [])) != 1:
-        message = f"Lustre takes exactly one subnet, got {len(subnets)}"
-        yield Refusal(rule="one_subnet", message=message, member="SubnetIds")
+
+
+def _create_elastic(request: Json) -> Iterator[Refusal]:
+    """Intelligent-Tiering: PERSISTENT_2 and Lustre 2.15, a rate in place of a size, a read cache and metadata IOPS."""
+    lustre = request.get("LustreConfiguration") or {}
+    if (deployment := lustre.get("DeploymentType", "SCRATCH_1")) != "PERSISTENT_2":
+        message = f"Intelligent-Tiering needs PERSISTENT_2, got {deployment}"
+        yield Refusal(rule="elastic", message=message, member="DeploymentType")
+    if (version := request.get("FileSystemTypeVersion", "2.15")) != "2.15":
+        message = f"Intelligent-Tiering needs Lustre 2.15, got {version}"
+        yield Refusal(rule="elastic", message=message, member="FileSystemTypeVersion")
+    for member, container in (("StorageCapacity", request), ("PerUnitStorageThroughput", lustre)):
+        if container.get(member):
+            message = f"Intelligent-Tiering has no {member}, got {container[member]}"
+            yield Refusal(rule="elastic", message=message, member=member)
+    metadata = lustre.get("MetadataConfiguration") or {}
+    mode, iops = metadata.get("Mode"), metadata.get("Iops")
+    if mode != "USER_PROVISIONED" or iops not in ELASTIC_IOPS:
+        expected = f"USER_PROVISIONED with one of {list(ELASTIC_IOPS)} IOPS"
+        message = f"MetadataConfiguration of Intelligent-Tiering is {expected}, got {mode} with {iops}"
+        yield Refusal(rule="metadata", message=message, member="MetadataConfiguration")
+    throughput = lustre.get("ThroughputCapacity")
+    yield from throughput_capacity(throughput)
+    yield from _read_cache(lustre.get("DataReadCacheConfiguration") or {}, throughput=throughput)
+
+
+def throughput_capacity(mbs: int | None) -> Iterator[Refusal]:
+    """4000 MB/s or a multiple of it, up to 2,000,000."""
+    if mbs is None or not ELASTIC_STEP_MBS <= mbs <= ELASTIC_MOST_MBS or mbs % ELASTIC_STEP_MBS:
+        message = f"ThroughputCapacity is a multiple of {ELASTIC_STEP_MBS} up to {ELASTIC_MOST_MBS} MB/s, got {mbs}"
+        yield Refusal(rule="throughput", message=message, member="ThroughputCapacity")
+
+
+def read_cache_limits(mbs: int) -> tuple[int, int]:
+    """Smallest and largest read cache that you provision at that throughput, GiB."""
+    smallest, largest = READ_CACHE_GIB
+    servers = max(1, mbs // ELASTIC_STEP_MBS)
+    return smallest * servers, largest * servers
+
+
+def read_cache_gib(lustre: Json) -> int:
+    """GiB of the read cache of an elastic file system: none, as provisioned, or in proportion to the throughput."""
+    cache = lustre.get("DataReadCacheConfiguration") or {}
+    match cache.get("SizingMode"):
+        case "USER_PROVISIONED":
+            return int(cache.get("SizeGiB") or 0)
+        case "PROPORTIONAL_TO_THROUGHPUT_CAPACITY":
+            return READ_CACHE_GIB_PER_MBS * int(lustre.get("ThroughputCapacity") or 0)
+    return 0
+
+
+def _read_cache(cache: Json, *, throughput: int | None) -> Iterator[Refusal]:
+    mode, gib = cache.get("SizingMode"), cache.get("SizeGiB")
+    if mode is None:
+        message = "DataReadCacheConfiguration with a SizingMode is needed with Intelligent-Tiering"
+        yield Refusal(rule="read_cache", message=message, member="DataReadCacheConfiguration")
+    elif mode != "USER_PROVISIONED":
+        if gib:
+            message = f"SizeGiB is of the SizingMode USER_PROVISIONED, got {gib} with {mode}"
+            yield Refusal(rule="read_cache", message=message, member="SizeGiB")
+    else:
+        smallest, largest = read_cache_limits(throughput or ELASTIC_STEP_MBS)
+        if gib is None or not smallest <= gib <= largest:
+            message = f"SizeGiB of a read cache at {throughput} MB/s is from {smallest} to {largest}, got {gib}"
+            yield Refusal(rule="read_cache", message=message, member="SizeGiB")
+
+
+def update_elastic(before: Json, after: Json) -> Iterator[Refusal]:
+    """Throughput and metadata IOPS only grow, and a read cache changes by a tenth or more.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/managing-throughput-capacity.html
+
+    Args:
+        before: The file system, as CreateFileSystem has it.
+        after: The same with what changes.
+    """
+    had, gets = (side.get("LustreConfiguration") or {} for side in (before, after))
+    if (less := gets.get("ThroughputCapacity") or 0) < (more := had.get("ThroughputCapacity") or 0):
+        message = f"ThroughputCapacity can only grow: {more} MB/s are there, got {less}"
+        yield Refusal(rule="only_grows", message=message, member="ThroughputCapacity")
+    fewer, most = ((side.get("MetadataConfiguration") or {}).get("Iops") or 0 for side in (gets, had))
+    if fewer < most:
+        message = f"metadata IOPS can only grow: {most} are there, got {fewer}"
+        yield Refusal(rule="only_grows", message=message, member="MetadataConfiguration")
+    caches = [side.get("DataReadCacheConfiguration") or {} for side in (had, gets)]
+    if all(cache.get("SizingMode") == "USER_PROVISIONED" for cache in caches):
+        size, next_size = (int(cache.get("SizeGiB") or 0) for cache in caches)
+        if 0 < abs(next_size - size) < size * READ_CACHE_CHANGES_BY:
+            message = f"a read cache changes by a tenth or more: {size} GiB is there, got {next_size}"
+            yield Refusal(rule="read_cache", message=message, member="SizeGiB")
+    yield from _create_elastic(after)
 
 
 def _create_openzfs(request: Json) -> Iterator[Refusal]:

@@ -169,7 +169,8 @@ def _capacity(plan: Plan, *, is_new: bool) -> k8s.Quantity:
     """What the driver makes, and grows, for a new volume; otherwise a constant, the smallest file system there is.
 
     A volume without a class cannot be resized in Kubernetes, and nothing there reads the figure: a file system that the
-    stack grows would fail at the claim.
+    stack grows would fail at the claim. Of one without a size (Intelligent-Tiering) no figure would be true.
+    https://github.com/kubernetes-sigs/aws-fsx-csi-driver/tree/master/examples/kubernetes/intelligent_tiering
     """
     storage = plan.settings.storage
     gib = storage.capacity_gib if is_new and isinstance(storage, DynamicStorage) else SMALLEST_GIB

@@ -10,7 +10,6 @@ from constructs import Construct
 from hyperpod_ray.constructs.storage import LustreFileSystem
 from hyperpod_ray.core import names
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.model import StaticStorage
 from hyperpod_ray.stacks.base import EnvironmentStack
 from hyperpod_ray.stacks.eks import EksStack
 from hyperpod_ray.stacks.hyperpod import HyperPodStack
@@ -61,7 +60,7 @@ class Parts(cdk.Stage):
 
     def add_file_system(self) -> LustreFileSystem | None:
         """The Storage stack, where the file asks for one; its shared file system."""
-        if not isinstance(self.plan.settings.storage, StaticStorage) and self.plan.new_homes is None:
+        if self.plan.stack_file_system is None and self.plan.new_homes is None:
             return None
         self.storage = StorageStack(self, names.STORAGE_STACK, plan=self.plan, network=self.network.network)
         return self.storage.file_system

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from constructs import Construct
 from hyperpod_ray.constructs.network import Network
-from hyperpod_ray.constructs.storage import DataRepository, HomeFileSystem, LustreFileSystem
+from hyperpod_ray.constructs.storage import DataRepository, HomeFileSystem, IntelligentTiering, LustreFileSystem, Ssd
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.model import NewHomes, StaticStorage
+from hyperpod_ray.core.model import ElasticStorage, NewHomes, StaticStorage
 from hyperpod_ray.core.names import HOMES_PATH, MOUNT_PATH
+from hyperpod_ray.core.requests import read_cache
 from hyperpod_ray.stacks.base import EnvironmentStack
 
 
 class StorageStack(EnvironmentStack):
-    """An FSx for Lustre file system (storage mode `static`), and one of FSx for OpenZFS (`homes`)."""
+    """An FSx for Lustre file system (modes `static`, `intelligent_tiering`), and one of FSx for OpenZFS (`homes`)."""
 
     file_system: LustreFileSystem | None = None
     """The shared one; None where it exists."""
@@ -21,23 +22,20 @@ class StorageStack(EnvironmentStack):
 
     def __init__(self, scope: Construct, construct_id: str, *, plan: CommonPlan, network: Network) -> None:
         super().__init__(scope, construct_id, plan=plan, description="shared file system")
-        settings = plan.settings.storage
-        if isinstance(settings, StaticStorage):
+        if (settings := plan.stack_file_system) is not None:
             self.file_system = self._lustre(settings, plan, network)
             self.output("FileSystemId", self.file_system.file_system_id, f"mounted at {MOUNT_PATH}")
         if plan.new_homes is not None:
             self.homes = self._open_zfs(plan.new_homes, plan, network)
             self.output("HomesFileSystemId", self.homes.file_system_id, f"mounted at {HOMES_PATH}")
 
-    def _lustre(self, settings: StaticStorage, plan: CommonPlan, network: Network) -> LustreFileSystem:
+    def _lustre(self, settings: StaticStorage | ElasticStorage, plan: CommonPlan, network: Network) -> LustreFileSystem:
         return LustreFileSystem(
             self,
             "Lustre",
-            capacity_gib=settings.capacity_gib,
-            throughput_mbs_per_tib=settings.throughput_mbs_per_tib,
+            storage=_storage_class(settings),
             efa=settings.efa,
             compression=settings.compression,
-            lustre_version=settings.lustre_version,
             backup_retention_days=settings.backup_retention_days,
             retain=settings.on_destroy == "retain",
             data_repositories=[
@@ -49,7 +47,7 @@ class StorageStack(EnvironmentStack):
                     auto_import=link.auto_import,
                     auto_export=link.auto_export,
                 )
-                for link in settings.data_repositories
+                for link in plan.data_repositories
             ],
             subnet=network.node_subnets[plan.storage_zone],
             security_group=network.file_system_security_group,
@@ -67,3 +65,17 @@ class StorageStack(EnvironmentStack):
             subnet=network.node_subnets[plan.storage_zone],
             security_group=network.file_system_security_group,
         )
+
+
+def _storage_class(settings: StaticStorage | ElasticStorage) -> Ssd | IntelligentTiering:
+    if isinstance(settings, StaticStorage):
+        return Ssd(
+            capacity_gib=settings.capacity_gib,
+            throughput_mbs_per_tib=settings.throughput_mbs_per_tib,
+            lustre_version=settings.lustre_version,
+        )
+    return IntelligentTiering(
+        throughput_mbs=settings.throughput_mbs,
+        read_cache=read_cache(settings),
+        metadata_iops=settings.metadata_iops,
+    )

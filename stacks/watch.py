@@ -50,8 +50,8 @@ def health(
         nodes=sum(group.count for group in plan.groups),
         **kubernetes,
     )
-    if file_system is not None and plan.new_file_system is not None:
-        file_system.alarm_when_full(notices.watch, capacity_gib=plan.new_file_system.capacity_gib)
+    if file_system is not None and plan.ssd_file_system is not None:  # one without a size is never full
+        file_system.alarm_when_full(notices.watch, capacity_gib=plan.ssd_file_system.capacity_gib)
     if homes is not None and plan.new_homes is not None:
         homes.alarm_when_full(notices.watch, capacity_gib=plan.new_homes.capacity_gib)
     return notices
@@ -79,6 +79,7 @@ def overview(
         alarm_arns=health.watch.arns,
         eks_cluster_name=plan.eks_cluster_name or None,
         file_system_id=file_system.file_system_id if file_system is not None else None,
+        file_system_has_a_size=plan.ssd_file_system is not None,
         counts=(health.watch.namespace, health.watch.counted),
         archive=health.archive.log_group_name,
     )

@@ -15,6 +15,7 @@ from hyperpod_ray.core.model import (
     CommonEnvironment,
     DataRepository,
     DeepHealthCheck,
+    ElasticStorage,
     ExistingEksCluster,
     ExistingFileSystem,
     ExistingImage,
@@ -30,6 +31,7 @@ from hyperpod_ray.core.model import (
     NewNetwork,
     NodeGroup,
     S3Access,
+    SsdFileSystem,
     StaticStorage,
     Team,
     Training,
@@ -87,10 +89,27 @@ class CommonPlan:
         return storage if isinstance(storage, NewFileSystem) else None
 
     @property
+    def ssd_file_system(self) -> SsdFileSystem | None:
+        """The new file system where it has a size; None where it has none, and where one exists."""
+        storage = self.settings.storage
+        return storage if isinstance(storage, SsdFileSystem) else None
+
+    @property
+    def elastic_file_system(self) -> ElasticStorage | None:
+        """The new file system where it is of FSx Intelligent-Tiering, without a size."""
+        storage = self.settings.storage
+        return storage if isinstance(storage, ElasticStorage) else None
+
+    @property
+    def stack_file_system(self) -> StaticStorage | ElasticStorage | None:
+        """What the Storage stack creates the shared file system with; None where a claim does, or where it exists."""
+        storage = self.settings.storage
+        return storage if isinstance(storage, StaticStorage | ElasticStorage) else None
+
+    @property
     def efa_storage(self) -> bool:
         """Whether the file system that the stack creates is EFA-enabled."""
-        storage = self.settings.storage
-        return isinstance(storage, StaticStorage) and storage.efa
+        return self.stack_file_system is not None and self.stack_file_system.efa
 
     @property
     def data_repositories(self) -> list[DataRepository]:

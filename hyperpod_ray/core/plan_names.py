@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from hyperpod_ray.core import names, needs
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.model import StaticStorage
 from hyperpod_ray.core.plan import Plan
 
 
@@ -18,7 +17,7 @@ def stacks(plan: CommonPlan) -> list[str]:
     The one place that says which stacks an orchestrator has.
     """
     absent = set()
-    if not isinstance(plan.settings.storage, StaticStorage):
+    if plan.stack_file_system is None:
         absent.add(names.STORAGE_STACK)
     if plan.built_image is None:
         absent.add(names.IMAGE_STACK)

@@ -92,6 +92,11 @@ def head_type(region: str) -> str:
     )
 
 
+def with_intelligent_tiering() -> frozenset[str]:
+    """Regions that are known to have FSx for Lustre Intelligent-Tiering."""
+    return frozenset(read_data("instance_type_regions.yaml")["intelligent_tiering"])
+
+
 def with_openzfs(deployment_type: str) -> frozenset[str]:
     """Regions that are known to have a deployment type of FSx for OpenZFS."""
     return frozenset(read_data("instance_type_regions.yaml")["openzfs"][deployment_type])

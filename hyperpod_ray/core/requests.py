@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from hyperpod_ray.core.common_plan import CommonPlan, catalogue
-from hyperpod_ray.core.model import HyperPod, NodeGroup, UpdateSchedule
-from hyperpod_ray_rules import hyperpod
+from hyperpod_ray.core.model import ElasticStorage, HyperPod, NodeGroup, UpdateSchedule
+from hyperpod_ray_rules import fsx, hyperpod
 from hyperpod_ray_rules.refusal import Refusal
 
 Json = dict[str, Any]
@@ -36,23 +36,43 @@ def create_cluster(plan: CommonPlan) -> Json:
 
 def create_file_system(plan: CommonPlan) -> Json | None:
     """CreateFileSystem of FSx, by the stack or by a claim; None where the file system exists."""
-    file_system = plan.new_file_system
+    file_system, ssd, elastic = plan.new_file_system, plan.ssd_file_system, plan.elastic_file_system
     if file_system is None:
         return None
     lustre: Json = {
         "DeploymentType": "PERSISTENT_2",
-        "PerUnitStorageThroughput": file_system.throughput_mbs_per_tib,
         "DataCompressionType": file_system.compression,
         "AutomaticBackupRetentionDays": file_system.backup_retention_days,
     }
+    request: Json = {"FileSystemType": "LUSTRE", "SubnetIds": ["subnet-00000000"], "LustreConfiguration": lustre}
+    if ssd is not None:
+        request["StorageCapacity"] = ssd.capacity_gib
+        lustre["PerUnitStorageThroughput"] = ssd.throughput_mbs_per_tib
+        if plan.efa_storage:
+            lustre["MetadataConfiguration"] = {"Mode": "AUTOMATIC"}
+    if elastic is not None:
+        request |= {"StorageType": fsx.INTELLIGENT_TIERING, "FileSystemTypeVersion": "2.15"}
+        lustre["ThroughputCapacity"] = elastic.throughput_mbs
+        lustre["DataReadCacheConfiguration"] = read_cache(elastic)
+        lustre["MetadataConfiguration"] = {"Mode": "USER_PROVISIONED", "Iops": elastic.metadata_iops}
     if plan.efa_storage:
-        lustre |= {"EfaEnabled": True, "MetadataConfiguration": {"Mode": "AUTOMATIC"}}
-    return {
-        "FileSystemType": "LUSTRE",
-        "StorageCapacity": file_system.capacity_gib,
-        "SubnetIds": ["subnet-00000000"],
-        "LustreConfiguration": lustre,
-    }
+        lustre["EfaEnabled"] = True
+    return request
+
+
+def read_cache(elastic: ElasticStorage) -> Json:
+    """`DataReadCacheConfiguration` of FSx."""
+    if elastic.read_cache_gib is None:
+        return {"SizingMode": "PROPORTIONAL_TO_THROUGHPUT_CAPACITY"}
+    if elastic.read_cache_gib == 0:
+        return {"SizingMode": "NO_CACHE"}
+    return {"SizingMode": "USER_PROVISIONED", "SizeGiB": elastic.read_cache_gib}
+
+
+def read_cache_gib(plan: CommonPlan) -> int:
+    """GiB of the read cache of the elastic file system that the stack creates; 0 without a cache, and without it."""
+    request = create_file_system(plan) or {}
+    return fsx.read_cache_gib(request.get("LustreConfiguration") or {})
 
 
 def create_homes(plan: CommonPlan) -> Json:

@@ -12,6 +12,7 @@ from hyperpod_ray.core.model import (
     BuiltImage,
     ClusterSettings,
     CommonEnvironment,
+    ElasticStorage,
     ExistingImage,
     ExistingNodeNetwork,
     ExistingStorage,
@@ -117,8 +118,10 @@ class SlurmEnvironment(CommonEnvironment):
     hyperpod: SlurmCluster
     """The HyperPod cluster."""
     storage: Annotated[
-        Annotated[StaticStorage, Tag("static")] | Annotated[ExistingStorage, Tag("existing")],
-        kind_of("static", modes=("static",)),
+        Annotated[StaticStorage, Tag("static")]
+        | Annotated[ElasticStorage, Tag("intelligent_tiering")]
+        | Annotated[ExistingStorage, Tag("existing")],
+        kind_of("static", modes=("static", "intelligent_tiering")),
     ] = StaticStorage.defaults()
     """The shared file system, mounted at /fsx on every node by HyperPod."""
     homes: Homes | None = None

@@ -355,7 +355,8 @@ def _storage(console: Console, snapshot: Snapshot) -> None:
         owner = "claim" if file_system.made_by_claim else file_system.stack or default_owner
         free = "" if file_system.free_gib is None else f"{file_system.free_gib:,.0f}"
         name = f"{file_system.id} ({names.HOMES_PATH})" if file_system.homes else file_system.id
-        table.add_row(name, file_system.lifecycle, str(file_system.capacity_gib), free, owner)
+        size = "elastic" if file_system.elastic else str(file_system.capacity_gib)
+        table.add_row(name, file_system.lifecycle, size, free, owner)
     for claim in snapshot.claims:
         table.add_row(
             f"claim {claim.namespace}/{claim.name}", "Terminating" if claim.deleting_since else claim.phase, "", "", ""

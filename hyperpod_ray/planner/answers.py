@@ -16,7 +16,7 @@ from hyperpod_ray.planner.goodput import FLAT
 from hyperpod_ray.planner.outlook import Outlook
 from hyperpod_ray.planner.ranges import DAY, GIB, HOUR, Range
 from hyperpod_ray.planner.simulate import Outcome
-from hyperpod_ray.planner.storage import FileSystem
+from hyperpod_ray.planner.storage import ElasticFileSystem, FileSystem
 
 Cell = Range | str | None
 
@@ -410,7 +410,7 @@ def advised(prices: Sequence[tuple[FileSystem, Range]]) -> FileSystem:
 
 
 def _rate(system: FileSystem) -> float:
-    return system.capacity_gib * system.throughput_mbs_per_tib
+    return system.mbs
 
 
 def useful_hours(outlook: Outlook, systems: Sequence[tuple[FileSystem, Bill]]) -> list[tuple[FileSystem, Range]]:
@@ -430,10 +430,8 @@ def _systems(report: Plan, answer: Answer, systems: Sequence[tuple[FileSystem, B
     costs = useful_hours(outlook, systems)
     if not costs:
         return
-    words = {system: f"{system.capacity_gib:,} GiB at {system.throughput_mbs_per_tib} MB/s per TiB"
-             + (", EFA" if system.efa else "") for system, _ in costs}  # fmt: skip
     for system, price in costs:
-        row = Row(what=f"useful GPU-hour, {words[system]}", value=price, unit="$", source="the bill with it ÷ goodput")
+        row = Row(what=f"useful GPU-hour, {system.words}", value=price, unit="$", source="the bill with it ÷ goodput")
         answer.rows.append(row)
     current = outlook.cluster.file_system
     # what it takes of the nodes' AMI is not known to the planner: EFA is advised where the file has it
@@ -469,7 +467,12 @@ def _checkpoint(report: Plan, systems: Sequence[tuple[FileSystem, Bill]] = ()) -
             unit="s",
             source=f"{_limit(alone.limit)}: torch.save on rank 0",
         ),
-        Row(what="to read, all nodes", value=Range.exact(outlook.write_seconds), unit="s", source="taken as to write"),
+        Row(
+            what="to read, all nodes",
+            value=Range.exact(outlook.write_seconds),
+            unit="s",
+            source="taken as to write" + (", from the tier" if isinstance(system, ElasticFileSystem) else ""),
+        ),
         Row(
             what="steps stop for",
             value=outlook.stall,
@@ -503,6 +506,11 @@ def _checkpoint(report: Plan, systems: Sequence[tuple[FileSystem, Bill]] = ()) -
         answer.notes.append(
             f"{job.keep} checkpoints and one that is being written need {(job.keep + 1) * size / GIB:,.0f} GiB; the "
             f"file system has {system.capacity_gib:,}."
+        )
+    if isinstance(system, ElasticFileSystem):
+        answer.notes.append(
+            "Intelligent-Tiering reads as fast as it writes: from the read cache at once, from the tier after tens of "
+            "milliseconds and for a charge for each request. Its price is not on file, so no other one is compared."
         )
     if system.efa and not efa:
         answer.notes.append(f"The file system is EFA-enabled, but Lustre has no EFA on {cluster.instance_type}.")

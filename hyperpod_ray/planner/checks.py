@@ -19,6 +19,7 @@ from hyperpod_ray.planner.failures import published
 from hyperpod_ray.planner.job import Wish, job
 from hyperpod_ray.planner.outlook import Outlook
 from hyperpod_ray.planner.ranges import GIB
+from hyperpod_ray.planner.storage import FileSystem, SsdFileSystem
 from hyperpod_ray.pricing.prices import Prices
 
 
@@ -82,6 +83,11 @@ def _copies(run: Outlook) -> Iterator[Finding]:
         )
 
 
+def _size_setting(system: FileSystem) -> str:
+    """The setting that makes a file system larger."""
+    return "capacity_gib" if isinstance(system, SsdFileSystem) else "throughput_mbs"
+
+
 def _saves(future: Outlook) -> Iterator[Finding]:
     run, part = future.job, future.cluster
     if part.file_system is None:
@@ -95,7 +101,7 @@ def _saves(future: Outlook) -> Iterator[Finding]:
                 f"{(run.keep + 1) * future.checkpoint / GIB:,.0f} GiB"
             ),
             expected=f"at most the {part.file_system.capacity_gib:,} of the file system",
-            fix="lower keep, or raise storage.capacity_gib",
+            fix=f"lower keep, or raise storage.{_size_setting(part.file_system)}",
         )
     every = run.save_every_seconds
     if every is None:

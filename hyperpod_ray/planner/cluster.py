@@ -10,14 +10,14 @@ from datetime import date
 from typing import TypeVar
 
 from hyperpod_ray.core.common_plan import CommonPlan
-from hyperpod_ray.core.model import NodeGroup
+from hyperpod_ray.core.model import ElasticStorage, NewFileSystem, NodeGroup, StaticStorage
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
-from hyperpod_ray.planner import PlanError, data, reading
+from hyperpod_ray.planner import PlanError, data, reading, storage
 from hyperpod_ray.planner.checked_nodes import Checked
 from hyperpod_ray.planner.data import Gpu
 from hyperpod_ray.planner.ranges import Range
-from hyperpod_ray.planner.storage import FileSystem
+from hyperpod_ray.planner.storage import FileSystem, SsdFileSystem
 from hyperpod_ray.pricing.prices import Cost, Prices, cost
 from hyperpod_ray_rules import fsx
 
@@ -113,12 +113,16 @@ class Cluster:
 
 def with_storage(plan: Planned, system: FileSystem) -> Planned:
     """The environment with another new file system; an existing one stays, and its price is nobody's here."""
-    storage = plan.new_file_system
-    if storage is None:
+    there = plan.new_file_system
+    if there is None:
         return plan
-    changed = storage.model_copy(
-        update={"capacity_gib": system.capacity_gib, "throughput_mbs_per_tib": system.throughput_mbs_per_tib}
-    )
+    changed: NewFileSystem
+    if isinstance(system, SsdFileSystem):
+        size = {"capacity_gib": system.capacity_gib, "throughput_mbs_per_tib": system.throughput_mbs_per_tib}
+        changed = (there if plan.ssd_file_system else StaticStorage.defaults()).model_copy(update=size)
+    else:
+        elastic = plan.elastic_file_system or ElasticStorage(mode="intelligent_tiering")
+        changed = elastic.model_copy(update={"throughput_mbs": system.mbs})
     return replace(plan, settings=plan.settings.model_copy(update={"storage": changed}))
 
 
@@ -173,7 +177,6 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
     nodes = math.ceil(part.world / per_node)
     promised = _promised(plan, instance_type, beside=team)
     counted = [group for group in groups if group not in plan.scaled_groups]
-    system = plan.new_file_system
     checks = all(plan.deep_health_checks(group) for group in groups)
     return Cluster(
         environment=plan.name,
@@ -188,13 +191,7 @@ def cluster(plan: CommonPlan, *, team: str = "") -> Cluster:
         standing_by=part.standing_by,
         per_pod=part.per_pod,
         pod_memory_gib=part.memory_gib,
-        file_system=FileSystem(
-            capacity_gib=system.capacity_gib,
-            throughput_mbs_per_tib=system.throughput_mbs_per_tib,
-            efa=plan.efa_storage,
-        )
-        if system
-        else None,
+        file_system=storage.of(plan),
         deep_checks=checks,
         pulled_early=checks,
         lost_after=part.lost_after,
@@ -371,20 +368,20 @@ LARGEST_GIB = 1_000_000
 def file_systems(
     plan: CommonPlan, prices: Prices, *, day: date, gib: float, part: Cluster | None = None
 ) -> list[tuple[FileSystem, Bill]]:
-    """The smallest new file system of each throughput that holds so much, with the bill of the environment with it.
+    """The smallest new file system on SSD of each throughput that holds so much, with the environment's bill with it.
 
     EFA-enabled ones are among them where Lustre can use EFA on the nodes. Empty where the environment creates none, or
-    where none is so large.
+    one without a size, whose price is not known, and where none is so large.
     """
-    if plan.new_file_system is None or gib > LARGEST_GIB:
+    if plan.ssd_file_system is None or gib > LARGEST_GIB:
         return []
     part = part or cluster(plan)
-    priced = []
+    priced: list[tuple[FileSystem, Bill]] = []
     for efa in (False, True) if part.efa_client else (False,):
         for tier in fsx.PER_TIB["PERSISTENT_2"]:
             step = fsx.EFA_STEP[tier] if efa else 2400
             size = 1200 if gib <= 1200 and not efa else max(1, math.ceil(gib / step)) * step
-            system = FileSystem(capacity_gib=size, throughput_mbs_per_tib=tier, efa=efa)
+            system = SsdFileSystem(capacity_gib=size, throughput_mbs_per_tib=tier, efa=efa)
             priced.append((system, bill(with_storage(plan, system), prices, day=day, part=part)))
     return priced
 

@@ -147,7 +147,7 @@ class Outlook:
             raise PlanError(
                 f"{self.cluster.environment}: the file has no size and throughput of its existing file system",
                 expected="both, for the time of a checkpoint",
-                fix="give them: --storage 9600@1000",
+                fix="give them: --storage 9600@1000, or --storage elastic@4000 of Intelligent-Tiering",
             )
         return self.cluster.file_system
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from hyperpod_ray.core import needs
 from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.core.requests import read_cache_gib
 from hyperpod_ray.core.service_limits import platform
 from hyperpod_ray.pricing import ec2
 
@@ -56,6 +57,9 @@ BY_USE: tuple[tuple[str, Usage | None, str], ...] = (
     ("taxes, savings plans and discounts", None, ""),
 )
 """What depends on use: what it is, its price, of how much."""
+
+ELASTIC_BY_USE = "data stored on the file system by its access tier, and reads and writes of the tier"
+"""What an environment with FSx Intelligent-Tiering pays by use, on top. No source here has the prices."""
 
 
 class Price(BaseModel):
@@ -298,7 +302,11 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
     volumes = sum((group.data_volume_gib or 0) * group.count for group in plan.groups)
     if volumes:
         lines.append(node_volumes(volumes, region, prices))
-    storage = plan.new_file_system
+    storage, elastic = plan.ssd_file_system, plan.elastic_file_system
+    if elastic is not None:
+        # throughput, read cache, IOPS and what is stored have a price each, and no source here has them
+        words = elastic_words(mbs=elastic.throughput_mbs, cache_gib=read_cache_gib(plan), iops=elastic.metadata_iops)
+        lines.append(line(name="storage", description=words, quantity=1, unit="hour", price=None))
     if storage is not None:
         lines.append(
             line(
@@ -330,7 +338,13 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
             )
         )
     metrics = ["samples in Amazon Managed Service for Prometheus"] if _observed(plan) else []
-    return Cost(lines=lines, not_counted=[*not_counted(prices, region), *metrics])
+    stored = [ELASTIC_BY_USE] if elastic is not None else []
+    return Cost(lines=lines, not_counted=[*not_counted(prices, region), *metrics, *stored])
+
+
+def elastic_words(*, mbs: int, cache_gib: int, iops: int) -> str:
+    """What is always paid of a file system of Intelligent-Tiering; what is stored comes on top."""
+    return f"Intelligent-Tiering, {mbs} MB/s, read cache {cache_gib} GiB, {iops} metadata IOPS, and what is stored"
 
 
 def _observed(plan: CommonPlan) -> bool:

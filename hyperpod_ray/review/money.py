@@ -19,6 +19,7 @@ from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.instance_groups import Group, count, groups, instance_type, instance_types, scaled
 from hyperpod_ray.review.kubernetes import Cluster, ObjectName
 from hyperpod_ray.review.references import Reader
+from hyperpod_ray_rules import fsx
 
 HOURS_PER_MONTH = 730
 """As `hyperpod_ray.pricing.prices` counts, which is imported only when something changes."""
@@ -245,6 +246,8 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, price_table: Prices,
         )
     for name, description, size in _homes(assembly):
         lines[name] = prices.line(name=name, description=description, quantity=size, unit="GB-month", price=None)
+    for name, description in _elastic(assembly):
+        lines[name] = prices.line(name=name, description=description, quantity=1, unit="hour", price=None)
     for piece, number in Counter(_pieces(assembly, day)).items():
         name, description = prices.FIXED[piece]
         price = price_table.hourly(region, piece)
@@ -294,6 +297,18 @@ def _homes(assembly: EnvironmentAssembly) -> Iterator[tuple[str, str, int]]:
                 f"{size} GiB and {speed}, {open_zfs.get('DeploymentType')}",
                 size,
             )
+
+
+def _elastic(assembly: EnvironmentAssembly) -> Iterator[tuple[str, str]]:
+    """Name and description of each file system of Intelligent-Tiering, whose prices no source here has."""
+    from hyperpod_ray.pricing.prices import elastic_words
+
+    for key, resource in assembly.of_type("AWS::FSx::FileSystem"):
+        lustre = resource.get("Properties", {}).get("LustreConfiguration") or {}
+        if isinstance(mbs := lustre.get("ThroughputCapacity"), int):
+            iops = (lustre.get("MetadataConfiguration") or {}).get("Iops") or 0
+            words = elastic_words(mbs=mbs, cache_gib=fsx.read_cache_gib(lustre), iops=iops)
+            yield f"file system {assembly.title(key)}", words
 
 
 def _pieces(assembly: EnvironmentAssembly, day: date) -> Iterator[HourlyCharge]:

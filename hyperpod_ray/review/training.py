@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.planner.change import storage_sentence
-from hyperpod_ray.planner.storage import FileSystem
+from hyperpod_ray.planner.storage import ElasticFileSystem, FileSystem, SsdFileSystem
 from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.review import Review
 
@@ -29,8 +29,9 @@ def _file_system(side: EnvironmentAssembly) -> FileSystem | None:
         properties = resource.get("Properties", {})
         lustre = properties.get("LustreConfiguration") or {}
         size, throughput = properties.get("StorageCapacity"), lustre.get("PerUnitStorageThroughput")
+        efa = lustre.get("EfaEnabled") is True
         if isinstance(size, int) and isinstance(throughput, int):
-            return FileSystem(
-                capacity_gib=size, throughput_mbs_per_tib=throughput, efa=lustre.get("EfaEnabled") is True
-            )
+            return SsdFileSystem(capacity_gib=size, throughput_mbs_per_tib=throughput, efa=efa)
+        if isinstance(mbs := lustre.get("ThroughputCapacity"), int):
+            return ElasticFileSystem(mbs=mbs, efa=efa)
     return None

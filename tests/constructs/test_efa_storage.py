@@ -10,7 +10,7 @@ from aws_cdk.assertions import Match, Template
 
 from hyperpod_ray.constructs.lifecycle import LifecycleScripts
 from hyperpod_ray.constructs.network import ClusterNetwork, FileSystemAccess
-from hyperpod_ray.constructs.storage import LustreFileSystem
+from hyperpod_ray.constructs.storage import LustreFileSystem, Ssd
 
 
 def template(*, efa: bool) -> Template:
@@ -29,11 +29,9 @@ def template(*, efa: bool) -> Template:
     LustreFileSystem(
         stack,
         "Lustre",
-        capacity_gib=4800,
-        throughput_mbs_per_tib=1000,
+        storage=Ssd(capacity_gib=4800, throughput_mbs_per_tib=1000, lustre_version="2.15"),
         efa=efa,
         compression="LZ4",
-        lustre_version="2.15",
         backup_retention_days=0,
         retain=True,
         subnet=subnet,

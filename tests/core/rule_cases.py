@@ -42,6 +42,7 @@ EAST = {
         "node_subnet_cidrs": {"use1-az1": "10.0.0.0/20", "use1-az3": "10.0.16.0/20"},
     },
 }
+ELASTIC = {"mode": "intelligent_tiering"}
 FILE_SYSTEM = {"file_system_id": "fs-0123456789abcdef0", "mount_name": "fsx", "availability_zone_id": "usw2-az1"}
 CLUSTER = {
     "cluster_name": "shared",

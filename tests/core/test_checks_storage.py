@@ -7,13 +7,32 @@ from __future__ import annotations
 import pytest
 
 from tests.core.environment_files import Case
-from tests.core.rule_cases import DATA, EXISTING, FILE_SYSTEM, LINKS, WORKERS, assert_named_rule, assert_rule, case_id
+from tests.core.rule_cases import (
+    DATA,
+    ELASTIC,
+    EXISTING,
+    FILE_SYSTEM,
+    LINKS,
+    WORKERS,
+    assert_named_rule,
+    assert_rule,
+    case_id,
+)
 
 CASES = [
     Case("linked_folders_lie_apart", {LINKS: [{**DATA, "path": "/fsx/data"}]}, f"{LINKS.replace('/', '.')}[0].path", "is /fsx/fsx/data in Ray's pods", {LINKS: [{**DATA, "path": "/fsxdata"}]}),
     Case("capacity_is_a_step", {"storage/capacity_gib": 3600}, "storage.capacity_gib", "Fix: set 2400 or 4800", {"storage/capacity_gib": 4800}),
     Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 4800, "throughput_mbs_per_tib": 500}}, "storage.capacity_gib", "multiples of 9600. Fix: set 9600", {"storage": {"efa": True, "capacity_gib": 9600, "throughput_mbs_per_tib": 500}}),
     Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 12000, "throughput_mbs_per_tib": 1000}}, "storage.capacity_gib", "multiples of 4800. Fix: set 9600 or 14400", {"storage": {"efa": True, "capacity_gib": 14400, "throughput_mbs_per_tib": 1000}}),
+    Case("elastic_throughput_is_a_step", {"storage": {**ELASTIC, "throughput_mbs": 6000}}, "storage.throughput_mbs", "Fix: set 4000 or 8000", {"storage": {**ELASTIC, "throughput_mbs": 8000}}),
+    Case("read_cache_fits_the_throughput", {"storage": {**ELASTIC, "throughput_mbs": 8000, "read_cache_gib": 63}}, "storage.read_cache_gib", "Expected 64 to 262144, or 0 for none. Fix: set 64", {"storage": {**ELASTIC, "throughput_mbs": 8000, "read_cache_gib": 64}}),
+    Case("read_cache_fits_the_throughput", {"storage": {**ELASTIC, "read_cache_gib": 131073}}, "storage.read_cache_gib", "Fix: set 131072", {"storage": {**ELASTIC, "read_cache_gib": 0}}, beside=("storage.read_cache_gib",)),
+    Case("elastic_storage_is_of_the_region", {"storage": ELASTIC, "region": "sa-east-1", "network/availability_zone_ids": ["sae1-az1", "sae1-az2"]}, "storage.mode", "intelligent_tiering is not known to be in sa-east-1", {"storage": ELASTIC}, "warning"),
+    Case("elastic_storage_is_within_the_default_quotas", {"storage": {**ELASTIC, "throughput_mbs": 104000, "read_cache_gib": 0}}, "storage.throughput_mbs", "104,000 MB/s. Expected at most 100,000", {"storage": {**ELASTIC, "throughput_mbs": 100000, "read_cache_gib": 0}}, "warning"),
+    Case("elastic_storage_is_within_the_default_quotas", {"storage": {**ELASTIC, "throughput_mbs": 24000}}, "storage.throughput_mbs", "a read cache of 120,000 GiB", {"storage": {**ELASTIC, "throughput_mbs": 20000}}, "warning"),
+    Case("elastic_storage_is_within_the_default_quotas", {"storage": {**ELASTIC, "read_cache_gib": 100801}}, "storage.read_cache_gib", "Fix: ask for an increase, or set read_cache_gib: 100800", {"storage": {**ELASTIC, "read_cache_gib": 100800}}, "warning"),
+    Case("efa_storage_has_efa_clients", {"storage": {**ELASTIC, "efa": True}, f"{WORKERS}/type": "ml.p4d.24xlarge"}, "storage.efa", "Lustre has no EFA on ml.p4d.24xlarge", {"storage": {**ELASTIC, "efa": True}}, "warning"),
+    Case("storage_is_beside_the_workers", {"storage": {**ELASTIC, "availability_zone_id": "usw2-az2"}}, "storage.availability_zone_id", "traffic between zones is slow", {"storage": {**ELASTIC, "availability_zone_id": "usw2-az1"}}),
     Case("efa_storage_has_efa_clients", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.p4d.24xlarge"}, "storage.efa", "Lustre has no EFA on ml.p4d.24xlarge", {"storage": {"efa": True, "capacity_gib": 19200}}, "warning"),
     Case("efa_storage_has_efa_clients", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.g5.2xlarge"}, "storage.efa", "Lustre has no EFA on ml.g5.2xlarge", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.g6.8xlarge"}, "warning"),
     Case("efa_storage_has_connections", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.p6-b200.48xlarge", f"{WORKERS}/count": 129}, "storage.efa", "1,032 EFA connections", {"storage": {"efa": True, "capacity_gib": 19200}, f"{WORKERS}/type": "ml.p6-b200.48xlarge", f"{WORKERS}/count": 128}, "warning"),

@@ -113,7 +113,6 @@ def test_every_pattern_of_the_model_has_words() -> None:
         ({**EXISTING, "network/egress": "closed"}, "network.egress"),
         ({"eks/existing": CLUSTER, **EXISTING, "eks/log_retention_days": 30}, "eks.log_retention_days"),
         ({"eks/existing": CLUSTER, **EXISTING, "eks/endpoint": PUBLIC}, "eks.endpoint"),
-        ({"storage": {"existing": FILE_SYSTEM, "capacity_gib": 2400}}, "storage.capacity_gib"),
         ({"storage": {"existing": FILE_SYSTEM, "mode": "static"}}, "storage.mode"),
         ({"storage": {"existing": FILE_SYSTEM, "on_destroy": "delete"}}, "storage.on_destroy"),
         ({"image": {"uri": DIGEST, "folder": "image"}}, "image.folder"),
@@ -126,11 +125,20 @@ def test_what_is_new_cannot_stand_beside_what_exists(changes: dict[str, Any], pa
     assert said[0].message == f"cannot be used with '{mark}'. Expected one of the two. Fix: remove one"
 
 
+@pytest.mark.parametrize(
+    "kind", [{"existing": FILE_SYSTEM}, {"mode": "intelligent_tiering"}], ids=["existing", "elastic"]
+)
+def test_a_size_is_of_some_kinds(kind: dict[str, Any]) -> None:
+    (said,) = problems({"storage": {**kind, "capacity_gib": 2400}})
+    assert said.path == "storage.capacity_gib"
+    assert said.message == "not a setting of this kind. Expected it with static or dynamic only. Fix: remove it"
+
+
 def test_a_mode_that_does_not_exist() -> None:
     (said,) = problems({"storage": {"mode": "existing"}})
     assert (said.path, said.message) == (
         "storage.mode",
-        "'existing'. Expected one of static, dynamic. Fix: choose one of them",
+        "'existing'. Expected one of static, intelligent_tiering, dynamic. Fix: choose one of them",
     )
 
 

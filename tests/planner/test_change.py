@@ -12,7 +12,7 @@ from hyperpod_ray.planner import answers, checks
 from hyperpod_ray.planner.change import storage_sentence
 from hyperpod_ray.planner.cluster import file_systems
 from hyperpod_ray.planner.failures import Belief, prior, published
-from hyperpod_ray.planner.storage import FileSystem, parse
+from hyperpod_ray.planner.storage import ElasticFileSystem, FileSystem, parse
 from hyperpod_ray.pricing import price_file
 from hyperpod_ray.review import assembly
 from hyperpod_ray.review.report import FORMATS
@@ -64,6 +64,12 @@ def test_each_file_system_is_compared_at_its_own_best_interval_and_with_all_node
 
 
 def file_system(system: FileSystem) -> dict[str, Any]:
+    if isinstance(system, ElasticFileSystem):
+        elastic = {"DeploymentType": "PERSISTENT_2", "ThroughputCapacity": system.mbs}
+        return {
+            "Type": "AWS::FSx::FileSystem",
+            "Properties": {"StorageType": "INTELLIGENT_TIERING", "LustreConfiguration": elastic},
+        }
     lustre = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": system.throughput_mbs_per_tib}
     return {
         "Type": "AWS::FSx::FileSystem",

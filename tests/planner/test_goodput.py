@@ -7,7 +7,7 @@ import pytest
 from hyperpod_ray.planner import architecture, failures, goodput, memory, storage
 from hyperpod_ray.planner.goodput import Run
 from hyperpod_ray.planner.ranges import DAY, HOUR
-from hyperpod_ray.planner.storage import FileSystem
+from hyperpod_ray.planner.storage import SsdFileSystem
 
 
 def daly(every: float, delta: float, rate: float, restart: float) -> float:
@@ -48,7 +48,7 @@ def test_llama_3_allows_twenty_minutes_per_interruption() -> None:
 def test_64_nodes_on_the_smallest_file_system() -> None:
     """A 70B model, synchronous, figures of another program: a save takes 48 minutes, and so does reading it."""
     size = memory.checkpoint_bytes(architecture.named("llama-3.1-70b"))
-    written = size / storage.rate(FileSystem(capacity_gib=1200, throughput_mbs_per_tib=250), clients=64,
+    written = size / storage.rate(SsdFileSystem(capacity_gib=1200, throughput_mbs_per_tib=250), clients=64,
                                   network_gbps=3200).bytes_per_second  # fmt: skip
     assert written / 60 == pytest.approx(48, abs=0.5)
     rates = [64 * rate / 1000 / DAY for rate in failures.published().per_thousand]
@@ -72,7 +72,7 @@ def test_64_nodes_on_the_smallest_file_system() -> None:
 def test_synchronous_goodput_by_storage(nodes: int, system: tuple[int, int], expected: tuple[float, ...]) -> None:
     """Figures of another program with the same model: 70B on P5."""
     size = memory.checkpoint_bytes(architecture.named("llama-3.1-70b"))
-    disk = FileSystem(capacity_gib=system[0], throughput_mbs_per_tib=system[1])
+    disk = SsdFileSystem(capacity_gib=system[0], throughput_mbs_per_tib=system[1])
     written = size / storage.rate(disk, clients=nodes, network_gbps=3200).bytes_per_second
     rates = [nodes * rate / 1000 / DAY for rate in failures.published().per_thousand]
     found = [
@@ -96,7 +96,7 @@ def test_synchronous_goodput_by_storage(nodes: int, system: tuple[int, int], exp
 def test_asynchronous_goodput_by_storage(nodes: int, system: tuple[int, int], expected: tuple[float, ...]) -> None:
     """The same program's figures. Its stall was not written down: with half a second all eighteen come out."""
     size = memory.checkpoint_bytes(architecture.named("llama-3.1-70b"))
-    disk = FileSystem(capacity_gib=system[0], throughput_mbs_per_tib=system[1])
+    disk = SsdFileSystem(capacity_gib=system[0], throughput_mbs_per_tib=system[1])
     written = size / storage.rate(disk, clients=nodes, network_gbps=3200).bytes_per_second
     rates = [nodes * rate / 1000 / DAY for rate in failures.published().per_thousand]
     found = [

@@ -20,6 +20,8 @@ from tests.core import test_kuberay_rules
 from tests.service_rules import cases, test_kueue
 from tests.support import records
 
+Json = dict[str, Any]
+
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WHERE = hyperpod.Where(region="us-west-2", account=cases.ACCOUNT)
 FILE = records.PROJECT / "tests" / "service_rules" / "records" / "answers.txt"
@@ -220,9 +222,55 @@ def _file_systems() -> Iterator[tuple[str, Any]]:
         yield f"subnets {subnets}", _refusals(fsx.create_file_system({"StorageCapacity": 3600, "SubnetIds": subnets}))
     for before, after in ((1200, 1200), (2400, 1200), (1200, 2400), (1200, 3600)):
         yield f"{before} to {after}", _refusals(fsx.update_file_system(before, after, deployment="PERSISTENT_2"))
+    yield from _elastic()
     for name, spec in data.instance_types().items():
         if spec.get("efa"):
             yield f"Lustre over EFA on {name}", fsx.efa_interfaces(name, efa=spec["efa"])
+
+
+def _elastic() -> Iterator[tuple[str, Any]]:
+    """Intelligent-Tiering: one that is taken, with one member changed each time, then updates of it."""
+    cache = {"SizingMode": "USER_PROVISIONED", "SizeGiB": 1000}
+    lustre: Json = {
+        "DeploymentType": "PERSISTENT_2",
+        "ThroughputCapacity": 8000,
+        "DataReadCacheConfiguration": cache,
+        "MetadataConfiguration": {"Mode": "USER_PROVISIONED", "Iops": 12000},
+    }
+
+    def request(more: Json, **of_request: Any) -> Json:
+        kept = {"StorageType": fsx.INTELLIGENT_TIERING, "SubnetIds": ["a"], "LustreConfiguration": {**lustre, **more}}
+        return {**kept, **of_request}
+
+    caches = (None, {"SizingMode": "NO_CACHE"}, {"SizingMode": "NO_CACHE", "SizeGiB": 64},
+              {"SizingMode": "PROPORTIONAL_TO_THROUGHPUT_CAPACITY"}, {"SizingMode": "USER_PROVISIONED"},
+              *({**cache, "SizeGiB": gib} for gib in (63, 64, 262_144, 262_145)))  # fmt: skip
+    changes: list[Json] = [
+        {},
+        *({"ThroughputCapacity": mbs} for mbs in (None, 0, 3999, 4000, 6000, 2_000_000, 2_004_000)),
+        *({"DataReadCacheConfiguration": config} for config in caches),
+        *({"MetadataConfiguration": {"Mode": "USER_PROVISIONED", "Iops": iops}} for iops in (None, 1500, 6000, 24000)),
+        {"MetadataConfiguration": {"Mode": "AUTOMATIC"}},
+        {"MetadataConfiguration": None},
+        {"DeploymentType": "PERSISTENT_1"},
+        {"PerUnitStorageThroughput": 125},
+        {"EfaEnabled": True},
+    ]
+    for change in changes:
+        yield f"elastic with {change}", _refusals(fsx.create_file_system(request(change)))
+        yield f"elastic becomes {change}", _refusals(fsx.update_elastic(request({}), request(change)))
+    wholes: list[Json] = [{"StorageCapacity": 1200}, {"FileSystemTypeVersion": "2.12"}, {"SubnetIds": []}]
+    for of_request in wholes:
+        yield f"elastic with {of_request}", _refusals(fsx.create_file_system(request({}, **of_request)))
+    for gib in (1000, 1099, 1100, 901, 900):
+        change = {"DataReadCacheConfiguration": {**cache, "SizeGiB": gib}}
+        yield f"read cache of 1000 becomes {gib}", _refusals(fsx.update_elastic(request({}), request(change)))
+    for more in ({"ThroughputCapacity": 4000}, {"DataReadCacheConfiguration": cache}):
+        ssd = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125, **more}
+        asked = {"StorageCapacity": 1200, "SubnetIds": ["a"], "LustreConfiguration": ssd}
+        yield f"SSD with {more}", _refusals(fsx.create_file_system(asked))
+    for change in changes[:17]:
+        yield f"read cache of {change}", fsx.read_cache_gib({**lustre, **change})
 
 
 def _control_planes() -> Iterator[tuple[str, Any]]:

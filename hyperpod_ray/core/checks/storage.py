@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hyperpod_ray.core import names
+from hyperpod_ray.core import names, regions
 from hyperpod_ray.core.checks.lookup import known_groups
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
 from hyperpod_ray.core.model import DataRepository
 from hyperpod_ray.core.plan import Plan
+from hyperpod_ray.core.requests import read_cache_gib
 from hyperpod_ray_rules import fsx
 
 OWN_FOLDER = "/.system"
@@ -22,9 +23,9 @@ def capacity_is_a_step(plan: CommonPlan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html (StorageCapacity)
     """
-    if plan.new_file_system is None:
+    if plan.ssd_file_system is None:
         return
-    capacity, tier = plan.new_file_system.capacity_gib, plan.new_file_system.throughput_mbs_per_tib
+    capacity, tier = plan.ssd_file_system.capacity_gib, plan.ssd_file_system.throughput_mbs_per_tib
     if plan.efa_storage:
         step = fsx.EFA_STEP[tier]
         for _ in fsx.capacity(capacity, deployment="PERSISTENT_2", efa_throughput=tier):
@@ -46,6 +47,62 @@ def capacity_is_a_step(plan: CommonPlan) -> Iterator[Finding]:
             what=f"{capacity} is no size of FSx for Lustre",
             expected="1200, 2400 and multiples of 2400",
             fix=f"set {below} or {above}",
+        )
+
+
+@rule("storage")
+def elastic_throughput_is_a_step(plan: CommonPlan) -> Iterator[Finding]:
+    """Intelligent-Tiering: 4000 MB/s or a multiple of it.
+
+    https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemLustreConfiguration.html
+    """
+    elastic, step = plan.elastic_file_system, fsx.ELASTIC_STEP_MBS
+    if elastic is not None and [*fsx.throughput_capacity(elastic.throughput_mbs)]:
+        below = elastic.throughput_mbs // step * step
+        yield error(
+            "storage",
+            "throughput_mbs",
+            what=f"{elastic.throughput_mbs} MB/s is no throughput of Intelligent-Tiering",
+            expected=f"{step} and multiples of {step}",
+            fix=f"set {below} or {below + step}",
+        )
+
+
+@rule("storage")
+def read_cache_fits_the_throughput(plan: CommonPlan) -> Iterator[Finding]:
+    """The size of a read cache depends on the throughput.
+
+    https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreReadCacheConfiguration.html
+    """
+    elastic = plan.elastic_file_system
+    if elastic is None or not elastic.read_cache_gib or [*fsx.throughput_capacity(elastic.throughput_mbs)]:
+        return
+    smallest, largest = fsx.read_cache_limits(elastic.throughput_mbs)
+    if not smallest <= elastic.read_cache_gib <= largest:
+        nearest = smallest if elastic.read_cache_gib < smallest else largest
+        yield error(
+            "storage",
+            "read_cache_gib",
+            what=f"{elastic.read_cache_gib} GiB of read cache at {elastic.throughput_mbs} MB/s",
+            expected=f"{smallest} to {largest}, or 0 for none",
+            fix=f"set {nearest}, or remove read_cache_gib",
+        )
+
+
+@rule("storage", "region")
+def elastic_storage_is_of_the_region(plan: CommonPlan) -> Iterator[Finding]:
+    """Not each Region has file systems of deployment type PERSISTENT_2 with each storage class.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-fsx-lustre.html#persistent-deployment-regions
+    """
+    region, known = plan.settings.region, regions.with_intelligent_tiering()
+    if plan.elastic_file_system is not None and region not in known:
+        yield warning(
+            "storage",
+            "mode",
+            what=f"intelligent_tiering is not known to be in {region}",
+            expected=f"one of {', '.join(sorted(known))}",
+            fix="set storage.mode: static",
         )
 
 
@@ -96,6 +153,10 @@ def efa_storage_has_connections(plan: CommonPlan) -> Iterator[Finding]:
 DEFAULT_QUOTA_GIB = 100_800
 """Default of the quota Lustre Persistent_2 storage capacity. "
 "https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html"""
+DEFAULT_QUOTA_MBS = 100_000
+"""Default of the quota of throughput capacity, Intelligent-Tiering. The same page."""
+DEFAULT_QUOTA_CACHE_GIB = 100_800
+"""Default of the quota of SSD read cache, Intelligent-Tiering. The same page."""
 
 
 @rule("storage")
@@ -104,7 +165,7 @@ def capacity_is_within_the_default_quota(plan: CommonPlan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
     """
-    file_system = plan.new_file_system
+    file_system = plan.ssd_file_system
     if file_system is not None and file_system.capacity_gib > DEFAULT_QUOTA_GIB:
         yield warning(
             "storage",
@@ -112,6 +173,34 @@ def capacity_is_within_the_default_quota(plan: CommonPlan) -> Iterator[Finding]:
             what=f"{file_system.capacity_gib:,} GiB",
             expected=f"at most {DEFAULT_QUOTA_GIB:,}, the default quota of a Region",
             fix="ask for an increase, or set a smaller size",
+        )
+
+
+@rule("storage")
+def elastic_storage_is_within_the_default_quotas(plan: CommonPlan) -> Iterator[Finding]:
+    """Throughput and read cache of all elastic file systems of a Region have a quota each.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
+    """
+    elastic = plan.elastic_file_system
+    if elastic is None:
+        return
+    if elastic.throughput_mbs > DEFAULT_QUOTA_MBS:
+        yield warning(
+            "storage",
+            "throughput_mbs",
+            what=f"{elastic.throughput_mbs:,} MB/s",
+            expected=f"at most {DEFAULT_QUOTA_MBS:,}, the default quota of a Region",
+            fix=f"ask for an increase, or set {DEFAULT_QUOTA_MBS}",
+        )
+    cache = read_cache_gib(plan)
+    if cache > DEFAULT_QUOTA_CACHE_GIB:
+        yield warning(
+            "storage",
+            "read_cache_gib" if elastic.read_cache_gib else "throughput_mbs",
+            what=f"a read cache of {cache:,} GiB",
+            expected=f"at most {DEFAULT_QUOTA_CACHE_GIB:,}, the default quota of a Region",
+            fix=f"ask for an increase, or set read_cache_gib: {DEFAULT_QUOTA_CACHE_GIB}",
         )
 
 

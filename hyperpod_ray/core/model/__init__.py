@@ -51,6 +51,7 @@ from hyperpod_ray.core.model.ray import (
 from hyperpod_ray.core.model.storage import (
     DataRepository,
     DynamicStorage,
+    ElasticStorage,
     ExistingFileSystem,
     ExistingHomes,
     ExistingStorage,
@@ -58,6 +59,7 @@ from hyperpod_ray.core.model.storage import (
     Homes,
     NewFileSystem,
     NewHomes,
+    SsdFileSystem,
     StaticStorage,
     Storage,
 )
@@ -101,6 +103,7 @@ __all__ = [
     "EcrRepositories",
     "Eks",
     "EksAccess",
+    "ElasticStorage",
     "Endpoint",
     "Environment",
     "ExistingEks",
@@ -157,6 +160,7 @@ __all__ = [
     "S3Access",
     "SemanticVersion",
     "Settings",
+    "SsdFileSystem",
     "StaticStorage",
     "Storage",
     "SubnetId",

@@ -11,7 +11,7 @@ from hyperpod_ray.core.model.image import BuiltImage, ExistingImage, Image, Regi
 from hyperpod_ray.core.model.network import Network, NetworkZones
 from hyperpod_ray.core.model.operation import Budget, Helm, InstanceTypeSpec, ManagedMetrics
 from hyperpod_ray.core.model.ray import Ray
-from hyperpod_ray.core.model.storage import DynamicStorage, ExistingStorage, StaticStorage, Storage
+from hyperpod_ray.core.model.storage import DynamicStorage, ElasticStorage, ExistingStorage, StaticStorage, Storage
 from hyperpod_ray.core.model.teams import TaskGovernance, Team
 from hyperpod_ray.core.model.training import Training
 from hyperpod_ray.core.model.words import AccountId, InstanceTypeName, Region, SemanticVersion, Settings
@@ -44,7 +44,7 @@ class CommonEnvironment(Settings):
     """The VPC."""
     hyperpod: ClusterSettings
     """The HyperPod cluster."""
-    storage: StaticStorage | DynamicStorage | ExistingStorage = StaticStorage.defaults()
+    storage: StaticStorage | ElasticStorage | DynamicStorage | ExistingStorage = StaticStorage.defaults()
     """The shared file system."""
     image: BuiltImage | ExistingImage | None = None
     """The container image."""

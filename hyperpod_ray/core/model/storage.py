@@ -47,16 +47,10 @@ class DataRepository(Settings):
 
 
 class NewFileSystem(Settings):
-    """What a file system is created with, by the stack or by a claim (FSx for Lustre, PERSISTENT_2 SSD)."""
+    """What every file system is created with, by the stack or by a claim (FSx for Lustre, PERSISTENT_2)."""
 
-    capacity_gib: Annotated[int, Field(ge=1200)] = 1200
-    """1200, 2400 or a multiple of 2400 GiB."""
-    throughput_mbs_per_tib: Literal[125, 250, 500, 1000] = 250
-    """`PerUnitStorageThroughput`, MB/s per TiB. With the size it bounds how fast a checkpoint is written."""
     compression: Literal["LZ4", "NONE"] = "LZ4"
     """`DataCompressionType`."""
-    lustre_version: Literal["2.12", "2.15"] = "2.15"
-    """`FileSystemTypeVersion`."""
     backup_retention_days: Annotated[int, Field(ge=0, le=90)] = 0
     """`AutomaticBackupRetentionDays`; 0 makes none."""
     availability_zone_id: AvailabilityZoneId | None = None
@@ -65,13 +59,29 @@ class NewFileSystem(Settings):
     """What `cdk destroy` does with the data: keep the file system, or delete it permanently."""
 
 
-class StaticStorage(NewFileSystem):
+class SsdSize(Settings):
+    """What an SSD file system has before all others on the settings' page."""
+
+    capacity_gib: Annotated[int, Field(ge=1200)] = 1200
+    """1200, 2400 or a multiple of 2400 GiB."""
+    throughput_mbs_per_tib: Literal[125, 250, 500, 1000] = 250
+    """`PerUnitStorageThroughput`, MB/s per TiB. With the size it bounds how fast a checkpoint is written."""
+    lustre_version: Literal["2.12", "2.15"] = "2.15"
+    """`FileSystemTypeVersion`."""
+
+
+class SsdFileSystem(NewFileSystem, SsdSize):
+    """A file system of a size that you choose, on SSD: its rate follows from the size."""
+
+
+class StaticStorage(SsdFileSystem):
     """A file system that the Storage stack creates, beside EKS (the default)."""
 
     kind: ClassVar = "static"
 
     mode: Literal["static"] = "static"
-    """`static`: the stack creates the file system. `dynamic`: the CSI driver creates it from a claim."""
+    """`static`: the stack creates the file system. `dynamic`: the CSI driver creates it from a claim.
+    `intelligent_tiering`: the stack creates one without a size."""
     efa: bool = False
     """`EfaEnabled`: a node with EFA and Nitro v4 or later may exchange 700 Gb/s with the file system instead of 100.
     The lifecycle script configures Lustre for it where the AMI has AWS's set-up; its log says whether. Create-only: a
@@ -81,7 +91,37 @@ class StaticStorage(NewFileSystem):
     """Links to S3. A file system with a link takes no backups (`backup_retention_days` must be 0)."""
 
 
-class DynamicStorage(NewFileSystem):
+class ElasticRate(Settings):
+    """What an elastic file system has before all others on the settings' page."""
+
+    throughput_mbs: Annotated[int, Field(ge=fsx.ELASTIC_STEP_MBS, le=fsx.ELASTIC_MOST_MBS)] = fsx.ELASTIC_STEP_MBS
+    """`ThroughputCapacity`, MB/s: 4000 or a multiple of 4000, of all clients together. It only grows. It bounds how
+    fast a checkpoint is written. Each 4000 holds up to 512 TiB."""
+    read_cache_gib: Annotated[int, Field(ge=0)] | None = None
+    """SSD read cache (`DataReadCacheConfiguration`): what it holds is read in under a millisecond, and at no charge for
+    requests. 0: none. For each 4000 MB/s you may choose 32 to 131072 GiB. Default: 20000 GiB for each 4000 MB/s
+    (`PROPORTIONAL_TO_THROUGHPUT_CAPACITY`)."""
+    metadata_iops: Literal[6000, 12000] = 6000
+    """`MetadataConfiguration`: operations per second on names and folders. It only grows."""
+
+
+class ElasticStorage(NewFileSystem, ElasticRate):
+    """A file system of FSx Intelligent-Tiering that the Storage stack creates.
+
+    It has no size: you pay for what is stored, for the throughput and for the read cache. What nobody reads for 30 or
+    90 days costs less. Reads that the cache does not hold begin after tens of milliseconds, and each request costs. It
+    has Lustre 2.15 and no links to S3.
+    """
+
+    kind: ClassVar = "intelligent_tiering"
+
+    mode: Literal["intelligent_tiering"]
+    """`intelligent_tiering`: the stack creates a file system without a size."""
+    efa: bool = False
+    """`EfaEnabled`: as of a static file system. Create-only: a change makes a new, empty file system."""
+
+
+class DynamicStorage(SsdFileSystem):
     """A file system that the FSx CSI driver creates from a claim, as in the AWS article.
 
     It takes ten minutes more, and CloudFormation does not own it.
@@ -104,9 +144,10 @@ class ExistingStorage(Settings):
 
 Storage = Annotated[
     Annotated[StaticStorage, Tag("static")]
+    | Annotated[ElasticStorage, Tag("intelligent_tiering")]
     | Annotated[DynamicStorage, Tag("dynamic")]
     | Annotated[ExistingStorage, Tag("existing")],
-    kind_of("static"),
+    kind_of("static", modes=("static", "intelligent_tiering", "dynamic")),
 ]
 """The shared file system for code, data and checkpoints, mounted at /fsx."""
 

@@ -7,7 +7,7 @@ on a node that mounts the file system. The result is judged here, drawn, and add
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +76,12 @@ def expected_of(plan: CommonPlan, *, nodes: int) -> tuple[str, Expected]:
     kinds = sorted({name for group in plan.groups for name in group.types if plan.type_spec(name).accelerators})
     kind = ", ".join(kinds)
     node = data.node_types().get(kind)
-    system = plan.new_file_system
+    system = storage.of(plan)
     rate = None
     if system is not None and nodes:
-        files = storage.FileSystem(
-            capacity_gib=system.capacity_gib, throughput_mbs_per_tib=system.throughput_mbs_per_tib
-        )  # fmt: skip
         network = node.network_gbps if node else 10.0
-        rate = storage.rate(files, clients=nodes, network_gbps=network).bytes_per_second / 1e9
+        without_efa = replace(system, efa=False)
+        rate = storage.rate(without_efa, clients=nodes, network_gbps=network).bytes_per_second / 1e9
     if node is None:
         return kind, Expected(storage_gb_s=rate if kinds else None)
     return kind, Expected(

@@ -137,7 +137,9 @@ def _file_system_item(target: AnyTarget, file_system: FileSystem) -> Item:
             kind="file system",
             id=file_system.id,
             fate="kept",
-            note=f"{setting}: retain; {file_system.capacity_gib} GiB still cost money",
+            note=f"{setting}: retain; "
+            + ("its throughput and data" if file_system.elastic else f"{file_system.capacity_gib} GiB")
+            + " still cost money",
         )
     if file_system.made_by_claim:
         return Item(
@@ -150,7 +152,7 @@ def _file_system_item(target: AnyTarget, file_system: FileSystem) -> Item:
         kind="file system",
         id=file_system.id,
         fate="destroyed",
-        note=f"{file_system.capacity_gib} GiB, {file_system.lifecycle}; "
+        note=f"{file_system.size}, {file_system.lifecycle}; "
         + ("home folders are lost, but for a last backup, which costs" if file_system.homes else "the data is lost"),
     )
 

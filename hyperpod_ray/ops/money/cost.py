@@ -127,8 +127,8 @@ def _online(target: AnyTarget) -> Prices:
             )
             if price:
                 instances[instance_type] = price
-        if target.plan.new_file_system is not None:
-            throughput = target.plan.new_file_system.throughput_mbs_per_tib
+        if target.plan.ssd_file_system is not None:
+            throughput = target.plan.ssd_file_system.throughput_mbs_per_tib
             storage_price = price_list.storage_price(
                 products(price_list.storage_query(region)), throughput_mbs_per_tib=throughput, as_of=today
             )

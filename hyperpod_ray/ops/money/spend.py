@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from hyperpod_ray.core import names
 from hyperpod_ray.core.amounts import dollars
 from hyperpod_ray.core.common_plan import CommonPlan
+from hyperpod_ray.core.requests import read_cache_gib
 from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.journal.record import FINISHED, Record
 from hyperpod_ray.ops.journal.run import Run
@@ -21,7 +22,7 @@ from hyperpod_ray.ops.orchestrators.interface import Work
 from hyperpod_ray.ops.verdict import ray as verdict_ray
 from hyperpod_ray.ops.verdict import training as verdict_training
 from hyperpod_ray.pricing import prices
-from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Price, Prices
+from hyperpod_ray.pricing.prices import HOURS_PER_MONTH, Price, Prices, elastic_words
 
 PAID_FOR = ("Pending", "ShuttingDown", "Failure")
 """States of an instance that is not there to be paid for, or no longer."""
@@ -289,8 +290,14 @@ def _storage(plan: CommonPlan, snapshot: Snapshot, rates: Prices, month: datetim
                 name=open_zfs.id, what=f"{open_zfs.capacity_gib} GiB and {speed}",
                 hours=_hours(open_zfs.created, month, snapshot.at), usd_per_hour=None, usd=None,
             )  # fmt: skip
-    spec = plan.new_file_system
-    if spec is None:  # somebody pays for it already
+    if (elastic := plan.elastic_file_system) is not None:
+        words = elastic_words(mbs=elastic.throughput_mbs, cache_gib=read_cache_gib(plan), iops=elastic.metadata_iops)
+        for lustre in snapshot.file_systems:
+            if not lustre.homes:
+                hours = _hours(lustre.created, month, snapshot.at)
+                yield Item(name=lustre.id, what=words, hours=hours, usd_per_hour=None, usd=None)
+    spec = plan.ssd_file_system
+    if spec is None:  # without a known price, or somebody pays for it already
         return
     price = rates.file_system(plan.settings.region, spec.throughput_mbs_per_tib)
     for lustre in snapshot.file_systems:

@@ -11,6 +11,7 @@ from hyperpod_ray.ops.errors import explain, refused
 from hyperpod_ray.ops.observe.snapshot import EKS, ControlPlane, FileSystem, Stack, Unseen
 from hyperpod_ray.ops.observe.stack_cause import with_cause
 from hyperpod_ray.ops.reach.clients import AnyTarget
+from hyperpod_ray_rules import fsx
 
 
 def stacks_part(target: AnyTarget) -> dict[str, Any]:
@@ -117,7 +118,10 @@ def file_systems(target: AnyTarget) -> tuple[FileSystem, ...]:
             FileSystem(
                 id=item["FileSystemId"],
                 lifecycle=item["Lifecycle"],
-                capacity_gib=item.get("StorageCapacity", 0),
+                capacity_gib=0
+                if (elastic := item.get("StorageType") == fsx.INTELLIGENT_TIERING)
+                else item.get("StorageCapacity", 0),
+                elastic=elastic,
                 made_by_claim=names.CLAIM_TAG in tags,
                 failure=(item.get("FailureDetails") or {}).get("Message", ""),
                 created=item.get("CreationTime"),

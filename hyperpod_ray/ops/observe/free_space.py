@@ -18,11 +18,12 @@ def with_free_space(target: AnyTarget, listed: tuple[FileSystem, ...]) -> tuple[
     """The file systems with their free space, by the newest minute that CloudWatch has.
 
     Of Lustre FSx publishes one value a minute and server; their sum is the file system's, over one minute and no longer
-    span. Of OpenZFS it publishes what is used.
+    span. Of OpenZFS it publishes what is used. One without a size has no free space: its page names no figure of it.
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/fs-metrics.html
     https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/fsx-openzfs-metrics.html
     """
-    ready = [file_system for file_system in listed if file_system.lifecycle in ("AVAILABLE", "UPDATING")]
+    sized = [file_system for file_system in listed if not file_system.elastic]
+    ready = [file_system for file_system in sized if file_system.lifecycle in ("AVAILABLE", "UPDATING")]
     if not ready:
         return listed
     queries = [

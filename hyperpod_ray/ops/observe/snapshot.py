@@ -177,10 +177,17 @@ class FileSystem:
     interfaces: tuple[str, ...] = ()
     homes: bool = False
     """Whether it is FSx for OpenZFS, with home folders; otherwise FSx for Lustre."""
+    elastic: bool = False
+    """Whether it has no size, but grows and shrinks with its data (Intelligent-Tiering); `capacity_gib` is then 0."""
     free_gib: float | None = None
     """Free space for data, over all of its servers (CloudWatch); None where that is not known."""
     free_at: datetime | None = None
     """When that was measured."""
+
+    @property
+    def size(self) -> str:
+        """Its size in words."""
+        return "elastic" if self.elastic else f"{self.capacity_gib} GiB"
 
 
 @dataclass(frozen=True, kw_only=True)

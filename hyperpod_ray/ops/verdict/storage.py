@@ -24,6 +24,7 @@ def free_space(snapshot: Snapshot) -> Iterator[Finding]:
     for file_system in snapshot.file_systems:
         if (
             file_system.free_gib is None
+            or file_system.elastic
             or not file_system.capacity_gib
             or file_system.free_gib >= NEARLY_FULL * file_system.capacity_gib
         ):
@@ -85,7 +86,7 @@ def _gone(snapshot: Snapshot) -> Iterator[Finding]:
     created = statuses.get(names.stack_name(snapshot.environment, names.STORAGE_STACK), "").endswith("_COMPLETE")
     for homes, mode in ((False, snapshot.storage_mode), (True, snapshot.homes_mode)):
         there = any(file_system.homes == homes for file_system in snapshot.file_systems)
-        if not there and (mode == "existing" or (created and mode in ("static", "new"))):
+        if not there and (mode == "existing" or (created and mode in ("static", "intelligent_tiering", "new"))):
             lost = "file system of home folders" if homes else "shared file system"
             yield Finding(kind="action-required", what=f"the {lost} is gone", next=deploy(snapshot))
 

@@ -173,7 +173,7 @@ def _facts(snapshot: Snapshot) -> list[Fact]:
         kind = "home folders" if system.homes else "file system"
         facts.append(
             Fact(kind=kind, name=system.id, state=system.lifecycle, tone=_tone(system.lifecycle),
-                 detail=", ".join(filter(None, [f"{system.capacity_gib} GiB", _free(system), system.failure])))
+                 detail=", ".join(filter(None, [system.size, _free(system), system.failure])))
         )  # fmt: skip
     for claim in snapshot.claims:
         state = "Terminating" if claim.deleting_since else claim.phase

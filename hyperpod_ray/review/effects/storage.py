@@ -167,6 +167,7 @@ def _file_system(change: ResourceChange, findings: Findings) -> None:
                 **common,
             )
         )
+    _elastic(change, findings, common)
     _backups(change, findings, common)
     if change.differs("LustreConfiguration", "DataCompressionType"):
         before, after = (get("LustreConfiguration", "DataCompressionType") for get in (change.before, change.now))
@@ -278,8 +279,65 @@ def _with_size(change: ResourceChange, size: int) -> dict[str, Any]:
 
 _LUSTRE = {
     ("LustreConfiguration", name)
-    for name in ("PerUnitStorageThroughput", "DataCompressionType", "AutomaticBackupRetentionDays")
-}
+    for name in (
+        "PerUnitStorageThroughput", "DataCompressionType", "AutomaticBackupRetentionDays", "ThroughputCapacity",
+        "DataReadCacheConfiguration",
+    )
+} | {("LustreConfiguration", "MetadataConfiguration", "Iops")}  # fmt: skip
+
+
+def _elastic(change: ResourceChange, findings: Findings, common: dict[str, Any]) -> None:
+    """Intelligent-Tiering: more throughput or IOPS pauses it, less is refused, another cache begins empty."""
+    sides = [{"LustreConfiguration": get("LustreConfiguration") or {}} for get in (change.before, change.now)]
+    refused = {refusal.member for refusal in fsx.update_elastic(*sides)}
+    moved = "Data of colder tiers may move to the dearest one. "
+    for member, words, unit, note, page in (
+        (("ThroughputCapacity",), "ThroughputCapacity", " MB/s", moved, "fsx-throughput"),
+        (("MetadataConfiguration", "Iops"), "MetadataConfiguration.Iops", "", "", "fsx-metadata"),
+    ):
+        pointer = ("LustreConfiguration", *member)
+        if not change.differs(*pointer):
+            continue
+        grows = member[0] not in refused
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS if grows else Effect.REJECTED,
+                code="file-system-throughput" if grows else "file-system-shrunk",
+                change=f"{words} {change.before(*pointer)} → {change.now(*pointer)}{unit}",
+                consequence="In place: the file system is unavailable for a few minutes while servers are added; "
+                f"{_PAUSE}. {note}Requests must be six hours apart."
+                if grows
+                else "It only grows: the service refuses. Less means another file system and a copy of the data.",
+                unavailable=f"{names.MOUNT_PATH}, for a few minutes" if grows else "",
+                source=source(page),
+                **common,
+            )
+        )
+    if change.differs(*_CACHE):
+        takes = "SizeGiB" not in refused
+        findings.add(
+            Row(
+                effect=Effect.SAFE if takes else Effect.REJECTED,
+                code="read-cache",
+                change=f"read cache {_cache(sides[0])} → {_cache(sides[1])}",
+                consequence="In place. The cache is emptied: reads take longer, and cost, until it is filled again. "
+                "Another size no sooner than six hours later."
+                if takes
+                else "A read cache changes by a tenth or more: the service refuses.",
+                source=source("fsx-read-cache"),
+                **common,
+            )
+        )
+
+
+_CACHE = ("LustreConfiguration", "DataReadCacheConfiguration")
+
+
+def _cache(side: dict[str, Any]) -> str:
+    """The size of a read cache in words."""
+    lustre = side["LustreConfiguration"]
+    mode = (lustre.get("DataReadCacheConfiguration") or {}).get("SizingMode")
+    return f"{fsx.read_cache_gib(lustre)} GiB" + (", by the throughput" if str(mode).startswith("PROP") else "")
 
 
 def _capacity(before: int, after: int, common: dict[str, Any]) -> Row:

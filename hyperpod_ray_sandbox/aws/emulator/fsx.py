@@ -82,16 +82,25 @@ class Fsx:
         return {"FileSystems": [self._view(record) for record in records if record is not None]}
 
     def UpdateFileSystem(self, data: Json) -> Json:
-        """Change size, throughput and Lustre settings; nothing gets smaller."""
+        """Change size, throughput, read cache and Lustre settings; sizes only grow."""
         record = self.find(data["FileSystemId"])
         self._available(record)
-        capacity = int(data.get("StorageCapacity") or record["StorageCapacity"])
+        if (storage_type := data.get("StorageType", record["StorageType"])) != record["StorageType"]:
+            raise ServiceError(
+                "BadRequest", f"The storage type is {record['StorageType']} and stays, got {storage_type}"
+            )
+        capacity = int(data.get("StorageCapacity") or record.get("StorageCapacity") or 0)
         if record["FileSystemType"] == "OPENZFS":
             return {"FileSystem": self._update_openzfs(record, capacity, data.get("OpenZFSConfiguration", {}))}
         lustre = {**record["LustreConfiguration"], **data.get("LustreConfiguration", {})}
         linked = [{"Name": "file-system-id", "Values": [record["FileSystemId"]]}]
         if lustre.get("AutomaticBackupRetentionDays") and self.links.describe({"Filters": linked}):
             raise ServiceError("BadRequest", "A file system with data repository associations takes no backups")
+        if record["StorageType"] == rules.INTELLIGENT_TIERING:
+            size = {"StorageCapacity": capacity} if capacity else {}
+            refuse(rules.update_elastic(record, record | size | {"LustreConfiguration": lustre}), code="BadRequest")
+            record.update(LustreConfiguration=lustre)
+            return {"FileSystem": self._view(record)}
         grown = rules.update_file_system(record["StorageCapacity"], capacity, deployment=lustre["DeploymentType"])
         refuse(grown, code="BadRequest")
         record.update(StorageCapacity=capacity, LustreConfiguration=lustre)
@@ -221,4 +230,6 @@ def _of_type(data: Json) -> Json:
     configuration = data.get("LustreConfiguration", {})
     lustre = {"DeploymentType": "SCRATCH_1", "MountName": word(8), "DataCompressionType": "NONE", **configuration}
     version = "2.12" if lustre["DeploymentType"] == "PERSISTENT_2" else "2.10"
+    if lustre.get("MetadataConfiguration"):
+        version = "2.15"
     return {"FileSystemTypeVersion": version, "LustreConfiguration": lustre}

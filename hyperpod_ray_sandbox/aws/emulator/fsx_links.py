@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from hyperpod_ray_rules import fsx as rules
 from hyperpod_ray_sandbox.aws.emulator.context import Context, hex_id, tag_list, tag_map
 from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
 
@@ -130,6 +131,9 @@ class Links:
         if record["Lifecycle"] != "AVAILABLE":
             raise ServiceError("BadRequest", f"File system {record['FileSystemId']} is {record['Lifecycle']}")
         lustre = record["LustreConfiguration"]
+        if record["StorageType"] == rules.INTELLIGENT_TIERING:
+            # https://docs.aws.amazon.com/fsx/latest/LustreGuide/fsx-data-repositories.html
+            raise ServiceError("BadRequest", "Intelligent-Tiering file systems take no data repository association")
         if lustre["DeploymentType"] == "SCRATCH_1" or record.get("FileSystemTypeVersion") == "2.10":
             raise ServiceError(
                 "UnsupportedOperation",

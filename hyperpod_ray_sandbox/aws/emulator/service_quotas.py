@@ -33,6 +33,8 @@ OTHERS = {
     ("eks", "Clusters"): 100.0,
     ("fsx", "Lustre Persistent_2 file systems"): 100.0,
     ("fsx", "Lustre Persistent_2 storage capacity"): 100800.0,
+    ("fsx", "Lustre Persistent Intelligent-Tiering throughput capacity"): 100000.0,
+    ("fsx", "Lustre Persistent Intelligent-Tiering SSD read cache storage capacity"): 100800.0,
 }
 
 

@@ -227,7 +227,12 @@ GOOD: Json = {
         },
         "ec2": {"EC2-VPC Elastic IPs": 5},
         "eks": {"Clusters": 100},
-        "fsx": {"Lustre Persistent_2 storage capacity": 100800, "Lustre Persistent_2 file systems": 100},
+        "fsx": {
+            "Lustre Persistent_2 storage capacity": 100800,
+            "Lustre Persistent_2 file systems": 100,
+            "Lustre Persistent Intelligent-Tiering throughput capacity": 100000,
+            "Lustre Persistent Intelligent-Tiering SSD read cache storage capacity": 100800,
+        },
         "cloudformation": {"Stack count": 2000},
         "aps": {"Workspaces per region per account": 25},
         "codebuild": {"Concurrently running builds for Linux/Small environment": 1},

@@ -9,6 +9,7 @@ import pytest
 from hyperpod_ray.core.checks import account_rules
 from hyperpod_ray.core.evidence import Evidence
 from tests.core.account.good import (
+    FILE_SYSTEM,
     GONE,
     NEW,
     account,
@@ -26,12 +27,26 @@ from tests.core.account.sabotage import (
 from tests.core.environment_files import plan
 
 pytestmark = pytest.mark.usefixtures("day")
+ELASTIC: Json = {**NEW, "storage": {"mode": "intelligent_tiering"}}
+ELASTIC_BESIDE: Json = {
+    f"file_systems > {FILE_SYSTEM}": {
+        "StorageType": "INTELLIGENT_TIERING",
+        "LustreConfiguration": {
+            "DeploymentType": "PERSISTENT_2",
+            "ThroughputCapacity": 4000,
+            "DataReadCacheConfiguration": {"SizingMode": "PROPORTIONAL_TO_THROUGHPUT_CAPACITY"},
+        },
+    }
+}
+"""Another environment's elastic file system."""
 CASES = [
     Sabotage("no addresses left", {"addresses": 5}, (("network quotas", "error", "EC2-VPC Elastic IPs: 1 asked and 5 used by others, 5 allowed"),), file=NEW),
     Sabotage("no NAT gateways left", {"quotas > vpc": {"NAT gateways per Availability Zone": 0}}, (("network quotas", "error", "NAT gateways per Availability Zone"),), file=NEW),
     Sabotage("few endpoints", {"quotas > vpc": {"Interface VPC endpoints per VPC": 10}}, (("network quotas", "error", "Interface VPC endpoints per VPC"),), file=CLOSED),
     Sabotage("no EKS clusters left", {"quotas > eks": {"Clusters": 2}, "more_eks": ["one"]}, (("EKS quotas", "error", "Clusters: 1 asked and 2 used by others"),), file=NEW),
     Sabotage("no Lustre capacity left", {"quotas > fsx": {"Lustre Persistent_2 storage capacity": 5000}}, (("FSx quotas", "error", "1200 asked and 4800 used by others"),), file=NEW),
+    Sabotage("no elastic throughput left", {"quotas > fsx": {"Lustre Persistent Intelligent-Tiering throughput capacity": 7999}, **ELASTIC_BESIDE}, (("FSx quotas", "error", "throughput capacity: 4000 asked and 4000 used by others, 7999 allowed"),), file=ELASTIC),
+    Sabotage("no read cache left", {"quotas > fsx": {"Lustre Persistent Intelligent-Tiering SSD read cache storage capacity": 39999}, **ELASTIC_BESIDE}, (("FSx quotas", "error", "storage capacity: 20000 asked and 20000 used by others, 39999 allowed"),), file=ELASTIC),
     Sabotage("few instances", {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 3}}, (("quotas", "error", "4 asked, 3 allowed"),), file=NEW),
     Sabotage("a quota of another name", {"quotas > eks": GONE, "quotas": {"eks": {"Something": 1}}}, (("EKS quotas", "unknown", "no quota is called 'Clusters'"),), file=NEW),
 ]  # fmt: skip
@@ -53,6 +68,8 @@ def test_the_named_rules_say_it(case: Sabotage) -> None:
     [
         ("EKS quotas", NEW, {"quotas > eks": {"Clusters": 3}, "more_eks": ["one"]}, "Clusters: 1 asked and 2 used by others, 3 allowed"),
         ("FSx quotas", NEW, {"quotas > fsx": {"Lustre Persistent_2 storage capacity": 6000}}, "1200 asked and 4800 used by others, 6000 allowed"),
+        ("FSx quotas", ELASTIC, {"quotas > fsx": {"Lustre Persistent Intelligent-Tiering throughput capacity": 8000, "Lustre Persistent Intelligent-Tiering SSD read cache storage capacity": 40000}, **ELASTIC_BESIDE}, "20000 asked and 20000 used by others, 40000 allowed"),
+        ("FSx quotas", {**ELASTIC, "storage": {"mode": "intelligent_tiering", "read_cache_gib": 0}}, {"quotas > fsx": {"Lustre Persistent_2 storage capacity": 1, "Lustre Persistent Intelligent-Tiering SSD read cache storage capacity": 1}}, "4000 asked, 100000 allowed"),
         ("network quotas", NEW, {"addresses": 4}, "EC2-VPC Elastic IPs: 1 asked and 4 used by others, 5 allowed"),
         ("metrics quota", METRICS, {"quotas > aps": {"Workspaces per region per account": 3}, "workspaces": [{}, {"team": "other"}]}, "1 asked and 2 used by others, 3 allowed"),
         ("quotas", NEW, {"quotas > sagemaker": {"ml.p5.48xlarge for cluster usage": 4}}, "4 asked, 4 allowed"),

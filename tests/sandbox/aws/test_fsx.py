@@ -229,6 +229,100 @@ def test_there_are_at_most_eight_links(emulator: Emulator, subnet: str, bucket: 
         linked(emulator, identifier, "/p8", f"s3://{bucket}/p8/")
 
 
+# --- Intelligent-Tiering ---------------------------------------------------------------------------------------------
+
+ELASTIC = {
+    "DeploymentType": "PERSISTENT_2",
+    "ThroughputCapacity": 4000,
+    "DataReadCacheConfiguration": {"SizingMode": "USER_PROVISIONED", "SizeGiB": 1000},
+    "MetadataConfiguration": {"Mode": "USER_PROVISIONED", "Iops": 6000},
+}
+
+
+def create_elastic(emulator: Emulator, subnet: str, *, lustre: dict[str, Any] = ELASTIC, **more: Any) -> str:
+    request = {"StorageType": "INTELLIGENT_TIERING", "LustreConfiguration": lustre, **more}
+    answer = emulator.boto("fsx").create_file_system(FileSystemType="LUSTRE", SubnetIds=[subnet], **request)
+    return str(answer["FileSystem"]["FileSystemId"])
+
+
+def test_one_without_a_size_lives_and_grows(emulator: Emulator, subnet: str) -> None:
+    fsx = emulator.boto("fsx")
+    identifier = create_elastic(emulator, subnet)
+    until(lambda: lifecycle(fsx, identifier) == "AVAILABLE")
+    (found,) = fsx.describe_file_systems(FileSystemIds=[identifier])["FileSystems"]
+    assert (found["StorageType"], found["FileSystemTypeVersion"]) == ("INTELLIGENT_TIERING", "2.15")
+    assert "StorageCapacity" not in found
+    cache = {"SizingMode": "NO_CACHE"}
+    fsx.update_file_system(
+        FileSystemId=identifier, LustreConfiguration={"ThroughputCapacity": 8000, "DataReadCacheConfiguration": cache}
+    )
+    (grown,) = fsx.describe_file_systems(FileSystemIds=[identifier])["FileSystems"]
+    assert grown["LustreConfiguration"]["ThroughputCapacity"] == 8000
+    assert grown["LustreConfiguration"]["DataReadCacheConfiguration"] == cache
+    fsx.delete_file_system(FileSystemId=identifier)
+    until(lambda: not lifecycle(fsx, identifier))
+
+
+@pytest.mark.parametrize(
+    ("lustre", "more", "said"),
+    [
+        ({"ThroughputCapacity": 6000}, {}, "multiple of 4000"),
+        ({"MetadataConfiguration": {"Mode": "AUTOMATIC"}}, {}, "USER_PROVISIONED with one of"),
+        ({"DataReadCacheConfiguration": {"SizingMode": "USER_PROVISIONED", "SizeGiB": 31}}, {}, "from 32 to 131072"),
+        ({"DeploymentType": "PERSISTENT_1"}, {}, "needs PERSISTENT_2"),
+        ({"PerUnitStorageThroughput": 250}, {}, "has no PerUnitStorageThroughput"),
+        ({}, {"StorageCapacity": 1200}, "has no StorageCapacity"),
+        ({}, {"FileSystemTypeVersion": "2.12"}, "needs Lustre 2.15"),
+        ({}, {"StorageType": "SSD"}, "needs StorageType INTELLIGENT_TIERING"),
+    ],
+)
+def test_one_without_a_size_that_the_service_refuses(
+    emulator: Emulator, subnet: str, lustre: dict[str, Any], more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(botocore.exceptions.ClientError, match=said):
+        create_elastic(emulator, subnet, lustre={**ELASTIC, **lustre}, **more)
+
+
+@pytest.mark.parametrize(
+    ("update", "said"),
+    [
+        ({"LustreConfiguration": {"ThroughputCapacity": 4000}}, "can only grow: 8000 MB/s are there"),
+        (
+            {"LustreConfiguration": {"MetadataConfiguration": {"Mode": "USER_PROVISIONED", "Iops": 6000}}},
+            "can only grow: 12000 are there",
+        ),
+        (
+            {
+                "LustreConfiguration": {
+                    "DataReadCacheConfiguration": {"SizingMode": "USER_PROVISIONED", "SizeGiB": 1050}
+                }
+            },
+            "a tenth or more: 1000 GiB is there",
+        ),
+        ({"StorageCapacity": 2400}, "has no StorageCapacity"),
+        ({"StorageType": "SSD"}, "is INTELLIGENT_TIERING and stays"),
+    ],
+)
+def test_an_update_without_a_size_that_the_service_refuses(
+    emulator: Emulator, subnet: str, update: dict[str, Any], said: str
+) -> None:
+    fsx = emulator.boto("fsx")
+    large = {"ThroughputCapacity": 8000, "MetadataConfiguration": {"Mode": "USER_PROVISIONED", "Iops": 12000}}
+    identifier = create_elastic(emulator, subnet, lustre={**ELASTIC, **large})
+    until(lambda: lifecycle(fsx, identifier) == "AVAILABLE")
+    with pytest.raises(botocore.exceptions.ClientError, match=said):
+        fsx.update_file_system(FileSystemId=identifier, **update)
+
+
+def test_one_without_a_size_takes_no_links(emulator: Emulator, subnet: str, bucket: str) -> None:
+    """https://docs.aws.amazon.com/fsx/latest/LustreGuide/fsx-data-repositories.html"""
+    fsx = emulator.boto("fsx")
+    identifier = create_elastic(emulator, subnet)
+    until(lambda: lifecycle(fsx, identifier) == "AVAILABLE")
+    with pytest.raises(botocore.exceptions.ClientError, match="Intelligent-Tiering file systems take no"):
+        linked(emulator, identifier, "/data", f"s3://{bucket}/")
+
+
 # --- OpenZFS ---------------------------------------------------------------------------------------------------------
 
 ZFS = {"DeploymentType": "SINGLE_AZ_HA_2", "ThroughputCapacity": 160}

@@ -11,6 +11,8 @@ from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.evidence import Account
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, unknown
 from hyperpod_ray.core.plan import Plan, read_data
+from hyperpod_ray.core.requests import read_cache_gib
+from hyperpod_ray_rules import fsx
 
 Json = dict[str, Any]
 
@@ -101,7 +103,7 @@ def eks_quotas_suffice(plan: Plan, account: Account) -> Iterator[Finding]:
 
 @rule("storage", needs="account", title="FSx quotas")
 def fsx_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Finding]:
-    """Lustre file systems of the Region and their capacity together.
+    """Lustre file systems of the Region and their capacity together; of elastic ones throughput and read cache.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/limits.html
     """
@@ -122,8 +124,19 @@ def fsx_quotas_suffice(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         for system in _others(plan, account.pages("fsx", "describe_file_systems", "FileSystems"))
         if (system.get("LustreConfiguration") or {}).get("DeploymentType") == "PERSISTENT_2"
     ]
-    used = sum(system.get("StorageCapacity", 0) for system in other_systems)
-    yield enough(values, listed["capacity"], file_system.capacity_gib, used)
+    if plan.ssd_file_system is not None:
+        used = sum(system.get("StorageCapacity", 0) for system in other_systems)
+        yield enough(values, listed["capacity"], plan.ssd_file_system.capacity_gib, used)
+    if plan.elastic_file_system is not None:
+        others = [
+            system["LustreConfiguration"]
+            for system in other_systems
+            if system.get("StorageType") == fsx.INTELLIGENT_TIERING
+        ]
+        throughput = sum(lustre.get("ThroughputCapacity", 0) for lustre in others)
+        yield enough(values, listed["elastic_throughput"], plan.elastic_file_system.throughput_mbs, throughput)
+        if cache := read_cache_gib(plan):
+            yield enough(values, listed["elastic_read_cache"], cache, sum(map(fsx.read_cache_gib, others)))
     yield enough(values, listed["file_systems"], 1, len(other_systems))
 
 
