@@ -122,7 +122,7 @@ def test_a_price_file_that_cannot_be_read_is_no_price(monkeypatch: pytest.Monkey
 class Finish:
     """An outlook that ends after some time, or whose reckoning fails."""
 
-    def __init__(self, end: Range | None | PlanError) -> None:
+    def __init__(self, end: Range | PlanError | None) -> None:
         self.end = end
 
     def __call__(self, *, cluster: Any, **_: Any) -> Any:
