@@ -169,7 +169,8 @@ class Torch(ModuleType):
         self.gpu, self.made = gpu, list[Block]()
         self.dist = SimpleNamespace(
             init_process_group=self._joined, all_reduce=lambda numbers: None,
-            P2POp=lambda way, block, peer: (way, peer), isend="send", irecv="receive", batch_isend_irecv=self._exchanged,
+            P2POp=lambda way, block, peer: (way, peer), batch_isend_irecv=self._exchanged, isend="send",
+            irecv="receive",
         )  # fmt: skip
         self.distributed = self.dist
         self.joined: dict[str, Any] = {}

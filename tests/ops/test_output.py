@@ -11,6 +11,7 @@ import pytest
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.steering import STEERING
 
 TITLE, CLIPBOARD, CSI_8BIT, RIGHT_TO_LEFT = "\x1b]0;owned\x07", "\x1b]52;c;cm0gLXJmIC8=\x07", "\x9b2J", "\u202e"
 NOON = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC)
@@ -214,5 +215,5 @@ def test_a_table_at_80_columns_cuts_nothing() -> None:
     assert "i-0123456789abcdef0-and-longer       8   word0" in stream.getvalue()
     assert "i-1                              1,024" in stream.getvalue()
     assert [f"word{number}" for number in range(30) if f"word{number}" not in stream.getvalue()] == []
-    assert not output.STEERING.search(stream.getvalue())
+    assert not STEERING.search(stream.getvalue())
     assert output.table("X").title is None
