@@ -275,8 +275,8 @@ REFUSED: dict[str, tuple[str, Wanted, str, str, str, str, int]] = {
         "wait for the first save; `runs show` says when it is there", 3,
     ),
     "files that are not there": (
-        "first", Wanted(files=("*.ckpt", "*.bin")), "out", "{runs}/first: no file fits *.ckpt, *.bin", "files of the run",
-        "correct --file, or pull again: training deletes old checkpoints", 3,
+        "first", Wanted(files=("*.ckpt", "*.bin")), "out", "{runs}/first: no file fits *.ckpt, *.bin",
+        "files of the run", "correct --file, or pull again: training deletes old checkpoints", 3,
     ),
     "a place that is taken": (
         "first", Wanted(), "runs", "--to: runs exists", "a new folder", "name another one, or remove it", 2,
