@@ -79,6 +79,7 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 records: setup  ## write what environments become, property by property, and what rules say, word for word
 	$(BIN)/python -m tests.support.recorded
 	$(BIN)/python -m tests.core.said
+	$(BIN)/python -m tests.ops.said_findings
 
 test: setup emulator-env rehearsal-env local-charts  ## the suite, without the tests marked slow
 	$(BIN)/python -m tests.run

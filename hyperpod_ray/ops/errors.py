@@ -80,6 +80,10 @@ THROTTLED = {
     "RequestLimitExceeded",
     "TooManyRequestsException",
     "RequestThrottled",
+    "RequestThrottledException",
+    "EC2ThrottledException",
+    "BandwidthLimitExceeded",
+    "PriorRequestNotComplete",
     "SlowDown",
 }
 UNWRITABLE = {

@@ -25,6 +25,7 @@ from hyperpod_ray.ops.observe.snapshot import (
 from hyperpod_ray.ops.verdict import Verdict, judge
 from hyperpod_ray.ops.verdict.training import patience
 from tests.cli.test_one_command import problem
+from tests.ops.said_findings import assert_said
 from tests.ops.snapshots import HEAD, JOB, NOW, ONE, RUN, ago, healthy, said, trains, with_controller, with_node
 from tests.ops.world import ROOT
 from tests.support.answers import Answers
@@ -51,7 +52,9 @@ def verdict_on(name: str) -> Verdict:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_each_fault_has_its_verdict_and_its_command_and_an_end(fault: Fault) -> None:
     answers = fault.answers()
-    verdict = judge(answers.snapshot())
+    snapshot = answers.snapshot()
+    verdict = judge(snapshot)
+    assert_said(f"fault: {fault.name}", snapshot)
     assert (verdict.state, fault.what in said(verdict), fault.next in said(verdict)) == (fault.state, True, True), said(
         verdict
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.ops.in_ray.history import History
-from hyperpod_ray.ops.journal.record import read
+from hyperpod_ray.ops.journal.record import Record, Step, read
 from hyperpod_ray.ops.journal.run import run_of
 from tests.support.pages import NOW, journal
 
@@ -147,3 +147,144 @@ def test_a_run_of_a_snapshot_has_the_same_record() -> None:
         history.add(text.encode())
     run = run_of(json.loads(progress), History.kept(json.dumps(history.summary())), name="x", at=NOW)
     assert run.record == read("llama", progress, lines, now=NOW.timestamp())
+
+
+TOLD: dict[str, tuple[dict[str, Any], str, Any]] = {
+    "the step": ({"last_step": 30}, "step", 30),
+    "no step, as it says": ({"last_step": None}, "step", None),
+    "the newest step": ({}, "step", 20),
+    "its time": ({"last_step_t": 50.5}, "step_t", 50.5),
+    "the newest step's time": ({}, "step_t", 20.0),
+    "the checkpoint": ({"last_checkpoint_step": 12}, "checkpoint_step", 12),
+    "no checkpoint, as it says": ({"last_checkpoint_step": None}, "checkpoint_step", None),
+    "the newest checkpoint": ({}, "checkpoint_step", 15),
+    "the checkpoint's time": ({"last_checkpoint_t": 12.25}, "checkpoint_t", 12.25),
+    "the newest checkpoint's time": ({}, "checkpoint_t", 15.5),
+    "the checkpoint's folder": ({"last_checkpoint_path": "/fsx/a/step-1"}, "checkpoint_path", "/fsx/a/step-1"),
+    "no folder": ({}, "checkpoint_path", ""),
+    "the value": ({"metrics": {"loss": 0.25, "other": 9}}, "value", 0.25),
+    "no value, as it says": ({"metrics": {}}, "value", None),
+    "the newest value": ({}, "value", 0.05),
+    "the lowest value": ({"metrics": {"loss": 9}}, "lowest", 0.05),
+    "ranks": ({"world_size": 8}, "world", 8),
+    "ranks of the journal": ({}, "world", 4),
+    "all steps": ({"total_steps": 100}, "total_steps", 100),
+    "no end": ({}, "total_steps", None),
+    "the pace": ({"step_s": 3.5}, "step_seconds", 3.5),
+    "the pace of the journal": ({}, "step_seconds", 1.0),
+    "the second longest pause": ({"pauses_s": [90, 8, 7]}, "pause_seconds", 8.0),
+    "one pause is no habit": ({"pauses_s": [90]}, "pause_seconds", None),
+    "the error's first line": ({"last_error": "CUDA error\nat line 3"}, "error", "CUDA error"),
+    "no error": ({}, "error", ""),
+    "its own name": ({"name": "llama"}, "name", "llama"),
+    "its folder's name": ({}, "name", "a"),
+    "the state": ({"state": "saving"}, "state", "saving"),
+    "no state": ({}, "state", ""),
+    "all saves": ({}, "saved", 2),
+    "faults: an error and a lost rank": ({}, "faults", 2),
+    "restores": ({}, "recoveries", 1),
+    "its first line": ({}, "begin", 0.0),
+}
+"""What `progress.json` says, the figure of the record, and its value; of the rest, the journal says it."""
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_progress_says_it_and_where_it_does_not_the_journal_does(case: str) -> None:
+    progress, figure, value = TOLD[case]
+    lines = [
+        line(0, "start", world=4), *steps(1, 10, t=1), line(10.2, "error", message="x"), line(10.3, "lost", rank=1),
+        line(10.5, "restore", step=10, path="/fsx"), line(10.9, "save", step=10, stall_s=0.5, seconds=2),
+        *steps(11, 15, t=11), line(15.5, "save", step=15, reason="drain"), *steps(16, 20, t=16),
+    ]  # fmt: skip
+    lines[1] = line(1, "step", step=1, loss=1.0, world=4)
+    assert getattr(read("a", json.dumps(progress), lines), figure) == value
+
+
+def test_a_save_says_why_and_how_long() -> None:
+    lines = [*steps(1, 5, t=0), line(5, "save", step=5, stall_s=0.5, seconds=2, reason="drain"), *steps(6, 9, t=5.5)]
+    (save,) = read("a", "", lines).saves
+    assert (save.t, save.step, save.reason, save.seconds, save.stall_s) == (5, 5, "drain", 2, 0.5)
+
+
+LOST: dict[str, tuple[dict[str, tuple[int, float]], dict[str, float], dict[str, float], str]] = {
+    "nothing": ({}, {"training": 10.0}, {}, ""),
+    "the largest first": (
+        {"error": (2, 30.0), "drain": (1, 120.0)}, {"training": 10.0, "recovering": 150.0, "saving": 4.0},
+        {"drain notices": 120.0, "errors": 30.0, "saves": 4.0}, "drain notices 2 min in 1, errors 30 s in 2, saves 4 s",
+    ),
+    "what has no name is unknown": (
+        {"new": (1, 5.0), "unknown": (1, 6.0)}, {"recovering": 11.0}, {"unknown causes": 11.0},
+        "unknown causes 11 s in 1",
+    ),
+    "the rest is before the first step": (
+        {}, {"training": 10.0, "waiting": 7.0, "saving": 0.5}, {"before the first step": 7.0, "saves": 0.5},
+        "before the first step 7 s",
+    ),
+    "less than a thousandth of a second is nothing": ({}, {"training": 1.0, "waiting": 0.0009}, {}, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_lost_time_is_said_by_its_cause(case: str) -> None:
+    by_cause, seconds, lost, words = LOST[case]
+    record = Record(name="a", by_cause=by_cause, seconds=seconds)
+    assert list(record.lost) == list(lost)
+    assert record.lost == pytest.approx(lost)
+    assert record.lost_in_words == words
+
+
+def test_goodput_is_not_known_before_there_is_a_step_or_without_the_first_lines() -> None:
+    record = Record(name="a", seconds={"training": 3.0, "saving": 1.0}, step_t=5.0)
+    assert record.goodput == 0.75
+    for unknown in ({"step_t": None}, {"partial": True}, {"seconds": {}}):
+        assert Record(**{**record.__dict__, **unknown}).goodput is None
+    third = Record(name="a", seconds={"training": 1.0, "saving": 2.0}, step_t=5.0)
+    assert third.goodput == 0.3333, "every place shows the same figure"
+
+
+def test_the_end_is_known_while_steps_are_done() -> None:
+    record = Record(name="a", recent_rate=2.0, total_steps=100, step=40)
+    assert record.ends(now=1000) == 1030
+    assert Record(**{**record.__dict__, "step": 120}).ends(now=1000) == 1000
+    for unknown in ({"recent_rate": 0.0}, {"recent_rate": None}, {"total_steps": None}, {"step": None}):
+        assert Record(**{**record.__dict__, **unknown}).ends(now=1000) is None
+    for state in ("done", "failed"):
+        assert Record(**{**record.__dict__, "state": state}).ends(now=1000) is None
+
+
+def test_neighbours_are_those_of_which_the_second_continues_the_first() -> None:
+    def done(t: float, step: int, *, resumed: bool = False) -> Step:
+        return Step(t=t, step=step, value=None, resumed=resumed)
+
+    first, second, again, third, same = done(1, 1), done(2, 2), done(5, 2, resumed=True), done(6, 3), done(6, 4)
+    record = Record(name="a", steps=(first, second, again, third, same))
+    assert record.advances() == [(first, second), (again, third)]
+    assert record.by_step() == [first, again, third, same], "a step that was done again counts as it went the last time"
+
+
+def test_interruptions_keep_their_number_where_the_first_are_no_longer_kept() -> None:
+    shown = read("a", "", [*steps(1, 10, t=0), *steps(6, 12, t=60)])
+    assert (shown.interrupted, shown.first_number) == (1, 1)
+    assert Record(name="a", interruptions=shown.interruptions, interrupted=30).first_number == 30
+    assert Record(name="a").first_number == 1
+
+
+RATES = {"an even number of steps": ((1.0, 1.0, 2.0, 2.0), 1 / 1.5), "an odd one": ((1.0, 2.0, 2.0), 0.5),
+         "one": ((4.0,), 0.25)}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RATES)
+def test_the_usual_rate_is_the_median(case: str) -> None:
+    gaps, rate = RATES[case]
+    t, lines = 0.0, [line(0, "step", step=0, loss=1)]
+    for number, gap in enumerate(gaps, start=1):
+        t += gap
+        lines.append(line(t, "step", step=number, loss=1))
+    assert read("a", "", lines).usual_rate == pytest.approx(rate, rel=0.05)
+
+
+def test_the_present_rate_is_that_of_the_last_minute() -> None:
+    slow, fast = steps(1, 50, t=0, every=10), steps(51, 150, t=491, every=1)
+    found = read("a", "", [*slow, *fast])
+    assert found.recent_rate == pytest.approx(1.0, rel=0.05)
+    assert read("a", "", []).recent_rate is None

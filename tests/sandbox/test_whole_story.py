@@ -159,7 +159,7 @@ def test_a_node_is_removed_for_good_and_training_waits_for_room(
     printed = capsys.readouterr()
     assert printed.out == f"{leaving}\n"
     assert "no instance comes in its place; a run with a worker there resumes from its last checkpoint" in printed.err
-    assert "group 'workers' asks for 1 nodes then, and the file says 2: set its count to 1" in printed.err
+    assert "group 'workers' asks for 1 node then, and the file says 2: set its count to 1" in printed.err
     until(lambda: len(_workers(story)) == 1 and leaving not in _workers(story))
     groups = story.emulator.boto("sagemaker").describe_cluster(ClusterName="ray-local")["InstanceGroups"]
     assert {group["InstanceGroupName"]: group["TargetCount"] for group in groups}["workers"] == 1

@@ -163,7 +163,7 @@ def _show(offers: list[Offer], form: Format) -> None:
         table.add_row(
             offer.group, ("extension " if offer.extends else "") + offer.id,
             f"{offer.instances} × {offer.instance_type}",
-            offer.zone if offer.in_zone else f"{offer.zone}: not the group's",
+            offer.zone if offer.in_zone else f"{offer.zone}: not the group's" if offer.zone else "not said",
             *(f"{day:%Y-%m-%d %H:%M}" if day else "" for day in (offer.start, offer.end)), str(offer.hours), offer.fee,
         )  # fmt: skip
     output.console(form).print(table)

@@ -74,8 +74,8 @@ def listing(
         output.log("no such node" if state or instance_type or unhealthy else "no nodes")
     if len(lines) < len(rows):
         output.log(
-            f"{len(rows)} nodes in {len(lines)} lines; {target.command('nodes')} --all lists each, --unhealthy those "
-            "that cannot take work"
+            f"{len(rows)} nodes in {len(lines)} line{'s' if len(lines) > 1 else ''}; {target.command('nodes')} --all "
+            "lists each, --unhealthy those that cannot take work"
         )
     for listed in snapshot.unseen:
         output.log(f"{listed.source} could not be asked: {listed.why}")
@@ -227,8 +227,9 @@ def _counts(target: AnyTarget, instances: Sequence[Instance]) -> Iterator[str]:
             continue
         left = max(0, group.target - number)
         yield (
-            f"group '{name}' asks for {left} nodes then, and the file says {target.plan.group(name).count}: set its "
-            f"count to {left}, or a deploy that changes the cluster brings nodes back"
+            f"group '{name}' asks for {left} node{'s' if left != 1 else ''} then, and the file says "
+            f"{target.plan.group(name).count}: set its count to {left}, or a deploy that changes the cluster brings "
+            "nodes back"
         )
 
 
