@@ -77,7 +77,12 @@ def test_the_heap_is_walked_only_when_no_other_thread_makes_objects(monkeypatch:
     watched = Watched(model, optimizer := torch.optim.SGD(model.parameters()))
     watched.complete.alone = lambda: order.append("alone")
     walk = iterators.at_work
-    monkeypatch.setattr(iterators, "at_work", lambda *given: order.append("walk") or walk(*given))
+
+    def noted(*given: Any) -> Any:
+        order.append("walk")
+        return walk(*given)
+
+    monkeypatch.setattr(iterators, "at_work", noted)
     for step in watched.steps(WATCHED[-1] + 3):
         order.append(str(step))
         train(model, optimizer, torch.randn(8, 16))
