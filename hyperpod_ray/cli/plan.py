@@ -98,7 +98,11 @@ def register(app: typer.Typer) -> None:
             str, typer.Option(metavar="LEVEL", help="low, central, high, or a YAML file with your own record.")
         ] = "central",
         storage: Annotated[
-            str, typer.Option(metavar="GIB@MBS", help="Another file system: 4800@500 is 4800 GiB at 500 MB/s per TiB.")
+            str,
+            typer.Option(
+                metavar="GIB@MBS",
+                help="Another file system: 4800@500 is 4800 GiB at 500 MB/s per TiB; elastic@4000 has no size.",
+            ),
         ] = "",
         rehearsal: Annotated[
             Path | None, typer.Option(metavar="FILE", help="report.json of a rehearsal: its detection of a lost node.")

@@ -289,7 +289,8 @@ _LUSTRE = {
 def _elastic(change: ResourceChange, findings: Findings, common: dict[str, Any]) -> None:
     """Intelligent-Tiering: more throughput or IOPS pauses it, less is refused, another cache begins empty."""
     sides = [{"LustreConfiguration": get("LustreConfiguration") or {}} for get in (change.before, change.now)]
-    refused = {refusal.member for refusal in fsx.update_elastic(*sides)}
+    only = ("only_grows", "read_cache")  # what else is wrong of a file system is not this change's fault
+    refused = {refusal.member for refusal in fsx.update_elastic(*sides) if refusal.rule in only}
     moved = "Data of colder tiers may move to the dearest one. "
     for member, words, unit, note, page in (
         (("ThroughputCapacity",), "ThroughputCapacity", " MB/s", moved, "fsx-throughput"),
