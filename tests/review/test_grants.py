@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperpod_ray.planner.storage import SsdFileSystem
 from hyperpod_ray.review import training
 from tests.review.grants_helpers import read
 
@@ -15,5 +16,5 @@ def test_the_file_system_that_a_forecast_is_of(efa: bool | None, seen: bool, tmp
     lustre = {"PerUnitStorageThroughput": 500, **({} if efa is None else {"EfaEnabled": efa})}
     disk = {"Type": "AWS::FSx::FileSystem", "Properties": {"StorageCapacity": 2400, "LustreConfiguration": lustre}}
     found = training._file_system(read(tmp_path, Disk=disk))
-    assert found is not None
+    assert isinstance(found, SsdFileSystem)
     assert (found.capacity_gib, found.throughput_mbs_per_tib, found.efa) == (2400, 500, seen)
