@@ -102,6 +102,10 @@ def create_file_system(request: Json) -> Iterator[Refusal]:
     if lustre.get("AutomaticBackupRetentionDays") and deployment.startswith("SCRATCH"):
         message = f"{deployment} takes no automatic backups"
         yield Refusal(rule="backups", message=message, member="AutomaticBackupRetentionDays")
+    version = request.get("FileSystemTypeVersion", "2.15")
+    if lustre.get("MetadataConfiguration") and version != "2.15":
+        message = f"a metadata configuration needs Lustre 2.15, got {version}"
+        yield Refusal(rule="metadata", message=message, member="FileSystemTypeVersion")
     efa = bool(lustre.get("EfaEnabled"))
     if efa and deployment != "PERSISTENT_2":
         yield Refusal(rule="efa", message=f"EFA needs PERSISTENT_2, got {deployment}", member="EfaEnabled")

@@ -21,6 +21,7 @@ from tests.core.rule_cases import (
 
 CASES = [
     Case("linked_folders_lie_apart", {LINKS: [{**DATA, "path": "/fsx/data"}]}, f"{LINKS.replace('/', '.')}[0].path", "is /fsx/fsx/data in Ray's pods", {LINKS: [{**DATA, "path": "/fsxdata"}]}),
+    Case("metadata_follows_the_size", {"storage/lustre_version": "2.12"}, "storage.lustre_version", "Fix: remove lustre_version", {"storage/mode": "dynamic"}),
     Case("capacity_is_a_step", {"storage/capacity_gib": 3600}, "storage.capacity_gib", "Fix: set 2400 or 4800", {"storage/capacity_gib": 4800}),
     Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 4800, "throughput_mbs_per_tib": 500}}, "storage.capacity_gib", "multiples of 9600. Fix: set 9600", {"storage": {"efa": True, "capacity_gib": 9600, "throughput_mbs_per_tib": 500}}),
     Case("capacity_is_a_step", {"storage": {"efa": True, "capacity_gib": 12000, "throughput_mbs_per_tib": 1000}}, "storage.capacity_gib", "multiples of 4800. Fix: set 9600 or 14400", {"storage": {"efa": True, "capacity_gib": 14400, "throughput_mbs_per_tib": 1000}}),

@@ -265,10 +265,15 @@ def _elastic() -> Iterator[tuple[str, Any]]:
     for gib in (1000, 1099, 1100, 901, 900):
         change = {"DataReadCacheConfiguration": {**cache, "SizeGiB": gib}}
         yield f"read cache of 1000 becomes {gib}", _refusals(fsx.update_elastic(request({}), request(change)))
-    for more in ({"ThroughputCapacity": 4000}, {"DataReadCacheConfiguration": cache}):
+    automatic: Json = {"MetadataConfiguration": {"Mode": "AUTOMATIC"}}
+    for more, version in (
+        ({"ThroughputCapacity": 4000}, "2.15"), ({"DataReadCacheConfiguration": cache}, "2.15"),
+        (automatic, "2.15"), (automatic, "2.12"), ({}, "2.12"),
+    ):  # fmt: skip
         ssd = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 125, **more}
         asked = {"StorageCapacity": 1200, "SubnetIds": ["a"], "LustreConfiguration": ssd}
-        yield f"SSD with {more}", _refusals(fsx.create_file_system(asked))
+        refused = _refusals(fsx.create_file_system({**asked, "FileSystemTypeVersion": version}))
+        yield f"SSD of {version} with {more}", refused
     for change in changes[:17]:
         yield f"read cache of {change}", fsx.read_cache_gib({**lustre, **change})
 

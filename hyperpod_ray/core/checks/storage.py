@@ -8,7 +8,7 @@ from hyperpod_ray.core import names, regions
 from hyperpod_ray.core.checks.lookup import known_groups
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
-from hyperpod_ray.core.model import DataRepository
+from hyperpod_ray.core.model import DataRepository, StaticStorage
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.requests import read_cache_gib
 from hyperpod_ray_rules import fsx
@@ -47,6 +47,23 @@ def capacity_is_a_step(plan: CommonPlan) -> Iterator[Finding]:
             what=f"{capacity} is no size of FSx for Lustre",
             expected="1200, 2400 and multiples of 2400",
             fix=f"set {below} or {above}",
+        )
+
+
+@rule("storage")
+def metadata_follows_the_size(plan: CommonPlan) -> Iterator[Finding]:
+    """A file system that the stack creates has metadata IOPS by its size, which Lustre 2.12 has not.
+
+    https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html (FileSystemTypeVersion)
+    """
+    static = plan.stack_file_system
+    if isinstance(static, StaticStorage) and static.lustre_version == "2.12":
+        yield error(
+            "storage",
+            "lustre_version",
+            what="2.12 with the metadata IOPS of mode static: FSx refuses it",
+            expected="2.15 with mode static",
+            fix="remove lustre_version",
         )
 
 
