@@ -122,7 +122,7 @@ _CREATED_BY_PUT = (
 )  # fmt: skip
 # a PUT without a resourceVersion is refused
 _VERSION_NEEDED = (
-    "APIService", "CSIDriver", "CustomResourceDefinition", "EndpointSlice", "Lease", "MutatingWebhookConfiguration",
+    "APIService", "CSIDriver", "CustomResourceDefinition", "Lease", "MutatingWebhookConfiguration",
     "PodDisruptionBudget", "RuntimeClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration", "VolumeAttachment", "CSINode",
 )  # fmt: skip

@@ -44,6 +44,8 @@ _UNCHECKED = Cause(
 )
 # Go structs that are there, empty, where nobody wrote them
 _STRUCTS = ("jobTemplate", "spec", "template")
+_GONE = ("workloadRef",)
+"""Fields of the claimed definitions that 1.36 has no longer."""
 _INTEGERS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -159,7 +161,7 @@ class _Walk:
         self._embedded(value, schema, path)
         for key, member in value.items():
             child_path = f"{path}.{key}" if path else key
-            child: Json | None = properties.get(key)
+            child: Json | None = properties.get(key) if self.custom or key not in _GONE else None
             if child is None and isinstance(extra, dict):
                 child = extra
             if child is None:

@@ -143,8 +143,8 @@ def _checked(expression: str, variables: dict[str, Any]) -> Any:
     except FAULTS as error:
         if not _TWO_NUMBERS.search(str(error)):
             raise
-        double = cel().Type.DOUBLE
-        free = {name: cel().Type.DYN if kind == double else kind for name, kind in variables.items()}
+        numbers = (cel().Type.DOUBLE, cel().Type.INT)
+        free = {name: cel().Type.DYN if kind in numbers else kind for name, kind in variables.items()}
         return environment(free, checked=True).compile(expression)
 
 
@@ -255,33 +255,42 @@ def _mixed(expression: str, names: tuple[str, ...]) -> str:
     return f"expected type '{found[0]}' but found '{found[1]}'" if found else ""
 
 
+_INSIDE = {_CALL: (1, 3), _SELECT: (1,), _LIST: (1,), _COMPREHENSION: (2, 4, 5, 6, 7)}
+"""Which fields of a message are expressions."""
+_ENTRIES, _ENTRY_VALUE = 2, 4
+
+
+def _inside(number: int, content: bytes) -> list[bytes]:
+    """The expressions in one: operands, elements, values of a map, parts of a loop."""
+    fields = _INSIDE.get(number, ())
+    parts = [part for field, part in _messages(content) if field in fields and isinstance(part, bytes)]
+    if number == _STRUCT:
+        entries = [part for field, part in _messages(content) if field == _ENTRIES and isinstance(part, bytes)]
+        parts = [value for entry in entries if isinstance(value := _field(entry, _ENTRY_VALUE), bytes)]
+    return parts
+
+
 def _two_types(tree: bytes) -> tuple[str, str] | None:
     """The types of the first literal that has constants of two."""
     for number, content in _messages(tree):
-        if number == _LIST:
-            elements = [element for field, element in _messages(content) if field == 1]
-            kinds = [kind for kind in map(_constant_type, elements) if kind]
-            other = next((kind for kind in kinds if kind != kinds[0]), None)
-            if other:
-                return kinds[0], other
-        if number in (_LIST, _CALL, _SELECT, _COMPREHENSION):
-            for _, inner in _messages(content):
-                if isinstance(inner, bytes) and (types := _two_types_inside(inner)):
-                    return types
+        if number not in (*_INSIDE, _STRUCT):
+            continue
+        inside = _inside(number, content)
+        kinds = [kind for part in inside if (kind := _constant_type(part))] if number in (_LIST, _STRUCT) else []
+        if other := next((kind for kind in kinds if kind != kinds[0]), None):
+            return kinds[0], other
+        for part in inside:
+            if types := _two_types(part):
+                return types
     return None
-
-
-def _two_types_inside(inner: bytes) -> tuple[str, str] | None:
-    try:
-        return _two_types(inner)
-    except (IndexError, ValueError):
-        return None  # a name, not an expression
 
 
 def _constant_type(element: bytes) -> str:
     """The type of a constant; empty for another expression."""
     constant = _field(element, _CONST)
-    return next((_CONSTANT_TYPES.get(number, "") for number, _ in _messages(constant)), "") if constant else ""
+    if not isinstance(constant, bytes):
+        return ""
+    return next((_CONSTANT_TYPES.get(number, "") for number, _ in _messages(constant)), "")
 
 
 def _walk(tree: bytes, scope: dict[str, Json | None], escape: Callable[[str], str]) -> Json | None:
@@ -374,10 +383,8 @@ def _loops(tree: bytes, scope: dict[str, Json | None], escape: Callable[[str], s
             inner = {**scope, parts.get(1, b"").decode(): variable, parts.get(3, b"").decode(): None}
             body = max(_loops(parts.get(part, b""), inner, escape) for part in (5, 6, 7))
             runs = max(runs, most(over) * body, _loops(parts.get(2, b""), scope, escape))
-        elif number in (_CALL, _SELECT, _LIST, _STRUCT):
-            fields = {_CALL: (1, 3), _SELECT: (1,), _LIST: (1,), _STRUCT: ()}[number]
-            inside = [part for field, part in _messages(content) if field in fields and isinstance(part, bytes)]
-            runs = max([runs, *(_loops(part, scope, escape) for part in inside)])
+        elif number in (*_INSIDE, _STRUCT):
+            runs = max([runs, *(_loops(part, scope, escape) for part in _inside(number, content))])
     return runs
 
 

@@ -66,6 +66,8 @@ def act(  # noqa: PLR0911, PLR0912
     check_write(request, verb)
     if resource.namespaced and not namespace and verb != "list":
         raise _not_allowed(target, verb)
+    if verb == "get" and request.flag("export"):
+        raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
     if target.subresource == "scale":
         return 200, scale.act(api, request, options, target, verb)
     if target.subresource == "eviction":

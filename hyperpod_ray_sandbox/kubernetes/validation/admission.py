@@ -10,7 +10,7 @@ from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
-from hyperpod_ray_sandbox.kubernetes.validation import names
+from hyperpod_ray_sandbox.kubernetes.validation import custom, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.webhooks import conditions, rules
 
@@ -20,6 +20,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ACTIONS = ("Audit", "Deny", "Warn")
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ROOTS = ("object", "oldObject", "request", "namespaceObject")
+_TEXTS = ("name", "namespace", "operation", "subResource", "requestSubResource")
 VARIABLES = (*_ROOTS, "variables")
 TYPE = "x-type"
 
@@ -72,6 +73,8 @@ def policy(obj: Json) -> Causes:
         message = validation.get("message")
         if message and "\n" in message:
             causes.invalid(f"{path}.message", message, "message must not contain line breaks")
+        elif message and not message.strip():
+            causes.invalid(f"{path}.message", message, "message must be non-empty if specified")
         if validation.get("messageExpression"):
             _expression(causes, f"{path}.messageExpression", validation["messageExpression"], "STRING", fields)
         causes.one_of(f"{path}.reason", validation.get("reason"), _REASONS)
@@ -93,7 +96,7 @@ def _variables(causes: Causes, spec: Json) -> Json:
         path, name = f"spec.variables[{index}]", variable.get("name") or ""
         if not name:
             causes.required(f"{path}.name", "name is not specified")
-        elif not _IDENTIFIER.fullmatch(name):
+        elif not _IDENTIFIER.fullmatch(name) or name in custom.WORDS:
             causes.invalid(f"{path}.name", name, "name is not a valid CEL identifier")
         _expression(causes, f"{path}.expression", variable.get("expression"), "DYN", taken)
         taken[name] = {TYPE: _answer(str(variable.get("expression") or ""), taken)}
@@ -103,7 +106,8 @@ def _variables(causes: Causes, spec: Json) -> Json:
 def _typed(fields: Json) -> Json:
     """The variables, and those of a policy with the types that they have."""
     types = {f"variables.{name}": field[TYPE] for name, field in fields.items() if field.get(TYPE) is not None}
-    return {**language.dynamic(VARIABLES), **types}
+    texts = {f"request.{name}": language.cel().Type.STRING for name in _TEXTS}
+    return {**language.dynamic(VARIABLES), **texts, **types}
 
 
 def _answer(expression: str, fields: Json) -> Any:

@@ -19,7 +19,7 @@ from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 Json = dict[str, Any]
 
 RULES = "x-kubernetes-validations"
-_WORDS = {
+WORDS = {
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
     "loop", "package", "namespace", "return",
 }  # fmt: skip
@@ -28,7 +28,7 @@ _OLD = re.compile(r"\boldSelf\b")
 
 def escaped(name: str) -> str:
     """The name of a field as a rule must write it."""
-    if name in _WORDS:
+    if name in WORDS:
         return f"__{name}__"
     for text, word in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
         name = name.replace(text, word)

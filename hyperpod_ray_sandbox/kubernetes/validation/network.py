@@ -274,7 +274,7 @@ def ingress(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
 
 
 def one_class(causes: Causes, obj: Json) -> None:
-    """Judge the class of a new Ingress, and the annotation that once held it."""
+    """Judge the class of a new Ingress, and the annotation that was its place before."""
     annotation = (obj["metadata"].get("annotations") or {}).get("kubernetes.io/ingress.class")
     class_name = (obj.get("spec") or {}).get("ingressClassName")
     if annotation is not None and class_name is not None and annotation != class_name:

@@ -18,6 +18,7 @@ Json = dict[str, Any]
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
 _VERSION = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_MOST_CONDITIONS = 64
 _REVIEWS = ("v1", "v1beta1")
 _ROOTS = ("object", "oldObject", "request")
 
@@ -104,6 +105,8 @@ def service_path(causes: Causes, path: str, text: str) -> None:
 def conditions(causes: Causes, path: str, declared: list[Json] | None, roots: tuple[str, ...] = _ROOTS) -> None:
     """Judge match conditions: their names, and that they compile to a bool."""
     taken: set[str] = set()
+    if len(declared or []) > _MOST_CONDITIONS:
+        causes.too_many(path, len(declared or []), _MOST_CONDITIONS)
     for index, condition in enumerate(declared or []):
         at, name = f"{path}[{index}]", condition.get("name") or ""
         if not name:

@@ -11,7 +11,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import invalid
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, invalid
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ def check(api: Objects, resource: Resource, obj: Json) -> None:
         elif any(other["spec"].get("clusterIP") == address for other in others):
             why = f"failed to allocate IP {address}: provided IP is already allocated"
             causes.invalid("spec.clusterIPs", [address], why)
+    health = spec.get("healthCheckNodePort")
+    if health and not _FIRST_PORT <= health < _FIRST_PORT + _PORTS:
+        why = f"failed to allocate requested HealthCheck NodePort {health}: provided port is not in the valid range"
+        raise ApiError(500, "InternalError", f"Internal error occurred: {why}")
     taken = _taken(others)
     for index, port in enumerate(spec.get("ports") or []):
         mark = (port.get("nodePort"), port.get("protocol"))

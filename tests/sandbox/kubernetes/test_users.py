@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray_sandbox.kubernetes.authorization.users import ADMINISTRATOR, Identity, impersonated
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
 
 
 @pytest.mark.parametrize(
@@ -28,5 +29,13 @@ def test_the_groups_of_whom_somebody_speaks_as(name: str, groups: tuple[str, ...
 
 def test_without_the_header_nobody_is_spoken_for() -> None:
     headers: Any = {}
-    assert impersonated(headers, ("dev",)) is None
+    assert impersonated(headers, ()) is None
     assert ADMINISTRATOR.all_powerful
+
+
+@pytest.mark.parametrize(
+    ("headers", "groups"), [({}, ("dev",)), ({"impersonate-uid": "1"}, ()), ({"impersonate-extra-a": "b"}, ())]
+)
+def test_a_group_without_a_user_is_refused(headers: Any, groups: tuple[str, ...]) -> None:
+    with pytest.raises(ApiError, match="without impersonating a user name"):
+        impersonated(headers, groups)
