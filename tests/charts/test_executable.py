@@ -84,7 +84,7 @@ def test_the_objects_are_those_that_helm_prints(machine: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo 'walk.go: found symlink' >&2; echo 'Error: values do not meet the schema' >&2; echo 'Use --debug' >&2; exit 1",
+        ("echo 'walk.go: symlink' >&2; echo 'Error: values do not meet the schema' >&2; echo 'Use --debug' >&2; exit 1",
          "values do not meet the schema"),
         ("echo 'first' >&2; echo 'last' >&2; exit 1", "last"),
         ("exit 1", "failed"),

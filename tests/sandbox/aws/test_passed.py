@@ -1,4 +1,4 @@
-"""Roles and keys that a resource names are asked for; where they stand is what CloudFormation's registry schemas say."""
+"""Roles and keys that a resource names are asked for, where the registry's schemas have them."""
 
 from __future__ import annotations
 
