@@ -7,13 +7,13 @@ from hyperpod_ray_sandbox.rehearsal.fault_names import require_known
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 
 
-@pytest.mark.parametrize("names", [list(NAMES), list(NAMES)[:1], [list(NAMES)[0]] * 2])
+@pytest.mark.parametrize("names", [list(NAMES), list(NAMES)[:1], [next(iter(NAMES))] * 2])
 def test_known_names_are_taken(names: list[str]) -> None:
     require_known(names)
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [([], "none"), (["x"], "x"), (["x", list(NAMES)[0], "y"], "x, y"), ([""], "")]
+    ("names", "said"), [([], "none"), (["x"], "x"), (["x", next(iter(NAMES)), "y"], "x, y"), ([""], "")]
 )
 def test_each_unknown_name_is_said_with_those_that_there_are(names: list[str], said: str) -> None:
     with pytest.raises(LocalError) as refused:

@@ -1,7 +1,5 @@
 """Frames of SPDY/3.1, laid out as https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ draws them."""
 
-# ruff: noqa: E501  (a row is one line, to be read across)
-
 from __future__ import annotations
 
 import struct
