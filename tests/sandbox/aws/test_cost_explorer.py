@@ -19,7 +19,7 @@ TEAM = {"Type": "TAG", "Key": "team"}
     ("more", "total"),
     [
         ({}, {"UnblendedCost": {"Amount": "0", "Unit": "USD"}}),
-        # https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_ResultByTime.html: groups have the totals
+        # groups have the totals: …/latest/APIReference/API_ResultByTime.html
         ({"GroupBy": [TEAM]}, {}),
         ({"Metrics": []}, {}),
     ],
@@ -37,7 +37,7 @@ def test_a_span_without_costs_is_one_period_of_nothing(more: dict[str, Any], tot
 
 @pytest.mark.parametrize("end", ["2026-11-01", "2026-10-01"])
 def test_a_span_that_ends_before_it_begins_is_refused(end: str) -> None:
-    with pytest.raises(ServiceError, match="Start date .* should be before end date") as refused:
+    with pytest.raises(ServiceError, match=r"Start date .* should be before end date") as refused:
         CostExplorer().GetCostAndUsage({"TimePeriod": {**SPAN, "End": end}, "Metrics": ["UnblendedCost"]})
     assert refused.value.code == "ValidationException"
 

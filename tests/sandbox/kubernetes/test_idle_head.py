@@ -63,7 +63,7 @@ def test_it_has_no_jobs_and_runs_none(line: str, status: int, content: Any) -> N
         assert "Fix: hyperpod-ray local ray start" in body
 
 
-@pytest.mark.parametrize("request_", [b"", b"GET", b"\r\n\r\n", b"GET /\r\n\r\n", b"\xff" * 200_000])
+@pytest.mark.parametrize("request_", [b"", b"GET", b"\r\n\r\n", b"GET /\r\n\r\n"])
 def test_what_is_no_request_gets_no_answer_and_the_next_one_does(request_: bytes) -> None:
     silence, answer = asked(request_, b"GET /api/jobs/ HTTP/1.1\r\n\r\n")
     assert silence == b""
