@@ -140,7 +140,8 @@ def measure() -> Figures:
     asking = {path: len(QUESTION.findall(text)) for path, text in texts.items()}
     tested = {path.stem.removeprefix("test_") for path in tests if path.name.startswith("test_")}
     modules = [path for path in product if path.name != "__init__.py"]
-    named = [path for path in modules if any(path.stem == test or test.endswith(f"_{path.stem}") for test in tested)]
+    stems = [path.stem.strip("_") for path in modules]  # `test_main.py` is beside `__main__.py`
+    named = [stem for stem in stems if any(stem == test or test.endswith(f"_{stem}") for test in tested)]
     longest = max(lengths, key=lambda path: lengths[path])
     listed = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
     documented = sum(ast.get_docstring(node) is not None for node in functions)

@@ -128,7 +128,8 @@ class Changes:
     @property
     def empty(self) -> bool:
         """Whether nothing at all differs."""
-        return not (self.resources or self.added_stacks or self.removed_stacks or self.protection)
+        exports = self.changed_exports or self.removed_exports
+        return not (self.resources or self.added_stacks or self.removed_stacks or self.protection or exports)
 
     @property
     def protection(self) -> list[Stack]:

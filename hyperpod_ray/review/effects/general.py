@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from hyperpod_ray.review import schemas, severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.effects import in_place
-from hyperpod_ray.review.effects.keeping import in_words
 from hyperpod_ray.review.effects.words import number
 from hyperpod_ray.review.facts import facts, source
 from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
@@ -18,6 +17,8 @@ from hyperpod_ray.review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
 from hyperpod_ray.review.severity import holds
 
 _NAMED_IN_LIST = 8
+_IMAGES = "Image/Repository"
+_LOGS = ("Network/FlowLogs", "Health/Events")
 
 
 def find(changes: Changes, findings: Findings) -> None:
@@ -38,6 +39,22 @@ def names(changes: Iterable[ResourceChange]) -> str:
     titles = sorted({change.title for change in changes})
     rest = f" and {len(titles) - _NAMED_IN_LIST} more" if len(titles) > _NAMED_IN_LIST else ""
     return ", ".join(titles[:_NAMED_IN_LIST]) + rest
+
+
+def _way_out(change: ResourceChange) -> str:
+    """The setting that keeps a resource under the name that it has; empty where no setting does."""
+    if change.because == [("RepositoryName",)] and change.title.endswith(_IMAGES):
+        name = change.before("RepositoryName")
+        return f"image.repository_name: {name}" if isinstance(name, str) else ""
+    if change.because == [("LogGroupName",)] and change.title.endswith(_LOGS):
+        return f"log_group_names: {'fixed' if change.before('LogGroupName') else 'generated'}"
+    return ""
+
+
+def _ways_out(changes: Iterable[ResourceChange]) -> str:
+    """What keeps resources, as a sentence that follows others; empty where nothing does."""
+    settings = sorted({setting for change in changes if (setting := _way_out(change))})
+    return f" To keep what is there, set {' and '.join(settings)}." if settings else ""
 
 
 def _replaced(changes: Changes, findings: Findings) -> None:
@@ -86,7 +103,7 @@ def _replacement(change: ResourceChange, effect: Effect, changes: Changes) -> Ro
         code="replaced",
         what=f"{change.type} {change.title}",
         change=_because(change, changes),
-        consequence=f"{perhaps}A new one is created, then everything moves to it. {fate}{with_it}{in_words([change])}",
+        consequence=f"{perhaps}A new one is created, then everything moves to it. {fate}{with_it}{_ways_out([change])}",
         unavailable=f"{change.title} and what uses it" if effect is not Effect.SAFE else "",
         source=facts()["create_only"].get(change.type, {}).get("source", ""),
         where=change.title,
@@ -338,7 +355,7 @@ def _exports(changes: Changes, findings: Findings) -> None:
                 consequence="CloudFormation refuses to change an export in use: the exporting stack's update "
                 "fails and rolls back, "
                 "and nothing after it is deployed. What the other rows plan happens only if someone works around that."
-                f"{in_words(changes.of_kind(Kind.REPLACED))}",
+                f"{_ways_out(changes.of_kind(Kind.REPLACED))}",
                 source=source("export-in-use"),
             )
         )

@@ -118,7 +118,7 @@ def _state_store(
         _login(spec_before, spec_after, findings, common)
     if before == after or not before:
         return
-    if _host(before) == _host(after):
+    if _server(before) == _server(after):
         if before.startswith("rediss://") and not after.startswith("rediss://"):
             findings.remark(
                 Remark(direction="switched off", what=f"TLS to Redis of {common['what']}", detail=f"{before} → {after}")
@@ -157,8 +157,10 @@ def _login(spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Fi
         )
 
 
-def _host(address: str) -> str:
-    return address.rpartition("://")[2].partition(":")[0]
+def _server(address: str) -> tuple[str, str]:
+    """Host and port of an address of Redis."""
+    host, _, port = address.rpartition("://")[2].partition(":")
+    return host, port or "6379"
 
 
 def _drain(spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
@@ -240,12 +242,23 @@ FOR_EVER = 10**9
 
 def tolerated(pod: dict[str, Any]) -> int:
     """Seconds that a pod stays on a node that is not ready."""
-    seconds = [
-        int(toleration.get("tolerationSeconds", FOR_EVER))
+    return max(_tolerated(pod, taint) for taint in _SILENT)
+
+
+def _tolerated(pod: dict[str, Any], taint: str) -> int:
+    """Seconds that a pod stays on a node with a taint: of several tolerations the shortest, for one without a key too.
+
+    https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+    """
+    tolerations = [
+        toleration
         for toleration in pod.get("tolerations") or []
-        if toleration.get("key") in _SILENT and toleration.get("effect") in {"NoExecute", None, ""}
+        if toleration.get("key") in {taint, None, ""} and toleration.get("effect") in {"NoExecute", None, ""}
     ]
-    return max(seconds, default=_DEFAULT_TOLERATION)
+    if not tolerations:
+        return _DEFAULT_TOLERATION
+    limits = [int(toleration["tolerationSeconds"]) for toleration in tolerations if "tolerationSeconds" in toleration]
+    return min(limits, default=FOR_EVER)
 
 
 def _secrets(

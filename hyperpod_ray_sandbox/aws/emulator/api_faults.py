@@ -18,6 +18,9 @@ Json = dict[str, Any]
 # MiniStack's name of a service where it is not botocore's
 BOTOCORE_NAMES = {"monitoring": "cloudwatch", "states": "stepfunctions", "servicequotas": "service-quotas"}
 
+_CBOR = "smithy-protocol"
+"""The header of requests in CBOR, which newer SDKs send to CloudWatch."""
+
 
 def inject(context: Context) -> None:
     """Put the faults before every service handler."""
@@ -38,7 +41,7 @@ def _faulty(context: Context, service: str, handler: Any) -> Any:
                 if fault:
                     await context.faults.delay(fault)
                     if fault.code:
-                        return operations.error(fault)
+                        return operations.error(fault, headers)
         return await handler(method, path, headers, body, query)
 
     return handle
@@ -64,6 +67,8 @@ class _Operations:
         target = str(headers.get("x-amz-target", ""))
         if target:
             return target.rpartition(".")[2]
+        if _CBOR in headers:  # https://smithy.io/2.0/additional-specs/protocols/smithy-rpc-v2.html
+            return path.rpartition("/operation/")[2]
         action = (query or {}).get("Action") or parse_qs(body.decode("utf-8", "replace")).get("Action")
         if action:
             return str(action[0] if isinstance(action, list) else action)
@@ -91,7 +96,10 @@ class _Operations:
                 required.add(serialization["name"].lower())
         return required
 
-    def error(self, fault: Fault) -> tuple[int, Json, bytes]:
+    def error(self, fault: Fault, headers: Json) -> tuple[int, Json, bytes]:
+        """Return what the service's clients read: status, headers, and a body in the protocol of the request."""
+        if _CBOR in headers:
+            return fault.status, {"Content-Type": "application/cbor", _CBOR: headers[_CBOR]}, _cbor(fault)
         protocol = self._load().metadata.get("protocol", "json")
         if protocol in ("query", "ec2", "rest-xml"):
             inner = f"<Code>{fault.code}</Code><Message>{fault.message}</Message>"
@@ -102,3 +110,9 @@ class _Operations:
             return fault.status, {"Content-Type": "text/xml"}, wrapped.encode()
         body = json.dumps({"__type": fault.code, "message": fault.message}).encode()
         return fault.status, {"Content-Type": "application/json", "x-amzn-errortype": fault.code}, body
+
+
+def _cbor(fault: Fault) -> bytes:
+    """An error as a map of CBOR: https://www.rfc-editor.org/rfc/rfc8949#section-3.1 (5: a map, 3: text)."""
+    words = [word.encode() for word in ("__type", fault.code, "message", fault.message)]
+    return b"\xa2" + b"".join(b"\x79" + len(word).to_bytes(2, "big") + word for word in words)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from hyperpod_ray_rules.refusal import Refusal
+
 
 class ServiceError(Exception):
     """An error answer of a service: its code, its message and the HTTP status."""
@@ -11,3 +15,9 @@ class ServiceError(Exception):
         self.code = code
         self.message = message
         self.status = status
+
+
+def refuse(refusals: Iterable[Refusal], *, code: str = "ValidationException") -> None:
+    """Raise the first refusal of a rule as the service's error, if there is one."""
+    for refusal in refusals:
+        raise ServiceError(code, refusal.message)

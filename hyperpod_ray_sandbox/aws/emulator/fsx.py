@@ -10,10 +10,9 @@ from typing import Any
 
 from hyperpod_ray_rules import fsx as rules
 from hyperpod_ray_sandbox.aws.emulator.context import Context, hex_id, tag_list, tag_map, word
-from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
+from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError, refuse
 from hyperpod_ray_sandbox.aws.emulator.fsx_links import Links
 from hyperpod_ray_sandbox.aws.emulator.network import Network
-from hyperpod_ray_sandbox.aws.emulator.refusals import refuse
 
 Json = dict[str, Any]
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from hyperpod_ray_rules import hyperpod as rules
 from hyperpod_ray_sandbox.aws.emulator.context import Context
-from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
+from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError, refuse
 from hyperpod_ray_sandbox.aws.emulator.hyperpod.clusters import Clusters
 from hyperpod_ray_sandbox.aws.emulator.hyperpod.records import find_node, node_event, of_group, page
-from hyperpod_ray_sandbox.aws.emulator.refusals import refuse
 
 Json = dict[str, Any]
 

@@ -8,12 +8,11 @@ from typing import Any
 from hyperpod_ray_rules import eks as eks_rules
 from hyperpod_ray_rules import hyperpod as rules
 from hyperpod_ray_sandbox.aws.emulator.context import Context, tag_list, tag_map, word
-from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
+from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError, refuse
 from hyperpod_ray_sandbox.aws.emulator.hyperpod.clusters import IMAGE_RELEASES, Clusters
 from hyperpod_ray_sandbox.aws.emulator.hyperpod.mounts import Mounts
 from hyperpod_ray_sandbox.aws.emulator.hyperpod.records import event, of_group, page, plans_of, public
 from hyperpod_ray_sandbox.aws.emulator.network import Network
-from hyperpod_ray_sandbox.aws.emulator.refusals import refuse
 from hyperpod_ray_sandbox.aws.emulator.roles import Roles
 
 Json = dict[str, Any]
