@@ -167,6 +167,6 @@ def test_what_a_path_may_hold() -> None:
     assert len(messages.sections_at(("hyperpod", "instance_groups", 0))) == 1
     assert len(messages.sections_at(("storage",))) > 1
     for path in (("nothing",), ("account",), ("account", "x"), ("hyperpod", "instance_groups", "name"), ("ray", 0)):
-        assert messages.sections_at(path) == []  # type: ignore[arg-type]
+        assert messages.sections_at(path) == []
     assert messages.options_at(("account",)) == [str]
     assert messages.options_at(()) != []
