@@ -80,6 +80,7 @@ records: setup  ## write what environments become, property by property, and wha
 	$(BIN)/python -m tests.support.recorded
 	$(BIN)/python -m tests.core.said
 	$(BIN)/python -m tests.ops.said_findings
+	$(BIN)/python -m tests.ops.said_page
 
 test: setup emulator-env rehearsal-env local-charts  ## the suite, without the tests marked slow
 	$(BIN)/python -m tests.run

@@ -214,7 +214,7 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(*words: str, gpu: bool = False, free: int = 0) -> tuple[node_probe.Rank, Torch, list[dict[str, Any]]]:
         torch = Torch(gpu=gpu, free=free)
         monkeypatch.setitem(sys.modules, "torch", torch)
-        monkeypatch.setitem(sys.modules, "torch.distributed", torch.dist)  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, "torch.distributed", torch.dist)
         made = node_probe.Rank(node_probe.parser().parse_args(["rank", *words]))
         lines: list[dict[str, Any]] = []
         monkeypatch.setattr(made, "emit", lambda phase, **figures: lines.append({"phase": phase, **figures}))

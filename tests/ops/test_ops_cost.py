@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,9 +15,16 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.core import regions
+from hyperpod_ray.core import load, regions
+from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.money import cost
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.ops.reach.clients import Target
+from hyperpod_ray.pricing import price_file, prices
+from hyperpod_ray.pricing.prices import Cost, Line, Price, Prices
+from tests.ops.money_helpers import DAY, KNOWN
 from tests.ops.world import environment_text
-from tests.support import forked
+from tests.support import forked, pages
 from tests.support.result import Result
 
 
@@ -242,3 +250,145 @@ def test_a_broken_price_file_ends_with_what_is_wrong(folder: Path) -> None:
     assert result.code == 2
     assert "ml.m5.2xlarge.usd: input should be greater than 0" in result.err
     assert "Traceback" not in result.err
+
+
+# --- what is shown, in this process ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    (tmp_path / "demo.yaml").write_text(pages.FILE)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(price_file, "recorded", lambda *_: KNOWN)
+    return Target(load("demo", folder=tmp_path), folder=tmp_path)
+
+
+def cells(text: str) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.strip("─ ")]
+
+
+def test_the_price_of_each_part_at_full_count(demo: Target, capsys: pytest.CaptureFixture[str]) -> None:
+    """`KNOWN`: 0.50 $ and 80 $ an hour for a node, 0.20 $ a month for a GiB, 0.08 $ of a volume; 730 hours a month."""
+    assert cost.run(demo, form=Format.table, offline=True, update=False) == 0
+    out, err = capsys.readouterr()
+    assert cells(out) == [
+        ["Group", "What", "$ per hour", "$ per month", "Price of"],
+        ["head", "2 × ml.m5.2xlarge", "1.00", "730.00", "2026-11-21"],
+        ["workers", "5 × ml.p5.48xlarge", "400.00", "292,000.00", "2026-11-21"],
+        ["volumes of nodes", "3500 GiB of EBS", "~0.38", "~280.00", "2026-11-21; as EBS gp3"],
+        ["storage", "1200 GiB, 250 MB/s per TiB", "0.33", "240.00", "2026-11-21"],
+        ["EKS control plane", "1 × cluster", "0.10", "73.00", "2026-11-21"],
+        ["NAT gateways", "1 × NAT gateway", "0.05", "36.50", "2026-11-21"],
+        ["addresses of NAT gateways", "1 × public IPv4 address", "0.01", "3.65", "2026-11-21"],
+        ["sum", "~401.87", "~293,363.15"],
+    ]
+    said = err.splitlines()
+    assert said[0].startswith("on-demand in us-west-2, 730 hours a month; not counted: data through NAT gateways, ")
+    assert said[1:] == [
+        "~ volumes of nodes: an estimate, as EBS gp3 (a test)",
+        "next: hyperpod-ray cost demo --update; it needs credentials and writes today's prices down",
+    ]
+    assert cost.run(demo, form=Format.json, offline=True, update=False) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {key: document[key] for key in ("kind", "environment", "region", "currency", "hours_per_month")} == {
+        "kind": "cost", "environment": "demo", "region": "us-west-2", "currency": "USD", "hours_per_month": 730,
+    }  # fmt: skip
+    assert [line["name"] for line in document["lines"]] == [row[0] for row in cells(out)[1:-1]]
+    assert (document["usd_per_hour"], document["usd_per_month"]) == (401.8673, 293363.15)
+    assert document["most_usd_per_hour"] == document["usd_per_hour"]
+    assert (document["complete"], document["without_price"], document["without_price_share"]) == (True, [], None)
+    assert (document["estimated"], document["budget_usd_per_month"]) == (["volumes of nodes"], None)
+    assert document["lines"][0]["as_of"] == "2026-11-21"
+
+
+LINE = Line(
+    name="workers", what="4 × a", quantity=4, unit="hour", usd_per_unit=10.0, usd_per_hour=40.0, usd_per_month=29200.0,
+    as_of=DAY, source="a test",
+)  # fmt: skip
+SHOWN: dict[str, tuple[list[Line], list[list[str]]]] = {
+    "no price": (
+        [LINE, replace(LINE, name="new", usd_per_unit=None, usd_per_hour=None, usd_per_month=None, as_of=None)],
+        [["workers", "4 × a", "40.00", "29,200.00", "2026-11-21"],
+         ["new", "4 × a", "unknown", "unknown", "no price known"], ["known sum", "40.00", "29,200.00"]],
+    ),
+    "no price at all": (
+        [replace(LINE, usd_per_unit=None, usd_per_hour=None, usd_per_month=None, as_of=None)],
+        [["workers", "4 × a", "unknown", "unknown", "no price known"], ["known sum", "unknown", "unknown"]],
+    ),
+    "up to the dearest type": (
+        [replace(LINE, most_usd_per_hour=60.0)],
+        [["workers", "4 × a", "40.00 to 60.00", "29,200.00 to 43,800.00", "2026-11-21"],
+         ["sum, of the first types", "40.00", "29,200.00"], ["sum, at most", "60.00", "43,800.00"]],
+    ),
+    "an estimate up to the dearest type": (
+        [replace(LINE, most_usd_per_hour=60.0, estimate="of us-east-1", note="by use")],
+        [["workers", "4 × a", "40.00 to ~60.00", "29,200.00 to ~43,800.00", "by use; of us-east-1"],
+         ["sum, of the first types", "~40.00", "~29,200.00"], ["sum, at most", "~60.00", "~43,800.00"]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHOWN)
+def test_sums_say_what_they_leave_out(case: str, demo: Target, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, rows = SHOWN[case]
+    cost._show(demo, Cost(lines=lines, not_counted=["taxes"]), Format.table)
+    out, err = capsys.readouterr()
+    assert cells(out)[1:] == rows
+    assert ("no price is known for " in err) is ("no price" in case)
+    assert ("next: hyperpod-ray cost demo --update" in err) is (case != "up to the dearest type")
+
+
+def test_nodes_without_a_limit_have_no_most() -> None:
+    assert cost._ranged(None, replace(LINE, unbounded=True), mark="", hours=1) == "unknown: no limit"
+
+
+WRONG: dict[str, tuple[dict[str, bool], str, str, str]] = {
+    "both": (
+        {"offline": True, "update": True}, "--update with --offline: both given",
+        "one: --update calls the Pricing API", "remove --offline",
+    ),
+    "every Region without an update": (
+        {"offline": False, "update": False, "every_region": True}, "--every-region without --update",
+        "both: it writes prices down", "cost demo --update --every-region",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_options_that_exclude_each_other(case: str, demo: Target) -> None:
+    options, what, expected, fix = WRONG[case]
+    with pytest.raises(OpsError) as refused:
+        cost.run(demo, form=Format.table, **options)
+    assert (refused.value.what, refused.value.expected, refused.value.code) == (what, expected, 2)
+    assert refused.value.fix.endswith(fix)
+
+
+def test_what_an_update_writes_is_said_with_what_was_there(
+    demo: Target, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Prices] = []
+
+    def write(current: Prices, *, folder: Path | None) -> Path:
+        assert folder == demo.folder
+        written.append(current)
+        return Path("prices.yaml")
+
+    monkeypatch.setattr(price_file, "write", write)
+    new = Price(usd=90, as_of=date(2026, 11, 27), source="AWS")
+    current = Prices(
+        instances={"us-west-2": {"ml.p5.48xlarge": new, "ml.new": new}}, storage={"us-west-2": {250: new}}
+    )  # fmt: skip
+    assert cost._update(demo, current, KNOWN, form=Format.table) == 0
+    out, err = capsys.readouterr()
+    assert sorted(out.splitlines()) == [
+        "us-west-2 ml.new: 90.0 (new)", "us-west-2 ml.p5.48xlarge: 90.0 (was 80.0, of 2026-11-21)",
+        "us-west-2 storage of 250 MB/s per TiB: 90.0 (was 0.2, of 2026-11-21)",
+    ]  # fmt: skip
+    assert err == "written to prices.yaml: look at it with git diff, and commit it\n"
+    assert cost._update(demo, current, KNOWN, form=Format.json) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], document["environment"], document["file"]) == ("cost-update", "demo", "prices.yaml")
+    assert len(document["prices"]) == 3 and written == [current, current]
+    assert cost._update(demo, Prices(), KNOWN, form=Format.table) == 1
+    assert capsys.readouterr().err == "the Pricing API gave no price; nothing is written\n"
+    assert len(written) == 2 and prices.HOURS_PER_MONTH == 730

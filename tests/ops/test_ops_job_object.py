@@ -144,3 +144,14 @@ def test_a_cluster_goes_with_its_job_and_a_failed_one_can_be_looked_at() -> None
         assert set(ended) | set(failed) >= {"DeleteSelf"}
         assert "shutdownAfterJobFinishes" not in spec
     assert ray_job(live(), workers="2")["spec"]["submissionMode"] == "K8sJobMode"
+
+
+def test_a_teams_cluster_has_no_store_and_no_token_of_another_namespace() -> None:
+    cluster = live()
+    cluster["spec"] |= {"gcsFaultToleranceOptions": {"redisAddress": "r:6379"}, "authOptions": {"mode": "token"}}
+    of_team = ray_job(copy.deepcopy(cluster), team="vision")["spec"]["rayClusterSpec"]
+    own = ray_job(copy.deepcopy(cluster))["spec"]["rayClusterSpec"]
+    assert "gcsFaultToleranceOptions" not in of_team
+    assert own["gcsFaultToleranceOptions"] == {"redisAddress": "r:6379"}
+    assert of_team["authOptions"] == {"mode": "token"}
+    assert own["authOptions"] == {"mode": "token", "secretName": teams.plan().settings.ray.cluster_name}

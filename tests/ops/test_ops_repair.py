@@ -191,7 +191,7 @@ def test_a_shell_is_session_managers(parts: Parts, target: Target, monkeypatch: 
 
     monkeypatch.setattr(subprocess, "run", run)
     there = {"aws", "session-manager-plugin"}
-    monkeypatch.setattr(nodes.shutil, "which", lambda program: program if program in there else None)
+    monkeypatch.setattr("shutil.which", lambda program: program if program in there else None)
     assert nodes.shell(target, "i-1", show_only=False) == 7
     assert [command[:4] for command in started] == [["aws", "ssm", "start-session", "--target"]]
     there.remove("session-manager-plugin")

@@ -187,6 +187,9 @@ def test_the_best_checkpoint_of_all_runs(storage: Path, capfd: pytest.CaptureFix
     assert run("best", "demo", "second", *here, capfd=capfd).strip().startswith(f"{storage}/second/")
     highest = json.loads(run("best", "demo", *here, "--mode", "max", "-o", "json", capfd=capfd))
     assert (highest["run"], highest["step"]) == ("second", 10)
+    assert set(highest) - {"schema_version", "generated_at"} == {
+        "kind", "environment", "run", "metric", "mode", "value", "step", "path", "bytes",
+    }, "programs of others read these"  # fmt: skip
     assert main(["runs", "best", "demo", *here, "--metric", "accurac"]) == 3
     assert "did you mean 'accuracy'?" in capfd.readouterr().err
 

@@ -28,6 +28,8 @@ def test_a_healthy_environment() -> None:
     assert line(text, "claim ") == ["claim", "ray/fsx", "Bound"]
     assert "Job" not in text
     assert "When (UTC)" not in text
+    parts = [part.splitlines()[0].split()[0] for part in text.split("\n\n")]
+    assert parts == ["demo:", "Instance", "RayCluster", "controllers:", "Storage"], "an empty line between two parts"
 
 
 def test_each_part_is_shown_where_there_is_something() -> None:

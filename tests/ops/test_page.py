@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -16,9 +17,16 @@ from hyperpod_ray.ops.web.serve import ASSETS
 from hyperpod_ray.ops.web.view import RunLine, View
 from hyperpod_ray.planner import page_style as look
 from hyperpod_ray.pricing import price_file
+from tests.ops import said_page
 from tests.ops.page_helpers import shown
 from tests.support import pages
 from tests.support.pages import EVIL, NOW
+
+
+def test_the_page_is_as_recorded(tmp_path: Path) -> None:
+    recorded = said_page.FILE.read_text(encoding="utf-8").splitlines()
+    changed = list(difflib.unified_diff(recorded, said_page.today(tmp_path), lineterm="", n=1))
+    assert not changed, "\n".join([*changed[:60], "read what changed, then: make records"])
 
 
 class Seen(HTMLParser):

@@ -308,7 +308,7 @@ def test_what_is_refused_says_what_to_do(case: str, runs: Path, tmp_path: Path) 
 
 def test_a_run_that_left_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = SimpleNamespace(name="", id="job-1", folder="")
-    monkeypatch.setattr(pull.runs, "seen", lambda *_, **__: ([lost], {}))
+    monkeypatch.setattr("hyperpod_ray.ops.runs.listing.seen", lambda *_, **__: ([lost], {}))
     with pytest.raises(OpsError) as refused:
         pull.checkpoint_of(demo(), "x", selection=Wanted(), source=Source())
     assert (refused.value.what, refused.value.code) == ("job-1: nothing in ?", 3)
@@ -352,7 +352,7 @@ def test_how_far_it_is_and_how_long_it_takes(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(pull.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("hyperpod_ray.ops.runs.pull.time", SimpleNamespace(monotonic=lambda: now[0]))
     progress = pull._Progress(4 << 30)
     for second, done in ((10, 1), (11, 1), (21, 1), (22, 2)):
         now[0] = float(second)

@@ -236,7 +236,8 @@ def test_lost_time_is_said_by_its_cause(case: str) -> None:
 def test_goodput_is_not_known_before_there_is_a_step_or_without_the_first_lines() -> None:
     record = Record(name="a", seconds={"training": 3.0, "saving": 1.0}, step_t=5.0)
     assert record.goodput == 0.75
-    for unknown in ({"step_t": None}, {"partial": True}, {"seconds": {}}):
+    changes: list[dict[str, Any]] = [{"step_t": None}, {"partial": True}, {"seconds": {}}]
+    for unknown in changes:
         assert Record(**{**record.__dict__, **unknown}).goodput is None
     third = Record(name="a", seconds={"training": 1.0, "saving": 2.0}, step_t=5.0)
     assert third.goodput == 0.3333, "every place shows the same figure"

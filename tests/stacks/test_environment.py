@@ -35,12 +35,12 @@ def type_of(construct: Any, attribute: str) -> str:
     stack = cdk.Stack.of(construct)
     resolved = stack.resolve(attribute)
     logical_id = resolved["Ref"] if "Ref" in resolved else resolved["Fn::GetAtt"][0]
-    (found,) = [
-        str(child.cfn_resource_type)
-        for child in stack.node.find_all()
-        if cdk.CfnResource.is_cfn_resource(child) and stack.resolve(child.logical_id) == logical_id
-    ]
-    return found
+    (resource,) = [child for child in resources(stack) if stack.resolve(child.logical_id) == logical_id]
+    return str(resource.cfn_resource_type)
+
+
+def resources(of: Any) -> list[Any]:
+    return [child for child in of.node.find_all() if cdk.CfnResource.is_cfn_resource(child)]
 
 
 def test_what_your_own_stacks_refer_to(eks: EnvironmentStage) -> None:
@@ -53,7 +53,7 @@ def test_what_your_own_stacks_refer_to(eks: EnvironmentStage) -> None:
     assert type_of(eks.lifecycle_bucket, eks.lifecycle_bucket.bucket_name) == "AWS::S3::Bucket"
     assert type_of(eks.repository, eks.repository.repository_name) == "AWS::ECR::Repository"
     assert type_of(eks.hyperpod, eks.cluster_arn) == "AWS::SageMaker::Cluster"
-    zones = eks.plan.settings.network.availability_zone_ids  # type: ignore[union-attr]
+    zones = eks.plan.settings.network.availability_zone_ids
     assert sorted(eks.node_subnets) == sorted(zones)
     assert {type_of(subnet, subnet.subnet_id) for subnet in eks.node_subnets.values()} == {"AWS::EC2::Subnet"}
     assert eks.namespaces == ["ray"]
@@ -79,8 +79,7 @@ def test_objects_of_your_own_are_applied_one_after_the_other(eks: EnvironmentSta
     own = cdk.Stack(eks, "Objects")
     objects = [{"kind": "ConfigMap", "metadata": {"name": name}} for name in ("a", "b")]
     manifests = eks.add_manifests(own, "Mine", objects)
-    applied = [child for child in manifests.node.find_all() if cdk.CfnResource.is_cfn_resource(child)]
-    names = sorted(str(cdk.Stack.of(child).resolve(child.logical_id)) for child in applied)
+    names = sorted(str(own.resolve(child.logical_id)) for child in resources(manifests))
     assert len(names) == 2 and "ConfigMapa" in names[0] and "ConfigMapb" in names[1]
     assert eks.platform in own.dependencies, "namespaces, drivers and operators come first"
 
