@@ -40,6 +40,7 @@ def test_a_role_is_passed_to_its_service_once(resource_type: str, service: str, 
     """https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html."""
     assert asked(resource_type, placed(path, ROLE)) == [("iam:PassRole", ROLE, {"iam:PassedToService": service})]
     assert asked(resource_type, placed(path, "arn:aws:sts::1:assumed-role/r/s")) == []
+    assert asked(resource_type, placed(path, "arn:aws:iam::1:user/r")) == []
     assert asked(resource_type, placed(path, "{{resolve}}")) == [], "it is known only when the step runs"
     assert asked(resource_type, {}) == []
     assert path.split("/", maxsplit=1)[0] in properties_of(resource_type)
