@@ -89,8 +89,12 @@ def test_what_arrives_is_whole_or_refused(case: str, monkeypatch: pytest.MonkeyP
     answer, problem = ANSWERS[case]
     asked: list[tuple[str, float]] = []
 
+    def opened(url: str, timeout: float) -> Any:
+        asked.append((url, timeout))
+        return answer
+
     def build_opener(*_: object) -> Any:
-        return SimpleNamespace(open=lambda url, timeout: asked.append((url, timeout)) or answer)
+        return SimpleNamespace(open=opened)
 
     monkeypatch.setattr("urllib.request.build_opener", build_opener)
     if problem is None:

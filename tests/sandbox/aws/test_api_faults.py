@@ -85,7 +85,7 @@ def test_an_error_is_what_botocore_reads(service: str) -> None:
     fault: Any = SimpleNamespace(code="ThrottlingException", message="Rate exceeded", status=429)
     _, _, sent, _, _ = written(service, (CALLED[service] or ["ListClusters"])[0])
     status, headers, body = _Operations(service).error(fault, sent)
-    parser = botocore.parsers.create_parser(model(service).metadata["protocol"])
+    parser: Any = botocore.parsers.create_parser(model(service).metadata["protocol"])
     answer = {"status_code": status, "headers": {name.lower(): text for name, text in headers.items()}, "body": body}
     error = parser.parse(answer, None)["Error"]
     assert (error["Code"], error["Message"]) == ("ThrottlingException", "Rate exceeded")
