@@ -53,7 +53,7 @@ copy_home() {
 }
 
 # One node at a time. `mkdir` is atomic on NFS, whose own locks a mount may lack; a lock that is minutes old is of a node
-# that was lost while it held it.
+# that was lost while it had it.
 take() {
     local lock=$1 attempt
     for attempt in {1..600}; do
@@ -88,7 +88,7 @@ merge_keys() {
         draft=${lock}/authorized_keys
         trap 'rm --recursive --force "${lock}" "${lock}".*' EXIT
         if [[ -f ${shared} ]]; then
-            awk 1 "${shared}" >"${draft}" # a person's last line may lack its newline
+            awk 1 "${shared}" >"${draft}" # its last line may lack the newline
         else
             : >"${draft}"
         fi
