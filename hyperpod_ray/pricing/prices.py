@@ -302,22 +302,7 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
     volumes = sum((group.data_volume_gib or 0) * group.count for group in plan.groups)
     if volumes:
         lines.append(node_volumes(volumes, region, prices))
-    storage, elastic = plan.ssd_file_system, plan.elastic_file_system
-    if elastic is not None:
-        # throughput, read cache, IOPS and what is stored have a price each, and no source here has them
-        words = elastic_words(mbs=elastic.throughput_mbs, cache_gib=read_cache_gib(plan), iops=elastic.metadata_iops)
-        lines.append(line(name="storage", description=words, quantity=1, unit="hour", price=None))
-    if storage is not None:
-        lines.append(
-            line(
-                name="storage",
-                description=f"{storage.capacity_gib} GiB, {storage.throughput_mbs_per_tib} MB/s per TiB",
-                quantity=storage.capacity_gib,  # FSx sells by the decimal-looking GB that its console calls GiB
-                unit="GB-month",
-                price=prices.file_system(region, storage.throughput_mbs_per_tib),
-                dearest=prices.dearest_file_system(storage.throughput_mbs_per_tib),
-            )
-        )
+    lines += _shared_storage(plan, prices)
     homes = plan.new_homes
     if homes is not None:
         # storage and throughput of OpenZFS have prices of their own, and no source here has them
@@ -338,8 +323,29 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
             )
         )
     metrics = ["samples in Amazon Managed Service for Prometheus"] if _observed(plan) else []
-    stored = [ELASTIC_BY_USE] if elastic is not None else []
+    stored = [ELASTIC_BY_USE] if plan.elastic_file_system is not None else []
     return Cost(lines=lines, not_counted=[*not_counted(prices, region), *metrics, *stored])
+
+
+def _shared_storage(plan: CommonPlan, prices: Prices) -> list[Line]:
+    """The line of the shared file system, where one is created."""
+    storage, elastic = plan.ssd_file_system, plan.elastic_file_system
+    if elastic is not None:
+        # throughput, read cache, IOPS and what is stored have a price each, and no source here has them
+        words = elastic_words(mbs=elastic.throughput_mbs, cache_gib=read_cache_gib(plan), iops=elastic.metadata_iops)
+        return [line(name="storage", description=words, quantity=1, unit="hour", price=None)]
+    if storage is None:
+        return []
+    return [
+        line(
+            name="storage",
+            description=f"{storage.capacity_gib} GiB, {storage.throughput_mbs_per_tib} MB/s per TiB",
+            quantity=storage.capacity_gib,  # FSx sells by the decimal-looking GB that its console calls GiB
+            unit="GB-month",
+            price=prices.file_system(plan.settings.region, storage.throughput_mbs_per_tib),
+            dearest=prices.dearest_file_system(storage.throughput_mbs_per_tib),
+        )
+    ]
 
 
 def elastic_words(*, mbs: int, cache_gib: int, iops: int) -> str:

@@ -19,7 +19,7 @@ CORRECT, WORKERS = "correct the value", "hyperpod.instance_groups[1]"
 A_NETWORK = (
     "a section of settings (availability_zone_ids, proxy, cidr, zone_slots, node_subnet_prefix, egress …)"
 )  # fmt: skip
-ONE_OF = "one of static, dynamic"
+ONE_OF = "one of static, intelligent_tiering, dynamic"
 CASES: dict[str, tuple[str, str, str, str, str, str]] = {
     "a name that is nearly right": (
         "region: us-west-2", "regio: us-west-2", "regio", "unknown setting", "a setting of this section",

@@ -22,6 +22,8 @@ LISTED = {
     "Maximum size of EBS volume in GB for a SageMaker HyperPod cluster instance",  # L-E13DF72A
     "Lustre Persistent_2 storage capacity",  # L-8F1B9C74
     "Lustre Persistent_2 file systems",  # L-FD6F2F22
+    "Lustre Persistent Intelligent-Tiering SSD read cache storage capacity",
+    "Lustre Persistent Intelligent-Tiering throughput capacity",
     "VPCs per Region",  # L-F678F1CE
     "Interface VPC endpoints per VPC",  # L-29B6F2EB
     "Gateway VPC endpoints per Region",  # L-1B52E74A

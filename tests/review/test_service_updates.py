@@ -140,7 +140,18 @@ def test_every_property_that_changes_in_place_is_changed_by_the_service(pointers
 def test_what_we_call_create_only_is_no_member_of_the_call() -> None:
     for resource_type, entry in facts()["create_only"].items():
         for pointer in extra_create_only(resource_type):
+            if pointer == ("StorageType",):
+                continue  # below
             assert not changes(resource_type, pointer), f"{resource_type} {pointer}: {entry['why']}"
+
+
+@pytest.mark.parametrize(
+    ("system", "changes_it"), [("Windows File Server", True), ("Lustre", False), ("OpenZFS", False)]
+)
+def test_the_storage_type_is_a_member_for_windows_alone(system: str, changes_it: bool) -> None:
+    documentation = model("fsx").operation_model("UpdateFileSystem").documentation
+    properties = documentation.partition(f"{system} file systems, you can update")[2].partition("</ul>")[0]
+    assert properties and ("<code>StorageType</code>" in properties) is changes_it
 
 
 def test_the_table_has_no_call_that_the_service_lacks() -> None:

@@ -107,15 +107,15 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
             answers.append({**name, "error": place_of["error"]})
             place_of = None
         places.append(place_of)
-    able = [place for place in places if place]
-    most = max((place["devices"] for place in able), default=0)
-    for place in able:
-        if place["devices"] < most:
+    able = [answer for answer in places if answer]
+    most = max((answer["devices"] for answer in able), default=0)
+    for answer in able:
+        if answer["devices"] < most:
             answers.append(
-                {"host": place["host"], "address": place["address"],
-                 "error": f"{place['devices']} of {most} GPUs answer"}
+                {"host": answer["host"], "address": answer["address"],
+                 "error": f"{answer['devices']} of {most} GPUs answer"}
             )  # fmt: skip
-    measured = [place for place in able if place["devices"] == most]
+    measured = [answer for answer in able if answer["devices"] == most]
     answers += _measure(measured, max(1, most), request)
     return {"answers": answers, "busy": busy, "cuda": most > 0, "ranks": max(1, most)}
 
@@ -125,14 +125,14 @@ def _measure(places: list[dict[str, Any]], ranks: int, request: dict[str, Any]) 
 
     calls = []
     limit = float(request["limit"])
-    for number, place in enumerate(places):
+    for number, answer in enumerate(places):
         words = ["--node", str(number), "--nodes", str(len(places)), "--ranks", str(ranks), "--limit", str(limit)]
         words += ["--master", f"{places[0]['address']}:{places[0]['port']}", "--seconds", str(request["seconds"])]
         words += ["--storage", str(request["storage"]), "--storage-mib", str(request["storage_mib"])]
-        calls.append(place["agent"].measure.remote(words, limit))
+        calls.append(answer["agent"].measure.remote(words, limit))
     answers = []
-    for place, call in zip(places, calls, strict=True):
-        name = {"host": place["host"], "address": place["address"]}
+    for answer, call in zip(places, calls, strict=True):
+        name = {"host": answer["host"], "address": answer["address"]}
         try:
             answers.append({**ray.get(call, timeout=limit + 180), **name})
         except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as error:

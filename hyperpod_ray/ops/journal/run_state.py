@@ -69,13 +69,15 @@ class State:
     @property
     def last(self) -> Checkpoint | None:
         """The newest complete checkpoint."""
-        return next((one for one in self.checkpoints if one.complete), None)
+        return next((checkpoint for checkpoint in self.checkpoints if checkpoint.complete), None)
 
     def best(self, metric: str, mode: Mode) -> Checkpoint | None:
         """The complete checkpoint with the best value of a metric; the newest of equal ones."""
-        found = [one for one in self.checkpoints if one.complete and metric in one.metrics]
+        measured = [
+            checkpoint for checkpoint in self.checkpoints if checkpoint.complete and metric in checkpoint.metrics
+        ]
         sign = 1 if mode == "min" else -1
-        return min(found, key=lambda one: (sign * one.metrics[metric], -one.step), default=None)
+        return min(measured, key=lambda checkpoint: (sign * checkpoint.metrics[metric], -checkpoint.step), default=None)
 
     @property
     def seconds_left(self) -> float | None:
@@ -162,7 +164,7 @@ def _answer(jobs: Jobs, job: str, *, limit_s: float) -> tuple[Any, str]:
 def read_here(folders: Sequence[str], *, whole: bool = False) -> list[State]:
     """The same of folders on this machine: a rehearsal's, or a file system that is mounted here."""
     if whole:
-        return states([one for folder in folders for one in reader.read_all(folder)])
+        return states([report for folder in folders for report in reader.read_all(folder)])
     return states([reader.read(folder) for folder in folders])
 
 
@@ -184,12 +186,12 @@ def _state(report: dict[str, Any]) -> State:
 
 
 def _checkpoints(report: dict[str, Any]) -> Iterator[Checkpoint]:
-    for one in report["checkpoints"]:
+    for checkpoint in report["checkpoints"]:
         yield Checkpoint(
-            name=one["name"],
-            path=f"{str(report['folder']).rstrip('/')}/{one['name']}",
-            step=one["step"],
-            complete=one["complete"],
-            bytes=one["bytes"],
-            metrics=one["metrics"],
+            name=checkpoint["name"],
+            path=f"{str(report['folder']).rstrip('/')}/{checkpoint['name']}",
+            step=checkpoint["step"],
+            complete=checkpoint["complete"],
+            bytes=checkpoint["bytes"],
+            metrics=checkpoint["metrics"],
         )

@@ -173,7 +173,7 @@ def _holders(pods: list[Pod], group: str, cluster: str) -> str:
 def _in_queue(target: Target, ray_job: Json, queue: str) -> Waiting:
     """What Kueue says of the job's Workload; only that it waits, where nothing is to be seen."""
     workloads = _workloads(target, ray_job)
-    workload = next((entry for entry in workloads if _owned(entry, ray_job)), None)
+    workload = next((candidate for candidate in workloads if _owned(candidate, ray_job)), None)
     plain = Waiting(what=f"queue '{queue}' has not admitted it")
     if workload is None:
         return plain
@@ -251,14 +251,14 @@ def _place(workload: Json, workloads: list[Json]) -> str:
     """
     queue = workload["spec"].get("queueName")
     waiting = [
-        entry
-        for entry in workloads
-        if entry["spec"].get("queueName") == queue
-        and not {"QuotaReserved", "Finished"} & _true(entry)
-        and entry["spec"].get("active", True)
+        candidate
+        for candidate in workloads
+        if candidate["spec"].get("queueName") == queue
+        and not {"QuotaReserved", "Finished"} & _true(candidate)
+        and candidate["spec"].get("active", True)
     ]
-    order = sorted(waiting, key=lambda entry: (-int(entry["spec"].get("priority") or 0), _queued(entry)))
-    uids = [entry["metadata"].get("uid") for entry in order]
+    order = sorted(waiting, key=lambda candidate: (-int(candidate["spec"].get("priority") or 0), _queued(candidate)))
+    uids = [candidate["metadata"].get("uid") for candidate in order]
     since = _since(workload).replace("T", " ").removesuffix("Z")[:16]
     return f"place {uids.index(workload['metadata'].get('uid')) + 1} of {len(uids)}, since {since} UTC"
 
@@ -271,7 +271,9 @@ def _true(workload: Json) -> set[str]:
 
 def _eviction(workload: Json) -> Json:
     conditions = (workload.get("status") or {}).get("conditions") or []
-    return next((entry for entry in conditions if entry["type"] == "Evicted" and entry["status"] == "True"), {})
+    return next(
+        (condition for condition in conditions if condition["type"] == "Evicted" and condition["status"] == "True"), {}
+    )
 
 
 def _queued(workload: Json) -> str:

@@ -17,7 +17,7 @@ from hyperpod_ray_sandbox.kubernetes.admission import (
     references,
     webhooks,
 )
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import quality
+from hyperpod_ray_sandbox.kubernetes.amounts import quality
 from hyperpod_ray_sandbox.kubernetes.kueue import webhooks as kueue
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource

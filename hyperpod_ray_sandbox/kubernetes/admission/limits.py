@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_rules.quantity import number
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import total
+from hyperpod_ray_sandbox.kubernetes.amounts import total
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.kubernetes.objects import Objects

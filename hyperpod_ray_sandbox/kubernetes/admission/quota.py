@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from hyperpod_ray_rules.quantity import number
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import total, written
+from hyperpod_ray_sandbox.kubernetes.amounts import total, written
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 
 if TYPE_CHECKING:

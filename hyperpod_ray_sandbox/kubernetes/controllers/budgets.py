@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes.admission import eviction, quota
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import written
+from hyperpod_ray_sandbox.kubernetes.amounts import written
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.common import condition, set_status
 

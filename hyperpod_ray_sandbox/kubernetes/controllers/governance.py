@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from hyperpod_ray_rules import data, names
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import written
+from hyperpod_ray_sandbox.kubernetes.amounts import written
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.aws import Aws
 from hyperpod_ray_sandbox.kubernetes.controllers.kueue import defined

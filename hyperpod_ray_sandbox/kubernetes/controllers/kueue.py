@@ -17,7 +17,7 @@ from typing import Any
 
 from hyperpod_ray_rules import names
 from hyperpod_ray_rules.quantity import number
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import total, written
+from hyperpod_ray_sandbox.kubernetes.amounts import total, written
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers.common import condition, has, owner, set_status, template_hash
 from hyperpod_ray_sandbox.kubernetes.kueue import cohorts, digests

@@ -16,7 +16,7 @@ from typing import Any
 
 from hyperpod_ray_rules import kuberay, names
 from hyperpod_ray_rules.quantity import number
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import written
+from hyperpod_ray_sandbox.kubernetes.amounts import written
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers import raypods
 from hyperpod_ray_sandbox.kubernetes.controllers.common import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import quality
+from hyperpod_ray_sandbox.kubernetes.amounts import quality
 from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.validation import cluster
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes

@@ -32,6 +32,15 @@ _PREFIX = 58
 """Characters of `generateName` that a name keeps."""
 
 
+def _generated(resource: Resource, meta: Json) -> str:
+    """A name that begins with `generateName`."""
+    if not meta.get("generateName"):
+        required = Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
+        raise invalid(resource.kind, resource.group, "", [required])
+    letters = (secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
+    return str(meta["generateName"])[:_PREFIX] + "".join(letters)
+
+
 def create(
     api: Objects,
     resource: Resource,
@@ -47,18 +56,7 @@ def create(
     meta = obj["metadata"]
     if resource.namespaced:
         namespace_open(api, resource, namespace, str(meta.get("name") or ""))
-    if not meta.get("name"):
-        if not meta.get("generateName"):
-            raise invalid(
-                resource.kind,
-                resource.group,
-                "",
-                [Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")],
-            )
-        meta["name"] = str(meta["generateName"])[:_PREFIX] + "".join(
-            secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5)
-        )
-    name = meta["name"]
+    name = meta["name"] = meta.get("name") or _generated(resource, meta)
     key, version = api.key(resource, namespace, name), str(meta.get("resourceVersion") or "0")
     generation = 1 if counts_generations(resource) else meta.get("generation")
     for fixed in (*SERVER_FIELDS, "resourceVersion"):

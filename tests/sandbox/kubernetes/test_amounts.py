@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray_sandbox.kubernetes.admission.amounts import quality
+from hyperpod_ray_sandbox.kubernetes.amounts import quality
 
 Json = dict[str, Any]
 
