@@ -57,6 +57,8 @@ REPLACED: dict[str, tuple[tuple[object, ...], list[str]]] = {
     "nobody": ((), []),
     "the newest took the place of one that is gone": ((event(40, GONE), event(90, GONE)), [NEWEST.id]),
     "two for two": ((event(40, GONE), event(70, ALSO_GONE)), [NEWER.id, NEWEST.id]),
+    "a group that shrank: nobody came after": ((event(20, GONE),), []),
+    "the next one, not the newest": ((event(70, GONE),), [NEWER.id]),
     "an event of a node that is there": ((event(40, NEWER), event(50, group="workers"), event(60)), []),
     "one of another group": ((event(40, OF_HEAD),), []),
 }

@@ -81,14 +81,14 @@ def replacements(snapshot: Snapshot) -> dict[str, int]:
         if event.instance and event.instance not in present:
             last_heard[event.instance] = event
     counted: dict[str, int] = {}
-    for event in last_heard.values():
-        heirs = sorted(
-            (i for i in snapshot.instances if i.group == event.group and i.launched and i.id not in counted),
-            key=lambda i: i.launched or event.time,
-            reverse=True,
-        )
-        if heirs:
-            counted[heirs[0].id] = 1
+    for event in sorted(last_heard.values(), key=lambda event: event.time):
+        heirs = [
+            (instance.launched, instance.id)
+            for instance in snapshot.instances
+            if instance.group == event.group and instance.launched and instance.launched > event.time
+        ]
+        if heir := min((heir for heir in heirs if heir[1] not in counted), default=None):
+            counted[heir[1]] = 1
     return counted
 
 
