@@ -46,9 +46,9 @@ def create_file_system(plan: CommonPlan) -> Json | None:
     }
     request: Json = {"FileSystemType": "LUSTRE", "SubnetIds": ["subnet-00000000"], "LustreConfiguration": lustre}
     if ssd is not None:
-        request["StorageCapacity"] = ssd.capacity_gib
+        request |= {"StorageCapacity": ssd.capacity_gib, "FileSystemTypeVersion": ssd.lustre_version}
         lustre["PerUnitStorageThroughput"] = ssd.throughput_mbs_per_tib
-        if plan.efa_storage:
+        if plan.stack_file_system is not None:
             lustre["MetadataConfiguration"] = {"Mode": "AUTOMATIC"}
     if elastic is not None:
         request |= {"StorageType": fsx.INTELLIGENT_TIERING, "FileSystemTypeVersion": "2.15"}

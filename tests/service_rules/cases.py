@@ -108,6 +108,7 @@ FSX = [
     Case("capacity", {"storage/capacity_gib": 3600}, {"storage/capacity_gib": 4800}),
     Case("capacity", {"storage/efa": True}, {"storage/efa": True, "storage/capacity_gib": 19200}),
     Case("capacity", {"storage/capacity_gib": 1201}, {"storage/capacity_gib": 1200}),
+    Case("metadata", {"storage/lustre_version": "2.12"}, {"storage/lustre_version": "2.12", "storage/mode": "dynamic"}),
 ]
 FSX_OF_NO_FILE: dict[str, Json] = {
     "throughput": {"LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 200}},

@@ -8,9 +8,9 @@ from hyperpod_ray.core import names, regions
 from hyperpod_ray.core.checks.lookup import known_groups
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.findings import Finding, error, meant, rule, warning
-from hyperpod_ray.core.model import DataRepository, StaticStorage
+from hyperpod_ray.core.model import DataRepository
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.core.requests import read_cache_gib
+from hyperpod_ray.core.requests import create_file_system, read_cache_gib
 from hyperpod_ray_rules import fsx
 
 OWN_FOLDER = "/.system"
@@ -56,15 +56,16 @@ def metadata_follows_the_size(plan: CommonPlan) -> Iterator[Finding]:
 
     https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystem.html (FileSystemTypeVersion)
     """
-    static = plan.stack_file_system
-    if isinstance(static, StaticStorage) and static.lustre_version == "2.12":
-        yield error(
-            "storage",
-            "lustre_version",
-            what="2.12 with the metadata IOPS of mode static: FSx refuses it",
-            expected="2.15 with mode static",
-            fix="remove lustre_version",
-        )
+    request = create_file_system(plan) or {}
+    for refusal in fsx.create_file_system(request):
+        if refusal.rule == "metadata" and refusal.member == "FileSystemTypeVersion":
+            yield error(
+                "storage",
+                "lustre_version",
+                what=f"{request['FileSystemTypeVersion']} with the metadata IOPS of mode static: FSx refuses it",
+                expected="2.15 with mode static",
+                fix="remove lustre_version",
+            )
 
 
 @rule("storage")
