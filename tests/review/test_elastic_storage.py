@@ -79,8 +79,10 @@ def test_each_change_has_one_row(tmp_path: Path, lustre: Json, effect: Effect, c
 
 
 def test_a_cache_is_emptied_and_more_throughput_moves_data(tmp_path: Path) -> None:
-    caches = compared(tmp_path / "a", elastic(), elastic(DataReadCacheConfiguration={"SizingMode": "NO_CACHE"}))
-    assert "The cache is emptied" in caches.rows[0].consequence
+    removed = compared(tmp_path / "a", elastic(), elastic(DataReadCacheConfiguration={"SizingMode": "NO_CACHE"}))
+    assert "The cache goes: each read" in removed.rows[0].consequence
+    larger = compared(tmp_path / "c", elastic(), elastic(DataReadCacheConfiguration={**CACHE, "SizeGiB": 2000}))
+    assert "The cache is emptied" in larger.rows[0].consequence
     (row,) = compared(tmp_path / "b", elastic(), elastic(ThroughputCapacity=12000)).rows
     assert "move to the dearest one" in row.consequence and row.unavailable.startswith("/fsx")
 

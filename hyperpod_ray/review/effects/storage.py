@@ -315,14 +315,15 @@ def _elastic(change: ResourceChange, findings: Findings, common: dict[str, Any])
             )
         )
     if change.differs(*_CACHE):
-        takes = "SizeGiB" not in refused
+        takes, stays = "SizeGiB" not in refused, fsx.read_cache_gib(sides[1]["LustreConfiguration"]) > 0
+        emptied = "In place. The cache is emptied: reads take longer, and cost, until it is filled again. "
+        removed = "In place. The cache goes: each read that memory does not hold takes longer, and costs. "
         findings.add(
             Row(
                 effect=Effect.SAFE if takes else Effect.REJECTED,
                 code="read-cache",
                 change=f"read cache {_cache(sides[0])} → {_cache(sides[1])}",
-                consequence="In place. The cache is emptied: reads take longer, and cost, until it is filled again. "
-                "Another size no sooner than six hours later."
+                consequence=f"{emptied if stays else removed}Another size no sooner than six hours later."
                 if takes
                 else "A read cache changes by a tenth or more: the service refuses.",
                 source=source("fsx-read-cache"),
