@@ -99,7 +99,7 @@ merge_keys() {
             cat "${draft}.new" >>"${draft}"
             chown --reference="${mine}" "${draft}"
             chmod 0600 "${draft}"
-            mv "${draft}" "${shared}"
+            mv --no-target-directory "${draft}" "${shared}"
         fi
     )
 }
