@@ -159,14 +159,14 @@ class Completeness:
     Args:
         state: The registry.
         recomputed: What the loop declares as no state: objects, or names of its variables.
-        alone: Waits until no other thread of the run makes objects. A walk of the heap may meet one that is half made,
-            and Python documents no protection: https://docs.python.org/3/library/gc.html#gc.get_referrers
+        quiesce: Waits until no other thread of the run makes objects. A walk of the heap may meet one that is half
+            made, and Python documents no protection: https://docs.python.org/3/library/gc.html#gc.get_referrers
         done: Steps of the run that are done.
     """
 
     state: TrainingState
     recomputed: Sequence[Any] = ()
-    alone: Callable[[], object] = lambda: None
+    quiesce: Callable[[], object] = lambda: None
     first: int = 0
     steps: list[Step] = field(default_factory=list)
     looked: list[dict[str, tuple[Any, Any]]] = field(default_factory=list)
@@ -240,7 +240,7 @@ class Completeness:
                 self._saved_since = False
                 self._pending = self._objects(self._reached(frames))
             return
-        self.alone()
+        self.quiesce()
         self.state.named()  # frees what FSDP2 has gathered
         self._saved_since = False
         self.looked.append(self._reached(frames))

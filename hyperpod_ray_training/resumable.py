@@ -130,7 +130,7 @@ class Resumable(Looping):
             run=run, folder=self.folder, state=self.state, ranks=self.ranks, journal=self.journal, hooks=self.hooks,
             attempt=self.attempt, writer_kind=writer_kind, tier=tier, report=self._report,
         )  # fmt: skip
-        self.complete.alone = self.saver.written_here
+        self.complete.quiesce = self.saver.wait_until_written
         self.restorer = Restorer(
             run=run, folder=self.folder, state=self.state, ranks=self.ranks, journal=self.journal,
             attempt=self.attempt, tier=tier, report=self._report, node=node_address(),

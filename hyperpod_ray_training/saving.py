@@ -148,7 +148,7 @@ class Saver:
         """Whether this rank's part of the save in flight has ended, well or not."""
         return self.in_flight is not None and self.in_flight.future.done()
 
-    def written_here(self) -> None:
+    def wait_until_written(self) -> None:
         """Wait a while for this rank's part of the save in flight; nobody else is asked."""
         if self.in_flight is not None:
             concurrent.futures.wait([self.in_flight.future], timeout=WRITES_S)

@@ -113,13 +113,13 @@ class Cluster:
 
 def with_storage(plan: Planned, system: FileSystem) -> Planned:
     """The environment with another new file system; an existing one stays, and its price is nobody's here."""
-    there = plan.new_file_system
-    if there is None:
+    current = plan.new_file_system
+    if current is None:
         return plan
     changed: NewFileSystem
     if isinstance(system, SsdFileSystem):
         size = {"capacity_gib": system.capacity_gib, "throughput_mbs_per_tib": system.throughput_mbs_per_tib}
-        changed = (there if plan.ssd_file_system else StaticStorage.defaults()).model_copy(update=size)
+        changed = (current if plan.ssd_file_system else StaticStorage.defaults()).model_copy(update=size)
     else:
         elastic = plan.elastic_file_system or ElasticStorage(mode="intelligent_tiering")
         changed = elastic.model_copy(update={"throughput_mbs": system.mbs})

@@ -75,7 +75,7 @@ def train(model: nn.Module, optimizer: Any, x: torch.Tensor) -> float:
 def test_the_heap_is_walked_only_when_no_other_thread_makes_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     model, order = net(), list[str]()
     watched = Watched(model, optimizer := torch.optim.SGD(model.parameters()))
-    watched.complete.alone = lambda: order.append("alone")
+    watched.complete.quiesce = lambda: order.append("quiesce")
     walk = iterators.at_work
 
     def noted(*given: Any) -> Any:
@@ -87,8 +87,8 @@ def test_the_heap_is_walked_only_when_no_other_thread_makes_objects(monkeypatch:
         order.append(str(step))
         train(model, optimizer, torch.randn(8, 16))
     at = [number for number, word in enumerate(order) if word == "walk"]
-    assert len(at) == len(WATCHED) == order.count("alone")
-    assert all(order[number - 1] == "alone" for number in at)
+    assert len(at) == len(WATCHED) == order.count("quiesce")
+    assert all(order[number - 1] == "quiesce" for number in at)
 
 
 def test_one_model_with_one_optimizer_misses_nothing_and_its_gradients_are_no_state() -> None:

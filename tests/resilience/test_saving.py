@@ -49,9 +49,9 @@ def settle(holder: Any, step: int, *, error: Exception | None = None) -> float:
 def test_a_watched_step_waits_for_the_thread_of_a_save(monkeypatch: pytest.MonkeyPatch) -> None:
     holder, future = saver(), Future[Any]()
     holder.in_flight = None
-    holder.written_here()
+    holder.wait_until_written()
     holder.in_flight = Save("step-00000001-aaaaaa", 1, "interval", {}, future, time.monotonic())
-    waits = threading.Thread(target=holder.written_here)
+    waits = threading.Thread(target=holder.wait_until_written)
     waits.start()
     waits.join(0.2)
     assert waits.is_alive()
@@ -61,7 +61,7 @@ def test_a_watched_step_waits_for_the_thread_of_a_save(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(saving, "WRITES_S", 0.01)
     holder.in_flight = Save("step-00000002-aaaaaa", 2, "interval", {}, Future(), time.monotonic())
-    holder.written_here()  # a hung file system does not stop the run
+    holder.wait_until_written()  # a hung file system does not stop the run
 
 
 IO = OSError(errno.EIO, "Input/output error")
