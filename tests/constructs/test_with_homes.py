@@ -177,6 +177,16 @@ def test_a_lock_of_a_node_at_work_is_waited_for(tmp_path: Path, homes: Path) -> 
     assert lock.exists() and last.home == "/home/ubuntu"
 
 
+def test_a_link_to_a_folder_is_no_way_for_keys_to_go_there(tmp_path: Path, homes: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (homes / "ubuntu" / ".ssh").mkdir(parents=True)
+    (homes / "ubuntu" / ".ssh" / "authorized_keys").symlink_to(elsewhere)
+    assert Node(tmp_path, 1, homes=homes).run().returncode == 0
+    assert [*elsewhere.iterdir()] == []
+    assert keys(homes) == [KEY.format(0, "all"), KEY.format(1, 1)]
+
+
 def test_without_the_file_system_the_node_stays_out(tmp_path: Path, homes: Path) -> None:
     """Users would write to the node's own disk, and lose it with the node."""
     node = Node(tmp_path, 1, homes=homes, mounted=False)
