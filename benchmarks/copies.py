@@ -48,6 +48,7 @@ WARM_UP = 4
 """Steps until every buffer was used before."""
 LOADS = 3
 CHUNK = 1 << 20
+SECRET = "of this run"  # noqa: S105 - on loopback, for this run
 HEADER = ("state a rank", "ranks", "stall", "exchange", "load", "load, new", "memory", "CPU s/GB")
 
 
@@ -164,6 +165,7 @@ def measure(*, rank: int, world: int, port: int, size: float, steps: int, out: s
     from hyperpod_ray_training.spares.neighbour import Neighbour
     from hyperpod_ray_training.spares.snapshot import Snapshot
     from hyperpod_ray_training.spares.store import Store
+    from hyperpod_ray_training.spares.wires import Ends, Wires
     from hyperpod_ray_training.state import TrainingState
 
     torch.set_num_threads(1)
@@ -171,8 +173,10 @@ def measure(*, rank: int, world: int, port: int, size: float, steps: int, out: s
     dist.init_process_group("gloo", store=rendezvous, rank=rank, world_size=world)
     group = dist.new_group(backend="gloo", timeout=timedelta(minutes=10))
     state = TrainingState(**_trained(size), extra={}, per_rank={}, rank=rank, world=world)
-    snapshot, store = Snapshot(state, secret="of this run"), Store()  # noqa: S106 - on loopback, for this run
-    neighbour = Neighbour(store=store, group=group, nodes=[str(peer) for peer in range(world)], rank=rank)
+    snapshot, store = Snapshot(state, secret=SECRET), Store()
+    wires = Wires.open(Ends(rank, world, 1, "127.0.0.1"), group=group, secret=SECRET, limit=timedelta(minutes=10))
+    nodes = [str(peer) for peer in range(world)]
+    neighbour = Neighbour(store=store, group=group, nodes=nodes, rank=rank, wires=wires)
     seconds: dict[str, list[float]] = {name: [] for name in ("take_s", "exchange_s", "cpu_s", "memcpy_s", "socket_s")}
     before, most = _resident(), 0
 

@@ -15,6 +15,7 @@ from benchmarks.gpu.__main__ import PROJECT, check_of
 
 STEPS, WARM_UP = 8, 6
 STEP_S = 1.0
+SECRET = "of this run"  # noqa: S105 - on loopback, for this run
 
 
 def measure(device: str, *, small: bool, sizes: Sequence[float]) -> dict[str, Any]:
@@ -114,6 +115,7 @@ def _measured(*, device: str, size: float, world: int, rank: int, port: int, ste
     from hyperpod_ray_training.spares.neighbour import Neighbour
     from hyperpod_ray_training.spares.snapshot import Snapshot
     from hyperpod_ray_training.spares.store import Store
+    from hyperpod_ray_training.spares.wires import Ends, Wires
     from hyperpod_ray_training.state import TrainingState
 
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -127,9 +129,15 @@ def _measured(*, device: str, size: float, world: int, rank: int, port: int, ste
     state.gradients = False
     bytes_of_state = 12 * sum(parameter.numel() for parameter in parts["model"].parameters())
     memcpy = _memcpy_seconds(bytes_of_state, place, settle)
-    snapshot, store = Snapshot(state, secret="of this run"), Store()  # noqa: S106 - for this run, on loopback
+    snapshot, store = Snapshot(state, secret=SECRET), Store()
     group = dist.new_group(backend="gloo", timeout=timedelta(minutes=3))
-    neighbour = Neighbour(store=store, group=group, nodes=[str(peer) for peer in range(world)], rank=rank)
+    wires = (
+        Wires.open(Ends(rank, world, 1, "127.0.0.1"), group=group, secret=SECRET, limit=timedelta(minutes=3))
+        if world > 1
+        else None
+    )
+    nodes = [str(peer) for peer in range(world)]
+    neighbour = Neighbour(store=store, group=group, nodes=nodes, rank=rank, wires=wires)
     memory = Memory(snapshot=snapshot, neighbour=neighbour, every=1)
     before, most = _resident(), 0
     step = Step(parts["optimizer"], place, step_s / (2 if world > 1 else 1), settle)

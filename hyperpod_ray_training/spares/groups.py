@@ -80,12 +80,14 @@ class Groups:
         self._real: Any = None
         self._nodes: frozenset[str] = frozenset()
         self._foreign: set[int] | None = None
+        self.closing: list[Callable[[], None]] = []
+        """What the library has opened beside the groups, to be closed with them."""
         self.kept: Callable[[], set[int]] = set
         """Sockets that are nobody's but another part of the library's."""
 
     @contextlib.contextmanager
-    def _noting(self) -> Any:
-        """Sockets that are opened inside are the generation's."""
+    def noting(self) -> Any:
+        """Sockets that are opened inside are the generation's: they are shut where it is cut."""
         with self._lock:
             self._before = open_sockets()
         try:
@@ -131,7 +133,7 @@ class Groups:
             self._nodes, self._foreign = frozenset(nodes), open_sockets() if world > LAZY_FROM else None
             self._real, c10d._new_process_group_helper = c10d._new_process_group_helper, self._open_group
         forget_groups()
-        with self._noting():
+        with self.noting():
             # rank 0 connects to its own store too: a wait on the store object itself could not be cut
             store = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
         store.set_timeout(self.timeout)
@@ -147,14 +149,14 @@ class Groups:
 
     def _open_group(self, size: int, rank: int, members: list[int], *rest: Any, **options: Any) -> Any:
         """What torch opens a group with (`rest`: backend, store, name), after a meeting of its members."""
-        self._refuse_if_over()
+        self.refuse_if_over()
         _, store, name = rest
         timeout = options["timeout"]
         if size > 1 and (not members or dist.get_rank() in members):
             meet(store, name, size, timeout)
-            self._refuse_if_over()
+            self.refuse_if_over()
             options["timeout"] = min(timeout, timedelta(seconds=OPENING_S + OPENING_PER_RANK_S * size))
-        with self._noting(), _connecting_lazily(size):
+        with self.noting(), _connecting_lazily(size):
             group, prefix = self._real(size, rank, members, *rest, **options)
             if isinstance(group, dist.ProcessGroup):
                 if size > LAZY_FROM:
@@ -162,7 +164,8 @@ class Groups:
                 set_limit(group, timeout)
         return group, prefix
 
-    def _refuse_if_over(self) -> None:
+    def refuse_if_over(self) -> None:
+        """Raise ConnectionError where the generation has ended."""
         # it was cut before there was a socket to shut: nobody else would end the wait that follows
         if self._over():
             raise ConnectionError(f"generation {self._gen} ended while its groups were being opened")
@@ -212,6 +215,8 @@ class Groups:
             if self._thread_id == threading.get_ident():
                 _raise_in(self._thread_id, None)
         self._shut_all()
+        while self.closing:
+            self.closing.pop()()
         if self._real is not None:
             c10d._new_process_group_helper, self._real = self._real, None
         for forget in (forget_ranks, dist.destroy_process_group, forget_groups):

@@ -30,9 +30,16 @@ from hyperpod_ray_training.hardware import training_begins
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.settings import Settings
 from hyperpod_ray_training.spares import host_memory as room
-from hyperpod_ray_training.spares.neighbour import Inventory, Neighbour, newest_whole, replicas_among
+from hyperpod_ray_training.spares.neighbour import (
+    Inventory,
+    Neighbour,
+    neighbour_distance,
+    newest_whole,
+    replicas_among,
+)
 from hyperpod_ray_training.spares.sealed import gathered_messages, prove
 from hyperpod_ray_training.spares.snapshot import Snapshot, counts
+from hyperpod_ray_training.spares.wires import Ends, Wires
 from hyperpod_ray_training.state import TrainingState
 
 if TYPE_CHECKING:
@@ -130,7 +137,8 @@ def memory_of(
     Raises InputError where the copies for spares do not fit this node, ForeignError where a rank is not of this run.
     """
     # copies may be slow, and are skipped then; a peer that is lost is seen by others
-    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=settings.checkpoint_group_timeout_s))
+    limit = timedelta(seconds=settings.checkpoint_group_timeout_s)
+    group = dist.new_group(backend="gloo", timeout=limit)
     # a save and a copy run beside the loop and may be slow: no sign of a hang
     generation.quiet_groups = {quiet, group}
     training_begins()
@@ -157,6 +165,19 @@ def memory_of(
     neighbour = Neighbour(
         store=generation.store.of(state.world), group=group, nodes=generation.nodes, rank=state.rank,
         replicas=replicas, share=settings.memory_overhead, steps=settings.memory_every_steps,
-        pinned=state.device.type == "cuda", limit=timedelta(seconds=settings.checkpoint_group_timeout_s),
+        pinned=state.device.type == "cuda", limit=limit,
+        wires=_wires(generation, state, group=group, limit=limit) if state.world > 1 else None,
     )  # fmt: skip
     return Memory(snapshot=snapshot, neighbour=neighbour, every=settings.memory_every_steps)
+
+
+def _wires(generation: Generation, state: TrainingState, *, group: dist.ProcessGroup, limit: timedelta) -> Wires:
+    """Connections with both neighbours, which end with the generation."""
+    groups = generation.groups
+    ends = Ends(state.rank, state.world, neighbour_distance(generation.nodes), groups.node)
+    with groups.noting():
+        wires = Wires.open(
+            ends, group=group, secret=generation.member.token, limit=limit, check=groups.refuse_if_over
+        )  # fmt: skip
+    groups.closing.append(wires.close)
+    return wires

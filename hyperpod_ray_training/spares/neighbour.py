@@ -24,6 +24,7 @@ from hyperpod_ray_training.spares.host_memory import memory_free
 from hyperpod_ray_training.spares.sealed import room_for
 from hyperpod_ray_training.spares.snapshot import counts, numbers_of, own_part
 from hyperpod_ray_training.spares.store import Store
+from hyperpod_ray_training.spares.wires import Wires
 from hyperpod_ray_training.state import TrainingState
 
 Inventory = Sequence[tuple[int, int]]
@@ -37,8 +38,6 @@ JUDGED = 3
 """How often to copy follows from the median of so many copies: one that met a busy moment says little."""
 STEPS = 8
 """Newest steps by which the time of a step is known."""
-CHUNK = 32 << 20
-"""Bytes of a message: those that are copied are sent while the rest is copied."""
 _AVERAGING = {
     default_hooks.allreduce_hook,
     default_hooks.fp16_compress_hook,
@@ -186,7 +185,6 @@ class Exchange:
         complete: Whether this rank's copy counts.
         pending: Where the copy comes from a GPU.
         received: Where the other rank's copy goes; None in a world of one.
-        limit: Of each message.
     """
 
     def __init__(
@@ -196,9 +194,8 @@ class Exchange:
         complete: bool,
         pending: Pending | None = None,
         received: torch.Tensor | None = None,
-        limit: timedelta,
     ) -> None:
-        self.step, self.pending, self.received, self.limit = step, pending, received, limit
+        self.step, self.pending, self.received = step, pending, received
         self.vote = torch.tensor([1, int(not complete)])
         """How often to copy, and whether a copy is missing: the most of all ranks, once all are over."""
         self.arrived = False
@@ -211,32 +208,21 @@ class Exchange:
         """Whether it is over, on every rank."""
         return self._thread is None or not self._thread.is_alive()
 
-    def begin(self, buffer: torch.Tensor, *, to: int, source: int, group: Any) -> None:
+    def begin(self, buffer: torch.Tensor, *, wires: Wires, group: Any) -> None:
         """Send and receive in the background."""
-        self._thread = threading.Thread(target=self._run, args=(buffer, to, source, group), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(buffer, wires, group), daemon=True)
         self._thread.start()
 
-    def _run(self, buffer: torch.Tensor, to: int, source: int, group: Any) -> None:
+    def _run(self, buffer: torch.Tensor, wires: Wires, group: Any) -> None:
         begun = time.monotonic()
         try:
             assert self.received is not None  # noqa: S101 - it begins with one
-            # receives first: gloo takes a message where its receive is posted
-            incoming = [
-                dist.irecv(self.received[at : at + CHUNK], source, group=group, tag=1 + at // CHUNK)
-                for at in range(0, self.received.numel(), CHUNK)
-            ]
-            outgoing = []
-            for at in range(0, buffer.numel(), CHUNK):
-                chunk = buffer[at : at + CHUNK]
-                if self.pending is not None:
-                    self.pending.wait(at + chunk.numel())
-                outgoing.append(dist.isend(chunk, to, group=group, tag=1 + at // CHUNK))
-            for work in incoming:
-                _wait(work, self.limit)
+            received = wires.receive(self.received)
+            sent = wires.send(buffer, ready=self.pending.wait if self.pending else lambda _: None)
+            received()
             # before the vote: a copy that has arrived whole can be salvaged though another rank's exchange broke
             self.arrived = True
-            for work in outgoing:
-                _wait(work, self.limit)
+            sent()
             if not counts(self.received):
                 self.vote[1] = 1
             # the largest answer of all ranks: every rank must copy at the same steps, and one missing copy makes the
@@ -268,8 +254,9 @@ class Neighbour:
         share: Of a step that copies may hold it up; 0: no copy is skipped.
         steps: Between two copies, as asked for.
         pinned: Whether buffers are for a GPU.
-        limit: Of one message. Gloo's own would be the short one that the group was opened with: `set_limit` is for
-            collectives alone.
+        limit: Of one message of a recovery. Gloo's own would be the short one that the group was opened with:
+            `set_limit` is for collectives alone.
+        wires: What copies go over; None where none are exchanged.
     """
 
     def __init__(
@@ -284,11 +271,11 @@ class Neighbour:
         steps: int = 1,
         pinned: bool = False,
         limit: timedelta = timedelta(minutes=30),
+        wires: Wires | None = None,
     ) -> None:
-        self.limit = limit
+        self.limit, self.wires = limit, wires
         self.store, self.group, self.rank, self.world, self.replicas = store, group, rank, len(nodes), replicas
-        distance = neighbour_distance(nodes)
-        self.to, self.source = (rank + distance) % self.world, (rank - distance) % self.world
+        self.source = (rank - neighbour_distance(nodes)) % self.world
         self.stretch = 1
         """A copy after so many times as many steps as asked for: the same on every rank."""
         self.share, self.steps = share, steps
@@ -317,7 +304,7 @@ class Neighbour:
         """
         complete = counts(buffer)
         if self.world < 2:
-            self._under_way = Exchange(step=step, complete=complete, pending=pending, limit=self.limit)
+            self._under_way = Exchange(step=step, complete=complete, pending=pending)
             self._under_way.vote[0] = self._ask()
             return
         if self.replicas:
@@ -328,9 +315,10 @@ class Neighbour:
             dist.all_gather(sizes, own_size, group=self.group)
             self._sizes = [int(size) for size in sizes]
         received = self._frame(self._sizes[self.source], self.source)
-        self._under_way = Exchange(step=step, complete=complete, pending=pending, received=received, limit=self.limit)
+        self._under_way = Exchange(step=step, complete=complete, pending=pending, received=received)
         self._under_way.vote[0] = self._ask()
-        self._under_way.begin(buffer, to=self.to, source=self.source, group=self.group)
+        assert self.wires is not None  # noqa: S101 - a world of two has them
+        self._under_way.begin(buffer, wires=self.wires, group=self.group)
 
     def _frame(self, size: int, source: int) -> torch.Tensor:
         """A buffer for a frame of another rank; none that is larger than what is free here."""

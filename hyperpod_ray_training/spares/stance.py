@@ -43,7 +43,7 @@ _MARKS = (
     (BACKWARD, ("/torch/autograd/", "/torch/nn/parallel/distributed")),
 )  # fmt: skip
 _OWN = {
-    "ranks.py": COLLECTIVE, "spares/neighbour.py": COPY, "spares/memory.py": COPY,
+    "ranks.py": COLLECTIVE, "spares/neighbour.py": COPY, "spares/memory.py": COPY, "spares/wires.py": COPY,
     "spares/snapshot.py": COPY, "spares/side_stream.py": COPY,
     "rows.py": "data", "batches.py": "data", "saving.py": "storage", "restoring.py": "storage", "folder.py": "storage",
     "writers.py": "storage", "tiered.py": "storage", "merging.py": "storage", "journal.py": "storage",

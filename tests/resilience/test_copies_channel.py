@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +14,41 @@ import torch
 import torch.distributed as dist
 
 from hyperpod_ray_training.errors import InputError
-from hyperpod_ray_training.spares import host_memory, memory
+from hyperpod_ray_training.spares import host_memory, memory, wires
 from hyperpod_ray_training.spares.neighbour import Neighbour
 from hyperpod_ray_training.spares.sealed import ForeignError, gathered_messages, prove
 from hyperpod_ray_training.spares.store import Store
 from tests.resilience.copies_channel_helpers import snapshot
 from tests.support.ranks import ranks
+
+
+class Opened:
+    """Stands for the groups of a generation, and for connections: what is opened, and inside what."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.node, self.closing, self.asked = "10.0.0.7", [], []  # type: ignore[var-annotated]
+        self.noted = False
+        monkeypatch.setattr(wires.Wires, "open", self.open)
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """What is opened inside is shut where the generation is cut."""
+        self.noted = True
+        yield
+        self.noted = False
+
+    def refuse_if_over(self) -> None:
+        """The generation goes on."""
+
+    def close(self) -> None:
+        """Of connections."""
+
+    def open(self, ends: wires.Ends, *, secret: str, limit: timedelta, check: Any, **_: Any) -> Any:
+        """Connect."""
+        assert self.noted
+        assert check == self.refuse_if_over
+        self.asked.append((ends, secret, limit))
+        return self
 
 
 def test_a_generation_proves_its_group_and_seals_its_copies_with_the_runs_secret(
@@ -27,9 +58,10 @@ def test_a_generation_proves_its_group_and_seals_its_copies_with_the_runs_secret
     monkeypatch.setattr(dist, "new_group", lambda **_: None)
     monkeypatch.setattr(memory, "prove", lambda *_, secret, about, **__: asked.append((secret, about)))
     monkeypatch.setattr(host_memory, "check", lambda *_, **__: None)
-    state = snapshot("").state
+    state, opened = snapshot("").state, Opened(monkeypatch)
     generation = SimpleNamespace(
         member=SimpleNamespace(token="the run's"), number=7, nodes=["a", "b"], store=Store(), quiet_groups=set(),
+        groups=opened,
     )  # fmt: skip
     settings = SimpleNamespace(
         checkpoint_group_timeout_s=60, memory_every_steps=1, memory_overhead=0.03, spares=1
@@ -38,6 +70,8 @@ def test_a_generation_proves_its_group_and_seals_its_copies_with_the_runs_secret
     assert made is not None
     assert asked == [("the run's", "copies of generation 7")]
     assert made.snapshot.secret == "the run's"
+    assert opened.asked == [(wires.Ends(state.rank, 2, 1, "10.0.0.7"), "the run's", timedelta(seconds=60))]
+    assert opened.closing == [opened.close], "they end with the generation"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +90,7 @@ def test_without_spares_a_run_trains_without_copies_that_fit_nowhere_or_not_on_s
     monkeypatch.setattr(memory, "_on_any_rank", lambda on_this_rank, **_: on_this_rank or elsewhere)
     generation = SimpleNamespace(
         member=SimpleNamespace(token="t"), number=0, nodes=["a", "b"], store=Store(), quiet_groups=set(),
+        groups=Opened(monkeypatch),
     )  # fmt: skip
     settings = SimpleNamespace(checkpoint_group_timeout_s=60, memory_every_steps=1, memory_overhead=0.03, spares=0)
     state = snapshot("").state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from datetime import timedelta
@@ -121,3 +122,32 @@ def test_dtensor_does_not_remember_the_rank_of_another_generation() -> None:
     forget_meshes()
     assert meshes(1) == (1, [(4, 0)])
     forget_meshes()
+
+
+def test_what_was_opened_beside_a_generation_is_cut_and_closed_with_it() -> None:
+    opened = Groups(node=NODE, timeout_s=1800, backend="gloo")
+    opened.open(gen=1, rank=0, world=1, host=NODE, port=opened.store.port)
+    with socket.create_server((NODE, 0)) as server:
+        outside = socket.create_connection(server.getsockname())
+        with opened.noting():
+            inside = socket.create_connection(server.getsockname())
+        opened.closing.append(inside.close)
+        inside.settimeout(600)
+        opened.cut()
+        assert inside.recv(1) == b"", "it is shut"
+        opened.let_go()
+        assert inside.fileno() == -1
+        assert opened.closing == []
+        assert outside.getpeername() == server.getsockname()
+        outside.close()
+
+
+def test_who_asks_of_a_generation_that_is_over_hears_so() -> None:
+    over = [False]
+    opened = Groups(node=NODE, timeout_s=1800, backend="gloo")
+    opened.open(gen=4, rank=0, world=1, host=NODE, port=opened.store.port, over=lambda: over[0])
+    opened.refuse_if_over()
+    over[0] = True
+    with pytest.raises(ConnectionError, match="generation 4 ended"):
+        opened.refuse_if_over()
+    opened.let_go()

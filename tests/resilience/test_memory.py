@@ -19,6 +19,7 @@ from hyperpod_ray_training.spares import neighbour
 from hyperpod_ray_training.spares.memory import Memory
 from hyperpod_ray_training.spares.neighbour import Neighbour, Source
 from hyperpod_ray_training.spares.store import SLOTS, Store
+from hyperpod_ray_training.spares.wires import Ends, Wires
 from tests.resilience.memory_helpers import make, snapshot_of, train
 from tests.support.ranks import ranks
 
@@ -136,6 +137,11 @@ def copy_of(content: int) -> torch.Tensor:
     return torch.tensor([*head, *(content % 256,) * 16], dtype=torch.uint8)
 
 
+def wires(rank: int, group: Any) -> Wires:
+    """Connections of two ranks."""
+    return Wires.open(Ends(rank, 2, 1, "127.0.0.1"), group=group, secret="run", limit=timedelta(minutes=10))
+
+
 def slow_copies(rank: int, port: int, pipe: Any) -> None:
     """Two ranks; the copies of rank 1 take seven seconds until step 20."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -143,7 +149,8 @@ def slow_copies(rank: int, port: int, pipe: Any) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     clock = Clock()
     neighbour.time = clock  # type: ignore[assignment, attr-defined]
-    exchange = Neighbour(store=Store(), group=dist.new_group(backend="gloo"), nodes=["a", "b"], rank=rank)
+    group = dist.new_group(backend="gloo")
+    exchange = Neighbour(store=Store(), group=group, nodes=["a", "b"], rank=rank, wires=wires(rank, group))
     at, keep, copied = [0], exchange._keep, []
 
     def slow(step: int, received: torch.Tensor) -> None:
@@ -188,7 +195,7 @@ def late(rank: int, port: int, pipe: Any) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     group = dist.new_group(backend="gloo", timeout=timedelta(seconds=1))
     set_limit(group, timedelta(minutes=10))
-    exchange = Neighbour(store=Store(), group=group, nodes=["a", "b"], rank=rank)
+    exchange = Neighbour(store=Store(), group=group, nodes=["a", "b"], rank=rank, wires=wires(rank, group))
     copy = copy_of(rank)
     exchange.store.put(rank, 3, copy)
     exchange._sizes = [copy.numel()] * 2
