@@ -15,6 +15,7 @@ import torch
 
 from hyperpod_ray_training.spares import wires
 from hyperpod_ray_training.spares.loop import is_network
+from hyperpod_ray_training.spares.sealed import seal
 from hyperpod_ray_training.spares.wires import CONNECTIONS, Ends, Wires
 
 HOST = "127.0.0.1"
@@ -25,7 +26,7 @@ class Meeting:
     """Stands for the group over which ranks say where they listen: ranks are threads here."""
 
     def __init__(self, world: int) -> None:
-        self.messages: dict[str, bytes] = {}
+        self.messages: dict[int, bytes] = {}
         self.barrier = threading.Barrier(world)
 
     def gathered(self, message: bytes, *, group: Any, world: int) -> list[bytes]:
@@ -147,7 +148,7 @@ def test_strangers_at_the_door_change_nothing(monkeypatch: pytest.MonkeyPatch) -
     """One says nothing, one says something else, one repeats what a rank of another generation has said."""
     monkeypatch.setattr(wires, "_HELLO_S", 0.05)
     real, strangers = socket.create_server, []
-    replay = bytes([0]) + wires.seal(b"", secret="the run's", about=wires._about(1, 0, "00" * 16))
+    replay = bytes([0]) + seal(b"", secret="the run's", about=wires._about(1, 0, "00" * 16))
 
     def create_server(address: Any, **options: Any) -> socket.socket:
         server = real(address, **options)
@@ -172,7 +173,7 @@ def test_strangers_at_the_door_change_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_proof_is_of_one_connection_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    proof = bytes([1]) + wires.seal(b"", secret="the run's", about=wires._about(1, 1, "ab" * 16))
+    proof = bytes([1]) + seal(b"", secret="the run's", about=wires._about(1, 1, "ab" * 16))
 
     def number(hello: bytes, *, source: int = 1, nonce: str = "ab" * 16) -> int | None:
         here, there = socket.socketpair()
@@ -186,7 +187,7 @@ def test_a_proof_is_of_one_connection_of_one_rank(monkeypatch: pytest.MonkeyPatc
     assert number(proof, source=0) is None
     assert number(proof, nonce="cd" * 16) is None
     assert number(proof[:20]) is None
-    many = bytes([CONNECTIONS]) + wires.seal(b"", secret="the run's", about=wires._about(1, CONNECTIONS, "ab" * 16))
+    many = bytes([CONNECTIONS]) + seal(b"", secret="the run's", about=wires._about(1, CONNECTIONS, "ab" * 16))
     assert number(many) is None
 
 
