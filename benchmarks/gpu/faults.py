@@ -93,8 +93,7 @@ def strike(party: Party, fault: str, step: int, rank: int) -> dict[str, Any]:
     again = sum(len(values) - 1 for values in losses(party.folder, party.name).values()) - party.again
     party.again += again
     restores = [event for event in party.kinds("restore") if event["t"] > begin]
-    progress(f"{fault}: back")
-    return {
+    row = {
         "fault": fault,
         "rank": rank,
         "seen after s": round(formed - begin, 2),
@@ -105,6 +104,8 @@ def strike(party: Party, fault: str, step: int, rank: int) -> dict[str, Any]:
         "group s": restores[-1].get("group_s") if restores else "-",
         "load s": restores[-1]["seconds"] if restores else "-",
     }
+    progress(json.dumps(row))  # a part that does not end has said so much
+    return row
 
 
 def progress(text: str) -> None:

@@ -12,6 +12,9 @@ from benchmarks.gpu.__main__ import PROJECT, check_of
 
 MODELS = ("llama-3.2-1b", "llama-3.2-3b")
 LENGTHS = (1024, 2048, 4096, 8192)
+TUNED = {"llama-3.2-1b": ((4096, 2), (8192, 1)), "llama-3.2-3b": ((4096, 1),), "small": ((32, 2),)}
+"""Of each model: lengths, and sequences of one pass. Layers and loss are compiled, and four passes make a step."""
+PASSES = 4
 STEPS, WARM_UP = 6, 2
 GPU = "H100"
 
@@ -19,8 +22,9 @@ GPU = "H100"
 def measure(device: str, *, small: bool) -> dict[str, Any]:
     """Each model in a process of its own."""
     rows = []
-    for name in ("small",) if small else MODELS:
-        code = f"from benchmarks.gpu import planner; planner.model_main({name!r}, {device!r})"
+    names = ("small",) if small else MODELS
+    for name, loop in [(name, loop) for loop in ("tuned", "plain") for name in names]:
+        code = f"from benchmarks.gpu import planner; planner.model_main({name!r}, {device!r}, {loop!r})"
         done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         rows += lines or [{"model": name, "not run": (done.stderr or done.stdout)[-1500:]}]
@@ -31,7 +35,7 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
         if "not run" in row:
             checks.append(check_of(row["model"], row["not run"], "measured", met=False))
         elif device == "cuda":
-            name = f"{row['model']}, {row['length']} tokens, {row['recompute']}"
+            name = f"{row['model']}, {row['length']} tokens, {row['recompute']}, {row['loop']} loop"
             checks.append(
                 check_of(
                     f"{name}: memory",
@@ -51,18 +55,59 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
     return {"rows": rows, "checks": checks}
 
 
-def model_main(name: str, device: str) -> None:
+def model_main(name: str, device: str, loop: str) -> None:
     """Train a few steps at each length; a line of JSON for each."""
+    import torch
+
+    from hyperpod_ray.planner import architecture, memory, speed
+
+    small = name == "small"
+    shape = architecture.named("llama-3.2-1b" if small else name)
+    model, criterion = _sharded(shape, device, small=small, tuned=loop == "tuned")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=device == "cuda")
+    plain = [(length, 1) for length in ((32, 64) if small else LENGTHS)]
+    for length, sequences in TUNED[name] if loop == "tuned" else plain:
+        tokens = length * sequences
+        plan = memory.fit(shape, gpu=GPU, world=1, tokens=tokens)
+        choice: Any = "none" if plan.recompute == "none" else "full"
+        plan = memory.fit(shape, gpu=GPU, world=1, tokens=tokens, recompute=choice)
+        if choice == "full":
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        else:
+            model.gradient_checkpointing_disable()
+        setting = speed.Setting(model=shape, gpu=GPU, sequence=length, gpus=1, recompute=choice)
+        passes = PASSES if loop == "tuned" else 1
+        row: dict[str, Any] = {"model": name, "loop": loop, "length": length, "sequences": f"{sequences} x {passes}"}
+        row["recompute"] = choice
+        symbols = torch.randint(0, model.config.vocab_size, (sequences, length + 1), device=device)
+        try:
+            row |= _trained(model, optimizer, criterion, symbols, passes=passes)
+        except torch.OutOfMemoryError as error:
+            sys.stdout.write(json.dumps({"model": name, "not run": f"{length} tokens: {str(error)[:200]}"}) + "\n")
+            continue
+        span, steps = plan.span, speed.steps(setting)
+        inside = span.low <= row["GiB"] <= span.high  # what is allocated: what is reserved beside it gives way
+        row |= {
+            "planned GiB": round(plan.total, 1),
+            "range GiB": f"{span.low:.1f}-{span.high:.1f}",
+            "error %": round(100 * (plan.total / row["GiB"] - 1), 1) if row["GiB"] else 0.0,
+            "in range": "inside" if inside else "outside",
+            "planned tokens/s": f"{steps.central:.0f} ({steps.low:.0f}-{steps.high:.0f})",
+            "speed": "inside" if steps.low <= row["tokens/s"] <= steps.high else "outside",
+            "parts GiB": json.dumps({key: round(value, 2) for key, value in plan.parts.items() if value}),
+        }
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
+
+
+def _sharded(shape: Any, device: str, *, small: bool, tuned: bool) -> tuple[Any, Any]:
+    """The model, sharded in a world of one, and its loss; layers and loss are compiled where it is tuned."""
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from hyperpod_ray.planner import architecture, memory, speed
-
-    shape = architecture.named("llama-3.2-1b" if name == "small" else name)
-    small = name == "small"
     config = LlamaConfig(
         vocab_size=512 if small else shape.vocabulary,
         hidden_size=64 if small else shape.width,
@@ -84,66 +129,49 @@ def model_main(name: str, device: str) -> None:
         model = LlamaForCausalLM(config)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if not small and parameters != shape.parameters:
-        raise AssertionError(f"{name}: {parameters} parameters here, {shape.parameters} in the planner")
+        raise AssertionError(f"{shape.name}: {parameters} parameters here, {shape.parameters} in the planner")
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    criterion = _loss
+    if tuned and on_gpu:
+        criterion = torch.compile(_loss)
+        for index, layer in enumerate(model.model.layers):
+            model.model.layers[index] = torch.compile(layer)
     for layer in model.model.layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=on_gpu)
     model.train()
-    for length in (32, 64) if small else LENGTHS:
-        plan = memory.fit(shape, gpu=GPU, world=1, tokens=length)
-        choice: Any = "none" if plan.recompute == "none" else "full"
-        plan = memory.fit(shape, gpu=GPU, world=1, tokens=length, recompute=choice)
-        if choice == "full":
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        else:
-            model.gradient_checkpointing_disable()
-        setting = speed.Setting(model=shape, gpu=GPU, sequence=length, gpus=1, recompute=choice)
-        row: dict[str, Any] = {"model": name, "length": length, "recompute": choice}
-        try:
-            row |= _trained(model, optimizer, config.vocab_size, length, device)
-        except torch.OutOfMemoryError as error:
-            sys.stdout.write(json.dumps({"model": name, "not run": f"{length} tokens: {str(error)[:200]}"}) + "\n")
-            continue
-        span, steps = plan.span, speed.steps(setting)
-        inside = span.low <= row["GiB"] <= span.high  # what is allocated: what is reserved beside it gives way
-        row |= {
-            "planned GiB": round(plan.total, 1),
-            "range GiB": f"{span.low:.1f}-{span.high:.1f}",
-            "error %": round(100 * (plan.total / row["GiB"] - 1), 1) if row["GiB"] else 0.0,
-            "in range": "inside" if inside else "outside",
-            "planned tokens/s": f"{steps.central:.0f} ({steps.low:.0f}-{steps.high:.0f})",
-            "speed": "inside" if steps.low <= row["tokens/s"] <= steps.high else "outside",
-            "parts GiB": json.dumps({key: round(value, 2) for key, value in plan.parts.items() if value}),
-        }
-        sys.stdout.write(json.dumps(row) + "\n")
-        sys.stdout.flush()
+    return model, criterion
 
 
-def _trained(model: Any, optimizer: Any, vocabulary: int, length: int, device: str) -> dict[str, Any]:
-    import torch
+def _loss(logits: Any, targets: Any) -> Any:
     from torch.nn import functional
 
-    on_gpu = device == "cuda"
+    return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def _trained(model: Any, optimizer: Any, criterion: Any, symbols: Any, *, passes: int) -> dict[str, Any]:
+    import torch
+
+    on_gpu = symbols.is_cuda
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    symbols = torch.randint(0, vocabulary, (1, length + 1), device=device)
     begin = 0.0
     for step in range(STEPS):
         if step == WARM_UP:
             if on_gpu:
                 torch.cuda.synchronize()
             begin = time.perf_counter()
-        logits = model(symbols[:, :-1]).logits
-        loss = functional.cross_entropy(logits.flatten(0, 1).float(), symbols[:, 1:].flatten())
-        loss.backward()
-        del logits
+        for _ in range(passes):
+            logits = model(symbols[:, :-1]).logits
+            loss = criterion(logits, symbols[:, 1:])
+            loss.backward()
+            del logits
         optimizer.step()
         optimizer.zero_grad()
         float(loss)
     seconds = (time.perf_counter() - begin) / (STEPS - WARM_UP)
     gib = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else 0.0
     reserved = torch.cuda.max_memory_reserved() / 2**30 if on_gpu else 0.0
-    return {"GiB": round(gib, 2), "reserved GiB": round(reserved, 2), "tokens/s": round(length / seconds)}
+    tokens = passes * symbols[:, 1:].numel()
+    return {"GiB": round(gib, 2), "reserved GiB": round(reserved, 2), "tokens/s": round(tokens / seconds)}
