@@ -191,6 +191,28 @@ def test_a_proof_is_of_one_connection_of_one_rank(monkeypatch: pytest.MonkeyPatc
     assert number(many) is None
 
 
+def test_what_is_said_again_takes_no_connection_s_place() -> None:
+    nonce = "ab" * 16
+    proofs = [
+        bytes([number]) + seal(b"", secret="the run's", about=wires._about(1, number, nonce))
+        for number in (0, 0, *range(1, CONNECTIONS))
+    ]
+    incoming: dict[int, socket.socket] = {}
+    with socket.create_server((HOST, 0)) as server:
+        peers = [socket.create_connection(server.getsockname()) for _ in proofs]
+        for peer, proof in zip(peers, proofs, strict=True):
+            peer.sendall(proof)
+        wires._accept_all(server, incoming, secret="the run's", source=1, nonce=nonce, check=lambda: None)
+        first, again, *rest = peers
+        assert [incoming[number].getpeername() for number in range(CONNECTIONS)] == [
+            peer.getsockname() for peer in (first, *rest)
+        ]
+        again.settimeout(60)
+        assert again.recv(1) == b"", "it is closed"
+        for connection in (*peers, *incoming.values()):
+            connection.close()
+
+
 @pytest.mark.parametrize("gone", [0, 1])
 def test_who_is_gone_ends_the_exchange_as_a_lost_peer(monkeypatch: pytest.MonkeyPatch, gone: int) -> None:
     monkeypatch.setattr(wires, "CHUNK", 1 << 20)
@@ -238,6 +260,19 @@ def test_a_generation_that_is_over_is_not_connected(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(ConnectionError, match="generation 3 ended"):
         Wires.open(Ends(0, 2, 1, HOST), group=None, secret="another", limit=LIMIT, check=check)
+
+
+def test_a_generation_that_is_over_already_connects_with_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server((HOST, 0)) as closed:
+        port = closed.getsockname()[1]
+    places = f'["{HOST}", {port}, "00"]'.encode()
+    monkeypatch.setattr(wires, "gathered_messages", lambda message, **_: [message, places])
+
+    def check() -> None:
+        raise ConnectionError("generation 3 ended")
+
+    with pytest.raises(ConnectionError, match="copies of rank 0, to rank 1: generation 3 ended"):
+        Wires.open(Ends(0, 2, 1, HOST), group=None, secret="run", limit=LIMIT, check=check)
 
 
 def test_an_address_where_nobody_listens_is_a_lost_peer(monkeypatch: pytest.MonkeyPatch) -> None:
