@@ -248,6 +248,14 @@ def test_a_chunk_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConnectionError, match=r"a chunk of a copy was under way for 0:00:01") as error:
             second.receive(torch.zeros(100, dtype=torch.uint8))()
         assert is_network(error.value)
+        assert {connection.fileno() for connection in (*second.outgoing, *second.incoming)} == {-1}, "all are let go"
+
+
+def test_a_chunk_that_nobody_takes_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected(monkeypatch, limit=timedelta(seconds=1)) as (first, _):
+        copy = torch.zeros(64 << 20, dtype=torch.uint8)  # more than the kernel takes
+        with pytest.raises(ConnectionError, match=r"a chunk of a copy was under way for 0:00:01"):
+            first.send(copy, ready=lambda _: None)()
 
 
 def test_a_generation_that_is_over_is_not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +264,15 @@ def test_a_generation_that_is_over_is_not_connected(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         wires, "gathered_messages", lambda message, **_: meeting.gathered(message, group=0, world=1) * 2
     )
-    calls = []
+    calls: list[int] = []
+    opened: list[socket.socket] = []
+    real = socket.create_connection
+
+    def create_connection(*place: Any, **options: Any) -> socket.socket:
+        opened.append(real(*place, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
 
     def check() -> None:
         calls.append(1)
@@ -265,6 +281,7 @@ def test_a_generation_that_is_over_is_not_connected(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(ConnectionError, match="generation 3 ended"):
         Wires.open(Ends(0, 2, 1, HOST), group=None, secret="another", limit=LIMIT, check=check)
+    assert [connection.fileno() for connection in opened] == [-1] * CONNECTIONS
 
 
 def test_a_generation_that_is_over_already_connects_with_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
