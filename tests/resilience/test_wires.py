@@ -146,7 +146,7 @@ def test_a_rank_with_another_secret_is_not_let_in(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(wires, "OPENING_S", 1.0)
     with connected(monkeypatch, secrets={1: "guessed"}) as ranks:
         assert all(isinstance(error, ConnectionError) and is_network(error) for error in ranks)
-        assert "rank 1 did not connect for its copies within 1 s" in str(ranks[0])
+        assert any("did not connect for its copies within 1 s" in str(error) for error in ranks)
 
 
 def test_strangers_at_the_door_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
