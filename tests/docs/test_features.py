@@ -30,3 +30,15 @@ def test_a_yes_has_a_test_and_the_rest_a_reason(feature: str, verdict: str, reas
         assert len(TEST.sub("", reason)) > 25, f"{feature}: no reason"
     else:
         assert named, f"{feature}: {verdict} without a test"
+
+
+def test_no_page_sends_people_here_to_serve_a_model() -> None:
+    """There is nothing to serve with: docs/adr/0017-training-only.md says why, and the sandbox what it answers."""
+    pages = [PROJECT / "README.md", *(PROJECT / "docs").rglob("*.md"), *(PROJECT / "jobs").rglob("*.md")]
+    naming = {
+        str(page.relative_to(PROJECT))
+        for page in pages
+        if page.parent.name not in ("security", "plans")
+        and re.search(r"Ray ?Serv(e|ice)\b", page.read_text("utf-8"), re.I)
+    }
+    assert naming == {"README.md", "docs/adr/0017-training-only.md", "docs/embedded-aws.md"}
