@@ -193,15 +193,19 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
             causes.invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
 
 
-def generated(causes: Causes, obj: Json) -> None:
-    """Judge what the server adds to a new Job: its own labels, and a selector of nothing else."""
-    selector = obj["spec"].get("selector") or {}
+def _generated(causes: Causes, obj: Json) -> None:
+    """Judge what the server adds to a Job: its own labels, and a selector of nothing else."""
+    selector = obj["spec"].get("selector")
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
     uid, name = obj["metadata"].get("uid"), obj["metadata"].get("name")
     prefix = "batch.kubernetes.io/"
-    expected = {f"{prefix}controller-uid": uid, f"{prefix}job-name": name, "controller-uid": uid, "job-name": name}
+    expected = {"controller-uid": uid, "job-name": name, f"{prefix}controller-uid": uid, f"{prefix}job-name": name}
+    if selector is None or obj["spec"].get("manualSelector"):
+        return
     for key, value in expected.items():
-        if labels.get(key) != value:
+        if key not in labels:
+            causes.required(f"spec.template.metadata.labels[{key}]", f"must be '{value}'")
+        elif labels[key] != value:
             causes.invalid(f"spec.template.metadata.labels[{key}]", labels, f"must be '{value}'")
     if not matches(selector, expected):
         causes.invalid("spec.selector", selector, "`selector` not auto-generated")
@@ -210,6 +214,7 @@ def generated(causes: Causes, obj: Json) -> None:
 def job(obj: Json) -> Causes:
     """Judge a Job."""
     causes = Causes()
+    _generated(causes, obj)
     _job_spec(causes, "spec", obj["spec"])
     selector = obj["spec"].get("selector")
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
