@@ -5,6 +5,7 @@ Source: github.com/google/cel-go, checker/checker.go and cel/validator.go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -70,6 +71,7 @@ def check(tree: trees.Tree, variables: Mapping[str, ValueType], fields: Fields) 
     for identity, value in checked.types.items():
         checked.types[identity] = types.substituted(checker.bindings, value, dynamic=True)
     if not checked.faults:
+        _formats(checked)
         _literals(checked)
     return checked
 
@@ -269,6 +271,72 @@ def _qualified(node: Node) -> str:
         prefix = _qualified(node.target)
         return f"{prefix}.{node.name}" if prefix else ""
     return ""
+
+
+_CLAUSE = re.compile(r"%(?:%|(?:\.(?P<precision>\d*))?(?P<letter>.)?)", re.DOTALL)
+_SHOWN = ("bool", "bytes", "double", "duration", "int", "list", "map", "null", "string", "timestamp", "type", "uint")
+_NUMBERS = ("int", "uint")
+_CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
+    "s": (
+        _SHOWN,
+        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and "
+        "timestamps",
+    ),
+    "d": (_NUMBERS, "decimal clause can only be used on integers"),
+    "f": (("double", "string"), "fixed-point clause can only be used on doubles"),
+    "e": (("double", "string"), "scientific clause can only be used on doubles"),
+    "b": ((*_NUMBERS, "bool"), "only integers and bools can be formatted as binary"),
+    "x": ((*_NUMBERS, "string", "bytes"), "only integers, byte buffers, and strings can be formatted as hex"),
+    "o": (_NUMBERS, "octal clause can only be used on integers"),
+}
+"""The types that each clause of a format shows, and what is said of another."""
+
+
+def _formats(checked: Checked) -> None:
+    """Judge each format that is written out, with a list that is written out.
+
+    Source: github.com/google/cel-go, ext/formatting.go.
+    """
+    for node in trees.walk(checked.tree.root):
+        target = node.target
+        if node.name != "format" or target is None or target.kind != "constant" or target.name != "string":
+            continue
+        if node.parts[0].kind == "list":
+            _format(checked, node, str(target.value), node.parts[0].parts)
+
+
+def _format(checked: Checked, node: Node, text: str, arguments: tuple[Node, ...]) -> None:
+    asked = 0
+    for match in _CLAUSE.finditer(text):
+        if match[0] == "%%":
+            continue
+        letter, why, at = match["letter"], "", node.id
+        if letter is None:
+            why = "unexpected end of string"
+        elif asked >= len(arguments):
+            why = f"index {asked} out of range"
+        elif letter.lower() not in _CLAUSES or (letter.isupper() and letter != "X"):
+            why = f'could not parse formatting clause: unrecognized formatting clause "{letter}"'
+        else:
+            kinds, words = _CLAUSES[letter.lower()]
+            if (wrong := _not_shown(checked, arguments[asked], kinds)) is not None:
+                given = checked.type_of(wrong)
+                at, why = wrong.id, f"error during formatting: {words}, was given {given.name or given.kind}"
+        if why:
+            checked.faults.append((at, why))
+            return
+        asked += 1
+    if len(arguments) > asked:
+        why = f"too many arguments supplied to string.format (expected {asked}, got {len(arguments)})"
+        checked.faults.append((node.id, why))
+
+
+def _not_shown(checked: Checked, node: Node, kinds: tuple[str, ...]) -> Node | None:
+    """The part of an argument that a clause cannot show; None where it can."""
+    if checked.type_of(node).kind not in (*kinds, "dyn"):
+        return node
+    inner = node.parts if kinds is _SHOWN and node.kind in ("list", "map") else ()
+    return next((wrong for part in inner if (wrong := _not_shown(checked, part, kinds)) is not None), None)
 
 
 def _literals(checked: Checked) -> None:

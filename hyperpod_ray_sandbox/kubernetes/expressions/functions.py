@@ -442,8 +442,8 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("patch", True, "m", "i", lambda v: _rank(v)[2]),
 )  # fmt: skip
 UNSERVED = re.compile(
-    r"(?<![.\w])(authorizer|format\.\w+(?=\()|jsonpatch|params)\b"
-    r"|\.(transformList|transformMap|transformMapEntry|sortBy)(?=\()"
+    r"(?<![.\w])(authorizer|string(?=\(\s*(?:ip|cidr)\()|format\.\w+(?=\()|jsonpatch|params)\b"
+    r"|\.(transformList|transformMap|transformMapEntry|sortBy|unwrapOpt)(?=\()|optional\.unwrap(?=\()"
     r"|\.(all|exists|existsOne)(?=\(\s*\w+\s*,\s*\w+\s*,)"
 )
 """What Kubernetes' expressions may name and this evaluator has not."""
