@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from hyperpod_ray_sandbox.kubernetes.expressions import trees
 from hyperpod_ray_sandbox.kubernetes.expressions import value_types as types
+from hyperpod_ray_sandbox.kubernetes.expressions.declared import RESERVED
 from hyperpod_ray_sandbox.kubernetes.expressions.signatures import Overload, overloads
 from hyperpod_ray_sandbox.kubernetes.expressions.trees import Node
 from hyperpod_ray_sandbox.kubernetes.expressions.value_types import BOOL, DYN, ERROR, ValueType
@@ -134,7 +135,8 @@ class _Checker:
             answer = target.parameters[1]
         elif target.kind == "struct":
             known = self.fields.get(target.name, {})
-            answer = known[name] if name in known else self.fault(node, f"undefined field '{name}'")
+            word = f"__{name}__" if name in RESERVED and name not in known else name
+            answer = known[word] if word in known else self.fault(node, f"undefined field '{name}'")
         elif target.kind == "param":
             self.assignable(DYN, target)
         elif target.kind not in ("dyn", "error"):
@@ -200,7 +202,7 @@ class _Checker:
     def _list(self, node: Node) -> ValueType:
         element: ValueType | None = None
         for index, part in enumerate(node.parts):
-            element = self._joined(part, element, self._entry(part, index in node.optional))
+            element = self._joined(element, self._entry(part, index in node.optional))
         return types.list_of(element or self.new_param())
 
     def _map(self, node: Node) -> ValueType:
@@ -209,8 +211,8 @@ class _Checker:
         key: ValueType | None = None
         value: ValueType | None = None
         for index, (name, part) in enumerate(zip(node.parts[::2], node.parts[1::2], strict=True)):
-            key = self._joined(name, key, self.check(name))
-            value = self._joined(part, value, self._entry(part, index in node.optional))
+            key = self._joined(key, self.check(name))
+            value = self._joined(value, self._entry(part, index in node.optional))
         return types.map_of(key or self.new_param(), value or self.new_param())
 
     def _entry(self, node: Node, optional: bool) -> ValueType:
@@ -223,13 +225,13 @@ class _Checker:
             self.fault(node, f"expected type '{types.optional(inner)}' but found '{inner}'")
         return inner
 
-    def _joined(self, node: Node, before: ValueType | None, value: ValueType) -> ValueType:
-        """The one type of elements."""
+    def _joined(self, before: ValueType | None, value: ValueType) -> ValueType:
+        """The one type of elements; anything where they have several."""
         if before is None:
             return value
         if self.assignable(before, value):
             return types.most_general(before, value)
-        return self.fault(node, f"expected type '{before}' but found '{value}'")
+        return DYN
 
     def _comprehension(self, node: Node) -> ValueType:
         over = self.settled(self.check(node.parts[trees.RANGE]))

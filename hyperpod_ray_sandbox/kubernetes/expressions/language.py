@@ -90,6 +90,9 @@ def evaluate(expression: str, data: Json, timed: Mapping[str, str] | None = None
 
     `timed` names the type of variables that are TIMESTAMP or DURATION.
     """
+    for name, value in data.items():
+        if value is None:  # Kubernetes finds no field in null, where this evaluator fails
+            expression = re.sub(rf"\bhas\(\s*{name}\.\w+\s*\)", "false", expression)
     answer = compiled(expression, tuple(sorted(data)), tuple(sorted((timed or {}).items()))).eval(data=data)
     if answer.type().name() == "ERROR" or answer.type() == cel().Type.ERROR:
         raise ValueError(str(answer.value()))

@@ -20,7 +20,7 @@ from hyperpod_ray_sandbox.kubernetes.serving.parameters import check_write, dele
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request, Target, action_of
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid, qualified, success
 from hyperpod_ray_sandbox.kubernetes.store import copy
-from hyperpod_ray_sandbox.kubernetes.writes.checks import named, unversioned
+from hyperpod_ray_sandbox.kubernetes.writes.checks import accept, named, unversioned
 from hyperpod_ray_sandbox.kubernetes.writes.delete import check_preconditions
 
 Json = dict[str, Any]
@@ -75,9 +75,12 @@ def act(  # noqa: PLR0911, PLR0912
     if target.subresource == "binding":
         return 201, _bind(api, request, options, target)
     if target.subresource == "token":
-        asked = request.object()
+        asked = accept(_TOKEN, namespace, request.object())
         spec = asked.get("spec") or {}
         _readable(_TOKEN, {**asked, "spec": {"audiences": [], **spec}}, request, options)
+        if (sent := asked["metadata"].get("name") or name) != name:
+            why = f'Invalid value: "{sent}": must match the service account name if specified'
+            raise invalid(_TOKEN.kind, _TOKEN.group, name, [Cause("FieldValueInvalid", why, "metadata.name")])
         return 201, api.tokens.issue(api.get(resource, namespace, name), asked)
     if target.subresource == "finalize":
         stored = api.update(resource, namespace, name, request.object(), options)

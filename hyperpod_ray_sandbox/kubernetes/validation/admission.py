@@ -28,7 +28,7 @@ def policy(obj: Json) -> Causes:
     causes, spec = Causes(), obj["spec"]
     if spec.get("paramKind"):
         raise unserved("spec.paramKind")
-    causes.one_of("spec.failurePolicy", spec.get("failurePolicy"), ("Fail", "Ignore"))
+    causes.choice("spec.failurePolicy", spec.get("failurePolicy"), ("Fail", "Ignore"))
     match = spec.get("matchConstraints")
     if match is None:
         causes.required("spec.matchConstraints")
@@ -53,7 +53,7 @@ def policy(obj: Json) -> Causes:
             causes.invalid(f"{path}.messageExpression", said, "must be non-empty if specified")
         elif said:
             expression(causes, f"{path}.messageExpression", said, fields, (STRING,))
-        causes.one_of(f"{path}.reason", validation.get("reason"), _REASONS)
+        causes.choice(f"{path}.reason", validation.get("reason"), _REASONS)
     _audit(causes, obj, fields)
     conditions(causes, "spec.matchConditions", spec.get("matchConditions"))
     return causes
@@ -113,7 +113,7 @@ def _expression(
 def _match(causes: Causes, path: str, match: Json) -> None:
     names.selector(causes, f"{path}.namespaceSelector", match.get("namespaceSelector"))
     names.selector(causes, f"{path}.objectSelector", match.get("objectSelector"))
-    causes.one_of(f"{path}.matchPolicy", match.get("matchPolicy"), ("Equivalent", "Exact"))
+    causes.choice(f"{path}.matchPolicy", match.get("matchPolicy"), ("Equivalent", "Exact"))
     for part in ("resourceRules", "excludeResourceRules"):
         rules(causes, f"{path}.{part}", match.get(part))
         for index, rule in enumerate(match.get(part) or []):

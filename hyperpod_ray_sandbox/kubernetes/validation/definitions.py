@@ -308,8 +308,8 @@ def _extensions(causes: Causes, path: str, schema: Json, declared: str) -> None:
     list_type, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or []
     if list_type is not None and declared != "array":
         causes.invalid(f"{path}.type", declared, "must be array if x-kubernetes-list-type is specified")
-    causes.one_of(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
-    causes.one_of(f"{path}.x-kubernetes-map-type", schema.get("x-kubernetes-map-type"), ("atomic", "granular"))
+    causes.choice(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
+    causes.choice(f"{path}.x-kubernetes-map-type", schema.get("x-kubernetes-map-type"), ("atomic", "granular"))
     if keys and list_type != "map":
         causes.invalid(
             f"{path}.x-kubernetes-list-type", list_type, "must be map if x-kubernetes-list-map-keys is non-empty"
@@ -539,7 +539,7 @@ def _rule_words(causes: Causes, path: str, schema: Json) -> None:
         expression = rule.get("messageExpression") or ""
         if expression and not expression.strip():
             causes.required(f"{at}.messageExpression", "messageExpression must be non-empty if specified")
-        causes.one_of(f"{at}.reason", rule.get("reason"), _REASONS)
+        causes.choice(f"{at}.reason", rule.get("reason"), _REASONS)
         field = rule.get("fieldPath") or ""
         if field and not field.strip():
             causes.invalid(f"{at}.fieldPath", field, "must be non-empty if specified")

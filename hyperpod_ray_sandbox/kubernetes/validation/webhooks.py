@@ -61,9 +61,9 @@ def _webhook(causes: Causes, path: str, webhook: Json) -> None:
     names.selector(causes, f"{path}.namespaceSelector", webhook.get("namespaceSelector"))
     names.selector(causes, f"{path}.objectSelector", webhook.get("objectSelector"))
     rules(causes, f"{path}.rules", webhook.get("rules"))
-    causes.one_of(f"{path}.failurePolicy", webhook.get("failurePolicy"), ("Fail", "Ignore"))
-    causes.one_of(f"{path}.matchPolicy", webhook.get("matchPolicy"), ("Equivalent", "Exact"))
-    causes.one_of(f"{path}.reinvocationPolicy", webhook.get("reinvocationPolicy"), ("IfNeeded", "Never"))
+    causes.choice(f"{path}.failurePolicy", webhook.get("failurePolicy"), ("Fail", "Ignore"))
+    causes.choice(f"{path}.matchPolicy", webhook.get("matchPolicy"), ("Equivalent", "Exact"))
+    causes.choice(f"{path}.reinvocationPolicy", webhook.get("reinvocationPolicy"), ("IfNeeded", "Never"))
     side_effects = webhook.get("sideEffects")
     if side_effects is None:
         causes.required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
@@ -186,7 +186,12 @@ def conditions(causes: Causes, path: str, declared: list[Json] | None) -> None:
 def _url(causes: Causes, path: str, text: str) -> None:
     """Judge the URL of a webhook."""
     form = "; desired format: https://host[/path]"
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError as error:
+        causes.required(path, f"url must be a valid URL: {error}{form}")
+        return
     if parts.scheme != "https":
         causes.invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}")
     if not parts.netloc:
@@ -217,7 +222,7 @@ def rules(causes: Causes, path: str, declared: list[Json] | None) -> None:
                 elif field == "apiVersions" and not value:
                     causes.required(f"{at}.apiVersions[{place}]")
         _resources(causes, f"{at}.resources", rule.get("resources") or [])
-        causes.one_of(f"{at}.scope", rule.get("scope"), _SCOPES)
+        causes.choice(f"{at}.scope", rule.get("scope"), _SCOPES)
 
 
 def _resources(causes: Causes, path: str, values: list[str]) -> None:

@@ -170,7 +170,7 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
     if restart not in ("OnFailure", "Never"):
         causes.required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     mode = spec.get("completionMode")
-    causes.one_of(f"{path}.completionMode", mode, ("Indexed", "NonIndexed"))
+    causes.choice(f"{path}.completionMode", mode, ("Indexed", "NonIndexed"))
     if mode == "Indexed" and spec.get("completions") is None:
         causes.required(f"{path}.completions", "when completion mode is Indexed")
     if spec.get("podFailurePolicy") is not None and restart != "Never":
@@ -187,7 +187,7 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
         names.domain_path(causes, f"{path}.managedBy", spec["managedBy"])
     replacement, policy = spec.get("podReplacementPolicy"), spec.get("podFailurePolicy")
     allowed = ("Failed",) if policy is not None else ("Failed", "TerminatingOrFailed")
-    causes.one_of(f"{path}.podReplacementPolicy", replacement, allowed)
+    causes.choice(f"{path}.podReplacementPolicy", replacement, allowed)
     for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
         if spec.get(field) is not None and mode != "Indexed":
             causes.invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
