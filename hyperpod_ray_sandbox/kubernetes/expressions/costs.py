@@ -228,7 +228,7 @@ class _Estimate:
             return cost
         entries = self.entries_of(over)
         listed = (entries.container if entries else self.checked.type_of(over).kind) == "list"
-        size = entries and (entries.values if listed else entries.keys)
+        size = (entries.values if listed else entries.keys) if entries else None
         self._push(variable, _Local((*self.path(over), "@items" if listed else "@keys"), size, None))
         each = self.cost(condition).plus(self.cost(step))
         self.locals[variable].pop()
@@ -266,7 +266,7 @@ class _Estimate:
                 size = answer.size if size is None else size.union(answer.size)
             if overload in ("index_list", "index_map"):
                 entries = self.entries_of(node.parts[0])
-                size = entries and entries.values
+                size = entries.values if entries else None
                 step = "@items" if overload == "index_list" else "@values"
                 self.paths[node.id] = (*self.path(node.parts[0]), step)
             if size is None:

@@ -37,12 +37,13 @@ class Declared:
     least_bytes: int = 2
     """How long a value is at least, as JSON."""
 
-    def each(self) -> Mapping[str, Mapping[str, ValueType]]:
+    def each(self) -> dict[str, dict[str, ValueType]]:
         """The fields of each type of objects in this one, by its name."""
-        own = {self.type.name: {name: inner.type for name, inner in self.fields.items()}}
-        table = own if self.type.kind == "struct" else {}
+        table: dict[str, dict[str, ValueType]] = {}
+        if self.type.kind == "struct":
+            table[self.type.name] = {name: inner.type for name, inner in self.fields.items()}
         for inner in (*self.fields.values(), *filter(None, [self.element])):
-            table = {**table, **inner.each()}
+            table |= inner.each()
         return table
 
 

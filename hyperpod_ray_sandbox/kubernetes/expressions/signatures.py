@@ -283,11 +283,15 @@ def _split(text: str) -> list[str]:
     return re.findall(r"\w+(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))?", text)
 
 
+_CONTAINERS = {"list": types.list_of, "optional": types.optional, "type": types.type_of}
+
+
 def _type(word: str) -> ValueType:
     """The type that a word of the table names."""
     name, _, inner = word.partition("(")
     parameters = [_type(part) for part in _split(inner[:-1])]
-    if name in ("list", "map", "optional", "type"):
-        make = {"list": types.list_of, "map": types.map_of, "optional": types.optional, "type": types.type_of}[name]
-        return make(*parameters)  # type: ignore[operator]
+    if name == "map":
+        return types.map_of(*parameters)
+    if name in _CONTAINERS:
+        return _CONTAINERS[name](parameters[0])
     return types.SIMPLE.get(name) or _KUBERNETES.get(name) or types.param(name)

@@ -152,14 +152,16 @@ def _evict(api: Api, request: Request, options: Options, target: Target) -> Json
     body = request.object()
     if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
         raise bad_request(f"not an Eviction object: {body!r}"[:200])
-    _readable(_EVICTION, body, request, options)
+    inside = body.get("deleteOptions") or {}
+    if isinstance(inside, dict):  # of what kind they say they are is not read
+        inside = {field: value for field, value in inside.items() if field not in ("apiVersion", "kind")}
+    _readable(_EVICTION, {**body, "deleteOptions": inside}, request, options)
     if (body.get("metadata") or {}).get("name") != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     named_space = (body.get("metadata") or {}).get("namespace") or target.namespace
     if named_space != target.namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     asked = request.query_lists.get("dryRun") or []
-    inside = body.get("deleteOptions") or {}
     if asked and inside.get("dryRun") and asked != inside["dryRun"]:
         raise bad_request(f"Non-matching dry-run options in request and content: {asked} and {inside['dryRun']}")
     delete_options(request, options, {**inside, "dryRun": inside.get("dryRun") or asked})
