@@ -18,7 +18,7 @@ from hyperpod_ray.cli.options import project_folder
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change.cdk import program
-from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
+from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, INTERRUPTED, OK, OpsError
 
 
 def deploy(env: str, *, folder: Path, state: Path) -> int:
@@ -32,7 +32,7 @@ def _deploy(env: str, *, folder: Path, state: Path, lock: int) -> int:
     from hyperpod_ray.charts.lock import Lock
     from hyperpod_ray.core import project, stand_ins
     from hyperpod_ray_sandbox import leash
-    from hyperpod_ray_sandbox.aws import commands, process
+    from hyperpod_ray_sandbox.aws import commands, paths, process
 
     rehearsed, settings = _rehearsed(env, folder=folder, state=state)
     running = process.find(state)
@@ -40,7 +40,7 @@ def _deploy(env: str, *, folder: Path, state: Path, lock: int) -> int:
         raise OpsError(
             f"the embedded AWS runs as account {running.account} in {running.region}",
             expected=f"{settings.account} in {settings.region}, as in {env}.yaml",
-            fix="hyperpod-ray local down, then the same command again",
+            fix=f"{paths.command('down', state)}, then the same command again",
             code=BAD_USE,
         )
     running = commands.up(state=state, account=settings.account, region=settings.region)
@@ -57,7 +57,7 @@ def _deploy(env: str, *, folder: Path, state: Path, lock: int) -> int:
         cdk.synthesize()
     cdk.run("deploy", "--require-approval", "never", "--concurrency", "3", "--progress", "events")
     output.log(f"'{env}' is deployed to the embedded AWS on {running.client.endpoint}")
-    output.log(f'next: eval "$(hyperpod-ray local env)"; hyperpod-ray status {env}')
+    output.log(f'next: eval "$({paths.command("env", state)})"; hyperpod-ray status {env}')
     return OK
 
 
@@ -119,7 +119,14 @@ def _alone(env: str, state: Path) -> Iterator[int]:
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
-        yield lock.fileno()
+        try:
+            yield lock.fileno()
+        except KeyboardInterrupt:
+            raise OpsError.outcome(
+                f"interrupted: stacks of '{env}' that are in progress continue",
+                fix="the same command again waits for them and continues",
+                code=INTERRUPTED,
+            ) from None
 
 
 def _locked(lock: IO[str]) -> bool:
@@ -246,8 +253,12 @@ class Cdk:
         context: dict[str, object] = {"env": self.env, "environments": str(self.environments), _REPORTS: False}
         context[_METADATA] = True  # as the cdk CLI has it: a review of what is deployed sees no change
         variables = {**self._variables, "CDK_OUTDIR": str(self.assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
-        command = [sys.executable, "app.py"]
-        ended = subprocess.run(command, cwd=self.project, env=variables, check=False, pass_fds=self._files)
+        # a group of its own: Ctrl-C is answered here, and not by a traceback of the app
+        ended = subprocess.run(
+            [sys.executable, "app.py"],
+            cwd=self.project, env=variables, stdin=subprocess.DEVNULL, check=False, pass_fds=self._files,
+            process_group=0,
+        )  # fmt: skip
         _refuse_failure("synth", ended.returncode)
 
     @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -97,6 +98,20 @@ def test_of_two_deploys_at_once_the_second_is_refused_and_names_the_first(tmp_pa
     finally:
         first.send_signal(signal.SIGINT)
         first.wait()
+
+
+def test_ctrl_c_says_what_continues_and_shows_no_traceback(tmp_path: Path) -> None:
+    """A terminal sends it to the whole group. The app would answer with a traceback."""
+    (tmp_path / "app.py").write_text("import time\nopen('runs', 'w').close()\ntime.sleep(100000)\n")
+    script = HOLDER.replace('cdk.run("deploy")', "cdk.synthesize()")
+    catch = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    command = [sys.executable, "-c", catch + script, str(tmp_path)]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until((tmp_path / "runs").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=600)
+    assert "OpsError: interrupted: stacks of 'e' that are in progress continue" in said
+    assert "KeyboardInterrupt" not in said
 
 
 def test_a_deploy_waits_for_the_cdk_of_one_that_was_killed(tmp_path: Path) -> None:
