@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, INTERRUPTED
 
 def deploy(env: str, *, folder: Path, state: Path) -> int:
     """Start the embedded AWS in the environment's account and region, and deploy the environment to it."""
+    _check_space(state)
     with _alone(env, state) as lock:
         return _deploy(env, folder=folder, state=state, lock=lock)
 
@@ -92,6 +94,23 @@ def _destroy(env: str, *, folder: Path, state: Path, lock: int) -> int:
     for line in leftovers:
         output.log(f"left: {line}")
     return CONDITION_FALSE if leftovers else OK
+
+
+_NEEDED_BYTES = 200 << 20
+"""What an assembly and the functions of a deployment take."""
+
+
+def _check_space(state: Path) -> None:
+    """Refuse a disk that would be full in the middle, where each program says so in its own words."""
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    free = shutil.disk_usage(state).free
+    if free < _NEEDED_BYTES:
+        raise OpsError(
+            f"{state}: {free >> 20} MB free on its disk",
+            expected=f"{_NEEDED_BYTES >> 20} MB, for the assembly and the functions",
+            fix="free space there, or choose another disk with --state",
+            code=ERROR,
+        )
 
 
 _KILLED_SECONDS = 60.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,6 +113,16 @@ def test_ctrl_c_says_what_continues_and_shows_no_traceback(tmp_path: Path) -> No
     _, said = process.communicate(timeout=600)
     assert "OpsError: interrupted: stacks of 'e' that are in progress continue" in said
     assert "KeyboardInterrupt" not in said
+
+
+def test_a_disk_that_is_nearly_full_is_named_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=6 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(OpsError, match="a: 6 MB free on its disk"):
+        local_deploy.deploy("dev", folder=ROOT / "environments", state=tmp_path / "a")
+    assert list((tmp_path / "a").iterdir()) == []
 
 
 def test_a_deploy_waits_for_the_cdk_of_one_that_was_killed(tmp_path: Path) -> None:
