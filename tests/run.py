@@ -170,7 +170,12 @@ def parts() -> list[Part]:
     )  # fmt: skip
     shapes = "resilience/test_shapes.py"
     # they look through all objects of their process, and the imports of others (Ray) make a million of those
-    watched = ("resilience/test_completeness.py", "resilience/test_resumable.py", "resilience/test_checkpoint.py")
+    watched = (
+        "resilience/test_completeness.py",
+        "resilience/test_resumable.py",
+        "resilience/test_restoring.py",
+        "resilience/test_checkpoint.py",
+    )
     # one Slurm at a time: each looks for processes that are left
     slurm = ("rehearsal/slurm/test_slurm_cluster.py", "rehearsal/slurm/test_slurm_operations.py")
     with_ray = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -265,11 +266,15 @@ class Registry:
         return by_group
 
 
-def _version_rank(version: str) -> tuple[int, int, int]:
-    """Kubernetes' order of versions: v2, v1, v1beta2, v1beta1, v1alpha1."""
-    for rank, word in ((1, "beta"), (2, "alpha")):
-        if word in version:
-            major, _, minor = version[1:].partition(word)
-            return (rank, -int(major or 0), -int(minor or 0))
-    digits = version[1:]
-    return (0, -int(digits) if digits.isdigit() else 0, 0)
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+
+
+def _version_rank(version: str) -> tuple[int, int, int, str]:
+    """Kubernetes' order of versions: v2, v1, v1beta2, v1beta1, v1alpha1, and after them other names by the alphabet.
+
+    https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority
+    """
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return 3, 0, 0, version
+    return (None, "beta", "alpha").index(match[2]), -int(match[1]), -int(match[3] or 0), ""

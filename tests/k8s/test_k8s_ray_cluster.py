@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray import k8s
-from hyperpod_ray.core import Plan, names
-from hyperpod_ray_training.settings import Settings
+from hyperpod_ray.core import names
 from tests.k8s.k8s_ray_cluster_helpers import env_of
 
 GROUP = "sagemaker.amazonaws.com/instance-group-name"
@@ -123,15 +122,6 @@ def test_grace_exceeds_the_drain_and_nothing_cuts_it_short(variant: Any) -> None
         assert "lifecycle" not in spec["containers"][0], name
 
 
-def test_settings_are_those_of_the_jobs(render: Render) -> None:
-    settings = Settings(graceful_drain_timeout_s=120)
-    head, worker = (env_of(render("prod").pods()[name]) for name in ("head", "gpu"))
-    assert settings.head_env().items() <= head.items()
-    assert settings.job_env().items() <= head.items()
-    # health checks are the head's: elsewhere they have no effect and only mislead
-    assert not settings.head_env().keys() & worker.keys()
-
-
 def test_short_tolerations_of_lost_nodes(render: Render) -> None:
     for name, spec in render("dev").pods().items():
         if name.startswith("volume-owner"):
@@ -168,34 +158,12 @@ def test_figures_of_a_p5_worker(render: Render) -> None:
     assert env["FI_EFA_USE_DEVICE_RDMA"] == "1"
 
 
-def test_nccl_talks_over_the_pods_own_interface(render: Render) -> None:
-    """`^` excludes by prefix; the loopback and Docker's bridge lead to no other node, and pods call theirs `eth0`.
-
-    https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname
-    """
-    value = env_of(render("prod").pods()["gpu"])["NCCL_SOCKET_IFNAME"]
-    assert value.startswith("^")
-    excluded = value.removeprefix("^").split(",")
-    assert {name: any(name.startswith(prefix) for prefix in excluded) for name in ("lo", "docker0", "eth0")} == {
-        "lo": True,
-        "docker0": True,
-        "eth0": False,
-    }
-
-
 def test_neuron_devices_instead_of_gpus(render: Render) -> None:
     spec = render("neuron").pods()["gpu"]
     limits = spec["containers"][0]["resources"]["limits"]
     assert limits["aws.amazon.com/neuron"] == "16"
     assert "nvidia.com/gpu" not in limits
     assert {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
-
-
-def test_no_efa_no_efa_variables(render: Render) -> None:
-    pods = render("several-groups").pods()
-    assert "FI_PROVIDER" in env_of(pods["gpu"])
-    assert "FI_PROVIDER" not in env_of(pods["half"])
-    assert "vpc.amazonaws.com/efa" not in pods["half"]["containers"][0]["resources"]["limits"]
 
 
 def test_one_pod_per_node_when_it_takes_all_gpus(render: Render) -> None:
@@ -222,17 +190,6 @@ def test_volumes(variant: Any) -> None:
         assert 0 < int(shared["sizeLimit"].removesuffix("Gi")) < int(memory.removesuffix("Gi"))
 
 
-def test_trackers_are_in_head_and_workers_where_they_are_asked_for(render: Render) -> None:
-    given = {
-        "RESILIENCE_TRACKING": "mlflow,wandb", "MLFLOW_TRACKING_URI": "https://mlflow.example.com",
-        "MLFLOW_EXPERIMENT_NAME": "dev", "WANDB_PROJECT": "mine",
-    }  # fmt: skip
-    for pod in ("head", "gpu"):
-        assert given.items() <= env_of(render("observed").pods()[pod]).items()
-        for name in ("local", "prod"):
-            assert not given.keys() & env_of(render(name).pods()[pod]).keys()
-
-
 def test_replicas_min_max(render: Render) -> None:
     prod, dev = render("prod").group("gpu"), render("dev").group("gpu")
     assert (prod["minReplicas"], prod["replicas"], prod["maxReplicas"]) == (8, 8, 8)
@@ -251,27 +208,6 @@ def test_auth_and_version(render: Render) -> None:
     assert render("prod").cluster["authOptions"] == {"mode": "token"}
     assert render("prod").cluster["rayVersion"] == render("prod").plan.settings.ray.version
     assert "authOptions" not in render("several-groups").cluster
-
-
-def test_observability_is_set_on_the_head_only_when_asked(render: Render) -> None:
-    assert env_of(render("observed").pods()["head"])["RAY_GRAFANA_HOST"] == "https://grafana.example.com"
-    assert env_of(render("observed").pods()["head"])["RAY_PROMETHEUS_HOST"] == "http://prometheus.monitoring.svc:9090"
-    for name in ("local", "prod"):
-        assert not [key for key in env_of(render(name).pods()["head"]) if "GRAFANA" in key or "PROMETHEUS" in key]
-
-
-def test_own_variables_win(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
-    plan = plan_with(
-        "local",
-        ray={
-            "env": {"NCCL_DEBUG": "INFO", "FI_PROVIDER": "tcp"},
-            "head": {"instance_group": "head", "env": {"NCCL_DEBUG": "WARN"}},
-        },
-    )
-    spec = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
-    assert env_of(spec["headGroupSpec"]["template"]["spec"])["NCCL_DEBUG"] == "WARN"
-    worker = env_of(spec["workerGroupSpecs"][0]["template"]["spec"])
-    assert (worker["NCCL_DEBUG"], worker["FI_PROVIDER"]) == ("INFO", "tcp")
 
 
 def test_the_image_goes_in_untouched(variant: Any, bindings: k8s.Bindings) -> None:

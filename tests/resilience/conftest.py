@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.resilience.exact_helpers import folder  # noqa: F401 - fixtures
-from tests.resilience.resumable_helpers import run  # noqa: F401 - fixtures
+from tests.resilience.resumable_helpers import run, undisturbed  # noqa: F401 - fixtures
 from tests.resilience.spares_helpers import party, truth  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import rich.style  # noqa: F401 - draws from Python's generator when Ray first imports it, in the middle of a run
 import torch
+import torch.distributed as dist
 
 from hyperpod_ray_training import Resumable, Run, Settings
+from hyperpod_ray_training.folder import SNAPSHOT
 
 STEPS, EVERY = 12, 3
 
@@ -59,3 +61,39 @@ def fit(run: Run, **config: Any) -> dict[str, Any]:
 def events(run: Run, kind: str | None = None) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in Path(run.url, "events.jsonl").read_text().splitlines()]
     return [line for line in lines if kind in {None, line["kind"]}]
+
+
+def fit_stopped(run: Run, at: int) -> None:
+    with pytest.raises(RuntimeError, match="stopped by the test"):
+        fit(run, stop_at=at)
+    dist.destroy_process_group()
+
+
+def progress(run: Run) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(run.url, "progress.json").read_text())
+    return content
+
+
+def checkpoints(run: Run) -> list[Path]:
+    return sorted(Path(run.url).glob("step-*"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    storage = str(tmp_path_factory.mktemp("undisturbed"))
+    return fit(Run(storage=storage, name="undisturbed", save_every_steps=EVERY, settings=Settings()))
+
+
+def write_snapshot(run: Run, *, names: list[str], version: str | None) -> Path:
+    """A snapshot as Ray's checkpoint manager writes it."""
+    results = [{"version": 0, "checkpoint_dir_name": name, "metrics": {}} for name in names]
+    content = {
+        "ray_version": version, "checkpoint_results": results, "checkpoint_report_indices": list(range(len(names))),
+        "latest_checkpoint_result": results[-1] if results else None, "pending_training_results": [],
+        "pending_validation_specs": [], "current_report_index": len(names), "validated_checkpoint_dir_names": [],
+        "timed_out_validation_checkpoint_dir_names": [], "failed_validation_checkpoint_dir_names": [],
+    }  # fmt: skip
+    path = Path(run.url, SNAPSHOT)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return path

@@ -52,9 +52,3 @@ def test_the_coordinator_sits_on_the_driver_s_node_and_nowhere_else(
     (keeper,) = made.callbacks
     assert (keeper.active, keeper.elastic) == (least, least < 2)
     assert (made.survive, made.spares) == (True, spares)
-
-
-def test_a_ray_without_the_hooks_trains_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "supported", lambda: "Ray 3 has no hook")
-    parts = Parts(loop=lambda _: None, torch_config=TorchConfig())
-    assert driver.surviving(RUN, parts, workers=2, min_workers=1, spares=0, on_gpu=False) is parts

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hyperpod_ray_training import Run, Settings, fabric
-from tests.resilience.resumable_helpers import events, fit
-from tests.resilience.test_resumable import no_process_group_left_behind, progress
+from tests.resilience.resumable_helpers import events, fit, progress
+from tests.resilience.test_resumable import no_process_group_left_behind
 
 __all__ = ["no_process_group_left_behind"]
 

@@ -8,6 +8,7 @@ from hyperpod_ray.core import environment_names
 from tests.stacks.assembled import Assembly, synthesize
 from tests.stacks.identity_helpers import everything, references, role  # noqa: F401 - fixtures
 from tests.stacks.image_build_helpers import closed, project  # noqa: F401 - fixtures
+from tests.stacks.reachable_helpers import on_eks, world, worlds  # noqa: F401 - fixtures
 from tests.stacks.slurm_stacks_helpers import built, either, example, options  # noqa: F401 - fixtures
 from tests.stacks.zones_helpers import grown  # noqa: F401 - fixtures
 

@@ -19,11 +19,3 @@ def test_every_subnet_has_addresses_of_its_own(grown: dict[int, Assembly]) -> No
         vpc = ipaddress.IPv4Network(assembly.one("AWS::EC2::VPC")["CidrBlock"])
         assert all(one.subnet_of(vpc) for one in ranges)
         assert not any(one.overlaps(other) for place, one in enumerate(ranges) for other in ranges[:place])
-
-
-def test_a_route_of_a_zone_stays_at_its_gateway(grown: dict[int, Assembly]) -> None:
-    routes = [
-        {name: route["Properties"] for name, route in grown[zones].of_type("AWS::EC2::Route").items()}
-        for zones in (2, 4)
-    ]
-    assert {name: routes[1].get(name) for name in routes[0]} == routes[0]

@@ -114,18 +114,6 @@ def test_jobs_pull_the_image_that_is_built(built: Assembly) -> None:
     assert not allows(permissions(built), Request(action="ecr:PutImage", resource=ours))
 
 
-def test_small_subnets_are_there_for_endpoints_alone(either: Assembly) -> None:
-    """No control plane stands in them; NAT gateways have public ones."""
-    small = [
-        key for key, row in either.of_type("AWS::EC2::Subnet").items()
-        if row["Properties"]["CidrBlock"].endswith("/27") and "Egress" not in key
-    ]  # fmt: skip
-    used = json.dumps([row["Properties"] for row in either.of_type("AWS::EC2::VPCEndpoint").values()])
-    assert len(small) == (2 if either.name == "slurm-options" else 0)
-    assert all("Endpoints" in key and key.partition("/")[2] in used for key in small)
-    assert "ControlPlane" not in json.dumps(either.templates)
-
-
 def test_nodes_are_in_the_group_of_the_network(either: Assembly) -> None:
     group = either.one("AWS::SageMaker::Cluster")["VpcConfig"]["SecurityGroupIds"]
     assert len(group) == 1

@@ -1,0 +1,74 @@
+"""Environment variables of Ray's containers: recovery, network and trackers, and what the file says wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hyperpod_ray import k8s
+from hyperpod_ray.core import Plan
+from hyperpod_ray_training.settings import Settings
+from tests.k8s.k8s_ray_cluster_helpers import env_of
+
+
+def test_settings_are_those_of_the_jobs(render: Callable[[str], Any]) -> None:
+    settings = Settings(graceful_drain_timeout_s=120)
+    head, worker = (env_of(render("prod").pods()[name]) for name in ("head", "gpu"))
+    assert settings.head_env().items() <= head.items()
+    assert settings.job_env().items() <= head.items()
+    # health checks are the head's: elsewhere they have no effect and only mislead
+    assert not settings.head_env().keys() & worker.keys()
+
+
+def test_nccl_talks_over_the_pods_own_interface(render: Callable[[str], Any]) -> None:
+    """`^` excludes by prefix; the loopback and Docker's bridge lead to no other node, and pods call theirs `eth0`.
+
+    https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname
+    """
+    value = env_of(render("prod").pods()["gpu"])["NCCL_SOCKET_IFNAME"]
+    assert value.startswith("^")
+    excluded = value.removeprefix("^").split(",")
+    assert {name: any(name.startswith(prefix) for prefix in excluded) for name in ("lo", "docker0", "eth0")} == {
+        "lo": True,
+        "docker0": True,
+        "eth0": False,
+    }
+
+
+def test_no_efa_no_efa_variables(render: Callable[[str], Any]) -> None:
+    pods = render("several-groups").pods()
+    assert "FI_PROVIDER" in env_of(pods["gpu"])
+    assert "FI_PROVIDER" not in env_of(pods["half"])
+    assert "vpc.amazonaws.com/efa" not in pods["half"]["containers"][0]["resources"]["limits"]
+
+
+def test_trackers_are_in_head_and_workers_where_they_are_asked_for(render: Callable[[str], Any]) -> None:
+    given = {
+        "RESILIENCE_TRACKING": "mlflow,wandb", "MLFLOW_TRACKING_URI": "https://mlflow.example.com",
+        "MLFLOW_EXPERIMENT_NAME": "dev", "WANDB_PROJECT": "mine",
+    }  # fmt: skip
+    for pod in ("head", "gpu"):
+        assert given.items() <= env_of(render("observed").pods()[pod]).items()
+        for name in ("local", "prod"):
+            assert not given.keys() & env_of(render(name).pods()[pod]).keys()
+
+
+def test_observability_is_set_on_the_head_only_when_asked(render: Callable[[str], Any]) -> None:
+    assert env_of(render("observed").pods()["head"])["RAY_GRAFANA_HOST"] == "https://grafana.example.com"
+    assert env_of(render("observed").pods()["head"])["RAY_PROMETHEUS_HOST"] == "http://prometheus.monitoring.svc:9090"
+    for name in ("local", "prod"):
+        assert not [key for key in env_of(render(name).pods()["head"]) if "GRAFANA" in key or "PROMETHEUS" in key]
+
+
+def test_own_variables_win(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
+    plan = plan_with(
+        "local",
+        ray={
+            "env": {"NCCL_DEBUG": "INFO", "FI_PROVIDER": "tcp"},
+            "head": {"instance_group": "head", "env": {"NCCL_DEBUG": "WARN"}},
+        },
+    )
+    spec = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
+    assert env_of(spec["headGroupSpec"]["template"]["spec"])["NCCL_DEBUG"] == "WARN"
+    worker = env_of(spec["workerGroupSpecs"][0]["template"]["spec"])
+    assert (worker["NCCL_DEBUG"], worker["FI_PROVIDER"]) == ("INFO", "tcp")
