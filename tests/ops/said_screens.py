@@ -21,6 +21,7 @@ import pytest
 
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.ops import orchestrators, output
+from hyperpod_ray.ops.observe import training
 from hyperpod_ray.ops.orchestrators import gather
 from hyperpod_ray.ops.reach.clients import Target
 from tests.ops.snapshots import NOW
@@ -88,6 +89,7 @@ def on_eks(fault: str) -> Iterator[tuple[str, list[str]]]:
     target.__dict__["kubernetes"] = Kubernetes(answers)
     with _still(NOW) as patch:
         patch.setattr(orchestrators, "any_target", lambda *_, **__: target)
+        patch.setattr(training, "training", answers._training)
         for words in ON_EKS[fault]:
             out, err = io.StringIO(), io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
