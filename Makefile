@@ -79,8 +79,16 @@ manifests: setup  ## readable Kubernetes YAML of ENV
 records: setup  ## write what environments become, property by property, and what rules say, word for word
 	$(BIN)/python -m tests.support.recorded
 	$(BIN)/python -m tests.core.said
+	$(BIN)/python -m tests.core.said_plans
+	$(BIN)/python -m tests.cli.said_calls
+	$(BIN)/python -m tests.support.codes
 	$(BIN)/python -m tests.ops.said_findings
 	$(BIN)/python -m tests.ops.said_page
+	$(BIN)/python -m tests.ops.said_status
+	$(BIN)/python -m tests.ops.said_screens
+	$(BIN)/python -m tests.ops.said_preflight
+	$(BIN)/python -m tests.ops.said_jobs
+	$(BIN)/python -m tests.ops.said_runs
 
 test: setup emulator-env rehearsal-env local-charts  ## the suite, without the tests marked slow
 	$(BIN)/python -m tests.run

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hyperpod_ray_sandbox import leash
-from tests.support import surroundings
+from tests.support import codes, documents, surroundings
 
 surroundings.clean()
 # some container images switch it off: each of a run's hundreds of processes would compile the project's modules again
@@ -39,8 +39,10 @@ if importlib.util.find_spec("botocore"):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch what tests write."""
+    """Watch what tests write, the documents that they make commands write, and the exit codes of refusals."""
     config.pluginmanager.register(surroundings.Guard(), "surroundings")
+    config.pluginmanager.register(documents.Judge(), "documents")
+    config.pluginmanager.register(codes.Judge(), "codes")
 
 
 def pytest_collection_finish() -> None:

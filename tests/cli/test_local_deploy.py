@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,12 +10,21 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import botocore.session
 import pytest
+from botocore import xform_name
+from botocore.validate import ParamValidator
 
+from hyperpod_ray.charts import store
 from hyperpod_ray.cli import local_deploy
 from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray_sandbox import leash
+from hyperpod_ray_sandbox.aws import commands, process
 from tests.support.emulator import ROOT, until
 
 INVALID = """
@@ -152,3 +162,181 @@ def test_an_invalid_template_is_refused_before_anything_is_deployed(
     text = "".join(capfd.readouterr())
     assert "'Foo' was unexpected" in text
     assert "Traceback" not in text
+
+
+# --- both verbs, without processes -----------------------------------------------------------------------------------
+
+EXAMPLES = ROOT / "environments" / "examples"
+NAME = "data-in-s3"
+BUCKETS = ["research-checkpoints", "research-datasets"]
+
+
+class S3:
+    """Buckets and their objects; botocore's model judges each request."""
+
+    def __init__(self, buckets: dict[str, list[str]]) -> None:
+        self.buckets = buckets
+        self.model: Any = botocore.session.get_session().get_service_model("s3")
+
+    def _judged(self, operation: str, arguments: dict[str, Any]) -> None:
+        name = next(each for each in self.model.operation_names if xform_name(each) == operation)
+        shape = self.model.operation_model(name).input_shape
+        report = ParamValidator().validate(arguments, shape)
+        assert not report.has_errors(), report.generate_report()
+
+    def list_buckets(self) -> dict[str, Any]:
+        return {"Buckets": [{"Name": name} for name in self.buckets]}
+
+    def create_bucket(self, **arguments: Any) -> None:
+        self._judged("create_bucket", arguments)
+        assert arguments["Bucket"] not in self.buckets, "BucketAlreadyOwnedByYou"
+        place = arguments.get("CreateBucketConfiguration", {}).get("LocationConstraint", "us-east-1")
+        self.buckets[arguments["Bucket"]] = [f"in {place}"]
+
+    def get_paginator(self, operation: str) -> Any:
+        def paginate(**arguments: Any) -> Iterator[dict[str, Any]]:
+            self._judged(operation, arguments)
+            for key in list(self.buckets[arguments["Bucket"]]):
+                yield {"Contents": [{"Key": key}]}
+            yield {}
+
+        return SimpleNamespace(paginate=paginate)
+
+    def delete_object(self, **arguments: Any) -> None:
+        self._judged("delete_object", arguments)
+        self.buckets[arguments["Bucket"]].remove(arguments["Key"])
+
+    def delete_bucket(self, **arguments: Any) -> None:
+        self._judged("delete_bucket", arguments)
+        assert self.buckets.pop(arguments["Bucket"]) == [], "BucketNotEmpty"
+
+
+@pytest.fixture
+def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An embedded AWS that answers at once, and processes that only note how they are started."""
+    client = SimpleNamespace(
+        environment=lambda: {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}, endpoint="http://127.0.0.1:4566", secret="s"
+    )
+    parts = SimpleNamespace(
+        running=SimpleNamespace(account="111122223333", region="us-west-2", client=client), there=True, inventory=[],
+        steps=list[Any](), s3=S3({"of-others": ["a"]}), code=0, state=tmp_path / "state",
+    )  # fmt: skip
+    (tmp_path / "cdk.json").write_text("{}")
+    monkeypatch.setattr(local_deploy, "project_folder", lambda: tmp_path)
+    monkeypatch.setattr(local_deploy, "program", lambda _: tmp_path / "cdk")
+    monkeypatch.setattr(local_deploy, "_s3", lambda _: parts.s3)
+    monkeypatch.setattr(process, "find", lambda _: parts.running if parts.there else None)
+    monkeypatch.setattr(commands, "found", lambda _: parts.running)
+    monkeypatch.setattr(leash, "hold", lambda: parts.steps.append("hold"))
+    monkeypatch.setattr(store, "fetch", lambda chart: parts.steps.append("chart"))
+
+    def up(*, state: Path, account: str, region: str) -> Any:
+        parts.steps.append(("up", account, region))
+        return parts.running
+
+    def inventory(*, state: Path, ignore_stack: tuple[str, ...], ignore_service_made: bool) -> list[dict[str, Any]]:
+        assert ignore_service_made
+        return [each for each in parts.inventory if each["stack"] not in ignore_stack]
+
+    @contextlib.contextmanager
+    def bootstrapping(_: Any, target: str) -> Iterator[None]:
+        parts.steps.append(("bootstrap", target))
+        yield
+
+    def run(words: list[str], *, cwd: Path, env: dict[str, str], check: bool) -> Any:
+        assert env["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4566", "not an account of somebody's"
+        assert (cwd, check) == (tmp_path, False)
+        shown = [word.replace(str(tmp_path), "<here>") for word in map(str, words)]
+        parts.steps.append((*shown[1:], *([env["CDK_OUTDIR"]] if shown[1] == "app.py" else [])))
+        return SimpleNamespace(returncode=parts.code)
+
+    monkeypatch.setattr(commands, "up", up)
+    monkeypatch.setattr(commands, "inventory", inventory)
+    monkeypatch.setattr(local_deploy.Cdk, "bootstrapping", bootstrapping)
+    monkeypatch.setattr(local_deploy.subprocess, "run", run)
+    return parts
+
+
+def test_a_local_deploy_has_its_steps_in_their_order(embedded: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert local_deploy.deploy(NAME, folder=EXAMPLES, state=embedded.state) == 0
+    work = embedded.state / "rehearsed" / NAME
+    steps = [step for step in embedded.steps if step != "chart"]
+    assert steps == [
+        ("up", "111122223333", "us-west-2"), "hold", ("bootstrap", "aws://111122223333/us-west-2"),
+        ("app.py", str(work / "cdk.out")),
+        ("deploy", "--app", f"<here>/state/rehearsed/{NAME}/cdk.out", f"{NAME}/*", "--require-approval", "never",
+         "--concurrency", "3", "--progress", "events"),
+    ]  # fmt: skip
+    assert embedded.steps.count("chart") > 1
+    assert embedded.s3.buckets == {"of-others": ["a"], **{name: ["in us-west-2"] for name in BUCKETS}}
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "s3://" in line] == [f"stand-in: s3://{n}: a new, empty bucket" for n in BUCKETS]
+    assert said[-2:] == [
+        f"'{NAME}' is deployed to the embedded AWS on http://127.0.0.1:4566",
+        f'next: eval "$(hyperpod-ray local env)"; hyperpod-ray status {NAME}',
+    ]
+    assert local_deploy.deploy(NAME, folder=EXAMPLES, state=embedded.state) == 0, "a second time creates no bucket"
+    assert (work / "buckets.txt").read_text().split() == BUCKETS
+
+
+def test_a_bucket_in_us_east_1_names_no_region(embedded: Any) -> None:
+    """https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateBucket.html: us-east-1 is no LocationConstraint."""
+    embedded.running.region = "us-east-1"
+    work = embedded.state / "environments" / "x.yaml"
+    work.parent.mkdir(parents=True)
+    work.write_bytes((EXAMPLES / f"{NAME}.yaml").read_bytes())
+    local_deploy._create_buckets(work, embedded.running)
+    assert embedded.s3.buckets["research-datasets"] == ["in us-east-1"]
+
+
+@pytest.mark.parametrize(("account", "region"), [("111122223333", "us-east-1"), ("999999999999", "us-west-2")])
+def test_an_embedded_aws_of_another_account_or_region_is_left_alone(embedded: Any, account: str, region: str) -> None:
+    embedded.running.account, embedded.running.region = account, region
+    with pytest.raises(OpsError, match=f"runs as account {account} in {region}") as refused:
+        local_deploy.deploy(NAME, folder=EXAMPLES, state=embedded.state)
+    assert refused.value.fix == "hyperpod-ray local down, then the same command again"
+    assert embedded.steps == []
+
+
+def test_a_local_destroy_takes_what_the_deploy_made_and_names_what_is_left(
+    embedded: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local_deploy.deploy(NAME, folder=EXAMPLES, state=embedded.state)
+    (embedded.state / "rehearsed" / NAME / "cdk.out").mkdir()
+    embedded.s3.buckets["research-datasets"] += ["b", "c"]
+    embedded.steps.clear()
+    embedded.inventory = [
+        {"type": "AWS::EC2::VPC", "id": "vpc-1", "stack": f"{NAME}-Network"},
+        {"type": "AWS::EC2::VPC", "id": "vpc-2", "stack": "other-Network"},
+        {"type": "AWS::FSx::FileSystem", "id": "fs-1", "stack": ""},
+        {"type": "AWS::S3::Bucket", "id": "assets", "stack": "CDKToolkit"},
+        {"type": "AWS::CloudFormation::Stack", "id": "CDKToolkit", "stack": ""},
+    ]
+    capsys.readouterr()
+    assert local_deploy.destroy(NAME, folder=EXAMPLES, state=embedded.state) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("left: ")] == [
+        "left: AWS::EC2::VPC vpc-1", "left: AWS::FSx::FileSystem fs-1",
+    ]  # fmt: skip
+    assert embedded.steps == [
+        "hold",
+        ("destroy", "--app", f"<here>/state/rehearsed/{NAME}/cdk.out", f"{NAME}/*", "--force", "--concurrency", "3"),
+    ], "an assembly that is there is not synthesized again"
+    assert embedded.s3.buckets == {"of-others": ["a"]}, "with what is in them, and no other's"
+    embedded.inventory = []
+    assert local_deploy.destroy(NAME, folder=EXAMPLES, state=embedded.state) == 0
+
+
+def test_a_step_that_fails_ends_it(embedded: Any) -> None:
+    embedded.code = 7
+    with pytest.raises(OpsError, match="cdk synth failed: exit code 7"):
+        local_deploy.deploy(NAME, folder=EXAMPLES, state=embedded.state)
+    assert embedded.steps[-1][0] == "app.py"
+
+
+def test_the_embedded_aws_is_asked_for_buckets_with_its_own_keys() -> None:
+    client = SimpleNamespace(endpoint="http://127.0.0.1:4566", secret="s")
+    made = local_deploy._s3(SimpleNamespace(client=client, region="eu-west-1", account="111122223333"))
+    keys = made._request_signer._credentials
+    assert (made.meta.endpoint_url, made.meta.region_name) == ("http://127.0.0.1:4566", "eu-west-1")
+    assert (keys.access_key, keys.secret_key) == ("111122223333", "s")

@@ -126,6 +126,14 @@ def test_the_whole_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert file.read_text() == written
 
 
+@pytest.mark.parametrize("version", upgrade.RELEASES[:-1])
+def test_a_file_of_each_release_is_taken(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(OLD)
+    assert main(["env", "upgrade", str(file), "--from", version]) in (0, 2)
+    assert "was no release" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [

@@ -25,6 +25,7 @@ from hyperpod_ray.ops.observe.snapshot import (
 from hyperpod_ray.ops.verdict import Verdict, judge
 from hyperpod_ray.ops.verdict.training import patience
 from tests.cli.test_one_command import problem
+from tests.ops import said_status
 from tests.ops.said_findings import assert_said
 from tests.ops.snapshots import HEAD, JOB, NOW, ONE, RUN, ago, healthy, said, trains, with_controller, with_node
 from tests.ops.world import ROOT
@@ -49,12 +50,19 @@ def verdict_on(name: str) -> Verdict:
     return judge(BY_NAME[name].answers().snapshot())
 
 
+def test_a_healthy_environment_is_shown_as_recorded() -> None:
+    healthy = {said_status.HEALTHY: said_status.properties(Answers().snapshot())}
+    assert said_status.difference(healthy) == [], "Fix: correct the code, or make records"
+    assert len(said_status.recorded()) == 1 + len(FAULTS)
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_each_fault_has_its_verdict_and_its_command_and_an_end(fault: Fault) -> None:
     answers = fault.answers()
     snapshot = answers.snapshot()
     verdict = judge(snapshot)
     assert_said(f"fault: {fault.name}", snapshot)
+    assert said_status.difference(said_status.of(fault.name, snapshot)) == [], "Fix: correct the code, or make records"
     assert (verdict.state, fault.what in said(verdict), fault.next in said(verdict)) == (fault.state, True, True), said(
         verdict
     )

@@ -298,9 +298,9 @@ def test_the_head_that_is_ready_is_forwarded_to() -> None:
     ]  # fmt: skip
     with connect.dashboard(target(kubernetes), port=0) as dashboard:
         assert (dashboard.pod, dashboard.namespace, dashboard.remote) == ("b", "ray", 8265)
-    kubernetes.listed["/api/v1/namespaces/team/pods"] = [head("o", cluster="other")]
+    kubernetes.listed["/api/v1/namespaces/team/pods"] = [head("t", cluster="other")]
     with connect.dashboard(target(kubernetes), port=0, namespace="team", cluster="other") as dashboard:
-        assert (dashboard.pod, dashboard.namespace) == ("o", "team")
+        assert (dashboard.pod, dashboard.namespace) == ("t", "team"), "not the one of the same name elsewhere"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hyperpod_ray.ops.reach.clients import Aws, Target
 from tests.core.account.good import EXISTING, GONE, KEY, NEW, PLAN, account
 from tests.core.account.recorded import RecordedAccount
 from tests.core.environment_files import text_of
+from tests.ops import said_preflight
 
 Json = dict[str, Any]
 STATES: Json = yaml.safe_load((Path(__file__).parent / "account_states.yaml").read_text())
@@ -59,6 +61,19 @@ def checks(state: Json) -> list[Check]:
     return preflight._online(target)
 
 
+@functools.cache
+def good(file: str) -> list[str]:
+    """Every row about an account in which the environment can be deployed."""
+    return [said_preflight.row_of(check) for check in checks({"file": file})]
+
+
+def changed(state: Json, rows: list[Check]) -> list[str]:
+    """The rows that a state changes; all of them for a file of its own."""
+    file = state.get("file", "new")
+    base = good(file) if isinstance(file, str) else good("new")
+    return said_preflight.lines_of([said_preflight.row_of(row) for row in rows], base)
+
+
 @pytest.fixture(autouse=True)
 def day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "2026-11-22")
@@ -67,7 +82,9 @@ def day(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", list(STATES))
 def test_what_is_said_of_a_state(name: str) -> None:
     state = STATES[name]
-    rows = [check for check in checks(state) if check.result not in ("ok", "skipped")]
+    all_rows = checks(state)
+    assert changed(state, all_rows) == said_preflight.recorded()[name], "Fix: correct the rule, or make records"
+    rows = [check for check in all_rows if check.result not in ("ok", "skipped")]
     said = state.get("said", [])
     if said == "every":
         assert len(rows) > 15
@@ -77,6 +94,11 @@ def test_what_is_said_of_a_state(name: str) -> None:
         assert len(shown) == len(said), shown
         assert all(any(one.startswith(words) for one in shown) for words in said), shown
     assert all(row.expected and row.fix for row in rows), "every row names what is right, and what to do"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_is_said_of_a_good_account(file: str) -> None:
+    assert good(file) == said_preflight.recorded()[f"good: {file}"], "Fix: correct the rule, or make records"
 
 
 @pytest.mark.parametrize("name", list(STATES))

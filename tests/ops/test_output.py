@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import importlib
 import io
 import json
+import pkgutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
+from hyperpod_ray import cli, ops
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.output import Format
@@ -217,3 +220,17 @@ def test_a_table_at_80_columns_cuts_nothing() -> None:
     assert [f"word{number}" for number in range(30) if f"word{number}" not in stream.getvalue()] == []
     assert not STEERING.search(stream.getvalue())
     assert output.table("X").title is None
+
+
+def test_every_style_of_a_word_is_one_of_the_theme() -> None:
+    """Rich shows a word of a style that it does not know without a colour, and says nothing."""
+    tables = {}
+    for package in (ops, cli):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith((".__main__", "node_probe", "ray_probe", "history", "with_secrets")):
+                module = importlib.import_module(found.name)
+                table = getattr(module, "STYLE", None)
+                tables.update({found.name: table} if isinstance(table, dict) else {})
+    assert len(tables) >= 4
+    named = {(name, word): style for name, table in tables.items() for word, style in table.items()}
+    assert {place: style for place, style in named.items() if style not in {*output.STYLES, "default"}} == {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from html import escape
@@ -101,6 +102,27 @@ def test_ticks_are_few_and_at_round_times(span: float) -> None:
     axis = timeline.Axis(first=NOW.timestamp() - span, last=NOW.timestamp(), width=920)
     labels = [text for _, text in axis.ticks()]
     assert 1 <= len(labels) <= 9 and len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_every_tick_is_at_a_whole_part_of_the_clock(relative: bool) -> None:
+    """Seconds, minutes, hours and days in parts that a reader counts in: nobody reads 601 s, or 7 h."""
+    minute, hour, day = 60, 3600, 86400
+    parts = {
+        *(1, 2, 5, 10, 15, 30),
+        *(minute * count for count in (1, 2, 5, 10, 15, 30)),
+        *(hour * count for count in (1, 2, 3, 6, 12)),
+        *(day * count for count in range(1, 30)),
+    }
+    steps = set()
+    for span in (round(2 * 1.12**power) for power in range(125)):
+        first = NOW.timestamp() - span if not relative else 0.0
+        axis = timeline.Axis(first=first, last=first + span, width=920, seconds_from=0.0 if relative else None)
+        at = [t for t, _ in axis.ticks()]
+        steps |= {round(after - before) for before, after in itertools.pairwise(at)}
+        assert all(t % (at[1] - at[0]) == 0 for t in at if len(at) > 1), span
+    assert steps <= parts
+    assert len(steps) > 18, "as fine as the room allows"
 
 
 def test_interruptions_too_close_share_a_number(page_view: View) -> None:

@@ -32,7 +32,7 @@ class Run:
 
     id: str
     state: str
-    """PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED."""
+    """PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED; UNKNOWN of a folder that does not say it."""
     command: str
     started: datetime | None
     ended: datetime | None
@@ -89,13 +89,17 @@ def no_run(found: Sequence[Run], name: str, *, environment: str) -> NoReturn:
     )
 
 
+STATES = {"done": "SUCCEEDED", "failed": "FAILED", "unknown": "UNKNOWN"}
+"""The state of a run by what its folder says; one that starts, saves or recovers is RUNNING."""
+
+
 def of_folder(state: State) -> Run:
     """A run of a folder alone: what started it is not known."""
     training = state.training
     ended = training.state in ("done", "failed")
     return Run(
         id=training.name,
-        state={"done": "SUCCEEDED", "failed": "FAILED"}.get(training.state, training.state.upper()),
+        state=STATES.get(training.state, "RUNNING"),
         command="",
         started=training.started,
         ended=training.state_since if ended else None,
