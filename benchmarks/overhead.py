@@ -11,6 +11,7 @@ they mean something on a machine that does other work too.
 
 `--work cpu` (default) computes for the whole step, so that the copies compete with the training for the same cores: the
 worst case. `--work wait` computes a fifth of the step and waits for the rest, as a process does whose GPU computes.
+`--work idle` only waits: for states whose step takes these cores longer than `--step-s`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 ARMS = ("bare", "library", "library and copies")
+WAITS = {"cpu": 0.0, "wait": 0.8, "idle": 1.0}
+"""Shares of a step in which a rank computes nothing."""
 TOKEN = "overhead"  # noqa: S105 - of a coordinator on loopback that lives for this run
 
 
@@ -42,7 +45,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--steps", type=int, default=10, help="steps of a round; the first is not counted (10)")
     parser.add_argument("--step-s", type=float, default=0.2, help="seconds of a bare step, about (0.2)")
     parser.add_argument("--width", type=int, default=256, help="width of the model's eight layers (256)")
-    parser.add_argument("--work", choices=("cpu", "wait"), default="cpu")
+    parser.add_argument("--work", choices=tuple(WAITS), default="cpu")
     parser.add_argument("--most", type=float, default=3.0, help="percent that the copies may cost (3)")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rank-of", help=argparse.SUPPRESS)
@@ -124,7 +127,13 @@ def rank(given: dict[str, Any]) -> None:
 
 
 class Work:
-    """The model and its step."""
+    """The model and its step.
+
+    Args:
+        width: Of the model's eight layers.
+        step_s: Seconds of a step, about.
+        wait_share: Of a step that it waits; 1: it computes nothing, as a process whose GPU has all the work.
+    """
 
     def __init__(self, *, width: int, step_s: float, wait_share: float) -> None:
         import torch
@@ -141,6 +150,14 @@ class Work:
             fully_shard(layer, mesh=mesh)
         fully_shard(self.model, mesh=mesh)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
+        self.idle = wait_share == 1
+        if self.idle:
+            self.wait_s = step_s
+            for parameter in self.model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            self.optimizer.step()  # the moments are there
+            self.optimizer.zero_grad()
+            return
         for _ in range(6):  # so many rows take that long; the same number on all ranks
             took = torch.tensor(statistics.median(self.cost() for _ in range(3)))
             dist.all_reduce(took)
@@ -151,6 +168,9 @@ class Work:
         """One step of training."""
         import torch
 
+        if self.idle:
+            time.sleep(self.wait_s)
+            return
         loss = self.model(torch.randn(self.rows, self.width)).square().mean()
         time.sleep(self.wait_s)
         self.optimizer.zero_grad()
@@ -172,7 +192,7 @@ def train(config: dict[str, Any]) -> None:
     from hyperpod_ray_training import Resumable
 
     rounds, steps = config["rounds"], config["steps"]
-    work = Work(width=config["width"], step_s=config["step_s"], wait_share=0.8 if config["work"] == "wait" else 0.0)
+    work = Work(width=config["width"], step_s=config["step_s"], wait_share=WAITS[config["work"]])
     seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
     cpu: dict[str, list[float]] = {arm: [] for arm in ARMS}
     measured = ["arm", "busy", "cpu", "number", "seconds", "took", "turn"]  # no part of the training

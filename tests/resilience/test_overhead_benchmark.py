@@ -16,9 +16,23 @@ def test_percents_are_of_the_bare_rounds_beside_them() -> None:
 
 
 @pytest.mark.slow
-def test_two_ranks_measure_three_kinds_of_rounds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("work", ["cpu", "idle"])
+def test_two_ranks_measure_three_kinds_of_rounds(tmp_path: Path, work: str) -> None:
     figures = tmp_path / "figures.json"
-    arguments = ["--rounds", "2", "--steps", "3", "--step-s", "0.02", "--width", "32", "--most", "10000"]
+    arguments = [
+        "--rounds",
+        "2",
+        "--steps",
+        "3",
+        "--step-s",
+        "0.02",
+        "--width",
+        "32",
+        "--most",
+        "10000",
+        "--work",
+        work,
+    ]
     assert overhead.main([*arguments, "--json", str(figures)]) == 0
     assert {arm: len(seconds) for arm, seconds in json.loads(figures.read_text())["rounds"].items()} == dict.fromkeys(
         overhead.ARMS, 2
