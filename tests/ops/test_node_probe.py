@@ -77,44 +77,6 @@ def test_a_python_without_torch_says_so(tmp_path: Path) -> None:
     assert "torch" in answer["error"]
 
 
-@pytest.mark.parametrize(
-    ("cuda", "gpus", "drivers", "hidden", "words"),
-    [
-        ("13.0", 0, 8, False, "8 GPUs with NVIDIA driver 535.183.01, and torch for CUDA 13.0 finds none. "
-                              "Expected driver 580 or newer. Fix: a newer AMI"),
-        ("12.8", 0, 1, False, "Expected driver 525 or newer"),
-        (None, 0, 8, False, "torch without CUDA finds none. Expected an image whose CUDA the driver serves"),
-        ("13.0", 8, 8, False, ""),
-        ("13.0", 0, 0, False, ""),
-        ("13.0", 0, 8, True, ""),
-    ],
-    ids=["too old for CUDA 13", "CUDA 12", "torch for CPUs", "GPUs answer", "no GPU there", "hidden by Ray"],
-)  # fmt: skip
-def test_gpus_that_the_image_cannot_use_are_an_error(
-    tmp_path: Path, cuda: str | None, gpus: int, drivers: int, *, hidden: bool, words: str
-) -> None:
-    (tmp_path / "torch.py").write_text(
-        "from types import SimpleNamespace as N\n"
-        f"version = N(cuda={cuda!r})\n"
-        f"cuda = N(is_available=lambda: {bool(gpus)}, device_count=lambda: {gpus})\n"
-    )
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text("#!/bin/sh\n" + "echo 535.183.01\n" * drivers + f"exit {int(not drivers)}\n")
-    smi.chmod(0o755)
-    environment = {"PATH": f"{tmp_path}{os.pathsep}/usr/bin:/bin", "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, node_probe.__file__, "count"], capture_output=True, text=True, check=True,
-        env=environment | ({"CUDA_VISIBLE_DEVICES": ""} if hidden else {}),
-    )  # fmt: skip
-    answer = json.loads(done.stdout.removeprefix(node_probe.MARK))
-    if not words:
-        assert answer["devices"] == gpus
-        return
-    assert words in answer["error"]
-    report = verdict.judge({"answers": [answer], "busy": [], "cuda": False, "ranks": 1}, Expected(gpus=8))
-    assert [finding.area for finding in report.faults] == ["start"]
-
-
 def test_an_agent_says_what_its_processes_could_not_do(tmp_path: Path) -> None:
     options = node_probe.parser().parse_args(["agent", "--ranks", "1", "--limit", "60"])
     assert isinstance(options, argparse.Namespace)
