@@ -474,6 +474,16 @@ def update_group(old: Json, new: Json) -> Iterator[Refusal]:
             yield Refusal(rule="group_keeps", message=message, member=member)
 
 
+def update_software(group: Json, image: str | None) -> Iterator[Refusal]:
+    """A group with an AMI of its own is updated to an AMI that the request names, or to `default`.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateClusterSoftware.html
+    """
+    if group.get("ImageId", "default") != "default" and not image:
+        message = f"{_of(group)} uses the custom AMI {group['ImageId']}: provide an ImageId, or default"
+        yield Refusal(rule="own_image_is_named", message=message, member="ImageId")
+
+
 def orchestrator_version(version: str) -> Iterator[Refusal]:
     """HyperPod supports a range of Kubernetes versions.
 

@@ -60,3 +60,25 @@ def fits(plan: Json, *, instance_type: str, zone: str, count: int, now: datetime
     if isinstance(ends, datetime) and ends < now:
         message = f"it ended at {ends:%Y-%m-%d %H:%M UTC}"
         yield Refusal(rule="plan_goes_on", message=message, expected="a plan that has not ended", member="EndTime")
+
+
+def can_be_extended(plan: Json) -> Iterator[Refusal]:
+    """Only a plan that runs, or has not begun, is extended.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/search-extension-offerings-api-cli-sdk.html
+    """
+    if plan["Status"] not in USABLE:
+        yield Refusal(
+            rule="plan_can_be_extended", message=f"the training plan is {plan['Status']}",
+            expected="Active or Scheduled", member="TrainingPlanArn",
+        )  # fmt: skip
+
+
+def extension_hours(hours: int) -> int | None:
+    """How long an extension is for what is asked: whole days up to 14, whole weeks up to 26, or None.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/training-plan-extension.html
+    """
+    days = -(-hours // 24)
+    days = days if days <= 14 else 7 * -(-days // 7)
+    return 24 * days if days <= 182 else None

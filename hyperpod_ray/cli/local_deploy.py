@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hyperpod_ray.cli.options import project_folder
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.change.cdk import program
-from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, OK, OpsError
+from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, INTERRUPTED, OK, OpsError
 
 
 def deploy(env: str, *, folder: Path, state: Path) -> int:
     """Start the embedded AWS in the environment's account and region, and deploy the environment to it."""
+    with _alone(env, state) as lock:
+        return _deploy(env, folder=folder, state=state, lock=lock)
+
+
+def _deploy(env: str, *, folder: Path, state: Path, lock: int) -> int:
     from hyperpod_ray.charts import store
     from hyperpod_ray.charts.lock import Lock
     from hyperpod_ray.core import project, stand_ins
     from hyperpod_ray_sandbox import leash
-    from hyperpod_ray_sandbox.aws import commands, process
+    from hyperpod_ray_sandbox.aws import commands, paths, process
 
     rehearsed, settings = _rehearsed(env, folder=folder, state=state)
     running = process.find(state)
@@ -33,35 +40,45 @@ def deploy(env: str, *, folder: Path, state: Path) -> int:
         raise OpsError(
             f"the embedded AWS runs as account {running.account} in {running.region}",
             expected=f"{settings.account} in {settings.region}, as in {env}.yaml",
-            fix="hyperpod-ray local down, then the same command again",
+            fix=f"{paths.command('down', state)}, then the same command again",
             code=BAD_USE,
         )
     running = commands.up(state=state, account=settings.account, region=settings.region)
     leash.hold()  # not before: what `up` starts stays
     top = project_folder()
-    lock = project.file(top, stand_ins.LOCK_FILE)
-    charts = Lock.read(lock, project=top).charts if settings.installs_charts else {}
+    charts_lock = project.file(top, stand_ins.LOCK_FILE)
+    charts = Lock.read(charts_lock, project=top).charts if settings.installs_charts else {}
     for locked in charts.values():
         store.fetch(locked)
-    cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
+    variables, work = running.client.environment(), rehearsed.parent.parent
+    cdk = Cdk(env, environments=rehearsed.parent, variables=variables, work=work, lock=lock)
     _create_buckets(rehearsed, running)
     with cdk.bootstrapping(f"aws://{running.account}/{running.region}"):
         cdk.synthesize()
     cdk.run("deploy", "--require-approval", "never", "--concurrency", "3", "--progress", "events")
     output.log(f"'{env}' is deployed to the embedded AWS on {running.client.endpoint}")
-    output.log(f'next: eval "$(hyperpod-ray local env)"; hyperpod-ray status {env}')
+    output.log(f'next: eval "$({paths.command("env", state)})"; hyperpod-ray status {env}')
     return OK
 
 
 def destroy(env: str, *, folder: Path, state: Path) -> int:
     """Destroy the environment's stacks on the embedded AWS and list what is left of it."""
+    from hyperpod_ray_sandbox.aws import commands
+
+    commands.found(state)
+    with _alone(env, state) as lock:
+        return _destroy(env, folder=folder, state=state, lock=lock)
+
+
+def _destroy(env: str, *, folder: Path, state: Path, lock: int) -> int:
     from hyperpod_ray_sandbox import leash
     from hyperpod_ray_sandbox.aws import commands
 
     running = commands.found(state)
     leash.hold()
     rehearsed, _ = _rehearsed(env, folder=folder, state=state)
-    cdk = Cdk(env, environments=rehearsed.parent, variables=running.client.environment(), work=rehearsed.parent.parent)
+    variables, work = running.client.environment(), rehearsed.parent.parent
+    cdk = Cdk(env, environments=rehearsed.parent, variables=variables, work=work, lock=lock)
     if not cdk.assembly.is_dir():
         cdk.synthesize()
     cdk.run("destroy", "--force", "--concurrency", "3")
@@ -75,6 +92,59 @@ def destroy(env: str, *, folder: Path, state: Path) -> int:
     for line in leftovers:
         output.log(f"left: {line}")
     return CONDITION_FALSE if leftovers else OK
+
+
+_KILLED_SECONDS = 60.0
+"""How long what a killed command started may take to end."""
+
+
+@contextlib.contextmanager
+def _alone(env: str, state: Path) -> Iterator[int]:
+    """Let one command at a time deploy or destroy an environment, by a lock that it gives to its cdk too."""
+    file = state / "rehearsed" / env / "lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a+", encoding="utf-8") as lock:
+        deadline = time.monotonic() + _KILLED_SECONDS
+        while not _locked(lock):
+            lock.seek(0)
+            holder = lock.read().strip()
+            if _lives(holder) or time.monotonic() > deadline:
+                raise OpsError(
+                    f"another command deploys or destroys '{env}': process {holder}",
+                    expected="one at a time",
+                    fix="wait until it ends, then the same command again",
+                    code=BAD_USE,
+                )
+            time.sleep(0.2)
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        try:
+            yield lock.fileno()
+        except KeyboardInterrupt:
+            raise OpsError.outcome(
+                f"interrupted: stacks of '{env}' that are in progress continue",
+                fix="the same command again waits for them and continues",
+                code=INTERRUPTED,
+            ) from None
+
+
+def _locked(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lives(pid: str) -> bool:
+    """Whether a process lives: one that has ended has no command line, until its parent notices too."""
+    if Path("/proc/self").exists():
+        try:
+            return bool(pid) and bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+        except OSError:
+            return False
+    return bool(pid) and subprocess.run(["ps", "-p", pid], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def _rehearsed(env: str, *, folder: Path, state: Path) -> tuple[Path, Any]:
@@ -163,10 +233,14 @@ class Cdk:
         environments: Folder of its file.
         variables: Environment variables that choose the account or the embedded AWS.
         work: Folder for the assembly; holds no cdk.json.
+        lock: A locked file, which each process has open until it ends, however the command ends.
     """
 
-    def __init__(self, env: str, *, environments: Path, variables: dict[str, str], work: Path) -> None:
+    def __init__(
+        self, env: str, *, environments: Path, variables: dict[str, str], work: Path, lock: int | None = None
+    ) -> None:
         self.env, self.environments, self.work = env, environments, work
+        self._files = () if lock is None else (lock,)
         self.project = project_folder()
         self.assembly = work / "cdk.out"
         self._program = program(self.project)
@@ -179,8 +253,13 @@ class Cdk:
         context: dict[str, object] = {"env": self.env, "environments": str(self.environments), _REPORTS: False}
         context[_METADATA] = True  # as the cdk CLI has it: a review of what is deployed sees no change
         variables = {**self._variables, "CDK_OUTDIR": str(self.assembly), "CDK_CONTEXT_JSON": json.dumps(context)}
-        ended = subprocess.run([sys.executable, "app.py"], cwd=self.project, env=variables, check=False).returncode
-        _refuse_failure("synth", ended)
+        # a group of its own: Ctrl-C is answered here, and not by a traceback of the app
+        ended = subprocess.run(
+            [sys.executable, "app.py"],
+            cwd=self.project, env=variables, stdin=subprocess.DEVNULL, check=False, pass_fds=self._files,
+            process_group=0,
+        )  # fmt: skip
+        _refuse_failure("synth", ended.returncode)
 
     @contextlib.contextmanager
     def bootstrapping(self, target: str) -> Iterator[None]:
@@ -189,6 +268,7 @@ class Cdk:
             begun = subprocess.Popen(
                 [str(self._program), "bootstrap", target],
                 cwd=self.work, env=self._variables, stdin=subprocess.DEVNULL, stdout=lines, stderr=subprocess.STDOUT,
+                pass_fds=self._files,
             )  # fmt: skip
             try:
                 yield
@@ -204,7 +284,8 @@ class Cdk:
     def run(self, verb: str, *arguments: str) -> None:
         """Run a command on all stacks of the assembly."""
         command = [str(self._program), verb, "--app", str(self.assembly), f"{self.env}/*", *arguments]
-        _refuse_failure(verb, subprocess.run(command, cwd=self.project, env=self._variables, check=False).returncode)
+        ended = subprocess.run(command, cwd=self.project, env=self._variables, check=False, pass_fds=self._files)
+        _refuse_failure(verb, ended.returncode)
 
 
 def _refuse_failure(verb: str, ended: int) -> None:

@@ -84,7 +84,9 @@ def _capacity(app: typer.Typer) -> None:
     def capacity(  # noqa: PLR0917
         env: Env,
         group: Annotated[str, typer.Option(metavar="GROUP", help="Only for this instance group.")] = "",
-        hours: Annotated[int, typer.Option(min=1, max=87600, help="Hours of the training plan.")] = 24,
+        hours: Annotated[
+            int | None, typer.Option(min=1, max=87600, help="Hours of a new plan (24), or of an extension (any).")
+        ] = None,
         after: Annotated[
             datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="Begin on this day or later.")
         ] = None,
@@ -95,8 +97,8 @@ def _capacity(app: typer.Typer) -> None:
     ) -> int:
         """List training plans that AWS offers for the groups.
 
-        It buys nothing. Of a group that has a training plan, it lists extensions. Exit code 3 when a group has no offer
-        in its zone.
+        It buys nothing. Of a group that has a training plan, it lists extensions, which begin when the plan ends. Exit
+        code 3 when a group has no offer in its zone.
         """
         from hyperpod_ray.ops.preflight import offers as verb
 

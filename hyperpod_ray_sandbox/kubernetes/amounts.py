@@ -43,10 +43,11 @@ def total(spec: Json, field: str) -> dict[str, Fraction]:
 
 
 def quality(spec: Json) -> str:
-    """A pod's quality of service: Guaranteed where every container's requests are its limits."""
+    """A pod's quality of service: Guaranteed where requests are limits, of every container or of the pod."""
     requests, limits = [], []
     guaranteed = True
-    for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
+    containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+    for container in [spec] if spec.get("resources") else containers:
         resources = container.get("resources") or {}
         requested, allowed = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes import amounts
+
 Json = dict[str, Any]
 
 
@@ -12,18 +14,25 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _FILE_MODE = 0o644
 
 
+def _put(fields: Json, **defaults: Any) -> None:
+    """Set fields that are absent, empty, or zero, which Go cannot tell apart."""
+    for name, value in defaults.items():
+        fields[name] = fields.get(name) or value
+
+
 def _http(action: Json | None) -> None:
     """An HTTP probe or hook asks for `/` over HTTP."""
     if action is not None:
-        action.setdefault("path", "/")
-        action.setdefault("scheme", "HTTP")
+        _put(action, path="/", scheme="HTTP")
 
 
 def _field_refs(entries: list[Json] | None) -> None:
     for entry in entries or []:
         for source in (entry, entry.get("valueFrom") or {}):
             if source.get("fieldRef"):
-                source["fieldRef"].setdefault("apiVersion", "v1")
+                _put(source["fieldRef"], apiVersion="v1")
+            if source.get("resourceFieldRef"):
+                source["resourceFieldRef"].setdefault("divisor", "0")
 
 
 def _volume(volume: Json) -> None:
@@ -42,27 +51,31 @@ def _volume(volume: Json) -> None:
         volume["hostPath"].setdefault("type", "")
     template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if template:
+        template.setdefault("metadata", {})
         template["spec"].setdefault("volumeMode", "Filesystem")
+    if volume.get("iscsi") is not None:
+        _put(volume["iscsi"], iscsiInterface="default")
 
 
 def _container(container: Json, *, host_network: bool) -> None:
     """What a container of a pod or of a template gets."""
     image = str(container.get("image", ""))
     latest = image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
-    container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
+    _put(
+        container,
+        imagePullPolicy="Always" if latest else "IfNotPresent",
+        terminationMessagePath="/dev/termination-log",
+        terminationMessagePolicy="File",
+    )
     container.setdefault("resources", {})
     for port in container.get("ports") or []:
-        port.setdefault("protocol", "TCP")
+        _put(port, protocol="TCP")
         if host_network:
-            port.setdefault("hostPort", port.get("containerPort"))
+            _put(port, hostPort=port.get("containerPort"))
     for name in _PROBES:
         probe = container.get(name)
         if probe is not None:
-            for field, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1)):
-                probe.setdefault(field, value)
-            probe.setdefault("failureThreshold", 3)
+            _put(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
             _http(probe.get("httpGet"))
             if probe.get("grpc") is not None:
                 probe["grpc"].setdefault("service", "")
@@ -76,9 +89,7 @@ def _container(container: Json, *, host_network: bool) -> None:
 
 def _pod_spec(spec: Json) -> None:
     """What a pod and the template of one get."""
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("schedulerName", "default-scheduler")
+    _put(spec, restartPolicy="Always", dnsPolicy="ClusterFirst", schedulerName="default-scheduler")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("securityContext", {})
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
@@ -105,6 +116,14 @@ def _pod(spec: Json) -> None:
             requests = container["resources"].setdefault("requests", {})
             for name, quantity in limits.items():
                 requests.setdefault(name, quantity)
+    allowed = (spec.get("resources") or {}).get("limits") or {}
+    if allowed:
+        together = amounts.total({**spec, "overhead": None}, "requests")
+        for name, amount in together.items():
+            if name in ("cpu", "memory"):
+                spec["resources"].setdefault("requests", {}).setdefault(name, amounts.written(name, amount))
+        for name, quantity in allowed.items():
+            spec["resources"].setdefault("requests", {}).setdefault(name, quantity)
 
 
 _OUTSIDE = ("NodePort", "LoadBalancer")
@@ -133,47 +152,37 @@ def _service(obj: Json) -> None:
             spec.setdefault("allocateLoadBalancerNodePorts", True)
 
 
-def _job(obj: Json) -> None:
-    spec = obj.setdefault("spec", {})
+def _job_spec(spec: Json) -> None:
     if "parallelism" not in spec:
         spec.setdefault("completions", 1)
     spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else _MOST_RETRIES)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
     spec.setdefault("manualSelector", False)
-    if not spec.get("manualSelector"):
+    _pod_spec(spec["template"].setdefault("spec", {}))
+
+
+def _job(obj: Json, old: Json | None) -> None:
+    """A Job gets a selector and labels of its own when it is created, and never later."""
+    spec = obj.setdefault("spec", {})
+    _job_spec(spec)
+    if (template_labels := (spec["template"].get("metadata") or {}).get("labels")) and not obj["metadata"].get(
+        "labels"
+    ):
+        obj["metadata"]["labels"] = template_labels
+    if old is None and not spec.get("manualSelector"):
         uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
         selector = spec.setdefault("selector", {})
         selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         for key in _JOB_LABELS:
             labels.setdefault(key, uid if key.endswith("controller-uid") else name)
-    _pod_spec(spec["template"].setdefault("spec", {}))
 
 
+_MOST_RETRIES = 2**31 - 1
 _JOB_LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
-_JOB_FIELDS = (
-    "selector", "parallelism", "completions", "backoffLimit", "completionMode", "suspend", "podReplacementPolicy",
-    "manualSelector",
-)  # fmt: skip
-
-
-def _changed_job(obj: Json, old: Json | None) -> None:
-    """A Job keeps what it was created with."""
-    if old is None:
-        _job(obj)
-        return
-    labels = old["spec"]["template"].get("metadata", {}).get("labels") or {}
-    template_labels = obj["spec"]["template"].setdefault("metadata", {}).setdefault("labels", {})
-    for key in _JOB_LABELS:
-        if key in labels:
-            template_labels.setdefault(key, labels[key])
-    for field in _JOB_FIELDS:
-        if field in old["spec"]:
-            obj["spec"].setdefault(field, old["spec"][field])
-    _pod_spec(obj["spec"]["template"].setdefault("spec", {}))
 
 
 def _workload(obj: Json, _old: Json | None) -> None:
@@ -350,9 +359,9 @@ def _limit_range(obj: Json, _old: Json | None) -> None:
             continue
         usual = {**(limit.get("max") or {}), **(limit.get("default") or {})}
         requested = {**(limit.get("min") or {}), **usual, **(limit.get("defaultRequest") or {})}
-        for field, amounts in (("default", usual), ("defaultRequest", requested)):
-            if amounts:
-                limit[field] = amounts
+        for field, defaults in (("default", usual), ("defaultRequest", requested)):
+            if defaults:
+                limit[field] = defaults
 
 
 def _volume_of_cluster(obj: Json, old: Json | None) -> None:
@@ -449,7 +458,7 @@ _FLAT: dict[str, tuple[tuple[str, Any], ...]] = {
 _BY_KIND: dict[str, Callable[[Json, Json | None], None]] = {
     "Pod": _new_pod,
     **dict.fromkeys(("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"), _workload),
-    "Job": _changed_job,
+    "Job": _job,
     "CronJob": _cron_job,
     "Service": _changed_service,
     "PersistentVolume": _volume_of_cluster,

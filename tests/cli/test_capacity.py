@@ -61,7 +61,9 @@ def test_a_plan_that_a_group_has_is_extended(account: SlurmAccount) -> None:
     assert shown.code == 0, shown.err
     assert "extension ext-1" in shown.out
     assert "extend-training-plan --training-plan-extension-offering-id OFFER" in shown.err
-    assert account.asked("SearchTrainingPlanOfferings") == [{"TrainingPlanArn": PLAN}]
+    assert account.run("capacity", NAME, "--hours", "336").code == 0
+    asked = {"TrainingPlanArn": PLAN}
+    assert account.asked("SearchTrainingPlanOfferings") == [asked, {**asked, "DurationHours": 336}]
 
 
 @pytest.mark.parametrize(("group", "says"), [("login", "no instances that a training plan"), ("worker", "workers")])

@@ -20,6 +20,13 @@ def test_the_plan_of_the_example() -> None:
     assert plan.node_addresses("usw2-az2") == 4 * 32 + 2
 
 
+def test_interfaces_for_efa_alone_take_one_address_of_each_node() -> None:
+    for interface, addresses in (("efa", 4 * 32 + 2), ("efa-only", 4 + 2)):
+        found, said = judged(changed({f"{WORKERS}/network_interface": interface}, of=SLURM))
+        assert found is not None, said
+        assert found.plan.node_addresses("usw2-az2") == addresses
+
+
 def test_a_script_is_uploaded_with_its_folder() -> None:
     found, said = judged(changed({"hyperpod/on_init_complete": "lifecycle/on_create.sh"}, of=SLURM))
     assert found is not None, said

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md"), *(PROJECT / ".github").rglob("*.md")])
+PAGES = sorted(
+    [
+        *PROJECT.glob("*.md"),
+        *(page for folder in ("docs", ".github", "jobs") for page in (PROJECT / folder).rglob("*.md")),
+    ]
+)
 _LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 

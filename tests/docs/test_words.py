@@ -193,7 +193,14 @@ def test_the_search_finds_them(
     assert len(found(path)) == count
 
 
-PAGES = sorted({PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *(PROJECT / "docs").rglob("*.md")})
+PAGES = sorted(
+    {
+        PROJECT / "README.md",
+        PROJECT / "CONTRIBUTING.md",
+        *(PROJECT / "docs").rglob("*.md"),
+        *(PROJECT / "jobs").rglob("*.md"),
+    }
+)
 LISTS = ("docs/review.md", "docs/reference/commands.md", "docs/reference/limits.md", "docs/reference/rules.md")
 """What a command printed, and pages of tables that repeat one-line docstrings."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hyperpod_ray import core
-from hyperpod_ray.ops.acceptance import check, picture, verdict
+from hyperpod_ray.ops.acceptance import check, node_probe, picture, verdict
 from hyperpod_ray.ops.acceptance.verdict import Expected, Report
 from tests.ops.nodes_check_helpers import GPU, Json, cluster_of, slow_pairs, text_of
 
@@ -211,10 +212,48 @@ def test_a_picture_of_a_node_that_was_not_measured_says_so() -> None:
     assert "not measured" in words
 
 
-def test_a_driver_that_is_too_old_for_the_image_is_named() -> None:
-    """torch then sees no GPU, and CPUs are measured; a type without figures may have none."""
-    without = Report(nodes=[], findings=[], transport="", cuda=False)
-    assert any("driver of the nodes' AMI" in line for line in check._remarks(without, P5, "ml.p5.48xlarge"))
-    assert len(check._remarks(without, Expected(), "ml.m5.2xlarge")) == 1
-    seen = Report(nodes=[], findings=[], transport="", cuda=True)
-    assert check._remarks(seen, P5, "ml.p5.48xlarge") == []
+def on_cpus(driver: str, cuda: str) -> Json:
+    """Three nodes whose torch uses no GPU."""
+    answer = cluster_of(3, gpus=1, cuda=False)
+    for part in answer["answers"]:
+        part["driver"] = driver
+    for node in range(3):
+        change(answer, node, "compute", cuda=cuda)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda"), [("550.163.01", "13.0"), ("470.256.02", "12.8"), ("579", "13.2"), ("418.87", "11.8")]
+)
+def test_a_driver_that_is_too_old_for_the_image_makes_each_node_faulty(driver: str, cuda: str) -> None:
+    """torch then sees no GPU, and CPUs would be measured and found equal."""
+    report = verdict.judge(on_cpus(driver, cuda), P5)
+    assert faults(report) == {(f"pod-{node}", "driver") for node in range(3)}
+    assert all(f"CUDA {cuda} of the image needs driver" in finding.text for finding in report.faults)
+    assert all(f"the AMI has {driver}" in finding.text for finding in report.faults)
+    assert check._remarks(report, P5, "ml.p5.48xlarge")[1:] == []
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda"),
+    [("580.159.04", "13.0"), ("550.163.01", "12.8"), ("550.163.01", ""), ("", "13.0"), ("", ""), ("600.1", "99.0")],
+)
+def test_a_rehearsal_on_a_machine_with_a_gpu_is_no_old_driver(driver: str, cuda: str) -> None:
+    report = verdict.judge(on_cpus(driver, cuda), P5)
+    assert report.faults == []
+    (_, remark) = check._remarks(report, P5, "ml.p5.48xlarge")
+    assert "ml.p5.48xlarge has 8 GPUs" in remark
+    assert len(check._remarks(report, Expected(), "ml.m5.2xlarge")) == 1
+    assert check._remarks(Report(nodes=[], findings=[], transport="", cuda=True), P5, "ml.p5.48xlarge") == []
+
+
+def test_the_driver_is_what_nvidia_smi_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """https://docs.nvidia.com/deploy/nvidia-smi/index.html: one line for each GPU."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert node_probe.driver() == ""
+    program = tmp_path / "nvidia-smi"
+    program.write_text('#!/bin/sh\n[ "$1" = --query-gpu=driver_version ] && printf "550.163.01\\n550.163.01\\n"\n')
+    program.chmod(0o755)
+    assert node_probe.driver() == "550.163.01"
+    program.write_text("#!/bin/sh\necho NVIDIA-SMI has failed\nexit 9\n")
+    assert node_probe.driver() == ""

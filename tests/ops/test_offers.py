@@ -141,7 +141,7 @@ def test_offers_as_they_are_listed(
     assert err.splitlines() == said
     (asked,) = account.arguments("search_training_plan_offerings")
     assert asked == (
-        {"TrainingPlanArn": PLAN} if text is EXTENDED else {
+        {"TrainingPlanArn": PLAN, "DurationHours": 48} if text is EXTENDED else {
             "InstanceType": "ml.p5.48xlarge", "InstanceCount": 4, "DurationHours": 48,
             "TargetResources": ["hyperpod-cluster"],
         }
@@ -158,6 +158,15 @@ def test_days_are_asked_for_where_they_are_given() -> None:
         (asked,) = account.arguments("search_training_plan_offerings")
         assert asked["DurationHours"] == 1
         assert {key: value for key, value in asked.items() if "Time" in key} == days
+
+
+def test_a_new_plan_has_hours_and_an_extension_has_any() -> None:
+    """`DurationHours` of an extension is optional; AWS rounds it up to days."""
+    for text, hours in ((FILE, {"DurationHours": 24}), (EXTENDED, {})):
+        target, account = environment(text)
+        offers.run(target, Wish(), form=Format.json)
+        (asked,) = account.arguments("search_training_plan_offerings")
+        assert {key: value for key, value in asked.items() if "Hours" in key} == hours
 
 
 def test_offers_as_json(capsys: pytest.CaptureFixture[str]) -> None:

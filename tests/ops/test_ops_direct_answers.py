@@ -70,6 +70,10 @@ def test_a_group_as_describe_cluster_has_it() -> None:
         known=lambda name: name == "ml.m5.large",
         type_spec=lambda name: SimpleNamespace(accelerators=0),
         role=lambda n: "",
+        groups=[
+            SimpleNamespace(name="w", image_id="ami-0123456789abcdef0"),
+            SimpleNamespace(name="head", image_id=None),
+        ],
     )
     patch = datetime(2026, 12, 1, tzinfo=UTC)
     group = hyperpod._group(
@@ -100,6 +104,7 @@ def test_a_group_as_describe_cluster_has_it() -> None:
     assert several.type == "ml.m5.large or ml.new.large"
     assert several.accelerated, "an unknown type may be"
     assert (several.current, several.target, several.next_patch) == (0, 0, None)
+    assert (group.own_image, several.own_image) == ("", "ami-0123456789abcdef0")
 
 
 PEM = "-----BEGIN CERTIFICATE-----"

@@ -392,6 +392,7 @@ MORE: dict[str, Snapshot] = dict(at_limits()) | {
     "a newer AMI": grouped(image_status="UpdateAvailable", image_release="2026.08.18", image_available="2026.09.01"),
     "an AMI that needs an update": grouped(image_status="SecurityUpdateRequired", image_release="2026.08.18"),
     "an AMI without support": grouped(image_status="EndOfLife"),
+    "an AMI of one's own that is old": grouped(image_status="SecurityUpdateRequired", own_image="ami-0a1b2c3d4e5f60718"),
     "an AMI as it should be": grouped(image_status="UpToDate", image_release="2026.08.18"),
     "an update that failed": grouped(update_status="Failed", image_status="UpdateAvailable"),
     "a patch that comes": grouped(next_patch=NOW + timedelta(hours=30)),

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
-from hyperpod_ray_training.spares import wires
+from hyperpod_ray_training.spares import neighbour, wires
 from hyperpod_ray_training.spares.loop import is_network
 from hyperpod_ray_training.spares.sealed import seal
 from hyperpod_ray_training.spares.wires import CONNECTIONS, Ends, Wires
@@ -140,6 +141,55 @@ def test_nothing_is_sent_before_it_is_there(monkeypatch: pytest.MonkeyPatch) -> 
         first.send(buffer, ready=ready)()
         arrived()
     assert received.tolist() == [7] * 1000
+
+
+class Pending:
+    """A copy that comes from a GPU: all of it at once, after a moment."""
+
+    stall_s = 0.0
+
+    def __init__(self, buffer: torch.Tensor, copy: torch.Tensor) -> None:
+        self.buffer, self.copy = buffer, copy
+
+    def wait(self, _: int) -> None:
+        """Until it is there."""
+        self.buffer.copy_(self.copy)
+
+    def finish(self) -> None:
+        """Until all is there."""
+
+
+def test_what_has_arrived_counts_though_another_rank_breaks_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ConnectionError("rank 2 is gone")
+
+    monkeypatch.setattr(dist, "all_reduce", broken)
+    monkeypatch.setattr(neighbour, "counts", lambda _: True)
+    with connected(monkeypatch) as ranks:
+        received = [torch.zeros(5000, dtype=torch.uint8) for _ in ranks]
+        exchanges = []
+        for rank, connections in enumerate(ranks):
+            buffer = torch.zeros(5000, dtype=torch.uint8)
+            pending = Pending(buffer, content(rank, 5000))
+            exchange = neighbour.Exchange(step=3, complete=True, pending=pending, received=received[rank])
+            exchange.begin(buffer, wires=connections, group=None)
+            exchanges.append(exchange)
+        for exchange in exchanges:
+            with pytest.raises(ConnectionError, match="rank 2 is gone"):
+                exchange.wait()
+            assert exchange.arrived
+        assert [torch.equal(received[rank], content(1 - rank, 5000)) for rank in (0, 1)] == [True, True]
+
+
+def test_what_has_not_arrived_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected(monkeypatch) as (first, second):
+        exchange = neighbour.Exchange(step=3, complete=True, received=torch.zeros(5000, dtype=torch.uint8))
+        exchange.begin(content(1, 5000), wires=second, group=None)
+        first.outgoing[0].sendall(b"half")
+        first.close()
+        with pytest.raises(ConnectionError):
+            exchange.wait()
+        assert not exchange.arrived
 
 
 def test_a_rank_with_another_secret_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:

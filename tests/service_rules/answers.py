@@ -163,6 +163,10 @@ def _other_calls() -> Iterator[tuple[str, Any]]:
         "a role that there was not",
         _refusals(hyperpod.update_group({"InstanceGroupName": "workers"}, {"ExecutionRole": "a"})),
     )
+    for own in ({}, {"ImageId": "default"}, {"ImageId": "ami-0123456789abcdef0"}):
+        for image in (None, "default", "ami-0fedcba9876543210"):
+            refused = hyperpod.update_software({"InstanceGroupName": "workers", **own}, image)
+            yield f"an update of {own.get('ImageId', 'no AMI')} to {image}", _refusals(refused)
     for version in (*data.kubernetes_versions(), "1.29", "1.99", ""):
         yield f"Kubernetes {version}", _refusals(hyperpod.orchestrator_version(version))
     for region in ("us-west-2", "cn-north-1", "us-gov-west-1", "eusc-de-east-1"):
@@ -330,6 +334,10 @@ def _plans() -> Iterator[tuple[str, Any]]:
         for zone in ("usw2-az1", "usw2-az3", ""):
             fits = training_plan.fits({**whole, **change}, instance_type="ml.p5.48xlarge", zone=zone, count=4, now=now)
             yield f"plan {title} in {zone or 'any zone'}", _refusals(fits)
+    for status in ("Active", "Scheduled", "Pending", "Expired", "Failed"):
+        yield f"an extension of a plan that is {status}", _refusals(training_plan.can_be_extended({"Status": status}))
+    for hours in (1, 24, 25, 336, 337, 504, 505, 4368, 4369):
+        yield f"an extension by {hours} hours", training_plan.extension_hours(hours)
     for name in (*data.training_plan_types(), "ml.g5.48xlarge", "p5.48xlarge"):
         yield f"plans of {name}", _refusals(training_plan.type_is_sold(name))
 

@@ -155,10 +155,8 @@ def _remarks(report: Report, expected: Expected, kind: str) -> list[str]:
     remarks = []
     if not report.cuda:
         remarks.append("no GPU: CPU and gloo were measured, and nodes compared with each other alone")
-        if expected.gpus:
-            remarks.append(
-                f"{kind} has {expected.gpus} GPUs: the driver of the nodes' AMI may be too old for the image's CUDA"
-            )
+        if expected.gpus and not report.faults:
+            remarks.append(f"{kind} has {expected.gpus} GPUs: outside of a rehearsal, the AMI or the image lacks CUDA")
     elif expected.network_gb_s is None:
         several = (
             "several instance types" if "," in kind else f"no figures of {kind or 'the instance type'} are on file"

@@ -126,7 +126,7 @@ class Rank:
             wrong += not torch.equal(product, first)
         self.emit(
             "compute", tflops=statistics.median(rates), least=min(rates), wrong=wrong, products=len(rates),
-            device=torch.cuda.get_device_name(self.device) if self.cuda else "CPU",
+            device=torch.cuda.get_device_name(self.device) if self.cuda else "CPU", cuda=torch.version.cuda or "",
         )  # fmt: skip
 
     def memory(self) -> None:
@@ -307,14 +307,26 @@ def health() -> list[dict[str, Any]]:
     return gpus
 
 
+def driver() -> str:
+    """Version of NVIDIA's driver; empty where nvidia-smi does not say it."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return next(iter(_rows("--query-gpu=driver_version")), [""])[0]
+    return ""
+
+
 def _smi(query: str) -> Iterator[list[int | None]]:
+    for row in _rows(query):
+        yield [_count(cell) for cell in row]
+
+
+def _rows(query: str) -> list[list[str]]:
+    """The cells of each GPU."""
     done = subprocess.run(
         ["nvidia-smi", query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=60, check=False
     )
     if done.returncode:
         raise subprocess.SubprocessError((done.stdout + done.stderr).strip()[:160] or f"exit code {done.returncode}")
-    for line in filter(str.strip, done.stdout.splitlines()):
-        yield [_count(cell.strip()) for cell in line.split(",")]
+    return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
 
 
 def _count(cell: str) -> int | None:
@@ -369,7 +381,7 @@ def agent(options: argparse.Namespace) -> dict[str, Any]:
         )  # fmt: skip
     return {
         "node": options.node, "host": host(), "ranks": options.ranks, "lines": lines,
-        "before": before, "after": health(),
+        "before": before, "after": health(), "driver": driver(),
     }  # fmt: skip
 
 

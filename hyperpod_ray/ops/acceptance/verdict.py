@@ -15,6 +15,11 @@ ABSOLUTE = 0.5
 """Share of what the instance type or file system should give, below which even equal nodes are slow."""
 PHASES = ("start", "compute", "memory", "join", "storage", "pairs", "all-reduce")
 """In this order; a process that fails in a later one may have waited for one that failed before."""
+LEAST_DRIVER = {"11": 450, "12": 525, "13": 580}
+"""The oldest driver that runs each version of CUDA.
+
+https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+"""
 Severity = Literal["fault", "note"]
 
 
@@ -109,6 +114,8 @@ def judge(answer: Mapping[str, Any], expected: Expected, *, names: Mapping[str, 
         _fill(node, parts[node.name], by_number)
         findings += _wrong(node, parts[node.name])
         findings += _counted(node, parts[node.name])
+        if not cuda:
+            findings += _old_driver(node, parts[node.name])
         if cuda and expected.gpus and ranks != expected.gpus:
             findings.append(
                 NodeFinding(node=node.name, area="GPU", text=f"{ranks} GPUs answer, the type has {expected.gpus}")
@@ -216,6 +223,17 @@ def _counted(node: Node, part: Mapping[str, Any]) -> Iterator[NodeFinding]:
             yield NodeFinding(
                 node=node.name, area="ECC", text=f"GPU {index}: {grown} corrected errors in the test", severity="note"
             )
+
+
+def _old_driver(node: Node, part: Mapping[str, Any]) -> Iterator[NodeFinding]:
+    """A driver that is older than the image's CUDA, so that torch uses no GPU. A rehearsal's torch has no CUDA."""
+    version = str(part.get("driver", ""))
+    cuda = next((str(line.get("cuda", "")) for line in _lines(part, "compute")), "")
+    least = LEAST_DRIVER.get(cuda.partition(".")[0], 0)
+    major = version.partition(".")[0]
+    if major.isdecimal() and int(major) < least:
+        text = f"torch uses no GPU: CUDA {cuda} of the image needs driver {least} or newer, and the AMI has {version}"
+        yield NodeFinding(node=node.name, area="driver", text=text)
 
 
 def _failed(by_number: Mapping[int, Node], parts: Mapping[str, Mapping[str, Any]]) -> Iterator[NodeFinding]:

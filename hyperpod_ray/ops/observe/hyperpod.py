@@ -55,20 +55,21 @@ def cluster(target: AnyTarget) -> Cluster | None:
 
 def _group(target: AnyTarget, group: Json) -> Group:
     types = (group.get("InstanceRequirements") or {}).get("DesiredInstanceTypes") or [group.get("InstanceType", "")]
-    plan = target.plan
+    plan, name = target.plan, group["InstanceGroupName"]
     return Group(
-        name=group["InstanceGroupName"],
+        name=name,
         type=" or ".join(types),
         target=int(group.get("TargetCount") or 0),
         current=int(group.get("CurrentCount") or 0),
         status=group.get("Status", ""),
         # an unknown type is taken for accelerated: the mistake then is to wait for a recovery, which has a time limit
-        accelerated=any(not plan.known(name) or plan.type_spec(name).accelerators > 0 for name in types),
-        role=(group.get("SlurmConfig") or {}).get("NodeType", "") or plan.role(group["InstanceGroupName"]),
+        accelerated=any(not plan.known(kind) or plan.type_spec(kind).accelerators > 0 for kind in types),
+        role=(group.get("SlurmConfig") or {}).get("NodeType", "") or plan.role(name),
         training_plan=group.get("TrainingPlanArn", ""),
         image_status=group.get("ImageVersionStatus", ""),
         image_release=group.get("CurrentImageReleaseVersion", ""),
         image_available=group.get("DesiredImageReleaseVersion", ""),
+        own_image=next((listed.image_id for listed in plan.groups if listed.name == name), None) or "",
         update_status=group.get("SoftwareUpdateStatus", ""),
         next_patch=((group.get("AutoPatchConfig") or {}).get("CurrentPatchSchedule") or {}).get("NextPatchDate"),
     )

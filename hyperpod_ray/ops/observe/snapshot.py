@@ -60,6 +60,8 @@ class Group:
     """Release of the AMI that its nodes run, a day such as 2026.08.18."""
     image_available: str = ""
     """Release of the newest AMI that HyperPod has for it."""
+    own_image: str = ""
+    """`image_id` of the file: an AMI of the user, which HyperPod does not update."""
     update_status: str = ""
     """`SoftwareUpdateStatus` of the last software update."""
     next_patch: datetime | None = None

@@ -18,13 +18,15 @@ from hyperpod_ray_rules import data, training_plan
 
 MOST_INSTANCES = 256
 """`InstanceCount` of SearchTrainingPlanOfferings at most."""
+HOURS = 24
+"""`DurationHours` of a new training plan, where none are given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What is searched for: hours, and the days between which they lie. None: any."""
+    """What is searched for: hours, and the days between which they lie. None: any, and `HOURS` of a new plan."""
 
-    hours: int
+    hours: int | None = None
     after: datetime | None = None
     before: datetime | None = None
 
@@ -121,7 +123,11 @@ def _groups(plan: CommonPlan, name: str) -> list[NodeGroup]:
 def _offers(target: AnyTarget, group: NodeGroup, wish: Wish, zones: dict[str, str]) -> Iterator[Offer]:
     zone = target.plan.zone(group)
     if group.training_plan_arn:
-        answer = target.aws.call("sagemaker", "search_training_plan_offerings", TrainingPlanArn=group.training_plan_arn)
+        # https://docs.aws.amazon.com/sagemaker/latest/dg/search-extension-offerings-api-cli-sdk.html
+        asked: dict[str, Any] = {} if wish.hours is None else {"DurationHours": wish.hours}
+        answer = target.aws.call(
+            "sagemaker", "search_training_plan_offerings", TrainingPlanArn=group.training_plan_arn, **asked
+        )
         for extension in answer.get("TrainingPlanExtensionOfferings", []):
             zone_name = extension.get("AvailabilityZone", "")
             zone_id = zones.get(zone_name, zone_name)
@@ -135,7 +141,7 @@ def _offers(target: AnyTarget, group: NodeGroup, wish: Wish, zones: dict[str, st
     days: dict[str, Any] = {"StartTimeAfter": wish.after, "EndTimeBefore": wish.before}
     answer = target.aws.call(
         "sagemaker", "search_training_plan_offerings", InstanceType=group.type, InstanceCount=group.count,
-        DurationHours=wish.hours, TargetResources=[training_plan.TARGET],
+        DurationHours=wish.hours or HOURS, TargetResources=[training_plan.TARGET],
         **{name: day for name, day in days.items() if day is not None},
     )  # fmt: skip
     for offering in answer["TrainingPlanOfferings"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 from hyperpod_ray.core.amounts import duration
@@ -27,7 +28,8 @@ def training_plans(snapshot: Snapshot) -> Iterator[Finding]:
                 kind="action-required",
                 what=f"{summary} is {plan.status}: HyperPod has taken its nodes",
                 since=plan.end,
-                next=f"{extend}, or another plan in the environment file",
+                next="another plan in the environment file: without training_plan_arn, "
+                f"{command(snapshot, 'capacity')} lists offers",
                 subject=plan.name,
             )
         elif plan.end is not None and plan.end - snapshot.at < PLAN_NOTED:
@@ -112,13 +114,21 @@ def images(snapshot: Snapshot) -> Iterator[Finding]:
 def _older(snapshot: Snapshot, group: Group) -> Finding:
     assert snapshot.cluster is not None  # noqa: S101
     runs = f" ({group.image_release}" + (f", newest {group.image_available})" if group.image_available else ")")
-    return Finding(
+    older = Finding(
         kind="note" if group.image_status == "UpdateAvailable" else "action-required",
         what=f"group '{group.name}' {SAYS[group.image_status]}{runs if group.image_release else ''}",
         why="an update replaces the root volume of each node: training resumes from its last checkpoint",
         next=f"{update_command(snapshot.cluster.name, group.name)}, "
         f"then {command(snapshot, 'wait')} --for {group.name}",
         subject=group.name,
+    )
+    if not group.own_image:
+        return older
+    # UpdateClusterSoftware without an AMI takes HyperPod's newest one: the user's would be gone
+    return replace(
+        older,
+        why=f"{group.own_image} is an AMI of your own, which HyperPod does not update",
+        next=f"build another one from HyperPod's newest, name it in image_id, then {deploy(snapshot)}",
     )
 
 

@@ -19,6 +19,24 @@ def _groups(properties: Json) -> dict[str, Json]:
     return {group["InstanceGroupName"]: group for group in properties.get("InstanceGroups", [])}
 
 
+def _software(old: dict[str, Json], new: dict[str, Json]) -> list[Json]:
+    """Requests for each group whose AMI changes. CloudFormation's own: "triggers a software update"."""
+    changed = [group for name, group in new.items() if name in old]
+    return [
+        {
+            "InstanceGroups": [
+                {key: group[key] for key in ("InstanceGroupName", "ImageReleaseVersion") if key in group},
+            ],
+            **({"ImageId": group["ImageId"]} if "ImageId" in group else {}),
+        }
+        for group in changed
+        if any(
+            key in group and group[key] != old[group["InstanceGroupName"]].get(key)
+            for key in ("ImageReleaseVersion", "ImageId")
+        )
+    ]
+
+
 def cluster_type(context: Context, sagemaker: SageMaker, api: JsonService) -> ResourceType:
     """Return AWS::SageMaker::Cluster; every step waits as the service's own handler does."""
 
@@ -49,13 +67,18 @@ def cluster_type(context: Context, sagemaker: SageMaker, api: JsonService) -> Re
         if gone:
             data["InstanceGroupsToDelete"] = gone
         api.call("UpdateCluster", api.model.coerce("UpdateCluster", data))
+        for request in _software(_groups(old), _groups(new)):
+            settled(arn, "Updating")
+            api.call(
+                "UpdateClusterSoftware", api.model.coerce("UpdateClusterSoftware", {"ClusterName": arn, **request})
+            )
         if tag_map(old.get("Tags")) != tag_map(new.get("Tags")):
             removed = sorted(set(tag_map(old.get("Tags"))) - set(tag_map(new.get("Tags"))))
             if removed:
                 api.call("DeleteTags", {"ResourceArn": arn, "TagKeys": removed})
             if new.get("Tags"):
                 api.call("AddTags", {"ResourceArn": arn, "Tags": new["Tags"]})
-        return arn, settled(arn, "Updating")
+        return arn, settled(arn, "Updating", "SystemUpdating")
 
     def delete(arn: str, _properties: Json) -> None:
         if not sagemaker.exists(arn):

@@ -23,19 +23,26 @@ def _items(api: Objects, namespace: str) -> list[Json]:
 
 
 def fill(api: Objects, pod: Json) -> None:
-    """Give containers the requests and limits that they do not state."""
+    """Give containers the requests and limits that they do not state, and say so in an annotation."""
+    said: list[str] = []
     for limit in _items(api, pod["metadata"].get("namespace", "")):
         if limit.get("type") != "Container":
             continue
         limits = {**(limit.get("max") or {}), **(limit.get("default") or {})}
         requests = {**(limit.get("min") or {}), **limits, **(limit.get("defaultRequest") or {})}
         spec = pod["spec"]
-        for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
-            resources = container.setdefault("resources", {})
-            for name, amount in limits.items():
-                resources.setdefault("limits", {}).setdefault(name, amount)
-            for name, amount in requests.items():
-                resources.setdefault("requests", {}).setdefault(name, amount)
+        for field, word in (("containers", "container"), ("initContainers", "init container")):
+            for container in spec.get(field) or []:
+                resources = container.setdefault("resources", {})
+                for part, amounts in (("request", requests), ("limit", limits)):
+                    stated = resources.get(f"{part}s") or {}
+                    if filled := sorted(set(amounts) - set(stated)):
+                        resources[f"{part}s"] = {**amounts, **stated}
+                        said.append(f"{', '.join(filled)} {part} for {word} {container['name']}")
+    if said:
+        annotations = pod["metadata"].setdefault("annotations", {}) or {}
+        annotations["kubernetes.io/limit-ranger"] = f"LimitRanger plugin set: {'; '.join(said)}"
+        pod["metadata"]["annotations"] = annotations
 
 
 def refusal(api: Objects, obj: Json) -> str:

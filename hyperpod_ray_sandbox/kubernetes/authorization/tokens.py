@@ -81,6 +81,8 @@ class Tokens:
         if group or kind not in _BINDABLE:
             raise bad_request(f"cannot bind token for object of type {reference.get('apiVersion') or ''}, Kind={kind}")
         namespace, name = "" if kind == "Node" else meta["namespace"], str(reference.get("name") or "")
+        if not name:
+            raise bad_request("Name parameter required.")
         bound = self._store.get((f"/{_BINDABLE[kind]}", namespace, name))
         if bound is None:
             raise not_found(_BINDABLE[kind], "", name)

@@ -441,12 +441,9 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("minor", True, "m", "i", lambda v: _rank(v)[1]),
     ("patch", True, "m", "i", lambda v: _rank(v)[2]),
 )  # fmt: skip
-CHECKED = {"sum": ("I", "F", "D")}
-"""Lists that a function takes, where an expression is checked: of numbers, fractions and durations. The evaluator
-knows one function for all lists."""
 UNSERVED = re.compile(
-    r"(?<![.\w])(authorizer|format\.\w+(?=\()|jsonpatch|params)\b"
-    r"|\.(transformList|transformMap|transformMapEntry|sortBy)(?=\()"
+    r"(?<![.\w])(authorizer|string(?=\(\s*(?:ip|cidr)\()|format\.\w+(?=\()|jsonpatch|params)\b"
+    r"|\.(transformList|transformMap|transformMapEntry|sortBy|unwrapOpt)(?=\()|optional\.unwrap(?=\()"
     r"|\.(all|exists|existsOne)(?=\(\s*\w+\s*,\s*\w+\s*,)"
 )
 """What Kubernetes' expressions may name and this evaluator has not."""

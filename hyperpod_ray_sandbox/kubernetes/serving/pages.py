@@ -61,6 +61,9 @@ def _read_token(text: str) -> tuple[int, tuple[str, str]]:
 
 def _asked_version(request: Request, store: Store) -> int | None:
     """The moment that a list names; None for now."""
+    text = request.query.get("resourceVersion") or "0"
+    if not (text.isascii() and text.isdigit()):
+        raise bad_request(f"invalid resource version: {not_a_version(text)}")
     version = check_version(request, store)
     exact = request.query.get("resourceVersionMatch") == "Exact"
     limited = number(request, "limit") > 0 and version and not request.query.get("resourceVersionMatch")

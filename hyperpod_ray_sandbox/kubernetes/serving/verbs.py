@@ -20,7 +20,7 @@ from hyperpod_ray_sandbox.kubernetes.serving.parameters import check_write, dele
 from hyperpod_ray_sandbox.kubernetes.serving.request import Request, Target, action_of
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, bad_request, invalid, qualified, success
 from hyperpod_ray_sandbox.kubernetes.store import copy
-from hyperpod_ray_sandbox.kubernetes.writes.checks import named, unversioned
+from hyperpod_ray_sandbox.kubernetes.writes.checks import accept, named, unversioned
 from hyperpod_ray_sandbox.kubernetes.writes.delete import check_preconditions
 
 Json = dict[str, Any]
@@ -75,9 +75,12 @@ def act(  # noqa: PLR0911, PLR0912
     if target.subresource == "binding":
         return 201, _bind(api, request, options, target)
     if target.subresource == "token":
-        asked = request.object()
+        asked = accept(_TOKEN, namespace, request.object())
         spec = asked.get("spec") or {}
         _readable(_TOKEN, {**asked, "spec": {"audiences": [], **spec}}, request, options)
+        if (sent := asked["metadata"].get("name") or name) != name:
+            why = f'Invalid value: "{sent}": must match the service account name if specified'
+            raise invalid(_TOKEN.kind, _TOKEN.group, name, [Cause("FieldValueInvalid", why, "metadata.name")])
         return 201, api.tokens.issue(api.get(resource, namespace, name), asked)
     if target.subresource == "finalize":
         stored = api.update(resource, namespace, name, request.object(), options)
@@ -149,14 +152,16 @@ def _evict(api: Api, request: Request, options: Options, target: Target) -> Json
     body = request.object()
     if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
         raise bad_request(f"not an Eviction object: {body!r}"[:200])
-    _readable(_EVICTION, body, request, options)
+    inside = body.get("deleteOptions") or {}
+    if isinstance(inside, dict):  # of what kind they say they are is not read
+        inside = {field: value for field, value in inside.items() if field not in ("apiVersion", "kind")}
+    _readable(_EVICTION, {**body, "deleteOptions": inside}, request, options)
     if (body.get("metadata") or {}).get("name") != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     named_space = (body.get("metadata") or {}).get("namespace") or target.namespace
     if named_space != target.namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     asked = request.query_lists.get("dryRun") or []
-    inside = body.get("deleteOptions") or {}
     if asked and inside.get("dryRun") and asked != inside["dryRun"]:
         raise bad_request(f"Non-matching dry-run options in request and content: {asked} and {inside['dryRun']}")
     delete_options(request, options, {**inside, "dryRun": inside.get("dryRun") or asked})

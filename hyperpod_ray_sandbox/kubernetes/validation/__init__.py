@@ -101,8 +101,6 @@ def check_created(resource: Resource, obj: Json) -> None:
     causes = Causes()
     if not resource.crd and resource.kind == "Ingress":
         network.one_class(causes, obj)
-    if not resource.crd and resource.kind == "Job" and not obj["spec"].get("manualSelector"):
-        workloads.generated(causes, obj)
     if not resource.crd and resource.kind == "StatefulSet" and (obj.get("spec") or {}).get("serviceName"):
         names.label(causes, "spec.serviceName", obj["spec"]["serviceName"])
     if causes:

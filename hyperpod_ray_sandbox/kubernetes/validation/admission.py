@@ -8,46 +8,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.expressions.declared import RESERVED, Declared, struct
+from hyperpod_ray_sandbox.kubernetes.expressions.value_types import BOOL, DYN, NULL, STRING, ValueType
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
-from hyperpod_ray_sandbox.kubernetes.validation import custom, names
+from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
-from hyperpod_ray_sandbox.kubernetes.validation.webhooks import conditions, rules
+from hyperpod_ray_sandbox.kubernetes.validation.webhooks import VARIABLES, conditions, expression, rules
 
 Json = dict[str, Any]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ACTIONS = ("Audit", "Deny", "Warn")
+_MOST_ANNOTATIONS, _MOST_ANNOTATION_BYTES = 20, 5 * 1024
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
-_ROOTS = ("object", "oldObject", "request", "namespaceObject")
-_TEXTS = ("name", "namespace", "operation", "subResource", "requestSubResource")
-VARIABLES = (*_ROOTS, "variables")
-TYPE = "x-type"
-
-
-def _fields(*names_of_fields: str, **inner: Json) -> Json:
-    """The schema of an object with these fields."""
-    return {"type": "object", "properties": {**{name: {} for name in names_of_fields}, **inner}}
-
-
-_KIND = _fields("group", "version", "kind")
-_RESOURCE = _fields("group", "version", "resource")
-_REQUEST = _fields(
-    *("subResource", "requestSubResource", "name", "namespace", "operation", "dryRun", "options"),
-    kind=_KIND,
-    requestKind=_KIND,
-    resource=_RESOURCE,
-    requestResource=_RESOURCE,
-    userInfo=_fields("username", "uid", "groups", "extra"),
-)
-_NAMESPACE = _fields(
-    metadata=_fields(
-        *("name", "generateName", "namespace", "labels", "annotations", "UID", "creationTimestamp"),
-        *("deletionGracePeriodSeconds", "deletionTimestamp", "generation", "resourceVersion", "finalizers"),
-    ),
-    spec=_fields("finalizers"),
-    status=_fields("phase", "conditions"),
-)
 
 
 def policy(obj: Json) -> Causes:
@@ -55,7 +28,7 @@ def policy(obj: Json) -> Causes:
     causes, spec = Causes(), obj["spec"]
     if spec.get("paramKind"):
         raise unserved("spec.paramKind")
-    causes.one_of("spec.failurePolicy", spec.get("failurePolicy"), ("Fail", "Ignore"))
+    causes.choice("spec.failurePolicy", spec.get("failurePolicy"), ("Fail", "Ignore"))
     match = spec.get("matchConstraints")
     if match is None:
         causes.required("spec.matchConstraints")
@@ -66,75 +39,94 @@ def policy(obj: Json) -> Causes:
     fields = _variables(causes, spec)
     validations = spec.get("validations") or []
     if not validations and not spec.get("auditAnnotations"):
-        causes.required("spec.validations", "validations or auditAnnotations must contain at least one item")
+        for part in ("validations", "auditAnnotations"):
+            causes.required(f"spec.{part}", "validations or auditAnnotations must contain at least one item")
     for index, validation in enumerate(validations):
         path = f"spec.validations[{index}]"
-        _expression(causes, f"{path}.expression", validation.get("expression"), "BOOL", fields)
-        message = validation.get("message")
-        if message and "\n" in message:
-            causes.invalid(f"{path}.message", message, "message must not contain line breaks")
-        elif message and not message.strip():
-            causes.invalid(f"{path}.message", message, "message must be non-empty if specified")
-        if validation.get("messageExpression"):
-            _expression(causes, f"{path}.messageExpression", validation["messageExpression"], "STRING", fields)
-        causes.one_of(f"{path}.reason", validation.get("reason"), _REASONS)
-    for index, annotation in enumerate(spec.get("auditAnnotations") or []):
-        path, key = f"spec.auditAnnotations[{index}]", annotation.get("key") or ""
-        if not key:
-            causes.required(f"{path}.key")
-        else:
-            names.key(causes, f"{path}.key", f"{obj['metadata'].get('name') or 'x'}/{key}")
-        _expression(causes, f"{path}.valueExpression", annotation.get("valueExpression"), "STRING", fields)
-    conditions(causes, "spec.matchConditions", spec.get("matchConditions"), _ROOTS)
+        _expression(causes, f"{path}.expression", validation.get("expression"), (BOOL,), fields)
+        message, said = validation.get("message") or "", validation.get("messageExpression") or ""
+        if message and not message.strip():
+            causes.invalid(f"{path}.message", message, "must be non-empty if specified")
+        elif "\n" in message.strip():
+            causes.invalid(f"{path}.message", message, "must not contain line breaks")
+        if said and not said.strip():
+            causes.invalid(f"{path}.messageExpression", said, "must be non-empty if specified")
+        elif said:
+            expression(causes, f"{path}.messageExpression", said, fields, (STRING,))
+        causes.choice(f"{path}.reason", validation.get("reason"), _REASONS)
+    _audit(causes, obj, fields)
+    conditions(causes, "spec.matchConditions", spec.get("matchConditions"))
     return causes
 
 
-def _variables(causes: Causes, spec: Json) -> Json:
-    """Judge the variables, each by those before it; returns them as fields of `variables`."""
-    taken: Json = {}
+def _audit(causes: Causes, obj: Json, fields: dict[str, Declared]) -> None:
+    """Judge what a policy writes into the audit log."""
+    annotations, taken = obj["spec"].get("auditAnnotations") or [], set()
+    if len(annotations) > _MOST_ANNOTATIONS:
+        words = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
+        causes.invalid("spec.auditAnnotations", annotations, words)
+    for index, annotation in enumerate(annotations):
+        path, key = f"spec.auditAnnotations[{index}]", annotation.get("key") or ""
+        names.key(causes, f"{path}.key", f"{obj['metadata'].get('name') or 'x'}/{key}")
+        value = str(annotation.get("valueExpression") or "")
+        if not value.strip():
+            causes.required(f"{path}.valueExpression", "valueExpression is not specified")
+        elif len(value.strip()) > _MOST_ANNOTATION_BYTES:
+            words = f"must not exceed {_MOST_ANNOTATION_BYTES} bytes in length"
+            causes.required(f"{path}.valueExpression", words)
+        else:
+            expression(causes, f"{path}.valueExpression", value, fields, (STRING, NULL))
+        if key in taken:
+            causes.duplicate(f"{path}.key", key)
+        taken.add(key)
+
+
+def _variables(causes: Causes, spec: Json) -> dict[str, Declared]:
+    """Judge the variables, each by those before it; returns what expressions read."""
+    known: dict[str, Declared] = {}
     for index, variable in enumerate(spec.get("variables") or []):
         path, name = f"spec.variables[{index}]", variable.get("name") or ""
-        if not name:
+        if not name.strip():
             causes.required(f"{path}.name", "name is not specified")
-        elif not _IDENTIFIER.fullmatch(name) or name in custom.WORDS:
-            causes.invalid(f"{path}.name", name, "name is not a valid CEL identifier")
-        _expression(causes, f"{path}.expression", variable.get("expression"), "DYN", taken)
-        taken[name] = {TYPE: _answer(str(variable.get("expression") or ""), taken)}
-    return taken
+        elif not _IDENTIFIER.fullmatch(name) or name in RESERVED:
+            causes.invalid(f"{path}.name", name, "must be a valid CEL identifier")
+        answer = _expression(causes, f"{path}.expression", variable.get("expression"), (), _readable(known))
+        known[name] = Declared(answer)
+    return _readable(known) if known else VARIABLES
 
 
-def _typed(fields: Json) -> Json:
-    """The variables, and those of a policy with the types that they have."""
-    types = {f"variables.{name}": field[TYPE] for name, field in fields.items() if field.get(TYPE) is not None}
-    texts = {f"request.{name}": language.cel().Type.STRING for name in _TEXTS}
-    return {**language.dynamic(VARIABLES), **texts, **types}
+def _readable(known: dict[str, Declared]) -> dict[str, Declared]:
+    """What an expression reads beside variables that are known."""
+    return {**VARIABLES, "variables": struct("kubernetes.variables", **known)}
 
 
-def _answer(expression: str, fields: Json) -> Any:
-    """The type of a variable; None where it is anything."""
-    return language.answer_type(expression, _typed(fields)) if language.installed() else None
-
-
-def _expression(causes: Causes, path: str, expression: str | None, answer: str, fields: Json) -> None:
-    """Judge an expression: it compiles, reads what is there, and gives what it must."""
-    if not (expression or "").strip():
+def _expression(
+    causes: Causes, path: str, text: str | None, answers: tuple[ValueType, ...], variables: dict[str, Declared]
+) -> ValueType:
+    """Judge an expression that must be there; returns the type that it gives."""
+    if not (text or "").strip():
         causes.required(path, "expression is not specified")
-        return
-    if not language.installed():
-        return
-    schemas: dict[str, Json | None] = {**dict.fromkeys(VARIABLES), "request": _REQUEST, "namespaceObject": _NAMESPACE}
-    schemas["variables"] = {"type": "object", "properties": fields}
-    text = str(expression)
-    if why := language.fault(text, _typed(fields), answer, exactly=True) or language.check_fields(text, schemas, str):
-        causes.invalid(path, expression, why)
+        return DYN
+    return expression(causes, path, str(text), variables, answers)
 
 
 def _match(causes: Causes, path: str, match: Json) -> None:
     names.selector(causes, f"{path}.namespaceSelector", match.get("namespaceSelector"))
     names.selector(causes, f"{path}.objectSelector", match.get("objectSelector"))
-    causes.one_of(f"{path}.matchPolicy", match.get("matchPolicy"), ("Equivalent", "Exact"))
-    rules(causes, f"{path}.resourceRules", match.get("resourceRules"))
-    rules(causes, f"{path}.excludeResourceRules", match.get("excludeResourceRules"))
+    causes.choice(f"{path}.matchPolicy", match.get("matchPolicy"), ("Equivalent", "Exact"))
+    for part in ("resourceRules", "excludeResourceRules"):
+        rules(causes, f"{path}.{part}", match.get(part))
+        for index, rule in enumerate(match.get(part) or []):
+            _resource_names(causes, f"{path}.{part}[{index}].resourceNames", rule.get("resourceNames") or [])
+
+
+def _resource_names(causes: Causes, path: str, declared: list[str]) -> None:
+    """Judge the names of objects that a rule is about."""
+    for index, name in enumerate(declared):
+        if name in (".", "..") or "/" in name or "%" in name:
+            causes.invalid(f"{path}[{index}]", name, "may not be '.', '..', or contain '/' or '%'")
+        if name in declared[:index]:
+            causes.duplicate(f"{path}[{index}]", name)
 
 
 def binding(obj: Json) -> Causes:
@@ -151,9 +143,9 @@ def binding(obj: Json) -> Causes:
         causes.required("spec.validationActions", "at least one validation action is required")
     for index, action in enumerate(actions):
         if action not in _ACTIONS:
-            causes.unsupported("spec.validationActions", action, _ACTIONS)
+            causes.unsupported(f"spec.validationActions[{index}]", action, _ACTIONS)
         if action in actions[:index]:
-            causes.duplicate("spec.validationActions", action)
+            causes.duplicate(f"spec.validationActions[{index}]", action)
     if "Deny" in actions and "Warn" in actions:
         causes.invalid(
             "spec.validationActions", actions, "must not contain both Deny and Warn (repeating the same message)"

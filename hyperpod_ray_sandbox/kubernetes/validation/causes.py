@@ -58,6 +58,11 @@ class Causes(list[Cause]):
         if value not in (None, "") and value not in allowed:
             self.unsupported(path, value, allowed)
 
+    def choice(self, path: str, value: Any, allowed: Iterable[str]) -> None:
+        """Judge a value of a closed list, in a field that may be absent and not empty."""
+        if value is not None and value not in allowed:
+            self.unsupported(path, value, allowed)
+
     def unsupported(self, path: str, value: Any, allowed: Iterable[str]) -> None:
         """A value that is not of a closed list."""
         names = ", ".join(f'"{a}"' for a in allowed)

@@ -25,7 +25,7 @@ def access(causes: Causes, path: str, spec: Json) -> None:
         causes.one_of(f"{path}.accessModes", mode or " ", ACCESS)
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         causes.forbidden(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
-    causes.one_of(f"{path}.volumeMode", spec.get("volumeMode"), _MODES)
+    causes.choice(f"{path}.volumeMode", spec.get("volumeMode"), _MODES)
     for field in ("storageClassName", "volumeAttributesClassName"):
         if spec.get(field):
             names.subdomain(causes, f"{path}.{field}", spec[field])

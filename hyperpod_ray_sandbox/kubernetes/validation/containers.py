@@ -115,7 +115,7 @@ def _ports(causes: Causes, path: str, ports: list[Json] | None) -> None:
 def _recursive(causes: Causes, path: str, mount: Json) -> None:
     """Judge whether what is mounted below a mount is read-only too."""
     asked = mount.get("recursiveReadOnly")
-    causes.one_of(path, asked, ("Disabled", "Enabled", "IfPossible"))
+    causes.choice(path, asked, ("Disabled", "Enabled", "IfPossible"))
     if asked not in ("Enabled", "IfPossible"):
         return
     if not mount.get("readOnly"):
@@ -147,7 +147,7 @@ def _mounts(causes: Causes, path: str, container: Json, volume_names: set[str]) 
             )
         _recursive(causes, f"{field_path}.recursiveReadOnly", mount)
         spread = mount.get("mountPropagation")
-        causes.one_of(f"{field_path}.mountPropagation", spread, ("Bidirectional", "HostToContainer", "None"))
+        causes.choice(f"{field_path}.mountPropagation", spread, ("Bidirectional", "HostToContainer", "None"))
         if spread == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
             causes.forbidden(
                 f"{field_path}.mountPropagation",
@@ -215,7 +215,7 @@ def _security(causes: Causes, path: str, context: Json) -> None:
     profile(causes, f"{path}.seccompProfile", context.get("seccompProfile"))
     profile(causes, f"{path}.appArmorProfile", context.get("appArmorProfile"))
     pod_parts.windows(causes, f"{path}.windowsOptions", context.get("windowsOptions"))
-    causes.one_of(f"{path}.procMount", context.get("procMount"), ("Default", "Unmasked"))
+    causes.choice(f"{path}.procMount", context.get("procMount"), ("Default", "Unmasked"))
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
             causes.invalid(path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")

@@ -13,26 +13,14 @@ from typing import Any
 
 from hyperpod_ray_sandbox.kubernetes import formats
 from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.expressions.declared import escaped
 from hyperpod_ray_sandbox.kubernetes.status import Cause
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
 
 RULES = "x-kubernetes-validations"
-WORDS = {
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
-    "loop", "package", "namespace", "return",
-}  # fmt: skip
 _OLD = re.compile(r"\boldSelf\b")
-
-
-def escaped(name: str) -> str:
-    """The name of a field as a rule must write it."""
-    if name in WORDS:
-        return f"__{name}__"
-    for text, word in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
-        name = name.replace(text, word)
-    return name
 
 
 def _readable(value: Any, schema: Json) -> Any:
@@ -44,18 +32,13 @@ def _readable(value: Any, schema: Json) -> Any:
         for key, member in value.items():
             inner = fields.get(key) or (extra if isinstance(extra, dict) else {})
             result[key] = _readable(member, inner)
-            if key in fields and escaped(key) != key:
-                result[escaped(key)] = result[key]
+            if key in fields and (word := escaped(key)):
+                result[word] = result[key]
         return result
     if isinstance(value, list):
         items = schema.get("items") if isinstance(schema.get("items"), dict) else {}
         return [_readable(v, items or {}) for v in value]
     return value
-
-
-def mentions_old(rule: str) -> bool:
-    """Whether a rule is about a change."""
-    return bool(_OLD.search(rule))
 
 
 _STEP = r"\.([^.\[\]]+)|\['([^']+)'\]"
@@ -89,43 +72,6 @@ def has_rules(schema: Any) -> bool:
 
 
 _UNIQUE = ("map", "set")
-_SCALARS = {"string": "STRING", "integer": "INT", "number": "DOUBLE", "boolean": "BOOL"}
-
-
-def types(schema: Json) -> Json:
-    """The types of `self`, `oldSelf` and of the fields below them, as far as a schema settles them."""
-    declared_types: Json = {}
-    for name in ("self", "oldSelf"):
-        _types(declared_types, name, schema)
-    return declared_types
-
-
-def _types(declared_types: Json, path: str, schema: Json) -> None:
-    declared_types[path] = _type(schema)
-    if not schema.get("x-kubernetes-preserve-unknown-fields"):
-        for name, inner in (schema.get("properties") or {}).items():
-            if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", escaped(name)):
-                _types(declared_types, f"{path}.{escaped(name)}", inner)
-
-
-def _type(schema: Json) -> Any:
-    cel = language.cel()
-    declared = schema.get("type")
-    if schema.get("x-kubernetes-int-or-string") or schema.get("nullable"):
-        return cel.Type.DYN
-    if declared == "string":
-        form = str(schema.get("format"))
-        return {"date-time": cel.Type.TIMESTAMP, "date": cel.Type.TIMESTAMP, "duration": cel.Type.DURATION,
-                "byte": cel.Type.BYTES}.get(form, cel.Type.STRING)  # fmt: skip
-    if declared in _SCALARS:
-        return getattr(cel.Type, _SCALARS[declared])
-    if declared == "array" and isinstance(schema.get("items"), dict):
-        return cel.Type.List(_type(schema["items"]))
-    if declared == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return cel.Type.Map(cel.Type.STRING, _type(schema["additionalProperties"]))
-    return cel.Type.DYN
-
-
 _TIMED = {"date": "TIMESTAMP", "datetime": "TIMESTAMP", "duration": "DURATION"}
 _HAS = re.compile(r"\bhas\(\s*((?:self|oldSelf)(?:\.\w+)*)\.(\w+)\s*\)")
 
@@ -137,7 +83,7 @@ def _timed(path: str, schema: Json, value: Any) -> Iterator[tuple[str, str, Any]
         yield path, timed, formats.read(value, schema["format"])
     for name, inner in (schema.get("properties") or {}).items():
         if isinstance(value, dict) and name in value:
-            yield from _timed(f"{path}.{escaped(name)}", inner, value[name])
+            yield from _timed(f"{path}.{escaped(name) or name}", inner, value[name])
 
 
 def _evaluate(rule: str, data: Json, schema: Json) -> tuple[bool | str, str]:

@@ -5,10 +5,14 @@ Source: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation and pkg
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from dataclasses import dataclass
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.expressions import costs, language, trees
+from hyperpod_ray_sandbox.kubernetes.expressions.declared import REQUEST_BYTES, Declared, of_schema
+from hyperpod_ray_sandbox.kubernetes.expressions.value_types import BOOL, STRING, optional
 from hyperpod_ray_sandbox.kubernetes.json_schema import mismatch
 from hyperpod_ray_sandbox.kubernetes.status import Cause
 from hyperpod_ray_sandbox.kubernetes.validation import custom, names
@@ -202,15 +206,14 @@ def _root(causes: Causes, path: str, schema: Json) -> None:
     _schema(causes, path, schema, "")
     _complete(causes, path, path, schema, schema)  # at the root alone, as the API server does
     if len(causes) == count:
-        _rules(causes, path, {**schema, "properties": {**(schema.get("properties") or {}), **_ROOT}}, correlatable=True)
-
-
-_ROOT: Json = {
-    "apiVersion": {"type": "string"},
-    "kind": {"type": "string"},
-    "metadata": {"type": "object", "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}}},
-}
-"""What rules at the root read of every object."""
+        budget = _Budget()
+        _rules(causes, path, schema, _Place(root=True), budget)
+        if budget.total > _MOST_TOTAL_COST:
+            for _, expensive in budget.rules:
+                words = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+                causes.forbidden(expensive, words)
+            words = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+            causes.forbidden(path, _expensive(words, budget.total, _MOST_TOTAL_COST))
 
 
 def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa: PLR0912
@@ -256,6 +259,7 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
         _junctor(causes, f"{path}.not", schema["not"], int_or_string=False)
     if "default" in schema:
         _default(causes, path, schema)
+    _rule_words(causes, path, schema)
 
 
 _BEYOND_GO = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|P>)|(?<!\\)(?:\\\\)*\\[1-9]|(?<!\\)[*+?}]\+")
@@ -304,8 +308,8 @@ def _extensions(causes: Causes, path: str, schema: Json, declared: str) -> None:
     list_type, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or []
     if list_type is not None and declared != "array":
         causes.invalid(f"{path}.type", declared, "must be array if x-kubernetes-list-type is specified")
-    causes.one_of(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
-    causes.one_of(f"{path}.x-kubernetes-map-type", schema.get("x-kubernetes-map-type"), ("atomic", "granular"))
+    causes.choice(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
+    causes.choice(f"{path}.x-kubernetes-map-type", schema.get("x-kubernetes-map-type"), ("atomic", "granular"))
     if keys and list_type != "map":
         causes.invalid(
             f"{path}.x-kubernetes-list-type", list_type, "must be map if x-kubernetes-list-map-keys is non-empty"
@@ -397,39 +401,73 @@ def _undeclared(schema: Json, value: Any) -> bool:
     return any(part is not True and (not isinstance(part, dict) or _undeclared(part, inner)) for part, inner in parts)
 
 
-def _rules(causes: Causes, path: str, schema: Json, *, correlatable: bool, times: int = 1) -> None:
-    """Judge the rules of a schema and of those in it; `times` says how many values of it an object has at most."""
-    for index, rule in enumerate(schema.get(custom.RULES) or []):
-        _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, schema, correlatable=correlatable, times=times)
+@dataclass
+class _Budget:
+    """What the rules of one schema cost together, and the rules that cost most."""
+
+    total: int = 0
+    rules: list[tuple[int, str]] = dataclasses.field(default_factory=list)
+
+    def spend(self, path: str, cost: int) -> None:
+        """Note the cost of one rule."""
+        self.total = min(self.total + cost, costs.MOST)
+        if cost >= _MOST_TOTAL_COST // 100:
+            self.rules = sorted([*self.rules, (cost, path)], key=lambda rule: -rule[0])[:4]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a schema stands: how many values of it an object has at most (None: no bound), and what rules read."""
+
+    count: int | None = 1
+    correlatable: bool = True
+    root: bool = False
+
+    def inside(self, bound: Any, *, correlatable: bool = True) -> _Place:
+        """The place of elements, of which each value has at most `bound`."""
+        count = None if self.count is None or bound is None else min(self.count * max(0, bound), costs.MOST)
+        return _Place(count, self.correlatable and correlatable)
+
+
+def _rules(causes: Causes, path: str, schema: Json, place: _Place, budget: _Budget) -> None:
+    """Judge the rules of a schema and of those in it."""
+    extra, items = schema.get("additionalProperties"), schema.get("items")
+    if isinstance(extra, dict):
+        _rules(causes, f"{path}.additionalProperties", extra, place.inside(schema.get("maxProperties")), budget)
     for name, inner in sorted((schema.get("properties") or {}).items()):
-        _rules(causes, f"{path}.properties[{name}]", inner, correlatable=correlatable, times=times)
-    if isinstance(schema.get("additionalProperties"), dict):
-        inner, count = schema["additionalProperties"], times * language.most(schema)
-        _rules(causes, f"{path}.additionalProperties", inner, correlatable=correlatable, times=count)
-    if isinstance(schema.get("items"), dict):
+        _rules(causes, f"{path}.properties[{name}]", inner, place.inside(1), budget)
+    if isinstance(items, dict):
         listed = schema.get("x-kubernetes-list-type") == "map"
-        count = times * language.most(schema)
-        _rules(causes, f"{path}.items", schema["items"], correlatable=correlatable and listed, times=count)
+        _rules(causes, f"{path}.items", items, place.inside(schema.get("maxItems"), correlatable=listed), budget)
+    rules = schema.get(custom.RULES) or []
+    if not rules or not language.installed():
+        return
+    declared = of_schema(schema, root=place.root)
+    if declared is None:
+        why = "unable to convert structural schema to CEL declarations"
+        words = f"failed to construct type information for x-kubernetes-validations rules: {why}"
+        causes.append(Cause("InternalError", f"Internal error: internal error: {words}", f"{path}.{custom.RULES}"))
+        return
+    for index, rule in enumerate(rules):
+        _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, declared, place, budget)
 
 
-_PLAIN_OLD = re.compile(r"\boldSelf\b(?!\s*(?:\.\s*(?:hasValue|value|or|orValue|optMap|optFlatMap)\(|\.\?|\[\?))")
+_MOST_COST, _MOST_TOTAL_COST = 10_000_000, 100_000_000
 
 
-_MOST_COST = 10_000_000
-_EXPENSIVE = (
-    "estimated rule cost exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, "
-    "maxProperties, and maxLength where arrays, maps, and strings are declared)"
-)
+def _expensive(what: str, cost: int, limit: int) -> str:
+    """That an expression costs more than its limit, in words."""
+    factor = cost / limit
+    times = "more than 100x" if factor > 100 else f"{factor:.6f}x" if factor < 1.5 else f"{factor:.1f}x"
+    return (
+        f"{what} exceeds budget by factor of {times} (try simplifying the rule, or adding maxItems, maxProperties, and "
+        "maxLength where arrays, maps, and strings are declared)"
+    )
 
 
-def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: bool, times: int) -> None:
-    """Judge one rule: it compiles, reads fields that are there, and gives a bool."""
+def _rule(causes: Causes, path: str, rule: Json, declared: Declared, place: _Place, budget: _Budget) -> None:  # noqa: PLR0917
+    """Judge one rule: it compiles, reads fields that are there, gives a bool, and costs no more than it may."""
     text = str(rule.get("rule") or "")
-    if not text.strip():
-        causes.required(f"{path}.rule", "rule is not specified")
-        return
-    if not language.installed():
-        return
     shown = {
         "Rule": text,
         "Message": rule.get("message") or "",
@@ -438,41 +476,74 @@ def _rule(causes: Causes, path: str, rule: Json, schema: Json, *, correlatable: 
         "FieldPath": rule.get("fieldPath") or "",
         "OptionalOldSelf": rule.get("optionalOldSelf"),
     }
-    variables, schemas = custom.types(schema), {"self": schema, "oldSelf": schema}
-    why = language.fault(text, variables) or language.check_fields(text, schemas, custom.escaped)
-    if not why and rule.get("optionalOldSelf") and _PLAIN_OLD.search(text):
-        why = "compilation failed: oldSelf is optional: ask oldSelf.hasValue(), and read oldSelf.value()"
-    if why:
-        causes.invalid(f"{path}.rule", shown, why)
-    elif custom.mentions_old(text) and not correlatable:
+    old = dataclasses.replace(declared, type=optional(declared.type)) if rule.get("optionalOldSelf") else declared
+    variables = {"self": declared, "oldSelf": old}
+    count = _times(declared) if place.count is None else place.count
+    reads_old = False
+    try:
+        checked = language.check(text, variables)
+        reads_old = any(node.kind == "ident" and node.name == "oldSelf" for node in trees.walk(checked.tree.root))
+        if checked.answer != BOOL:
+            raise ValueError("cel expression must evaluate to a bool")
+        cost = min(costs.most(checked, declared) * count, costs.MOST)
+        if cost > _MOST_COST:
+            causes.forbidden(f"{path}.rule", _expensive("estimated rule cost", cost, _MOST_COST))
+        budget.spend(f"{path}.rule", cost)
+        if rule.get("messageExpression"):
+            _message(causes, path, rule["messageExpression"], (shown, variables, declared, budget))
+    except ValueError as error:
+        causes.invalid(f"{path}.rule", shown, str(error))
+    if reads_old and not place.correlatable:
         why = "oldSelf cannot be used on the uncorrelatable portion of the schema"
         causes.invalid(f"{path}.rule", text, why)
-    elif times * language.loops(text, schemas, custom.escaped) > _MOST_COST:
-        causes.forbidden(f"{path}.rule", _EXPENSIVE)
-    if not why and rule.get("optionalOldSelf") is not None and not custom.mentions_old(text):
-        causes.invalid(
-            f"{path}.optionalOldSelf", rule["optionalOldSelf"], "may not be set if oldSelf is not used in rule"
-        )
-    _rule_words(causes, path, rule, shown, schema)
+    elif not reads_old and rule.get("optionalOldSelf") is not None:
+        why = "may not be set if oldSelf is not used in rule"
+        causes.invalid(f"{path}.optionalOldSelf", rule["optionalOldSelf"], why)
 
 
-def _rule_words(causes: Causes, path: str, rule: Json, shown: Json, schema: Json) -> None:
-    """Judge what a rule says where it fails, and of which field."""
-    text, variables, schemas = str(rule.get("rule") or ""), custom.types(schema), {"self": schema, "oldSelf": schema}
-    message = rule.get("message")
-    if message is not None:
-        if not message.strip():
-            causes.invalid(f"{path}.message", message, "message must be non-empty if specified")
-        elif "\n" in message.strip():
-            causes.invalid(f"{path}.message", message, "message must not contain line breaks")
-    elif "\n" in text.strip() and not rule.get("messageExpression"):
-        causes.required(f"{path}.message", "message must be specified if rule contains line breaks")
-    expression = rule.get("messageExpression")
-    if expression and (
-        why := language.fault(expression, variables, "STRING")
-        or language.check_fields(expression, schemas, custom.escaped)
-    ):
-        causes.invalid(f"{path}.messageExpression", shown, f"messageExpression {why}")
-    causes.one_of(f"{path}.reason", rule.get("reason"), _REASONS)
-    if rule.get("fieldPath") and not custom.field_there(schema, rule["fieldPath"]):
-        causes.invalid(f"{path}.fieldPath", rule["fieldPath"], "fieldPath must be a valid path")
+def _times(declared: Declared) -> int:
+    """How many values a request holds at most, where no schema around bounds them."""
+    return REQUEST_BYTES // (declared.least_bytes + 1)
+
+
+def _message(
+    causes: Causes, path: str, expression: str, of_rule: tuple[Json, dict[str, Declared], Declared, _Budget]
+) -> None:
+    """Judge what a rule says where it fails."""
+    shown, variables, declared, budget = of_rule
+    try:
+        checked = language.check(expression, variables)
+        if checked.answer != STRING:
+            raise ValueError("must evaluate to a string")
+    except ValueError as error:
+        causes.invalid(f"{path}.messageExpression", shown, f"messageExpression {error}")
+        return
+    cost = costs.most(checked, declared)
+    if cost > _MOST_COST:
+        causes.forbidden(f"{path}.messageExpression", _expensive("estimated messageExpression cost", cost, _MOST_COST))
+    budget.spend(f"{path}.messageExpression", cost)
+
+
+def _rule_words(causes: Causes, path: str, schema: Json) -> None:
+    """Judge what each rule says, and of which field."""
+    for index, rule in enumerate(schema.get(custom.RULES) or []):
+        at, text, message = f"{path}.{custom.RULES}[{index}]", str(rule.get("rule") or "").strip(), rule.get("message")
+        if not text:
+            causes.required(f"{at}.rule", "rule is not specified")
+        elif message and not message.strip():
+            causes.invalid(f"{at}.message", message, "must be non-empty if specified")
+        elif "\n" in str(message or "").strip():
+            causes.invalid(f"{at}.message", message, "must not contain line breaks")
+        elif "\n" in text and not message:
+            causes.required(f"{at}.message", "message must be specified if rule contains line breaks")
+        expression = rule.get("messageExpression") or ""
+        if expression and not expression.strip():
+            causes.required(f"{at}.messageExpression", "messageExpression must be non-empty if specified")
+        causes.choice(f"{at}.reason", rule.get("reason"), _REASONS)
+        field = rule.get("fieldPath") or ""
+        if field and not field.strip():
+            causes.invalid(f"{at}.fieldPath", field, "must be non-empty if specified")
+        if "\n" in field:
+            causes.invalid(f"{at}.fieldPath", field, "must not contain line breaks")
+        if field and not custom.field_there(schema, field):
+            causes.invalid(f"{at}.fieldPath", field, "must be a valid path")

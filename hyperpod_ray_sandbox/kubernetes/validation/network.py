@@ -48,7 +48,7 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
     _service_ports(causes, spec)
     names.labels(causes, "spec.selector", spec.get("selector"))
     causes.one_of("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
-    causes.one_of("spec.internalTrafficPolicy", spec.get("internalTrafficPolicy"), ("Cluster", "Local"))
+    causes.choice("spec.internalTrafficPolicy", spec.get("internalTrafficPolicy"), ("Cluster", "Local"))
     outside = service_type in ("LoadBalancer", "NodePort")
     policy = spec.get("externalTrafficPolicy")
     if policy and not outside and not spec.get("externalIPs"):
@@ -64,7 +64,7 @@ def service(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
         elif ipaddress.ip_address(address).is_link_local:
             why = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
             causes.invalid(f"spec.externalIPs[{index}]", address, why)
-    causes.one_of(
+    causes.choice(
         "spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), ("PreferDualStack", "RequireDualStack", "SingleStack")
     )
     _reach(causes, spec)
@@ -190,7 +190,7 @@ def network_policy(obj: Json) -> Causes:
 
 
 def _policy_port(causes: Causes, path: str, policy_port: Json) -> None:
-    causes.one_of(f"{path}.protocol", policy_port.get("protocol"), ("TCP", "UDP", "SCTP"))
+    causes.choice(f"{path}.protocol", policy_port.get("protocol"), ("TCP", "UDP", "SCTP"))
     port, end_port = policy_port.get("port"), policy_port.get("endPort")
     if port is None:
         if end_port is not None:
@@ -265,7 +265,7 @@ def ingress(obj: Json) -> Causes:  # noqa: PLR0912  (a list of fields)
             field_path = f"spec.rules[{index}].http.paths[{at}]"
             if not path.get("pathType"):
                 causes.required(f"{field_path}.pathType", "pathType must be specified")
-            causes.one_of(f"{field_path}.pathType", path.get("pathType"), ("Exact", "ImplementationSpecific", "Prefix"))
+            causes.choice(f"{field_path}.pathType", path.get("pathType"), ("Exact", "ImplementationSpecific", "Prefix"))
             if path.get("pathType") in ("Exact", "Prefix") and not str(path.get("path", "")).startswith("/"):
                 causes.invalid(f"{field_path}.path", path.get("path", ""), "must be an absolute path")
             _ingress_path(causes, f"{field_path}.path", path)

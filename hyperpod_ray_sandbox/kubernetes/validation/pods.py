@@ -258,7 +258,7 @@ def _spread(causes: Causes, path: str, constraints: list[Json] | None) -> None:
             why = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
             causes.invalid(f"{field_path}.minDomains", min_domains, why)
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            causes.one_of(f"{field_path}.{field}", constraint.get(field), ("Honor", "Ignore"))
+            causes.choice(f"{field_path}.{field}", constraint.get(field), ("Honor", "Ignore"))
         keys, selector = constraint.get("matchLabelKeys"), constraint.get("labelSelector")
         _label_keys(causes, f"{field_path}.matchLabelKeys", keys, selector)
         names.selector(causes, f"{field_path}.labelSelector", constraint.get("labelSelector"))

@@ -40,7 +40,7 @@ def disruption_budget(obj: Json) -> Causes:
     for field in ("minAvailable", "maxUnavailable"):
         share(causes, f"spec.{field}", spec.get(field))
     names.selector(causes, "spec.selector", spec.get("selector"))
-    causes.one_of(
+    causes.choice(
         "spec.unhealthyPodEvictionPolicy", spec.get("unhealthyPodEvictionPolicy"), ("AlwaysAllow", "IfHealthyBudget")
     )
     return causes
@@ -56,7 +56,7 @@ def priority_class(obj: Json) -> Causes:
             )
     elif isinstance(value, int) and value > _HIGHEST:
         causes.forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST}")
-    causes.one_of("preemptionPolicy", obj.get("preemptionPolicy"), ("Never", "PreemptLowerPriority"))
+    causes.choice("preemptionPolicy", obj.get("preemptionPolicy"), ("Never", "PreemptLowerPriority"))
     return causes
 
 

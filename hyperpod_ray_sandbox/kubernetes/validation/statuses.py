@@ -102,7 +102,7 @@ def _service(causes: Causes, changed: Json, stored: Json) -> None:
     for index, balancer in enumerate(entries):
         path = f"status.loadBalancer.ingress[{index}]"
         _balancer(causes, path, balancer)
-        causes.one_of(f"{path}.ipMode", balancer.get("ipMode"), ("Proxy", "VIP"))
+        causes.choice(f"{path}.ipMode", balancer.get("ipMode"), ("Proxy", "VIP"))
         if balancer.get("ipMode") is not None and not balancer.get("ip"):
             causes.forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set")
 

@@ -100,7 +100,7 @@ def storage_class(obj: Json) -> Causes:
         causes.invalid("parameters", "", "field can not be empty.")
     causes.one_of("reclaimPolicy", obj.get("reclaimPolicy"), ("Delete", "Retain"))
     mode = obj.get("volumeBindingMode")
-    causes.one_of("volumeBindingMode", mode, ("Immediate", "WaitForFirstConsumer"))
+    causes.choice("volumeBindingMode", mode, ("Immediate", "WaitForFirstConsumer"))
     terms = obj.get("allowedTopologies") or []
     for index, term in enumerate(terms):
         _topology(causes, f"allowedTopologies[{index}]", term)

@@ -10,6 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.expressions.declared import ANYTHING, Declared, list_of, map_of, struct
+from hyperpod_ray_sandbox.kubernetes.expressions.declared import STRING as TEXT
+from hyperpod_ray_sandbox.kubernetes.expressions.value_types import BOOL, DYN, INT, NULL, TIMESTAMP, ValueType
 from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -20,7 +23,6 @@ _SCOPES = ("*", "Cluster", "Namespaced")
 _VERSION = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _MOST_CONDITIONS = 64
 _REVIEWS = ("v1", "v1beta1")
-_ROOTS = ("object", "oldObject", "request")
 
 
 def configuration(obj: Json) -> Causes:
@@ -59,9 +61,9 @@ def _webhook(causes: Causes, path: str, webhook: Json) -> None:
     names.selector(causes, f"{path}.namespaceSelector", webhook.get("namespaceSelector"))
     names.selector(causes, f"{path}.objectSelector", webhook.get("objectSelector"))
     rules(causes, f"{path}.rules", webhook.get("rules"))
-    causes.one_of(f"{path}.failurePolicy", webhook.get("failurePolicy"), ("Fail", "Ignore"))
-    causes.one_of(f"{path}.matchPolicy", webhook.get("matchPolicy"), ("Equivalent", "Exact"))
-    causes.one_of(f"{path}.reinvocationPolicy", webhook.get("reinvocationPolicy"), ("IfNeeded", "Never"))
+    causes.choice(f"{path}.failurePolicy", webhook.get("failurePolicy"), ("Fail", "Ignore"))
+    causes.choice(f"{path}.matchPolicy", webhook.get("matchPolicy"), ("Equivalent", "Exact"))
+    causes.choice(f"{path}.reinvocationPolicy", webhook.get("reinvocationPolicy"), ("IfNeeded", "Never"))
     side_effects = webhook.get("sideEffects")
     if side_effects is None:
         causes.required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
@@ -102,7 +104,65 @@ def service_path(causes: Causes, path: str, text: str) -> None:
             causes.invalid(path, text, f"segment[{index}]: {names.SUBDOMAIN_RULE}")
 
 
-def conditions(causes: Causes, path: str, declared: list[Json] | None, roots: tuple[str, ...] = _ROOTS) -> None:
+_KIND = struct("kubernetes.GroupVersionKind", group=TEXT, version=TEXT, kind=TEXT)
+_RESOURCE = struct("kubernetes.GroupVersionResource", group=TEXT, version=TEXT, resource=TEXT)
+_REQUEST = struct(
+    "kubernetes.AdmissionRequest",
+    **dict.fromkeys(("subResource", "requestSubResource", "name", "namespace", "operation"), TEXT),
+    **dict.fromkeys(("kind", "requestKind"), _KIND),
+    **dict.fromkeys(("resource", "requestResource"), _RESOURCE),
+    userInfo=struct("kubernetes.UserInfo", username=TEXT, uid=TEXT, groups=list_of(TEXT), extra=map_of(list_of(TEXT))),
+    dryRun=Declared(BOOL),
+    options=ANYTHING,
+)
+_CONDITION = struct(
+    "kubernetes.NamespaceCondition",
+    **dict.fromkeys(("status", "type", "message", "reason"), TEXT),
+    lastTransitionTime=Declared(TIMESTAMP),
+)
+_NAMESPACE = struct(
+    "kubernetes.Namespace",
+    metadata=struct(
+        "kubernetes.NamespaceMetadata",
+        **dict.fromkeys(("name", "generateName", "namespace", "UID", "resourceVersion"), TEXT),
+        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), Declared(TIMESTAMP)),
+        **dict.fromkeys(("deletionGracePeriodSeconds", "generation"), Declared(INT)),
+        **dict.fromkeys(("labels", "annotations"), map_of(TEXT)),
+        finalizers=list_of(TEXT),
+    ),
+    spec=struct("kubernetes.NamespaceSpec", finalizers=list_of(TEXT)),
+    status=struct("kubernetes.NamespaceStatus", conditions=list_of(_CONDITION), phase=TEXT),
+)
+VARIABLES = {"object": ANYTHING, "oldObject": ANYTHING, "request": _REQUEST, "namespaceObject": _NAMESPACE}
+"""What expressions of admission read.
+
+Source: k8s.io/apiserver, pkg/admission/plugin/cel/compile.go.
+"""
+
+
+def expression(
+    causes: Causes, path: str, text: str, variables: dict[str, Declared], answers: tuple[ValueType, ...]
+) -> ValueType:
+    """Judge an expression, and return the type that it gives; no `answers` allows any."""
+    if not language.installed():
+        return DYN
+    try:
+        answer = language.check(text, variables).answer
+    except ValueError as error:
+        causes.invalid(path, text, str(error))
+        return DYN
+    if answers and answer not in answers:
+        words = " ".join(map(_named, answers))
+        which = f"{words}" if len(answers) == 1 else f"one of [{words}]"
+        causes.invalid(path, text, f"must evaluate to {which} but got {_named(answer)}")
+    return answer
+
+
+def _named(answer: ValueType) -> str:
+    return "null_type" if answer == NULL else str(answer)
+
+
+def conditions(causes: Causes, path: str, declared: list[Json] | None) -> None:
     """Judge match conditions: their names, and that they compile to a bool."""
     taken: set[str] = set()
     if len(declared or []) > _MOST_CONDITIONS:
@@ -118,15 +178,20 @@ def conditions(causes: Causes, path: str, declared: list[Json] | None, roots: tu
         taken.add(name)
         text = condition.get("expression")
         if not (text or "").strip():
-            causes.required(f"{at}.expression", "expression is not specified")
-        elif language.installed() and (why := language.fault(str(text), language.dynamic(roots), exactly=True)):
-            causes.invalid(f"{at}.expression", text, why)
+            causes.required(f"{at}.expression")
+        else:
+            expression(causes, f"{at}.expression", str(text).strip(), VARIABLES, (BOOL,))
 
 
 def _url(causes: Causes, path: str, text: str) -> None:
     """Judge the URL of a webhook."""
     form = "; desired format: https://host[/path]"
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError as error:
+        causes.required(path, f"url must be a valid URL: {error}{form}")
+        return
     if parts.scheme != "https":
         causes.invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}")
     if not parts.netloc:
@@ -138,27 +203,45 @@ def _url(causes: Causes, path: str, text: str) -> None:
             causes.invalid(path, value, f"{word} are not permitted in the URL")
 
 
+_WORDS = {"operations": "operations", "apiGroups": "API groups", "apiVersions": "API versions"}
+
+
 def rules(causes: Causes, path: str, declared: list[Json] | None) -> None:
     """Judge the rules that say which requests a webhook or policy is about."""
     for index, rule in enumerate(declared or []):
         at = f"{path}[{index}]"
-        for field in ("operations", "apiGroups", "apiVersions", "resources"):
+        for field, word in _WORDS.items():
             values = rule.get(field) or []
             if not values:
                 causes.required(f"{at}.{field}")
-            if "*" in values and len(values) > 1 and field != "resources":
-                causes.invalid(f"{at}.{field}", values, "if '*' is present, must not specify other values")
-            if field == "resources" and "*" in values and any(v != "*" and "/" not in v for v in values):
-                words = "if '*' is present, must not specify other resources without subresources"
-                causes.invalid(f"{at}.{field}", values, words)
+            if "*" in values and len(values) > 1:
+                causes.invalid(f"{at}.{field}", values, f"if '*' is present, must not specify other {word}")
             for place, value in enumerate(values):
-                resource, _, subresource = value.partition("/")
-                wider = f"*/{subresource}" if f"*/{subresource}" in values else f"{resource}/*"
-                if field == "resources" and subresource and value != wider and wider in values:
-                    words = f"if '{wider}' is present, must not specify {value}"
-                    causes.invalid(f"{at}.resources[{place}]", value, words)
-                if value == "" and field != "apiGroups":
-                    causes.required(f"{at}.{field}[{place}]")
-                elif field == "operations" and value not in _OPERATIONS:
+                if field == "operations" and value not in _OPERATIONS:
                     causes.unsupported(f"{at}.operations[{place}]", value, _OPERATIONS)
-        causes.one_of(f"{at}.scope", rule.get("scope"), _SCOPES)
+                elif field == "apiVersions" and not value:
+                    causes.required(f"{at}.apiVersions[{place}]")
+        _resources(causes, f"{at}.resources", rule.get("resources") or [])
+        causes.choice(f"{at}.scope", rule.get("scope"), _SCOPES)
+
+
+def _resources(causes: Causes, path: str, values: list[str]) -> None:
+    """Judge the resources of a rule: none that a wildcard before it takes in."""
+    if not values:
+        causes.required(path)
+    plain = False
+    for index, value in enumerate(values):
+        resource, _, subresource = value.partition("/")
+        if not value:
+            causes.required(f"{path}[{index}]")
+        elif "/" not in value:
+            plain = value != "*"
+            continue
+        for wider in (f"{resource}/*", f"*/{subresource}"):
+            if subresource and wider in values[:index]:
+                causes.invalid(f"{path}[{index}]", value, f"if '{wider}' is present, must not specify {value}")
+    if "*/*" in values and len(values) > 1:
+        causes.invalid(path, values, "if '*/*' is present, must not specify other resources")
+    if "*" in values and plain:
+        words = "if '*' is present, must not specify other resources without subresources"
+        causes.invalid(path, values, words)

@@ -170,7 +170,7 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
     if restart not in ("OnFailure", "Never"):
         causes.required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     mode = spec.get("completionMode")
-    causes.one_of(f"{path}.completionMode", mode, ("Indexed", "NonIndexed"))
+    causes.choice(f"{path}.completionMode", mode, ("Indexed", "NonIndexed"))
     if mode == "Indexed" and spec.get("completions") is None:
         causes.required(f"{path}.completions", "when completion mode is Indexed")
     if spec.get("podFailurePolicy") is not None and restart != "Never":
@@ -187,21 +187,25 @@ def _job_spec(causes: Causes, path: str, spec: Json) -> None:
         names.domain_path(causes, f"{path}.managedBy", spec["managedBy"])
     replacement, policy = spec.get("podReplacementPolicy"), spec.get("podFailurePolicy")
     allowed = ("Failed",) if policy is not None else ("Failed", "TerminatingOrFailed")
-    causes.one_of(f"{path}.podReplacementPolicy", replacement, allowed)
+    causes.choice(f"{path}.podReplacementPolicy", replacement, allowed)
     for field in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
         if spec.get(field) is not None and mode != "Indexed":
             causes.invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
 
 
-def generated(causes: Causes, obj: Json) -> None:
-    """Judge what the server adds to a new Job: its own labels, and a selector of nothing else."""
-    selector = obj["spec"].get("selector") or {}
+def _generated(causes: Causes, obj: Json) -> None:
+    """Judge what the server adds to a Job: its own labels, and a selector of nothing else."""
+    selector = obj["spec"].get("selector")
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
     uid, name = obj["metadata"].get("uid"), obj["metadata"].get("name")
     prefix = "batch.kubernetes.io/"
-    expected = {f"{prefix}controller-uid": uid, f"{prefix}job-name": name, "controller-uid": uid, "job-name": name}
+    expected = {"controller-uid": uid, "job-name": name, f"{prefix}controller-uid": uid, f"{prefix}job-name": name}
+    if selector is None or obj["spec"].get("manualSelector"):
+        return
     for key, value in expected.items():
-        if labels.get(key) != value:
+        if key not in labels:
+            causes.required(f"spec.template.metadata.labels[{key}]", f"must be '{value}'")
+        elif labels[key] != value:
             causes.invalid(f"spec.template.metadata.labels[{key}]", labels, f"must be '{value}'")
     if not matches(selector, expected):
         causes.invalid("spec.selector", selector, "`selector` not auto-generated")
@@ -210,6 +214,7 @@ def generated(causes: Causes, obj: Json) -> None:
 def job(obj: Json) -> Causes:
     """Judge a Job."""
     causes = Causes()
+    _generated(causes, obj)
     _job_spec(causes, "spec", obj["spec"])
     selector = obj["spec"].get("selector")
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}

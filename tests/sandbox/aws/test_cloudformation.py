@@ -176,6 +176,35 @@ def test_a_cluster_is_updated_in_place_and_replaced_where_it_must_be(emulator: E
     assert [c["ClusterName"] for c in emulator.boto("sagemaker").list_clusters()["ClusterSummaries"]] == ["renamed"]
 
 
+def test_another_ami_in_the_template_is_a_software_update(emulator: Emulator, stacks: Stacks) -> None:
+    """As the schema says of ImageReleaseVersion: "Only an explicit change to this value in the template" does it."""
+
+    def of(**image: str) -> Json:
+        changed = cluster(2)
+        changed["Properties"]["InstanceGroups"][0] |= image
+        return {"Cluster": changed}
+
+    def nodes() -> list[tuple[str, bool]]:
+        listed = emulator.boto("sagemaker").list_cluster_nodes(ClusterName=arn)["ClusterNodeSummaries"]
+        described = [
+            emulator.boto("sagemaker").describe_cluster_node(ClusterName=arn, NodeId=node["InstanceId"])["NodeDetails"]
+            for node in listed
+        ]
+        return [(node["CurrentImageReleaseVersion"], "LastSoftwareUpdateTime" in node) for node in described]
+
+    name = stacks.create(of())
+    arn = stacks.ids(name)["Cluster"]
+    assert nodes() == [("1.0.0", False)] * 2
+    stacks.update(name, of(ImageReleaseVersion="7.2.1"))
+    assert stacks.status(name) == "UPDATE_COMPLETE", stacks.reasons(name)
+    assert nodes() == [("7.2.1", True)] * 2
+    own = "ami-0a1b2c3d4e5f60718"
+    stacks.update(name, of(ImageId=own))
+    assert stacks.status(name) == "UPDATE_COMPLETE", stacks.reasons(name)
+    (described,) = emulator.boto("sagemaker").describe_cluster(ClusterName=arn)["InstanceGroups"]
+    assert (described["CurrentImageId"], described["DesiredImageId"]) == (own, own)
+
+
 def test_drift_is_detected(emulator: Emulator, stacks: Stacks) -> None:
     name = stacks.create({"Cluster": cluster(NodeRecovery="Automatic")})
     arn = stacks.ids(name)["Cluster"]

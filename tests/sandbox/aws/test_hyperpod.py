@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import botocore.exceptions
@@ -168,6 +169,33 @@ def test_software_is_updated(clusters: Clusters) -> None:
     assert {n["CurrentImageReleaseVersion"] for n in nodes} == {"1.1.0"}
 
 
+OWN, NEXT = "ami-0a1b2c3d4e5f60718", "ami-0fedcba9876543210"
+
+
+def test_nodes_keep_an_ami_of_ones_own_until_another_is_named(clusters: Clusters) -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateClusterSoftware.html: `ImageId`."""
+    name = clusters.create(group(ImageId=OWN), group("cpu", kind="ml.m5.2xlarge", count=1))
+
+    def images() -> list[tuple[str | None, str | None]]:
+        described = clusters.api.describe_cluster(ClusterName=name)["InstanceGroups"]
+        return [(of.get("CurrentImageId"), of.get("DesiredImageId")) for of in described]
+
+    assert images() == [(OWN, OWN), (None, None)]
+    gpu = [{"InstanceGroupName": "gpu"}]
+    for given in ({}, {"InstanceGroups": gpu}):
+        with pytest.raises(botocore.exceptions.ClientError, match="uses the custom AMI") as error:
+            clusters.api.update_cluster_software(ClusterName=name, **given)
+        assert code(error) == "ValidationException"
+    clusters.api.update_cluster_software(ClusterName=name, InstanceGroups=[{"InstanceGroupName": "cpu"}])
+    until(lambda: clusters.status(name) == "InService")
+    clusters.api.update_cluster_software(ClusterName=name, InstanceGroups=gpu, ImageId=NEXT)
+    until(lambda: clusters.status(name) == "InService")
+    assert images() == [(NEXT, NEXT), (None, None)]
+    clusters.api.update_cluster_software(ClusterName=name, InstanceGroups=gpu, ImageId="default")
+    until(lambda: clusters.status(name) == "InService")
+    assert images() == [(None, None), (None, None)]
+
+
 def test_continuous_provisioning_is_in_service_before_its_nodes_and_takes_more(
     emulator: Emulator, clusters: Clusters
 ) -> None:
@@ -304,6 +332,42 @@ def test_tags_and_training_plans(clusters: Clusters) -> None:
         InstanceType="ml.p5.48xlarge", InstanceCount=4, DurationHours=48, TargetResources=["hyperpod-cluster"]
     )["TrainingPlanOfferings"]
     assert offerings[0]["ReservedCapacityOfferings"][0]["InstanceCount"] == 4
+
+
+def test_offers_lie_between_the_days_that_are_asked_for(clusters: Clusters) -> None:
+    def offers(hours: int, **days: datetime) -> list[dict[str, Any]]:
+        wanted = {"InstanceType": "ml.p5en.48xlarge", "InstanceCount": 2, "DurationHours": hours, **days}
+        answer = clusters.api.search_training_plan_offerings(TargetResources=["hyperpod-cluster"], **wanted)
+        return [part for offer in answer["TrainingPlanOfferings"] for part in offer["ReservedCapacityOfferings"]]
+
+    after, before = datetime(2031, 5, 4, tzinfo=UTC), datetime(2031, 5, 7, tzinfo=UTC)
+    (part,) = offers(72, StartTimeAfter=after, EndTimeBefore=before)
+    assert (part["StartTime"], part["EndTime"]) == (after, before)
+    assert offers(73, StartTimeAfter=after, EndTimeBefore=before) == []
+
+
+def test_a_plan_is_extended_from_its_end_by_days_and_weeks(clusters: Clusters) -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/dg/training-plan-extension.html"""
+    plan = "arn:aws:sagemaker:us-west-2:000000000001:training-plan/june"
+    name = clusters.create(group(kind="ml.p5.48xlarge", TrainingPlanArn=plan))
+    ends = datetime(2031, 6, 30, 11, 30, tzinfo=UTC)
+    block = {"TrainingPlanArn": plan, "TrainingPlanName": "june", "EndTime": ends.timestamp()}
+
+    def extensions(**asked: Any) -> list[dict[str, Any]]:
+        answer = clusters.api.search_training_plan_offerings(TrainingPlanArn=plan, **asked)
+        assert answer["TrainingPlanOfferings"] == []
+        return list(answer["TrainingPlanExtensionOfferings"])
+
+    clusters.emulator.control.set_hyperpod(name, plans={"june": {**block, "Status": "Active"}})
+    (shortest,) = extensions()
+    assert (shortest["StartDate"], shortest["DurationHours"]) == (ends, 24)
+    assert [extension["DurationHours"] for hours in (25, 400) for extension in extensions(DurationHours=hours)] == [
+        48, 21 * 24,
+    ]  # fmt: skip
+    assert extensions(DurationHours=4369) == []
+    clusters.emulator.control.set_hyperpod(name, plans={"june": {**block, "Status": "Expired"}})
+    with pytest.raises(botocore.exceptions.ClientError, match="is Expired"):
+        extensions()
 
 
 def test_pages_of_nodes(clusters: Clusters) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray_sandbox.kubernetes.expressions.functions import FUNCTIONS, UNSERVED, CallError
+from hyperpod_ray_sandbox.kubernetes.expressions.signatures import overloads
 
 OVERLOADS = {(name, signature): act for name, _, signature, _, act in FUNCTIONS}
 LETTERS = {str: "s", bool: "b", int: "i", float: "f", list: "l", dict: "m"}
@@ -252,3 +253,7 @@ def test_what_the_documentation_calls_an_error_is_one(name: str, arguments: tupl
 def test_what_is_not_evaluated_is_named(expression: str, named: str) -> None:
     match = UNSERVED.search(expression)
     assert (match[0] if match else "") == named
+
+
+def test_each_function_has_the_types_that_it_is_checked_by() -> None:
+    assert {name for name, *_ in FUNCTIONS} <= set(overloads())

@@ -212,6 +212,7 @@ class Clusters:
             "_eni": eni,
             "_placement": placement,
             "_image": group.get("ImageReleaseVersion") or IMAGE_RELEASES[0],
+            "_ami": group.get("ImageId", ""),
             "_next": [(self._context.later(), "Running")],
         }
         if group.get("OnStartDeepHealthChecks"):

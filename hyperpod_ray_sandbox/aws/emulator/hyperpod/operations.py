@@ -131,6 +131,14 @@ class ClusterOperations:
         unknown = sorted(set(releases) - set(cluster["_groups"]))
         if unknown:
             raise ServiceError("ValidationException", f"Instance group {unknown[0]} not found")
+        image = data.get("ImageId")
+        for name in releases or cluster["_groups"]:
+            group = cluster["_groups"][name]
+            refuse(rules.update_software(group, image))
+            if image == "default":
+                group.pop("ImageId", None)
+            elif image:
+                group["ImageId"] = image
         self._clusters.begin(cluster, "SystemUpdating", "Cluster software update started")
         done = cluster["_ready_at"]
         for name in releases or cluster["_groups"]:
@@ -139,6 +147,7 @@ class ClusterOperations:
             if releases and node["InstanceGroupName"] not in releases:
                 continue
             node.update(_status="SystemUpdating", _next=[(done, "Running")], LastSoftwareUpdateTime=time.time())
+            node["_ami"] = cluster["_groups"].get(node["InstanceGroupName"], {}).get("ImageId", "")
             node["_image"] = releases.get(node["InstanceGroupName"]) or IMAGE_RELEASES[-1]
         return {"ClusterArn": cluster["ClusterArn"]}
 
@@ -207,7 +216,8 @@ class ClusterOperations:
             "DesiredImageReleaseVersion": release,
         }
         if "ImageId" in group:
-            detail |= {"CurrentImageId": group["ImageId"], "DesiredImageId": group["ImageId"]}
+            current = nodes[0]["_ami"] if nodes else group["ImageId"]
+            detail |= {"DesiredImageId": group["ImageId"], **({"CurrentImageId": current} if current else {})}
         if "AutoPatchConfig" in group:
             detail["AutoPatchConfig"] = {"PatchingStrategy": group["AutoPatchConfig"]["PatchingStrategy"]}
         if "MinInstanceCount" in group:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from hyperpod_ray_rules import training_plan
 from hyperpod_ray_sandbox.aws.emulator.context import Context
-from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
+from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError, refuse
 from hyperpod_ray_sandbox.aws.emulator.hyperpod.clusters import Clusters
 from hyperpod_ray_sandbox.aws.emulator.hyperpod.records import of_group
 
@@ -21,8 +22,17 @@ class PlanOperations:
         self._clusters = clusters
 
     def SearchTrainingPlanOfferings(self, data: Json) -> Json:
-        """Answer one offering for what was asked; fees are not real prices."""
+        """Answer one offering for what was asked; fees are not real prices.
+
+        With `TrainingPlanArn`, an extension of that plan, from its end.
+        https://docs.aws.amazon.com/sagemaker/latest/dg/search-extension-offerings-api-cli-sdk.html
+        """
+        if "TrainingPlanArn" in data:
+            return {"TrainingPlanOfferings": [], "TrainingPlanExtensionOfferings": self._extensions(data)}
         hours = data.get("DurationHours", 24)
+        start = max(time.time() + 3600, data.get("StartTimeAfter", 0))
+        if start + 3600 * hours > data.get("EndTimeBefore", start + 3600 * hours):
+            return {"TrainingPlanOfferings": []}
         count = data.get("InstanceCount", 1)
         instance_type = data.get("InstanceType", "ml.p5.48xlarge")
         reserved = {
@@ -31,8 +41,8 @@ class PlanOperations:
             "InstanceCount": count,
             "AvailabilityZone": f"{self._hooks.region()}a",
             "DurationHours": hours,
-            "StartTime": time.time() + 3600,
-            "EndTime": time.time() + 3600 * (1 + hours),
+            "StartTime": start,
+            "EndTime": start + 3600 * hours,
         }
         offering = {
             "TrainingPlanOfferingId": f"tpo-{instance_type.replace('.', '-')}-{count}-{hours}",
@@ -43,6 +53,26 @@ class PlanOperations:
             "ReservedCapacityOfferings": [reserved],
         }
         return {"TrainingPlanOfferings": [offering]}
+
+    def _extensions(self, data: Json) -> list[Json]:
+        """By days up to 14, and by weeks up to 26; none of a plan that is over."""
+        plan = self.DescribeTrainingPlan({"TrainingPlanName": data["TrainingPlanArn"]})
+        refuse(training_plan.can_be_extended(plan))
+        hours = training_plan.extension_hours(data.get("DurationHours", 24))
+        start = plan.get("EndTime", time.time() + 3600)
+        if hours is None:
+            return []
+        return [
+            {
+                "TrainingPlanExtensionOfferingId": f"tpeo-{plan['TrainingPlanName']}-{hours}",
+                "AvailabilityZone": f"{self._hooks.region()}a",
+                "StartDate": start,
+                "EndDate": start + 3600 * hours,
+                "DurationHours": hours,
+                "UpfrontFee": "0.00",
+                "CurrencyCode": "USD",
+            }
+        ]
 
     def DescribeTrainingPlan(self, data: Json) -> Json:
         """Answer what an offering's plan would be, by its name or ARN."""

@@ -1,0 +1,152 @@
+"""Types of the expression language, and whether one is assignable to another.
+
+Source: github.com/google/cel-go, checker/types.go and common/types/types.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Bindings = dict["ValueType", "ValueType"]
+"""What type parameters stand for."""
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """A type. `kind` is one of the language's own, or `param`, `opaque`, `struct`, `error`."""
+
+    kind: str
+    name: str = ""
+    parameters: tuple[ValueType, ...] = ()
+
+    def __str__(self) -> str:
+        word = {"error": "!error!", "null": "null"}.get(self.kind, self.name or self.kind)
+        return f"{word}({', '.join(map(str, self.parameters))})" if self.parameters else word
+
+
+BOOL, BYTES, DOUBLE, DURATION, DYN, ERROR, INT, NULL, STRING, TIMESTAMP, UINT = (
+    ValueType(kind)
+    for kind in ("bool", "bytes", "double", "duration", "dyn", "error", "int", "null", "string", "timestamp", "uint")
+)
+SIMPLE = {str(t): t for t in (BOOL, BYTES, DOUBLE, DURATION, DYN, INT, NULL, STRING, TIMESTAMP, UINT)}
+_NULLABLE = ("duration", "opaque", "struct", "timestamp")
+_OPTIONAL = "optional_type"
+
+
+def list_of(element: ValueType) -> ValueType:
+    """A list."""
+    return ValueType("list", "list", (element,))
+
+
+def map_of(key: ValueType, value: ValueType) -> ValueType:
+    """A map."""
+    return ValueType("map", "map", (key, value))
+
+
+def optional(value: ValueType) -> ValueType:
+    """A value that may be absent."""
+    return ValueType("opaque", _OPTIONAL, (value,))
+
+
+def type_of(value: ValueType) -> ValueType:
+    """The type of a type."""
+    return ValueType("type", "type", (value,))
+
+
+def param(name: str) -> ValueType:
+    """A type parameter."""
+    return ValueType("param", name)
+
+
+def unwrapped(value: ValueType) -> tuple[ValueType, bool]:
+    """The type inside an optional one, and whether it was optional."""
+    return (value.parameters[0], True) if value.name == _OPTIONAL else (value, False)
+
+
+def substituted(bindings: Bindings, value: ValueType, *, dynamic: bool = False) -> ValueType:
+    """A type with what its parameters stand for; `dynamic` makes anything of those that stand for nothing."""
+    if value in bindings:
+        return substituted(bindings, bindings[value], dynamic=dynamic)
+    if dynamic and value.kind == "param":
+        return DYN
+    inner = tuple(substituted(bindings, parameter, dynamic=dynamic) for parameter in value.parameters)
+    return ValueType(value.kind, value.name, inner) if inner else value
+
+
+def assignable(bindings: Bindings, values: list[ValueType], targets: list[ValueType]) -> bool:
+    """Whether values have the types of their targets; binds the type parameters where they do."""
+    attempt = dict(bindings)
+    if len(values) != len(targets) or not all(map(lambda v, t: _assignable(attempt, v, t), values, targets)):
+        return False
+    bindings.update(attempt)
+    return True
+
+
+def _assignable(bindings: Bindings, value: ValueType, target: ValueType) -> bool:
+    if target.kind == "param":
+        valid, bound = _bind(bindings, value, target)
+        if valid or bound:
+            return valid
+    if value.kind == "param":
+        return _bind(bindings, target, value)[0]
+    if {value.kind, target.kind} & {"dyn", "error"}:
+        return True
+    if "null" in (value.kind, target.kind):
+        other = target if value.kind == "null" else value
+        return other.kind in (*_NULLABLE, "null")
+    if value.kind in ("opaque", "list", "map"):
+        same = (value.kind, value.name, len(value.parameters)) == (target.kind, target.name, len(target.parameters))
+        return same and all(map(lambda v, t: _assignable(bindings, v, t), value.parameters, target.parameters))
+    return value.kind == target.kind and (value.kind == "type" or value == target)
+
+
+def _bind(bindings: Bindings, value: ValueType, parameter: ValueType) -> tuple[bool, bool]:
+    """Whether a parameter can stand for a type, and whether it stood for one before."""
+    if value == parameter:
+        return True, True
+    if parameter in bindings:
+        bound = bindings[parameter]
+        if value == bound:
+            return True, True
+        if not _assignable(bindings, value, bound):
+            return False, True
+        general = most_general(value, bound)
+        if _absent(bindings, parameter, general):
+            bindings[parameter] = general
+        return True, True
+    if _absent(bindings, parameter, value):
+        bindings[parameter] = value
+        return True, False
+    return False, False
+
+
+def _absent(bindings: Bindings, parameter: ValueType, within: ValueType) -> bool:
+    """Whether a parameter does not occur in a type."""
+    if parameter == within:
+        return False
+    if within.kind == "param":
+        return within not in bindings or _absent(bindings, parameter, bindings[within])
+    return all(_absent(bindings, parameter, inner) for inner in within.parameters)
+
+
+def most_general(one: ValueType, other: ValueType) -> ValueType:
+    """The type of two that agree which settles less."""
+    return one if _as_general(one, other) else other
+
+
+def _as_general(one: ValueType, other: ValueType) -> bool:
+    if one.kind in ("dyn", "param"):
+        return True
+    if other.kind in ("dyn", "param") or one.kind != other.kind:
+        return False
+    if one.kind in ("list", "map", "opaque"):
+        same = one.name == other.name and len(one.parameters) == len(other.parameters)
+        return same and all(map(_as_general, one.parameters, other.parameters))
+    return one.kind == "type" or one == other
+
+
+def equivalent(one: ValueType, other: ValueType) -> bool:
+    """Whether two types are the same but for the names of their parameters."""
+    if one.kind != other.kind or (one.name != other.name and one.kind != "param"):
+        return False
+    return len(one.parameters) == len(other.parameters) and all(map(equivalent, one.parameters, other.parameters))
