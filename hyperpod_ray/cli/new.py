@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +14,9 @@ from hyperpod_ray.cli.options import command, current
 from hyperpod_ray.core.names import PROGRAM
 from hyperpod_ray.ops import output
 from hyperpod_ray.ops.errors import BAD_USE, OK, OpsError
+
+if TYPE_CHECKING:
+    from hyperpod_ray.core.common_plan import CommonPlan
 
 
 def register(app: typer.Typer) -> None:
@@ -216,10 +220,9 @@ def _text(
         admin_role_arn=admin_role,
         schema=schema,
     )
-    text = new_file.text(answers)
     try:
         loader.named(name, file=str(target))
-        loader.parse(text, name=name, path=target)
+        plan = loader.parse(new_file.text(answers), name=name, path=target).plan
     except loader.EnvironmentFileError as error:
         problems = "\n".join(f"{problem.path}: {problem.message}" for problem in error.problems)
         raise OpsError(
@@ -228,4 +231,15 @@ def _text(
             fix=f"{PROGRAM} env new --help",
             code=BAD_USE,
         ) from error
-    return text
+    return new_file.text(replace(answers, spare_pays_from=_spare_pays_from(plan)))
+
+
+def _spare_pays_from(plan: CommonPlan) -> int | None:
+    """Nodes from which on a spare pays; None for a type whose figures are not on file."""
+    from hyperpod_ray.planner import PlanError, failures
+    from hyperpod_ray.planner.cluster import cluster
+
+    try:
+        return round(cluster(plan).spare_pays_from(failures.published()).central)
+    except PlanError:
+        return None

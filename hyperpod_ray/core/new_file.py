@@ -34,7 +34,7 @@ hyperpod:
       threads_per_core: 2
     - name: workers
       type: {instance_type}
-      count: {count}              # a node more than `replicas` is a spare: `hyperpod-ray plan` says if it pays
+      count: {count}              # a node more than `replicas` is a spare{spare}
       # training_plan_arn: arn:aws:sagemaker:{region}:{account}:training-plan/NAME   # reserved capacity
   # alarm_emails: [you@example.com]
 
@@ -75,6 +75,8 @@ class Answers:
     admin_role_arn: str = ""
     schema: bool = True
     """Whether `schema.json` lies beside the file."""
+    spare_pays_from: int | None = None
+    """Nodes from which on a spare pays. None: not known for the type."""
 
 
 def text(answers: Answers) -> str:
@@ -86,7 +88,9 @@ def text(answers: Answers) -> str:
         f"  # ray_users: [{{role_arn: 'arn:aws:iam::{answers.account}:role/Researcher', namespaces: [ray]}}]\n"
         "  log_retention_days: 90\n"
     )  # fmt: skip
+    limit = answers.spare_pays_from
     return TEMPLATE.format(
+        spare=f"; one pays from {limit} nodes on" if limit else ": `hyperpod-ray plan` says if it pays",
         mount=MOUNT_PATH,
         schema="# yaml-language-server: $schema=schema.json\n" if answers.schema else "",
         version=__version__,

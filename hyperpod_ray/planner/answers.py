@@ -760,11 +760,7 @@ def _standby(name: str, number: int, shares: list[float], outlook: Outlook, bill
 
 def pays_from(outlook: Outlook) -> Range:
     """Number of nodes from which on the first spare pays."""
-    values = [
-        spares.pays_from(rate_per_node=rate, repair=outlook.cluster.repair[0].central)
-        for rate in outlook.per_node_second
-    ]
-    return Range(min(values), values[1], max(values))
+    return outlook.cluster.spare_pays_from(outlook.rates)
 
 
 def _spares(report: Plan) -> Answer:

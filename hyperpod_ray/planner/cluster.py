@@ -13,9 +13,10 @@ from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.model import ElasticStorage, NewFileSystem, NodeGroup, StaticStorage
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.slurm_plan import SlurmPlan
-from hyperpod_ray.planner import PlanError, data, reading, storage
+from hyperpod_ray.planner import PlanError, data, reading, spares, storage
 from hyperpod_ray.planner.checked_nodes import Checked
 from hyperpod_ray.planner.data import Gpu
+from hyperpod_ray.planner.failures import Rates
 from hyperpod_ray.planner.ranges import Range
 from hyperpod_ray.planner.storage import FileSystem, SsdFileSystem
 from hyperpod_ray.pricing.prices import Cost, Prices, cost
@@ -109,6 +110,14 @@ class Cluster:
         )
         total = Range(*(sum(values) for values in zip(*(span for _, (span, _) in parts), strict=True)))
         return total, "; ".join(f"{part_name}: {source}" for part_name, (_, source) in parts)
+
+    def spare_pays_from(self, rates: Rates) -> Range:
+        """Number of nodes from which on the first spare pays, with its span over the rates of interruptions."""
+        limits = [
+            spares.pays_from(rate_per_node=rate, repair=self.repair[0].central)
+            for rate in rates.per_second(nodes=1, gpus_per_node=self.per_node)
+        ]
+        return Range(min(limits), limits[1], max(limits))
 
 
 def with_storage(plan: Planned, system: FileSystem) -> Planned:

@@ -33,7 +33,7 @@ CONNECTIONS = 4
 CHUNK = 32 << 20
 """Bytes that one connection takes at a time: those that are copied are sent while the rest is copied."""
 OPENING_S = 10.0
-"""Ranks connect within this; a rank that is lost meanwhile has a successor."""
+"""Ranks connect within this; a rank that is lost until then has a successor."""
 _ASKED_AGAIN_S = 0.1
 _HELLO_S = 1.0
 _NONCE_BYTES = 16

@@ -124,6 +124,20 @@ def test_bad_answers_write_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "count", "words"),
+    [("ml.p5.48xlarge", "8", "; one pays from 53 nodes on"), ("ml.p5.48xlarge", "1", "; one pays from 53 nodes on"),
+     ("ml.g4dn.xlarge", "2", ": `hyperpod-ray plan` says if it pays")],
+)  # fmt: skip
+def test_the_file_says_from_how_many_nodes_a_spare_pays(
+    tmp_path: Path, instance_type: str, count: str, words: str
+) -> None:
+    """53 for eight P5 nodes, as environments/prod.yaml and its plan say."""
+    where = ["--account", "111122223333", "--region", "us-west-2", "--type", instance_type, "--count", count]
+    assert new(tmp_path, "a", *where) == 0
+    assert f"a node more than `replicas` is a spare{words}\n" in (tmp_path / "a.yaml").read_text()
+
+
 def test_a_terminal_is_asked_for_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ import functools
 import re
 from pathlib import Path
 from re import _parser as sre  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, get_args
 
 import botocore.session
 import pytest
@@ -18,6 +18,8 @@ from botocore.model import Shape
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hyperpod_ray.core.model import DeepHealthCheck
+from hyperpod_ray.ops.acceptance.check import DEEP
 from tests.core.encoded_limits import Limits, encoded
 
 JUDGES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "judges.yaml").read_text(encoding="utf-8"))
@@ -186,3 +188,10 @@ def test_what_our_pattern_takes_the_judges_takes(name: str, ours: Limits, patter
         assert re.fullmatch(pattern, text), f"the judge's {pattern} refuses {text!r}"
 
     taken()
+
+
+def test_deep_health_checks_are_those_that_cloudformation_takes() -> None:
+    """The call has one more, which `nodes check --deep training` starts: it becomes a setting with CloudFormation's."""
+    place = "InstanceGroups/*/OnStartDeepHealthChecks/*"
+    assert set(get_args(DeepHealthCheck)) == set(of_schema("AWS::SageMaker::Cluster", place)["enum"])
+    assert set(DEEP.values()) == set(of_call("sagemaker.CreateCluster", place)["enum"])

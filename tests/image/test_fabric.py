@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -20,69 +17,7 @@ from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.image import context
 from hyperpod_ray.image.versions import choose
 from tests.core.environment_files import text_of
-
-ROOT = Path(__file__).resolve().parents[2]
-INSTALL, CHECK = (ROOT / "hyperpod_ray/image/efa" / name for name in ("install.sh", "check_plugin.py"))
-VERSION = "1.50.0"
-ARCHIVE = f"aws-efa-installer-{VERSION}.tar.gz"
-# what AWS's own script does, as far as it can be seen: it writes below a root, and its arguments count
-SCRIPT = """#!/bin/bash
-printf '%s\\n' "$@" > "$EFA_ROOT/arguments"
-mkdir -p "$EFA_ROOT/efa/lib" "$EFA_ROOT/ofi-nccl/lib/x86_64-linux-gnu"
-touch "$EFA_ROOT/efa/lib/libfabric.so.1"
-[[ -n ${NO_PLUGIN:-} ]] || touch "$EFA_ROOT/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so"
-"""
-
-
-class Site:
-    """A folder as AWS's site would be, signed by a key of this test."""
-
-    def __init__(self, folder: Path, home: Path) -> None:
-        self.folder, self.home = folder, home
-        home.mkdir(mode=0o700)
-        self.gpg("--quick-gen-key", "EFA <efa@example.com>", "ed25519", "sign", "never")
-        listed = self.gpg("--list-keys", "--with-colons")
-        self.fingerprint = next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
-        (folder / "aws-efa-installer").mkdir(parents=True)
-        script = folder / "aws-efa-installer" / "efa_installer.sh"
-        script.write_text(SCRIPT)
-        script.chmod(0o755)
-        with tarfile.open(folder / ARCHIVE, "w:gz") as archive:
-            archive.add(script.parent, "aws-efa-installer")
-        self.sign()
-        (folder / "aws-efa-installer.key").write_text(self.gpg("--armor", "--export"))
-
-    def gpg(self, *words: str) -> str:
-        command = ["gpg", "--homedir", str(self.home), "--batch", "--quiet", "--passphrase", "", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    def sign(self) -> None:
-        self.gpg("--yes", "--detach-sign", "--output", f"{self.folder / ARCHIVE}.sig", str(self.folder / ARCHIVE))
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256((self.folder / ARCHIVE).read_bytes()).hexdigest()
-
-    def install(self, root: Path, *, sha256: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-        root.mkdir(exist_ok=True)
-        # no root rights here: ldconfig and what it reads are stand-ins, everything else is the build's own
-        tools = root.parent / "tools"
-        tools.mkdir(exist_ok=True)
-        (tools / "ldconfig").write_text("#!/bin/sh\n")
-        (tools / "ldconfig").chmod(0o755)
-        given = {
-            "EFA_KEY_FINGERPRINT": self.fingerprint,
-            "EFA_SITE": "http://127.0.0.1:9",
-            "EFA_ROOT": str(root),
-            "EFA_LOADER": str(root / "efa.conf"),
-            "EFA_LISTS": str(root / "lists"),
-            **variables,
-        }
-        return subprocess.run(
-            ["bash", str(INSTALL), VERSION, sha256 or self.sha256, str(self.folder)],
-            env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", **given},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+from tests.image.fabric_helpers import ARCHIVE, INSTALL, Site
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hyperpod_ray.cli.main import main
 from hyperpod_ray.core import checks as rules
 from hyperpod_ray.core.findings import Finding
 from hyperpod_ray.core.plan import Plan
-from hyperpod_ray.planner import answers, checks
+from hyperpod_ray.planner import answers, checks, data
 from hyperpod_ray.planner.cluster import bill, cluster
 from hyperpod_ray.planner.ranges import DAY
 from hyperpod_ray.pricing import price_file
@@ -21,6 +21,7 @@ from tests.planner.environment_helpers import DATE, events, rows
 from tests.planner.test_checks import TRAINING, WORKERS, plan_of, said
 
 PROJECT = Path(__file__).resolve().parents[2]
+GROUPS_OPEN = "the groups, six of them, processor time of a rank"
 
 
 def team(name: str, instances: int) -> dict[str, Any]:
@@ -121,6 +122,22 @@ def test_copies_cost_a_step_where_they_take_longer_than_it() -> None:
     assert long["so a copy is sent after"] == (1, 1, 1)
     back = long["a lost rank is back, of 64 ranks"]
     assert 20 < back.low < back.central < back.high < 60
+
+
+@pytest.mark.parametrize("nodes", [8, 64, 512])
+def test_more_ranks_take_longer_to_be_back_as_the_docs_say(nodes: int) -> None:
+    """What opens for each rank at 64, 512 and 4,096: the line "NCCL opens" of the page, and the groups beside it."""
+    size = {"ray/workers/0/replicas": nodes, f"{WORKERS}/count": nodes, "training": {**TRAINING, "batch_tokens": "64M"}}
+    figures = rows(size)
+    share = figures["copies of a step take"].central
+    parts = data.times()
+    opened = figures[f"a lost rank is back, of {8 * nodes} ranks"].central - share - parts["rebuild"].range.central
+    page = (PROJECT / "docs" / "what-happens-when-a-node-dies.md").read_text(encoding="utf-8")
+    table = page.partition("### At 64, 512 and 4,096 ranks")[2].partition("\n## ")[0]
+    lines = {line.split("|")[1].strip(): line.split("|")[2:] for line in table.splitlines() if line.startswith("| ")}
+    place = [int(cell.replace(",", "")) for cell in lines["a part of a recovery"][:3]].index(8 * nodes)
+    nccl, groups = (float(lines[name][place].split()[0]) for name in ("NCCL opens", GROUPS_OPEN))
+    assert opened == pytest.approx(nccl + groups, rel=0.1, abs=0.05)
 
 
 # --- a run's own speed ------------------------------------------------------------------------------------------------

@@ -61,3 +61,29 @@ def test_a_killed_run_and_struck_ranks_on_a_cpu(tmp_path: Path) -> None:
     missed = [check for part in parts.values() for check in part["checks"] if not check["met"]]
     assert not [check for check in missed if "losses" in check["check"] or "end" in check["check"]], run.stderr[-4000:]
     assert [row["done again"] >= 1 for row in parts["faults"]["rows"]] == [True] * 3
+
+
+IMPORTS = """
+import importlib, importlib.metadata, pathlib, sys
+for part in pathlib.Path("benchmarks/gpu").glob("*.py"):
+    importlib.import_module(f"benchmarks.gpu.{part.stem}")
+import ray.train, transformers
+from jobs.finetune.train import ByteModel
+from hyperpod_ray.ops.acceptance import node_probe
+from hyperpod_ray.planner import architecture, memory, speed
+from hyperpod_ray_training.spares import coordinator, loop, memory
+names = importlib.metadata.packages_distributions()
+print(*{name for module in list(sys.modules) for name in names.get(module.partition(".")[0], [])})
+"""
+
+
+@pytest.mark.slow
+def test_the_lock_of_the_image_has_the_packages_for_a_machine_without_a_network() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTS], cwd=PROJECT, capture_output=True, text=True, check=True)
+    lock = (PROJECT / "hyperpod_ray/image/requirements-cu130-transformers.txt").read_text()
+    locked = {line.partition("==")[0].partition("[")[0].lower() for line in lock.splitlines() if "==" in line}
+    imported = {name.lower().replace("_", "-") for name in done.stdout.split()}
+    ours = {name for name in imported if name.startswith("hyperpod-ray")}
+    optional = {"colorama", "pillow"}  # what others import where it is there
+    assert {"torch", "ray", "transformers", "pydantic"} <= imported
+    assert imported - locked - ours - optional == set()

@@ -215,3 +215,49 @@ def test_a_copy_may_take_longer_than_its_group_had_to_open() -> None:
         assert all(pipe.poll(300) for pipe in pipes)
         answers = [pipe.recv() for pipe in pipes]
     assert answers == [([(0, 3)], True), ([(0, 3), (1, 3)], True)]
+
+
+STATE = 100_000
+
+
+def kept_bytes(rank: int, port: int, pipe: Any) -> None:
+    """Two ranks, without and with replicas: the most bytes that one keeps for copies, the one on its way included."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    most = []
+    for replicas in ((), ([1], [0])):
+        group = dist.new_group(backend="gloo")
+        exchange = Neighbour(
+            store=Store(),
+            group=group,
+            nodes=["a", "b"],
+            rank=rank,
+            replicas=replicas,
+            share=0,
+            wires=wires(rank, group),
+        )
+
+        def take(step: int, store: Store) -> torch.Tensor:
+            buffer, head = store.buffer(STATE, pinned=False), copy_of(step)
+            buffer[: head.numel()] = head
+            return buffer
+
+        memory = Memory(snapshot=SimpleNamespace(take=take, pending=None), neighbour=exchange, every=1)  # type: ignore[arg-type]
+        most.append(0)
+        for step in range(1, 9):
+            memory.finished(step)
+            under_way = exchange._under_way
+            assert under_way is not None and under_way.received is not None
+            most[-1] = max(most[-1], exchange.store.bytes + under_way.received.numel())
+        exchange.settle()
+    pipe.send(most)
+
+
+def test_four_states_are_kept_and_two_beside_replicas() -> None:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with ranks(kept_bytes, store.port) as pipes:
+        assert all(pipe.poll(300) for pipe in pipes)
+        for without, beside in (pipe.recv() for pipe in pipes):
+            assert 3 * STATE < without <= 4 * STATE
+            assert STATE < beside < 2.01 * STATE

@@ -382,3 +382,11 @@ def test_addresses_of_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("this machine has no IPv6")
     with connected(monkeypatch, host="::1") as ranks:
         assert all(isinstance(connections, Wires) for connections in ranks)
+
+
+def test_copies_take_the_interface_of_the_nodes_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the one of the host's name, which may be slow: https://github.com/meta-pytorch/torchft/issues/329"""
+    with connected(monkeypatch, host="127.0.0.3") as ranks:
+        for opened in ranks:
+            assert {connection.getpeername()[0] for connection in opened.outgoing} == {"127.0.0.3"}
+            assert {connection.getsockname()[0] for connection in opened.incoming} == {"127.0.0.3"}
