@@ -124,7 +124,7 @@ def _offers(target: AnyTarget, group: NodeGroup, wish: Wish, zones: dict[str, st
     zone = target.plan.zone(group)
     if group.training_plan_arn:
         # https://docs.aws.amazon.com/sagemaker/latest/dg/search-extension-offerings-api-cli-sdk.html
-        asked = {} if wish.hours is None else {"DurationHours": wish.hours}
+        asked: dict[str, Any] = {} if wish.hours is None else {"DurationHours": wish.hours}
         answer = target.aws.call(
             "sagemaker", "search_training_plan_offerings", TrainingPlanArn=group.training_plan_arn, **asked
         )
