@@ -28,8 +28,8 @@ def training_plans(snapshot: Snapshot) -> Iterator[Finding]:
                 kind="action-required",
                 what=f"{summary} is {plan.status}: HyperPod has taken its nodes",
                 since=plan.end,
-                next="another plan in the environment file: without training_plan_arn, "
-                f"{command(snapshot, 'capacity')} lists offers",
+                next=f"{deploy(snapshot)}, with another plan in the environment file "
+                f"({command(snapshot, 'capacity')}, without training_plan_arn, lists plans)",
                 subject=plan.name,
             )
         elif plan.end is not None and plan.end - snapshot.at < PLAN_NOTED:
@@ -128,7 +128,7 @@ def _older(snapshot: Snapshot, group: Group) -> Finding:
     return replace(
         older,
         why=f"{group.own_image} is an AMI of your own, which HyperPod does not update",
-        next=f"build another one from HyperPod's newest, name it in image_id, then {deploy(snapshot)}",
+        next=f"{deploy(snapshot)}, with another AMI in image_id that is built from the newest of HyperPod",
     )
 
 
