@@ -16,7 +16,7 @@ def written_states() -> set[str]:
     """Every state that the training library writes into `progress.json`."""
     modules = (ast.parse(file.read_text()) for file in Path(hyperpod_ray_training.__file__).parent.rglob("*.py"))
     return {
-        value.value
+        str(value.value)
         for module in modules
         for call in ast.walk(module)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "update"

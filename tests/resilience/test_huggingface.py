@@ -35,7 +35,8 @@ def test_the_trainer_is_no_state_of_its_own(trainer: Any, run: Run, where: str) 
 
     before = list(trainer.callback_handler.callbacks)
     with pytest.raises(InputError, match="the Trainer itself in extra= or per_rank="):
-        survive(trainer, run, **{where: {"mine": trainer}})
+        mine: dict[str, Any] = {where: {"mine": trainer}}
+        survive(trainer, run, **mine)
     assert trainer.callback_handler.callbacks == before, "the trainer is as it was"
 
 

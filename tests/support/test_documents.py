@@ -17,7 +17,7 @@ def written_kinds() -> set[str]:
     """The first argument of each call that writes a document."""
     calls = (node for file in ROOMS.rglob("*.py") for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
     return {
-        call.args[0].value
+        str(call.args[0].value)
         for call in calls
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
@@ -58,7 +58,7 @@ def test_names_of_a_table_are_anybodys_and_objects_in_lists_are_looked_at() -> N
 
 
 def test_each_document_of_a_command_is_looked_at(request: pytest.FixtureRequest, capsys: Any) -> None:
-    judge = request.config.pluginmanager.get_plugin("documents")
+    judge: Any = request.config.pluginmanager.get_plugin("documents")
     output.write_json("best", {**BEST, "size": 1})
     assert judge.found == ["best: document: 'size' is not on the page"]
     judge.found.clear()

@@ -85,8 +85,8 @@ def test_a_probe(probe: str, fields: dict[str, Any], words: str) -> None:
 
 def test_only_a_sidecar_among_init_containers_is_probed() -> None:
     """https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/"""
-    probe = {"livenessProbe": {"tcpSocket": {"port": 80}}}
-    (said,) = judged(init=True, **probe)
+    probe: dict[str, Any] = {"livenessProbe": {"tcpSocket": {"port": 80}}}
+    (said,) = judged(init=True, livenessProbe=probe["livenessProbe"])
     assert "may not be set for init containers without restartPolicy=Always" in said
     assert judged(init=True, restartPolicy="Always", **probe) == []
 
