@@ -243,7 +243,10 @@ def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         parts.steps.append(("bootstrap", target))
         yield
 
-    def run(words: list[str], *, cwd: Path, env: dict[str, str], check: bool) -> Any:
+    def run(
+        words: list[str], *, cwd: Path, env: dict[str, str], check: bool, pass_fds: tuple[int, ...], **_: Any
+    ) -> Any:
+        assert len(pass_fds) == 1, "the lock"
         assert env["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4566", "not an account of somebody's"
         assert (cwd, check) == (tmp_path, False)
         shown = [word.replace(str(tmp_path), "<here>") for word in map(str, words)]
@@ -273,7 +276,7 @@ def test_a_local_deploy_has_its_steps_in_their_order(embedded: Any, capsys: pyte
     assert [line for line in said if "s3://" in line] == [f"stand-in: s3://{n}: a new, empty bucket" for n in BUCKETS]
     assert said[-2:] == [
         f"'{NAME}' is deployed to the embedded AWS on http://127.0.0.1:4566",
-        f'next: eval "$(hyperpod-ray local env)"; hyperpod-ray status {NAME}',
+        f'next: eval "$(hyperpod-ray local env --state {embedded.state})"; hyperpod-ray status {NAME}',
     ]
     assert local_deploy.deploy(NAME, folder=EXAMPLES, state=embedded.state) == 0, "a second time creates no bucket"
     assert (work / "buckets.txt").read_text().split() == BUCKETS
@@ -294,7 +297,7 @@ def test_an_embedded_aws_of_another_account_or_region_is_left_alone(embedded: An
     embedded.running.account, embedded.running.region = account, region
     with pytest.raises(OpsError, match=f"runs as account {account} in {region}") as refused:
         local_deploy.deploy(NAME, folder=EXAMPLES, state=embedded.state)
-    assert refused.value.fix == "hyperpod-ray local down, then the same command again"
+    assert refused.value.fix == f"hyperpod-ray local down --state {embedded.state}, then the same command again"
     assert embedded.steps == []
 
 
