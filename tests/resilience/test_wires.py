@@ -192,6 +192,23 @@ def test_what_has_not_arrived_does_not_count(monkeypatch: pytest.MonkeyPatch) ->
         assert not exchange.arrived
 
 
+def test_a_copy_that_cannot_be_sent_is_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own has arrived: who kept this rank's copy is gone, and no vote of theirs will come."""
+    votes: list[Any] = []
+    monkeypatch.setattr(dist, "all_reduce", lambda vote, **_: votes.append(vote))
+    monkeypatch.setattr(neighbour, "counts", lambda _: True)
+    with connected(monkeypatch) as (first, second):
+        exchange = neighbour.Exchange(step=3, complete=True, received=torch.zeros(9, dtype=torch.uint8))
+        exchange.begin(torch.zeros(64 << 20, dtype=torch.uint8), wires=second, group=None)
+        first.send(content(0, 9), ready=lambda _: None)()
+        for connection in first.incoming:
+            connection.close()
+        with pytest.raises(ConnectionError):
+            exchange.wait()
+        assert exchange.arrived
+        assert votes == []
+
+
 def test_a_rank_with_another_secret_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wires, "OPENING_S", 1.0)
     with connected(monkeypatch, secrets={1: "guessed"}) as ranks:
