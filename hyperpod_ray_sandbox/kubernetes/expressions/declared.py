@@ -37,13 +37,13 @@ class Declared:
     least_bytes: int = 2
     """How long a value is at least, as JSON."""
 
-    def each(self) -> dict[str, dict[str, ValueType]]:
+    def structs(self) -> dict[str, dict[str, ValueType]]:
         """The fields of each type of objects in this one, by its name."""
         table: dict[str, dict[str, ValueType]] = {}
         if self.type.kind == "struct":
             table[self.type.name] = {name: inner.type for name, inner in self.fields.items()}
         for inner in (*self.fields.values(), *filter(None, [self.element])):
-            table |= inner.each()
+            table |= inner.structs()
         return table
 
 
@@ -128,6 +128,7 @@ def _object(schema: Json, name: str) -> Declared | None:
             continue
         if word is not None:
             fields[word] = declared
+        # a default is filled in here, so a request need not hold it
         if field_name in required and inner.get("default") is None:
             least += len(field_name) + declared.least_bytes + 4
     return Declared(ValueType("struct", name), fields, least_bytes=least)

@@ -476,8 +476,9 @@ def _rule(causes: Causes, path: str, rule: Json, declared: Declared, place: _Pla
         "FieldPath": rule.get("fieldPath") or "",
         "OptionalOldSelf": rule.get("optionalOldSelf"),
     }
-    old = dataclasses.replace(declared, type=optional(declared.type)) if rule.get("optionalOldSelf") else declared
-    variables = {"self": declared, "oldSelf": old}
+    old_self = dataclasses.replace(declared, type=optional(declared.type)) if rule.get("optionalOldSelf") else declared
+    variables = {"self": declared, "oldSelf": old_self}
+    # without a bound around it, as many values as a request can hold
     count = _times(declared) if place.count is None else place.count
     reads_old = False
     try:
