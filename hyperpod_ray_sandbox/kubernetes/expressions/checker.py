@@ -324,10 +324,10 @@ def _format(checked: Checked, node: Node, text: str, arguments: tuple[Node, ...]
             why = f'could not parse formatting clause: unrecognized formatting clause "{letter}"'
         else:
             kinds, words = _CLAUSES[letter.lower()]
-            if (wrong := _not_shown(checked, arguments[position], kinds)) is not None:
-                argument_type = checked.type_of(wrong)
+            if (culprit := _not_shown(checked, arguments[position], kinds)) is not None:
+                argument_type = checked.type_of(culprit)
                 at, why = (
-                    wrong.id,
+                    culprit.id,
                     f"error during formatting: {words}, was given {argument_type.name or argument_type.kind}",
                 )
         if why:
@@ -344,7 +344,7 @@ def _not_shown(checked: Checked, node: Node, kinds: tuple[str, ...]) -> Node | N
     if checked.type_of(node).kind not in (*kinds, "dyn"):
         return node
     inner = node.parts if kinds is _SHOWN and node.kind in ("list", "map") else ()
-    return next((wrong for part in inner if (wrong := _not_shown(checked, part, kinds)) is not None), None)
+    return next((culprit for part in inner if (culprit := _not_shown(checked, part, kinds)) is not None), None)
 
 
 def _literals(checked: Checked) -> None:
@@ -367,12 +367,12 @@ def _literals(checked: Checked) -> None:
 
 
 def _same(checked: Checked, parts: tuple[Node, ...], optional: frozenset[int]) -> None:
-    first: ValueType | None = None
+    first_type: ValueType | None = None
     for index, part in enumerate(parts):
         value = checked.type_of(part)
         value = types.unwrapped(value)[0] if index in optional else value
-        if first is None:
-            first = value
-        elif not types.equivalent(first, value):
-            checked.faults.append((part.id, f"expected type '{first}' but found '{value}'"))
+        if first_type is None:
+            first_type = value
+        elif not types.equivalent(first_type, value):
+            checked.faults.append((part.id, f"expected type '{first_type}' but found '{value}'"))
             return

@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
     def scaled(self, factor: float) -> Span:
         """The product with a fraction, rounded up."""
-        return Span(*(min(math.ceil(float(end) * factor), MOST) for end in self))
+        return Span(*(min(math.ceil(float(limit) * factor), MOST) for limit in self))
 
     def union(self, span: Span) -> Span:
         """What takes in both."""
@@ -122,7 +122,7 @@ class _Estimate:
                 at = at.key if at else None
             else:
                 at = at.fields.get(step) if at else None
-        return Span(0, at.most) if at else None
+        return Span(0, at.bound) if at else None
 
     def size(self, node: Node) -> Span | None:
         """The size of a node's value; None where nothing bounds it."""
@@ -492,7 +492,7 @@ def _new_list(factor: float, size: Span) -> Answer:
     return Answer(size.scaled(factor).plus(ONE).plus(Span(_NEW_LIST, _NEW_LIST)), size)
 
 
-def _union(left: Entries | None, right: Entries | None) -> Entries | None:
-    if left is None or right is None:
+def _union(entries: Entries | None, joined: Entries | None) -> Entries | None:
+    if entries is None or joined is None:
         return None
-    return Entries(left.container, left.keys.union(right.keys), left.values.union(right.values))
+    return Entries(entries.container, entries.keys.union(joined.keys), entries.values.union(joined.values))

@@ -131,24 +131,26 @@ def _absent(bindings: Bindings, parameter: ValueType, within: ValueType) -> bool
     return all(_absent(bindings, parameter, inner) for inner in within.parameters)
 
 
-def most_general(left: ValueType, right: ValueType) -> ValueType:
+def most_general(first_type: ValueType, second_type: ValueType) -> ValueType:
     """The type of two that agree which settles less."""
-    return left if _as_general(left, right) else right
+    return first_type if _as_general(first_type, second_type) else second_type
 
 
-def _as_general(left: ValueType, right: ValueType) -> bool:
-    if left.kind in ("dyn", "param"):
+def _as_general(first_type: ValueType, second_type: ValueType) -> bool:
+    if first_type.kind in ("dyn", "param"):
         return True
-    if right.kind in ("dyn", "param") or left.kind != right.kind:
+    if second_type.kind in ("dyn", "param") or first_type.kind != second_type.kind:
         return False
-    if left.kind in ("list", "map", "opaque"):
-        same = left.name == right.name and len(left.parameters) == len(right.parameters)
-        return same and all(map(_as_general, left.parameters, right.parameters))
-    return left.kind == "type" or left == right
+    if first_type.kind in ("list", "map", "opaque"):
+        same = first_type.name == second_type.name and len(first_type.parameters) == len(second_type.parameters)
+        return same and all(map(_as_general, first_type.parameters, second_type.parameters))
+    return first_type.kind == "type" or first_type == second_type
 
 
-def equivalent(left: ValueType, right: ValueType) -> bool:
+def equivalent(first_type: ValueType, second_type: ValueType) -> bool:
     """Whether two types are the same but for the names of their parameters."""
-    if left.kind != right.kind or (left.name != right.name and left.kind != "param"):
+    if first_type.kind != second_type.kind or (first_type.name != second_type.name and first_type.kind != "param"):
         return False
-    return len(left.parameters) == len(right.parameters) and all(map(equivalent, left.parameters, right.parameters))
+    return len(first_type.parameters) == len(second_type.parameters) and all(
+        map(equivalent, first_type.parameters, second_type.parameters)
+    )
