@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_ray_rules import names
 from hyperpod_ray_sandbox.kubernetes import selectors
 from hyperpod_ray_sandbox.kubernetes.authorization.users import Identity
+from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 
@@ -32,6 +33,7 @@ class Attributes:
     user: Identity
     dry_run: bool
     subresource: str = ""
+    options: Json | None = None
 
     @classmethod
     def of(  # noqa: PLR0917
@@ -48,7 +50,12 @@ class Attributes:
         meta = (obj or stored or {})["metadata"]
         space = meta.get("namespace", "") if resource.namespaced else ""
         name = meta.get("name", "")
-        return cls(resource, operation, space, name, obj, stored, user, options.dry_run, subresource)
+        asked: Json = {"kind": f"{operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"}
+        if options.grace_seconds is not None:
+            asked["gracePeriodSeconds"] = options.grace_seconds
+        if options.preconditions:
+            asked["preconditions"] = options.preconditions
+        return cls(resource, operation, space, name, obj, stored, user, options.dry_run, subresource, asked)
 
     def with_object(self, obj: Json) -> Attributes:
         """The same about a changed object."""
@@ -72,7 +79,7 @@ class Attributes:
             "operation": self.operation,
             "userInfo": {"username": self.user.username, "groups": list(self.user.groups)},
             "dryRun": self.dry_run,
-            "options": None,
+            "options": self.options,
         }
         return {key: value for key, value in facts.items() if value != ""}
 
@@ -99,6 +106,20 @@ def author(resource: Resource, obj: Json | None, stored: Json | None, options: O
         namespace, account = names.KUBE_SYSTEM, f"{owner['kind'].lower()}-controller"
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     return Identity(f"system:serviceaccount:{namespace}:{account}", groups)
+
+
+def met(conditions: list[Json] | None, data: Json) -> bool:
+    """Whether match conditions hold: one that does not hold decides, though another fails. Raises a fault of one."""
+    failed: Exception | None = None
+    for condition in conditions or []:
+        try:
+            if language.evaluate(condition["expression"], data) is not True:
+                return False
+        except language.FAULTS as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return True
 
 
 def concerns(api: Objects, match: Json, attributes: Attributes) -> bool:

@@ -63,9 +63,8 @@ def _refusal(policy: Json, attributes: matching.Attributes, namespace: Json | No
     fails = policy.get("failurePolicy", "Fail") == "Fail"
     data = {**attributes.data(), "namespaceObject": namespace}
     try:
-        for condition in policy.get("matchConditions") or []:
-            if language.evaluate(condition["expression"], data) is not True:
-                return "", ""
+        if not matching.met(policy.get("matchConditions"), data):
+            return "", ""
         data["variables"] = _variables(policy, data)
         for validation in policy.get("validations") or []:
             if language.evaluate(validation["expression"], data) is not True:

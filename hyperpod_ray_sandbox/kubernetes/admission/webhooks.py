@@ -61,10 +61,7 @@ def _concerns(api: Objects, webhook: Json, attributes: matching.Attributes) -> b
     if selector and not any(selectors.matches(selector, have) for have in labels):
         return False
     try:
-        return all(
-            language.evaluate(condition["expression"], attributes.data()) is True
-            for condition in webhook.get("matchConditions") or []
-        )
+        return matching.met(webhook.get("matchConditions"), attributes.data())
     except language.FAULTS as error:
         if webhook.get("failurePolicy") == "Ignore":
             return False

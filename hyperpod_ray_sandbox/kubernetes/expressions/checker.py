@@ -134,9 +134,9 @@ class _Checker:
         if target.kind == "map":
             answer = target.parameters[1]
         elif target.kind == "struct":
-            known = self.fields.get(target.name, {})
-            word = f"__{name}__" if name in RESERVED and name not in known else name
-            answer = known[word] if word in known else self.fault(node, f"undefined field '{name}'")
+            declared = self.fields.get(target.name, {})
+            word = f"__{name}__" if name in RESERVED and name not in declared else name
+            answer = declared[word] if word in declared else self.fault(node, f"undefined field '{name}'")
         elif target.kind == "param":
             self.assignable(DYN, target)
         elif target.kind not in ("dyn", "error"):
@@ -152,6 +152,7 @@ class _Checker:
         arguments = [self.check(part) for part in node.parts]
         if node.target is None:
             return self._resolved(node, node.name, None, arguments)
+        # `sets.contains(a, b)` is written like a method of `sets`
         prefix = _qualified(node.target)
         if prefix and f"{prefix}.{node.name}" in overloads():
             node.name, node.target = f"{prefix}.{node.name}", None  # the name of a function, and no method
@@ -173,13 +174,14 @@ class _Checker:
             signature = self._instance(overload)
             if types.assignable(self.bindings, have, list(signature[1:])):
                 self.checked.overloads.setdefault(node.id, []).append(overload.id)
-                given = self.settled(signature[0])
+                result = self.settled(signature[0])
                 if answer is None:
-                    answer = given
-                elif answer not in (DYN, given):
+                    answer = result
+                elif answer not in (DYN, result):
                     answer = DYN
         if answer is not None:
             return answer
+        # no overload takes the arguments
         words = [str(types.substituted(self.bindings, value, dynamic=True)) for value in have]
         on = f"{words.pop(0)}." if target is not None else ""
         return self.fault(node, f"found no matching overload for '{name}' applied to '{on}({', '.join(words)})'")
@@ -237,6 +239,7 @@ class _Checker:
         over = self.settled(self.check(node.parts[trees.RANGE]))
         start = self.check(node.parts[trees.START])
         variable, accumulator = node.variables
+        # the result is outside of the loop: it sees the accumulator, and not the variable
         self.scopes.append({accumulator: start})
         element = DYN
         if over.kind in ("list", "map"):
@@ -308,28 +311,31 @@ def _formats(checked: Checked) -> None:
 
 
 def _format(checked: Checked, node: Node, text: str, arguments: tuple[Node, ...]) -> None:
-    asked = 0
+    position = 0
     for match in _CLAUSE.finditer(text):
         if match[0] == "%%":
             continue
         letter, why, at = match["letter"], "", node.id
         if letter is None:
             why = "unexpected end of string"
-        elif asked >= len(arguments):
-            why = f"index {asked} out of range"
+        elif position >= len(arguments):
+            why = f"index {position} out of range"
         elif letter.lower() not in _CLAUSES or (letter.isupper() and letter != "X"):
             why = f'could not parse formatting clause: unrecognized formatting clause "{letter}"'
         else:
             kinds, words = _CLAUSES[letter.lower()]
-            if (wrong := _not_shown(checked, arguments[asked], kinds)) is not None:
-                given = checked.type_of(wrong)
-                at, why = wrong.id, f"error during formatting: {words}, was given {given.name or given.kind}"
+            if (culprit := _not_shown(checked, arguments[position], kinds)) is not None:
+                argument_type = checked.type_of(culprit)
+                at, why = (
+                    culprit.id,
+                    f"error during formatting: {words}, was given {argument_type.name or argument_type.kind}",
+                )
         if why:
             checked.faults.append((at, why))
             return
-        asked += 1
-    if len(arguments) > asked:
-        why = f"too many arguments supplied to string.format (expected {asked}, got {len(arguments)})"
+        position += 1
+    if len(arguments) > position:
+        why = f"too many arguments supplied to string.format (expected {position}, got {len(arguments)})"
         checked.faults.append((node.id, why))
 
 
@@ -338,7 +344,7 @@ def _not_shown(checked: Checked, node: Node, kinds: tuple[str, ...]) -> Node | N
     if checked.type_of(node).kind not in (*kinds, "dyn"):
         return node
     inner = node.parts if kinds is _SHOWN and node.kind in ("list", "map") else ()
-    return next((wrong for part in inner if (wrong := _not_shown(checked, part, kinds)) is not None), None)
+    return next((culprit for part in inner if (culprit := _not_shown(checked, part, kinds)) is not None), None)
 
 
 def _literals(checked: Checked) -> None:
@@ -361,12 +367,12 @@ def _literals(checked: Checked) -> None:
 
 
 def _same(checked: Checked, parts: tuple[Node, ...], optional: frozenset[int]) -> None:
-    first: ValueType | None = None
+    first_type: ValueType | None = None
     for index, part in enumerate(parts):
         value = checked.type_of(part)
         value = types.unwrapped(value)[0] if index in optional else value
-        if first is None:
-            first = value
-        elif not types.equivalent(first, value):
-            checked.faults.append((part.id, f"expected type '{first}' but found '{value}'"))
+        if first_type is None:
+            first_type = value
+        elif not types.equivalent(first_type, value):
+            checked.faults.append((part.id, f"expected type '{first_type}' but found '{value}'"))
             return

@@ -28,21 +28,21 @@ class Span(NamedTuple):
     low: int
     high: int
 
-    def plus(self, other: Span) -> Span:
+    def plus(self, span: Span) -> Span:
         """The sum."""
-        return Span(min(self.low + other.low, MOST), min(self.high + other.high, MOST))
+        return Span(min(self.low + span.low, MOST), min(self.high + span.high, MOST))
 
-    def times(self, other: Span) -> Span:
+    def times(self, span: Span) -> Span:
         """The product."""
-        return Span(min(self.low * other.low, MOST), min(self.high * other.high, MOST))
+        return Span(min(self.low * span.low, MOST), min(self.high * span.high, MOST))
 
     def scaled(self, factor: float) -> Span:
         """The product with a fraction, rounded up."""
-        return Span(*(min(math.ceil(float(end) * factor), MOST) for end in self))
+        return Span(*(min(math.ceil(float(limit) * factor), MOST) for limit in self))
 
-    def union(self, other: Span) -> Span:
+    def union(self, span: Span) -> Span:
         """What takes in both."""
-        return Span(min(self.low, other.low), max(self.high, other.high))
+        return Span(min(self.low, span.low), max(self.high, span.high))
 
 
 ZERO, ONE, UNKNOWN = Span(0, 0), Span(1, 1), Span(0, MOST)
@@ -122,7 +122,7 @@ class _Estimate:
                 at = at.key if at else None
             else:
                 at = at.fields.get(step) if at else None
-        return Span(0, at.most) if at else None
+        return Span(0, at.bound) if at else None
 
     def size(self, node: Node) -> Span | None:
         """The size of a node's value; None where nothing bounds it."""
@@ -130,6 +130,7 @@ class _Estimate:
             return self.sizes[node.id]
         if (written := _written(node)) is not None:
             return Span(written, written)
+        # the schema before the type: a number of a schema counts as nothing, a number that is computed as one
         declared = self.declared_size(self.path(node))
         if declared is not None:
             self.sizes[node.id] = declared
@@ -192,7 +193,7 @@ class _Estimate:
         if node.target is None:
             return ZERO
         cost = self.cost(node.target)
-        if node.test_only:
+        if node.test_only:  # `has` costs nothing by itself
             return cost
         self.paths[node.id] = (*self.path(node.target), node.name)
         return cost.plus(ONE) if self.checked.type_of(node.target).kind in ("map", "struct", "param") else cost
@@ -220,6 +221,7 @@ class _Estimate:
         variable, accumulator = node.variables
         cost = self.cost(over).plus(self.cost(start))
         self._push(accumulator, _Local(self.path(start), self.size(start), self.entries_of(start)))
+        # `optMap` and its like bind a variable by a loop over nothing
         bind = over.kind == "list" and not over.parts and condition.kind == "constant" and condition.value is False
         if bind and accumulator != "__result__":
             cost = cost.plus(self.cost(result))
@@ -230,7 +232,7 @@ class _Estimate:
         listed = (entries.container if entries else self.checked.type_of(over).kind) == "list"
         size = (entries.values if listed else entries.keys) if entries else None
         self._push(variable, _Local((*self.path(over), "@items" if listed else "@keys"), size, None))
-        each = self.cost(condition).plus(self.cost(step))
+        per_run = self.cost(condition).plus(self.cost(step))
         self.locals[variable].pop()
         cost = cost.plus(self.cost(result))
         self.locals[accumulator].pop()
@@ -239,7 +241,7 @@ class _Estimate:
             self.keep(node, self.size(start))
         elif start.kind in ("list", "map"):
             self.keep(node, count, self.entries_of(step))
-        return cost.plus(count.times(each))
+        return cost.plus(count.times(per_run))
 
     def _push(self, name: str, variable: _Local) -> None:
         self.locals.setdefault(name, []).append(variable)
@@ -269,6 +271,7 @@ class _Estimate:
                 size = entries.values if entries else None
                 step = "@items" if overload == "index_list" else "@values"
                 self.paths[node.id] = (*self.path(node.parts[0]), step)
+            # what an index gives is as big as the schema lets it be
             if size is None:
                 size = self.size(node)
         self.keep(node, size)
@@ -380,10 +383,11 @@ class _Estimate:
         size, element = self.bound(target), self.element(target)
         if element is None:
             return Answer(size.scaled(_TRAVERSAL))
-        each = ONE
+        comparison = ONE
+        # to compare texts is to read them
         if element.type.kind in ("string", "bytes"):
-            each = each.plus(self.bound(element).scaled(_TRAVERSAL))
-        return Answer(size.times(each))
+            comparison = comparison.plus(self.bound(element).scaled(_TRAVERSAL))
+        return Answer(size.times(comparison))
 
     def _of_traversal(self, overload: str, target: Argument, arguments: Sequence[Argument]) -> Answer:
         del overload, arguments
@@ -426,14 +430,15 @@ class _Estimate:
 
     def _of_replace(self, overload: str, target: Argument, arguments: Sequence[Argument]) -> Answer:
         del overload
-        size, old, new = self.bound(target), self.bound(arguments[0]), self.bound(arguments[1])
+        size, pattern, text = self.bound(target), self.bound(arguments[0]), self.bound(arguments[1])
         longest = (min(size.high + 1, MOST), size.high)
-        if old.low:
-            longest = (0, size.high) if new.high <= old.low else (math.ceil(size.high / old.low), 0)
+        # an empty pattern puts the new text around each character
+        if pattern.low:
+            longest = (0, size.high) if text.high <= pattern.low else (math.ceil(size.high / pattern.low), 0)
         shortest = (min(size.low + 1, MOST), size.low)
-        if old.high:
-            shortest = (0, size.low) if old.high <= new.low else (math.ceil(size.low / old.high), 0)
-        result = Span(shortest[0], longest[0]).times(new).plus(Span(shortest[1], longest[1]))
+        if pattern.high:
+            shortest = (0, size.low) if pattern.high <= text.low else (math.ceil(size.low / pattern.high), 0)
+        result = Span(shortest[0], longest[0]).times(text).plus(Span(shortest[1], longest[1]))
         return Answer(size.scaled(2 * _TRAVERSAL), result)
 
 
@@ -487,7 +492,7 @@ def _new_list(factor: float, size: Span) -> Answer:
     return Answer(size.scaled(factor).plus(ONE).plus(Span(_NEW_LIST, _NEW_LIST)), size)
 
 
-def _union(one: Entries | None, other: Entries | None) -> Entries | None:
-    if one is None or other is None:
+def _union(entries: Entries | None, joined: Entries | None) -> Entries | None:
+    if entries is None or joined is None:
         return None
-    return Entries(one.container, one.keys.union(other.keys), one.values.union(other.values))
+    return Entries(entries.container, entries.keys.union(joined.keys), entries.values.union(joined.values))

@@ -32,18 +32,18 @@ class Declared:
     fields: Mapping[str, Declared] = field(default_factory=dict)
     key: Declared | None = None
     element: Declared | None = None
-    most: int = 0
+    bound: int = 0
     """How many elements, characters, or bytes a value has at most."""
     least_bytes: int = 2
     """How long a value is at least, as JSON."""
 
-    def each(self) -> dict[str, dict[str, ValueType]]:
+    def structs(self) -> dict[str, dict[str, ValueType]]:
         """The fields of each type of objects in this one, by its name."""
         table: dict[str, dict[str, ValueType]] = {}
         if self.type.kind == "struct":
             table[self.type.name] = {name: inner.type for name, inner in self.fields.items()}
         for inner in (*self.fields.values(), *filter(None, [self.element])):
-            table |= inner.each()
+            table |= inner.structs()
         return table
 
 
@@ -65,22 +65,22 @@ def struct(name: str, /, **fields: Declared) -> Declared:
     return Declared(ValueType("struct", name), fields)
 
 
-def list_of(element: Declared, most: int = 0) -> Declared:
+def list_of(element: Declared, bound: int = 0) -> Declared:
     """A list."""
-    return Declared(types.list_of(element.type), element=element, most=most)
+    return Declared(types.list_of(element.type), element=element, bound=bound)
 
 
-def map_of(element: Declared, most: int = 0) -> Declared:
+def map_of(element: Declared, bound: int = 0) -> Declared:
     """A map of names."""
-    return Declared(types.map_of(types.STRING, element.type), key=STRING, element=element, most=most)
+    return Declared(types.map_of(types.STRING, element.type), key=STRING, element=element, bound=bound)
 
 
 def of_schema(schema: Json, *, root: bool, name: str = "selfType") -> Declared | None:
     """What a schema declares; None where expressions cannot see it."""
     if schema.get("x-kubernetes-int-or-string"):
         length = schema.get("maxLength")
-        most = REQUEST_BYTES - 2 if length is None else 4 * max(0, length)
-        return replace(ANYTHING, most=most)
+        bound = REQUEST_BYTES - 2 if length is None else 4 * max(0, length)
+        return replace(ANYTHING, bound=bound)
     if root or schema.get("x-kubernetes-embedded-resource"):
         schema = with_identity(schema)
     make = {"array": _list, "object": _object, "string": _string}.get(str(schema.get("type")))
@@ -89,8 +89,8 @@ def of_schema(schema: Json, *, root: bool, name: str = "selfType") -> Declared |
     simple = {"boolean": (types.BOOL, 4), "number": (types.DOUBLE, 1), "integer": (types.INT, 1)}
     if schema.get("type") not in simple:
         return None
-    declared, least = simple[schema["type"]]
-    return Declared(declared, least_bytes=least)
+    declared, least_bytes = simple[schema["type"]]
+    return Declared(declared, least_bytes=least_bytes)
 
 
 def with_identity(schema: Json) -> Json:
@@ -120,7 +120,7 @@ def _object(schema: Json, name: str) -> Declared | None:
         if element is None:
             return None
         return map_of(element, (REQUEST_BYTES - 2) // (element.least_bytes + 6) if bound is None else max(0, bound))
-    fields, least, required = {}, 2, schema.get("required") or ()
+    fields, least_bytes, required = {}, 2, schema.get("required") or ()
     for field_name, inner in (schema.get("properties") or {}).items():
         word = escaped(field_name)
         declared = of_schema(inner, root=False, name=f"{name}.{word or field_name}")
@@ -128,9 +128,10 @@ def _object(schema: Json, name: str) -> Declared | None:
             continue
         if word is not None:
             fields[word] = declared
+        # a default is filled in here, so a request need not hold it
         if field_name in required and inner.get("default") is None:
-            least += len(field_name) + declared.least_bytes + 4
-    return Declared(ValueType("struct", name), fields, least_bytes=least)
+            least_bytes += len(field_name) + declared.least_bytes + 4
+    return Declared(ValueType("struct", name), fields, least_bytes=least_bytes)
 
 
 _TIMES = {
@@ -144,13 +145,13 @@ def _string(schema: Json, name: str) -> Declared:
     del name
     form, length = str(schema.get("format")), schema.get("maxLength")
     if form in _TIMES:
-        declared, most, least = _TIMES[form]
-        return Declared(declared, most=most, least_bytes=least)
-    most = REQUEST_BYTES - 2
+        declared, bound, least_bytes = _TIMES[form]
+        return Declared(declared, bound=bound, least_bytes=least_bytes)
+    bound = REQUEST_BYTES - 2
     if form == "byte":
-        return Declared(types.BYTES, most=most if length is None else max(0, length))
+        return Declared(types.BYTES, bound=bound if length is None else max(0, length))
     if length is not None:
-        most = 4 * max(0, length)
+        bound = 4 * max(0, length)
     elif schema.get("enum"):
-        most = max(len(value.encode()) if isinstance(value, str) else 0 for value in schema["enum"])
-    return Declared(types.STRING, most=most)
+        bound = max(len(value.encode()) if isinstance(value, str) else 0 for value in schema["enum"])
+    return Declared(types.STRING, bound=bound)

@@ -113,7 +113,7 @@ def check(expression: str, variables: Mapping[str, Declared]) -> Checked:
         tree = trees.read(compiled(expression, tuple(sorted(variables))).serialize())
     except FAULTS as error:
         raise ValueError(f"compilation failed: {_words(error)}") from None
-    fields = {name: each for declared in variables.values() for name, each in declared.each().items()}
+    fields = {name: inner for declared in variables.values() for name, inner in declared.structs().items()}
     checked = checker.check(tree, {name: declared.type for name, declared in variables.items()}, fields)
     if why := checked.words(expression):
         raise ValueError(f"compilation failed: {why}")

@@ -43,9 +43,9 @@ def _comparisons() -> str:
     lines = []
     for word, operator in (("less", "<"), ("less_equals", "<="), ("greater", ">"), ("greater_equals", ">=")):
         for pair in _PAIRS:
-            left, right = pair.split("/")
-            ends = [_LONG.get(left, left), *([] if left == right else [_LONG.get(right, right)])]
-            lines.append(f"{word}_{'_'.join(ends)}: _{operator}_({left}, {right}) bool")
+            operand, compared = pair.split("/")
+            ends = [_LONG.get(operand, operand), *([] if operand == compared else [_LONG.get(compared, compared)])]
+            lines.append(f"{word}_{'_'.join(ends)}: _{operator}_({operand}, {compared}) bool")
     return "\n".join(lines)
 
 

@@ -75,7 +75,7 @@ def substituted(bindings: Bindings, value: ValueType, *, dynamic: bool = False) 
 
 def assignable(bindings: Bindings, values: list[ValueType], targets: list[ValueType]) -> bool:
     """Whether values have the types of their targets; binds the type parameters where they do."""
-    attempt = dict(bindings)
+    attempt = dict(bindings)  # what a failed attempt has bound is forgotten
     if len(values) != len(targets) or not all(map(lambda v, t: _assignable(attempt, v, t), values, targets)):
         return False
     bindings.update(attempt)
@@ -83,6 +83,7 @@ def assignable(bindings: Bindings, values: list[ValueType], targets: list[ValueT
 
 
 def _assignable(bindings: Bindings, value: ValueType, target: ValueType) -> bool:
+    # a parameter of the target first: what it stands for is kept, so that the next argument must agree
     if target.kind == "param":
         valid, bound = _bind(bindings, value, target)
         if valid or bound:
@@ -91,9 +92,10 @@ def _assignable(bindings: Bindings, value: ValueType, target: ValueType) -> bool
         return _bind(bindings, target, value)[0]
     if {value.kind, target.kind} & {"dyn", "error"}:
         return True
+    # null is a value of times, durations, messages and optional values, and of no other type
     if "null" in (value.kind, target.kind):
-        other = target if value.kind == "null" else value
-        return other.kind in (*_NULLABLE, "null")
+        nullable = target if value.kind == "null" else value
+        return nullable.kind in (*_NULLABLE, "null")
     if value.kind in ("opaque", "list", "map"):
         same = (value.kind, value.name, len(value.parameters)) == (target.kind, target.name, len(target.parameters))
         return same and all(map(lambda v, t: _assignable(bindings, v, t), value.parameters, target.parameters))
@@ -129,24 +131,26 @@ def _absent(bindings: Bindings, parameter: ValueType, within: ValueType) -> bool
     return all(_absent(bindings, parameter, inner) for inner in within.parameters)
 
 
-def most_general(one: ValueType, other: ValueType) -> ValueType:
+def most_general(first_type: ValueType, second_type: ValueType) -> ValueType:
     """The type of two that agree which settles less."""
-    return one if _as_general(one, other) else other
+    return first_type if _as_general(first_type, second_type) else second_type
 
 
-def _as_general(one: ValueType, other: ValueType) -> bool:
-    if one.kind in ("dyn", "param"):
+def _as_general(first_type: ValueType, second_type: ValueType) -> bool:
+    if first_type.kind in ("dyn", "param"):
         return True
-    if other.kind in ("dyn", "param") or one.kind != other.kind:
+    if second_type.kind in ("dyn", "param") or first_type.kind != second_type.kind:
         return False
-    if one.kind in ("list", "map", "opaque"):
-        same = one.name == other.name and len(one.parameters) == len(other.parameters)
-        return same and all(map(_as_general, one.parameters, other.parameters))
-    return one.kind == "type" or one == other
+    if first_type.kind in ("list", "map", "opaque"):
+        same = first_type.name == second_type.name and len(first_type.parameters) == len(second_type.parameters)
+        return same and all(map(_as_general, first_type.parameters, second_type.parameters))
+    return first_type.kind == "type" or first_type == second_type
 
 
-def equivalent(one: ValueType, other: ValueType) -> bool:
+def equivalent(first_type: ValueType, second_type: ValueType) -> bool:
     """Whether two types are the same but for the names of their parameters."""
-    if one.kind != other.kind or (one.name != other.name and one.kind != "param"):
+    if first_type.kind != second_type.kind or (first_type.name != second_type.name and first_type.kind != "param"):
         return False
-    return len(one.parameters) == len(other.parameters) and all(map(equivalent, one.parameters, other.parameters))
+    return len(first_type.parameters) == len(second_type.parameters) and all(
+        map(equivalent, first_type.parameters, second_type.parameters)
+    )

@@ -167,7 +167,10 @@ def _evict(api: Api, request: Request, options: Options, target: Target) -> Json
     delete_options(request, options, {**inside, "dryRun": inside.get("dryRun") or asked})
     pod = api.get(target.resource, target.namespace, target.name)
     check_preconditions(target.resource, pod, options)
-    admission.validate(api, target.resource, pod, None, options, "eviction")
+    # admission sees the Eviction, which has no labels, and not the pod
+    evicted = {"apiVersion": "policy/v1", "kind": "Eviction", **body}
+    evicted["metadata"] = {**(body.get("metadata") or {}), "namespace": target.namespace}
+    admission.validate(api, target.resource, evicted, None, options, "eviction")
     options.user = None  # the rule of an eviction is its own, not that of a delete
     eviction.check(api, pod)
     api.delete(target.resource, target.namespace, target.name, options)

@@ -44,15 +44,15 @@ def policy(obj: Json) -> Causes:
     for index, validation in enumerate(validations):
         path = f"spec.validations[{index}]"
         _expression(causes, f"{path}.expression", validation.get("expression"), (BOOL,), fields)
-        message, said = validation.get("message") or "", validation.get("messageExpression") or ""
+        message, words = validation.get("message") or "", validation.get("messageExpression") or ""
         if message and not message.strip():
             causes.invalid(f"{path}.message", message, "must be non-empty if specified")
         elif "\n" in message.strip():
             causes.invalid(f"{path}.message", message, "must not contain line breaks")
-        if said and not said.strip():
-            causes.invalid(f"{path}.messageExpression", said, "must be non-empty if specified")
-        elif said:
-            expression(causes, f"{path}.messageExpression", said, fields, (STRING,))
+        if words and not words.strip():
+            causes.invalid(f"{path}.messageExpression", words, "must be non-empty if specified")
+        elif words:
+            expression(causes, f"{path}.messageExpression", words, fields, (STRING,))
         causes.choice(f"{path}.reason", validation.get("reason"), _REASONS)
     _audit(causes, obj, fields)
     conditions(causes, "spec.matchConditions", spec.get("matchConditions"))
@@ -83,21 +83,21 @@ def _audit(causes: Causes, obj: Json, fields: dict[str, Declared]) -> None:
 
 def _variables(causes: Causes, spec: Json) -> dict[str, Declared]:
     """Judge the variables, each by those before it; returns what expressions read."""
-    known: dict[str, Declared] = {}
+    variables: dict[str, Declared] = {}
     for index, variable in enumerate(spec.get("variables") or []):
         path, name = f"spec.variables[{index}]", variable.get("name") or ""
         if not name.strip():
             causes.required(f"{path}.name", "name is not specified")
         elif not _IDENTIFIER.fullmatch(name) or name in RESERVED:
             causes.invalid(f"{path}.name", name, "must be a valid CEL identifier")
-        answer = _expression(causes, f"{path}.expression", variable.get("expression"), (), _readable(known))
-        known[name] = Declared(answer)
-    return _readable(known) if known else VARIABLES
+        answer = _expression(causes, f"{path}.expression", variable.get("expression"), (), _readable(variables))
+        variables[name] = Declared(answer)
+    return _readable(variables) if variables else VARIABLES
 
 
-def _readable(known: dict[str, Declared]) -> dict[str, Declared]:
+def _readable(variables: dict[str, Declared]) -> dict[str, Declared]:
     """What an expression reads beside variables that are known."""
-    return {**VARIABLES, "variables": struct("kubernetes.variables", **known)}
+    return {**VARIABLES, "variables": struct("kubernetes.variables", **variables)}
 
 
 def _expression(

@@ -429,27 +429,27 @@ class _Place:
         return _Place(count, self.correlatable and correlatable)
 
 
-def _rules(causes: Causes, path: str, schema: Json, place: _Place, budget: _Budget) -> None:
+def _rules(causes: Causes, path: str, schema: Json, scope: _Place, budget: _Budget) -> None:
     """Judge the rules of a schema and of those in it."""
     extra, items = schema.get("additionalProperties"), schema.get("items")
     if isinstance(extra, dict):
-        _rules(causes, f"{path}.additionalProperties", extra, place.inside(schema.get("maxProperties")), budget)
+        _rules(causes, f"{path}.additionalProperties", extra, scope.inside(schema.get("maxProperties")), budget)
     for name, inner in sorted((schema.get("properties") or {}).items()):
-        _rules(causes, f"{path}.properties[{name}]", inner, place.inside(1), budget)
+        _rules(causes, f"{path}.properties[{name}]", inner, scope.inside(1), budget)
     if isinstance(items, dict):
         listed = schema.get("x-kubernetes-list-type") == "map"
-        _rules(causes, f"{path}.items", items, place.inside(schema.get("maxItems"), correlatable=listed), budget)
+        _rules(causes, f"{path}.items", items, scope.inside(schema.get("maxItems"), correlatable=listed), budget)
     rules = schema.get(custom.RULES) or []
     if not rules or not language.installed():
         return
-    declared = of_schema(schema, root=place.root)
+    declared = of_schema(schema, root=scope.root)
     if declared is None:
         why = "unable to convert structural schema to CEL declarations"
         words = f"failed to construct type information for x-kubernetes-validations rules: {why}"
         causes.append(Cause("InternalError", f"Internal error: internal error: {words}", f"{path}.{custom.RULES}"))
         return
     for index, rule in enumerate(rules):
-        _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, declared, place, budget)
+        _rule(causes, f"{path}.{custom.RULES}[{index}]", rule, declared, scope, budget)
 
 
 _MOST_COST, _MOST_TOTAL_COST = 10_000_000, 100_000_000
@@ -465,7 +465,7 @@ def _expensive(what: str, cost: int, limit: int) -> str:
     )
 
 
-def _rule(causes: Causes, path: str, rule: Json, declared: Declared, place: _Place, budget: _Budget) -> None:  # noqa: PLR0917
+def _rule(causes: Causes, path: str, rule: Json, declared: Declared, scope: _Place, budget: _Budget) -> None:  # noqa: PLR0917
     """Judge one rule: it compiles, reads fields that are there, gives a bool, and costs no more than it may."""
     text = str(rule.get("rule") or "")
     shown = {
@@ -476,9 +476,10 @@ def _rule(causes: Causes, path: str, rule: Json, declared: Declared, place: _Pla
         "FieldPath": rule.get("fieldPath") or "",
         "OptionalOldSelf": rule.get("optionalOldSelf"),
     }
-    old = dataclasses.replace(declared, type=optional(declared.type)) if rule.get("optionalOldSelf") else declared
-    variables = {"self": declared, "oldSelf": old}
-    count = _times(declared) if place.count is None else place.count
+    old_self = dataclasses.replace(declared, type=optional(declared.type)) if rule.get("optionalOldSelf") else declared
+    variables = {"self": declared, "oldSelf": old_self}
+    # without a bound around it, as many values as a request can hold
+    count = _times(declared) if scope.count is None else scope.count
     reads_old = False
     try:
         checked = language.check(text, variables)
@@ -493,7 +494,7 @@ def _rule(causes: Causes, path: str, rule: Json, declared: Declared, place: _Pla
             _message(causes, path, rule["messageExpression"], (shown, variables, declared, budget))
     except ValueError as error:
         causes.invalid(f"{path}.rule", shown, str(error))
-    if reads_old and not place.correlatable:
+    if reads_old and not scope.correlatable:
         why = "oldSelf cannot be used on the uncorrelatable portion of the schema"
         causes.invalid(f"{path}.rule", text, why)
     elif not reads_old and rule.get("optionalOldSelf") is not None:
