@@ -16,19 +16,14 @@ import pytest
 from hyperpod_ray.cli.main import extra_of
 from hyperpod_ray.ops.errors import BAD_USE, ERROR, explain
 from hyperpod_ray.review import worktrees
+from tests.cli.mistakes_helpers import ANSWERS, refused, run
 from tests.cli.test_anywhere import PROJECT, START, somebody_else
-from tests.support import forked
 
-ANSWERS = ("--account", "111122223333", "--region", "us-west-2", "--type", "ml.g5.8xlarge", "--count", "2")
 LATIN = (
     ({"PYTHONIOENCODING": "latin-1"}, ["cost", "dev", "--offline"]),
     ({"PYTHONIOENCODING": "ascii"}, ["plan", "dev", "--model", "llama-3.1-8b", "--tokens", "1B"]),
     ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ["--help"]),
 )
-
-
-def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
-    return forked.command(*words, cwd=cwd)
 
 
 def started(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[bytes]:
@@ -37,31 +32,6 @@ def started(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[
         [sys.executable, "-m", "hyperpod_ray.cli", *words], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
         env={**os.environ, "PYTHONPATH": str(PROJECT), **more}, check=False,
     )  # fmt: skip
-
-
-def refused(done: subprocess.CompletedProcess[bytes], *said: str) -> None:
-    """One message with its way out; nothing on stdout, no defect of the program."""
-    text = done.stderr.decode()
-    assert done.returncode == 2, text
-    assert done.stdout == b""
-    for words in (*said, "Expected ", "Fix: "):
-        assert words in text
-    assert "Traceback" not in text
-    assert "internal error" not in text
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mistakes") / "platform"
-    done = run("init", str(folder), *ANSWERS, cwd=folder.parent)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture
-def project(first: Path, tmp_path: Path) -> Path:
-    """A project that `init` made."""
-    return Path(shutil.copytree(first, tmp_path / "platform"))
 
 
 @pytest.mark.parametrize(
@@ -131,16 +101,6 @@ def test_a_review_without_the_cdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     said = extra_of(missing.value)
     assert said is not None
     assert "needs the part [deploy]" in str(said)
-
-
-def test_conflict_markers_in_the_configuration_of_cdk(project: Path) -> None:
-    (project / "node_modules").symlink_to(PROJECT / "node_modules")
-    file = project / "cdk.json"
-    text = file.read_text()
-    file.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> theirs\n")
-    refused(run("diff", "dev", cwd=project), "cdk.json:1: conflict markers of a merge")
-    file.write_text(text[:-3])
-    refused(run("diff", "dev", cwd=project), "cdk.json: no JSON")
 
 
 @pytest.fixture

@@ -13,9 +13,7 @@ import yaml
 
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.planner import simulate
-from tests.cli.plan_helpers import PROJECT
-
-RUN = ("--model", "llama-3.1-70b", "--tokens", "1T", "--no-deploy")
+from tests.cli.plan_helpers import PROJECT, RUN, figure
 
 
 @pytest.fixture(autouse=True)
@@ -28,12 +26,6 @@ def data_of(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
     assert main(["plan", *arguments, "-o", "json"]) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
-
-
-def figure(data: dict[str, Any], answer: str, what: str) -> dict[str, Any]:
-    row: dict[str, Any]
-    (row,) = [row for row in data["answers"][answer]["figures"] if row["what"] == what]
-    return row
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -233,15 +225,6 @@ def test_too_many_checkpoints_for_the_file_system_are_noted(capsys: pytest.Captu
     assert any("the file system has 1,200" in note for note in data["answers"]["checkpoint"]["notes"])
 
 
-def test_markdown_and_table_have_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    for form in ("markdown", "table"):
-        assert main(["plan", "prod", *RUN, "-o", form]) == 0
-        text = capsys.readouterr().out
-        for letter in "abcdef":
-            assert re.search(rf"^(## )?{letter}\. ", text, flags=re.MULTILINE)
-        assert "Not known" in text
-
-
 def test_without_the_part_plan_it_answers_in_closed_form(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -253,17 +236,6 @@ def test_without_the_part_plan_it_answers_in_closed_form(
     assert any("numpy" in note for note in data["answers"]["goodput"]["notes"])
     assert main(["plan", "prod", *RUN, "-o", "html"]) == 0
     assert "No pictures" in capsys.readouterr().out
-
-
-def test_two_environments_beside_each_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (folder / "prod.yaml").read_text(encoding="utf-8").replace("capacity_gib: 7200", "capacity_gib: 2400")
-    text = text.replace("ray-prod", "ray-slow")
-    (folder / "slow.yaml").write_text(text, encoding="utf-8")
-    assert main(["--environments", str(folder), "plan", "prod", *RUN, "--compare", "slow", "-o", "json"]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert data["compared_with"]["environment"] == "slow"
-    slow = figure(data["compared_with"], "checkpoint", "to write, all nodes")["central"]
-    assert slow == pytest.approx(3 * figure(data, "checkpoint", "to write, all nodes")["central"])
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +38,7 @@ def paths(data: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     if not isinstance(data, dict):
         return []
     return [(*path, key) for key in data] + [deeper for key in data for deeper in paths(data[key], (*path, key))]
+
+
+def comments(text: str) -> list[str]:
+    return re.findall(r"#.*", text)

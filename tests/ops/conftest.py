@@ -17,6 +17,7 @@ from tests.ops.ops_jobs_api_helpers import clock, head  # noqa: F401 - fixtures
 from tests.ops.ops_team_runs_helpers import rules, target  # noqa: F401 - fixtures
 from tests.ops.orchestrators_helpers import folder  # noqa: F401 - fixtures
 from tests.ops.page_helpers import page_view  # noqa: F401 - fixtures
+from tests.ops.price_list_helpers import price_list  # noqa: F401 - fixtures
 from tests.ops.ray_head import Head, ray_head
 from tests.ops.world import ACCOUNT, World, environment_text
 from tests.support import boto_models

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hyperpod_ray.core import load, regions
+from hyperpod_ray.core import load
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.money import cost
 from hyperpod_ray.ops.output import Format
@@ -23,106 +18,15 @@ from hyperpod_ray.ops.reach.clients import Target
 from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.prices import Cost, Line, Price, Prices
 from tests.ops.money_helpers import DAY, KNOWN
+from tests.ops.price_list_helpers import PriceList, fill, run
 from tests.ops.world import environment_text
-from tests.support import forked, pages
-from tests.support.result import Result
-
-
-@dataclass
-class PriceList:
-    """Products by service; a service's products are chosen by the filters, and come one a page."""
-
-    products: list[tuple[str, dict[str, str], str, float]] = field(default_factory=list)
-    asked: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, service: str, usagetype: str, usd: float, unit: str = "Hrs", **attributes: str) -> None:
-        self.products.append((service, {"regionCode": "us-west-2", "usagetype": usagetype, **attributes}, unit, usd))
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append(request)
-        wanted = {item["Field"]: item["Value"] for item in request["Filters"] if item["Type"] == "TERM_MATCH"}
-        holds = {item["Field"]: item["Value"] for item in request["Filters"] if item["Type"] == "CONTAINS"}
-        assert len(wanted) + len(holds) == len(request["Filters"])
-        found = [
-            _product(attributes, unit, usd)
-            for service, attributes, unit, usd in self.products
-            if service == request["ServiceCode"] and wanted.items() <= attributes.items()
-            and all(text in attributes.get(name, "") for name, text in holds.items())
-        ]  # fmt: skip
-        page = int(request.get("NextToken", "0"))
-        more = {"NextToken": str(page + 1)} if page + 1 < len(found) else {}
-        return {"FormatVersion": "aws_v1", "PriceList": found[page : page + 1], **more}
-
-
-def _product(attributes: dict[str, str], unit: str, usd: float) -> str:
-    dimension = {"unit": unit, "pricePerUnit": {"USD": f"{usd:.10f}"}}
-    terms = {"OnDemand": {"T": {"priceDimensions": {"D": dimension}}}}
-    return json.dumps({"product": {"sku": "SKU1", "attributes": attributes}, "terms": terms})
-
-
-@pytest.fixture
-def price_list() -> Iterator[tuple[PriceList, str]]:
-    listed = PriceList()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            assert self.headers["X-Amz-Target"] == "AWSPriceListService.GetProducts"
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            body = json.dumps(listed.answer(request)).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/x-amz-json-1.1")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield listed, f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+from tests.support import pages
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "demo.yaml").write_text(environment_text())
     return tmp_path
-
-
-def run(folder: Path, *arguments: str, endpoint: str = "http://127.0.0.1:9") -> Result:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "OPS_"))}
-    environ |= {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_ENDPOINT_URL_PRICING": endpoint,
-        "HYPERPOD_RAY_ENVIRONMENTS": str(folder),
-        "COLUMNS": "160",
-    }
-    done = forked.text(forked.command("cost", "demo", *arguments, env=environ))
-    return Result(done.returncode, done.stdout, done.stderr)
-
-
-def fill(listed: PriceList) -> None:
-    listed.add("AmazonSageMaker", "USW2-Cluster:ml.m5.2xlarge", 0.5, instanceType="ml.m5.2xlarge-Cluster")
-    listed.add("AmazonSageMaker", "USW2-ReservedCluster:ml.m5.2xlarge", 0.3, instanceType="ml.m5.2xlarge-Cluster")
-    listed.add("AmazonSageMaker", "USW2-Train:ml.g5.8xlarge", 9, instanceType="ml.g5.8xlarge-Training")
-    listed.add("AmazonSageMaker", "USW2-Cluster:ml.g5.8xlarge", 3, instanceType="ml.g5.8xlarge-Cluster")
-    for throughput, usd in (("125", 0.1), ("250", 0.2), ("500", 0.4)):
-        lustre = {"fileSystemType": "Lustre", "storageType": "SSD", "throughputCapacity": throughput}
-        listed.add("AmazonFSx", f"USW2-Storage.SSD.{throughput}", usd, "GB-Mo", **lustre)
-    listed.add("AmazonEKS", "USW2-AmazonEKS-Hours:extendedSupport", 0.5, "Hours")
-    listed.add("AmazonEKS", "USW2-AmazonEKS-Hours:perCluster", 0.1, "Hours")
-    listed.add("AmazonEC2", "USW2-NatGateway-Hours", 0.04, productFamily="NAT Gateway")
-    listed.add("AmazonEC2", "USW2-NatGateway-Bytes", 0.04, "GB", productFamily="NAT Gateway")
-    listed.add("AmazonVPC", "USW2-PublicIPv4:InUseAddress", 0.005)
-    for volume, usd in (("gp2", 0.1), ("gp3", 0.073)):
-        ebs = {"productFamily": "Storage", "volumeApiName": volume}
-        listed.add("AmazonEC2", f"USW2-EBS:VolumeUsage.{volume}", usd, "GB-Mo", **ebs)
-    listed.add("AmazonEC2", "USW2-EBS:VolumeP-IOPS.gp3", 0.005, "IOPS-Mo", productFamily="System Operation")
 
 
 def test_todays_prices_are_summed_and_no_estimate_is_among_them(
@@ -172,39 +76,6 @@ def test_update_keeps_todays_prices_beside_the_environments(folder: Path, price_
     assert changed["ml.g5.8xlarge"] == (3, 4)
     assert changed["ml.m5.2xlarge"] == (0.5, 0.5)
     assert run(folder, "--offline", "-o", "json").json["lines"][1]["usd_per_hour"] == 12
-
-
-def test_every_region_is_priced_by_one_command(folder: Path, price_list: tuple[PriceList, str]) -> None:
-    """Products as the Price List has them: other usage of the same types beside HyperPod's own, and Regions apart."""
-    listed, endpoint = price_list
-    fill(listed)
-    frankfurt = {"regionCode": "eu-central-1"}
-    listed.add(
-        "AmazonSageMaker", "EUC1-Cluster:ml.p5.48xlarge", 99.5, instanceType="ml.p5.48xlarge-Cluster", **frankfurt
-    )
-    listed.add("AmazonSageMaker", "EUC1-ReservedCluster:ml.p5.48xlarge", 50, **frankfurt)
-    listed.add("AmazonSageMaker", "EUC1-Cluster:ml.g6.xlarge", 2, **frankfurt)
-    listed.add("AmazonSageMaker", "EUC1-Cluster:ml.g6.xlarge", 3, **frankfurt)
-    result = run(folder, "--update", "--every-region", "-o", "json", endpoint=endpoint)
-    assert result.code == 0, result.err
-    written = {(price["region"], price["of"]): price["usd"] for price in result.json["prices"]}
-    assert written["us-west-2", "ml.g5.8xlarge"] == 3 and written["us-west-2", "eks_cluster"] == 0.1
-    assert written["us-west-2", "storage of 500 MB/s per TiB"] == 0.4
-    assert written["us-west-2", "ebs_gp3"] == 0.073 and written["us-west-2", "nat_data"] == 0.04
-    assert written["eu-central-1", "ml.p5.48xlarge"] == 99.5
-    assert ("eu-central-1", "ml.g6.xlarge") not in written, "an ambiguous price is none"
-    assert "eu-central-1: 1 instance types, 0 of 4 storage" in result.err
-    asked = {item["Value"] for request in listed.asked for item in request["Filters"] if item["Field"] == "regionCode"}
-    assert asked == set(regions.regions()) and len(asked) > 15
-    text = (folder / "prices_usd.yaml").read_text()
-    assert "ml.p5.48xlarge" in text and f"{date.today():%Y}" in text, "dated"
-
-
-def test_every_region_alone_is_refused_and_a_refusal_of_aws_is_said(folder: Path) -> None:
-    result = run(folder, "--every-region")
-    assert result.code == 2 and "--every-region without --update" in result.err
-    result = run(folder, "--update", "--every-region")
-    assert result.code == 1 and "Traceback" not in result.err and not (folder / "prices_usd.yaml").exists()
 
 
 def test_without_the_pricing_api_estimates_are_shown_as_such(folder: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import load
+from hyperpod_ray_sandbox.rehearsal.ray_hosts.state import Pod
 
 HERE = Path(__file__).parent
 
@@ -33,3 +36,8 @@ def cluster(project: Path, request: pytest.FixtureRequest, monkeypatch: pytest.M
     started = Cluster.start(manifest=manifest, project=project, name=f"test-{request.param}", env={"EXTRA": "1"})
     yield started
     started.stop()
+
+
+def told(cluster: Cluster, pod: Pod, what: str) -> Any:
+    log = (cluster.folder / "logs" / f"{pod.name}.log").read_text()
+    return next(json.loads(line.split(" ", 1)[1]) for line in log.splitlines() if line.startswith(what))

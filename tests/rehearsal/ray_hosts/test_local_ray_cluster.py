@@ -5,10 +5,7 @@ With Ray itself the same happens in tests/rehearsal/test_rehearse_cluster.py.
 
 from __future__ import annotations
 
-import json
 import os
-import stat
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +18,7 @@ from hyperpod_ray_sandbox.rehearsal.ray_hosts import isolation
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.cluster import Cluster
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.manifest import load
-from hyperpod_ray_sandbox.rehearsal.ray_hosts.state import Pod
-from tests.rehearsal.ray_hosts.local_ray_cluster_helpers import HERE
+from tests.rehearsal.ray_hosts.local_ray_cluster_helpers import HERE, told
 
 
 def soon(check: Callable[[], Any]) -> Any:
@@ -32,55 +28,9 @@ def soon(check: Callable[[], Any]) -> Any:
     return result
 
 
-def told(cluster: Cluster, pod: Pod, what: str) -> Any:
-    log = (cluster.folder / "logs" / f"{pod.name}.log").read_text()
-    return next(json.loads(line.split(" ", 1)[1]) for line in log.splitlines() if line.startswith(what))
-
-
-def test_three_pods_at_three_addresses_with_the_manifest_s_environment(cluster: Cluster) -> None:
-    assert [pod.group for pod in cluster.state.pods] == ["headgroup", "gpu", "gpu"]
-    assert len({pod.ip for pod in cluster.state.pods} | {pod.temp for pod in cluster.state.pods}) == 6
-    assert all(pod.ip.startswith("127.") for pod in cluster.state.pods)
-    head, worker = cluster.state.pods[:2]
-    assert told(cluster, head, "environment")["RAY_health_check_period_ms"] == "1000"
-    assert "RAY_ADDRESS" not in told(cluster, head, "environment")
-    assert told(cluster, worker, "environment")["RAY_ADDRESS"] == f"{cluster.head_ip}:{cluster.state.gcs_port}"
-    assert told(cluster, worker, "environment")["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] == "90"
-    assert {told(cluster, pod, "environment")["RAY_worker_niceness"] for pod in cluster.state.pods} == {"0"}
-    assert "--num-cpus=1" in told(cluster, worker, "arguments")
-    assert f"--dashboard-host={cluster.head_ip}" in told(cluster, head, "arguments"), "never 0.0.0.0"
-
-
-def test_the_shared_file_system_of_a_pod_is_the_cluster_s_folder(cluster: Cluster, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    checkpoint.write_text("a checkpoint")
-    machine = Path("/fsx")
-    before = sorted(machine.iterdir()) if machine.is_dir() else None
-    for pod in cluster.state.pods:
-        inside = Path("/proc", str(cluster.members(pod)[0]), "root", "fsx")
-        if cluster.state.mode == "session":
-            assert inside.is_dir() == machine.is_dir(), "no namespace: it is the machine's"
-            continue
-        subprocess.run(["cp", checkpoint, inside / pod.name], check=True)
-        assert (cluster.fsx / pod.name).read_text() == "a checkpoint"
-        assert {path.name for path in inside.parent.iterdir()} == {path.name for path in Path("/").iterdir()} | {"fsx"}
-    assert (sorted(machine.iterdir()) if machine.is_dir() else None) == before
-
-
 def test_a_script_without_an_address_leaves_ray_s_address_file_of_the_machine_alone(cluster: Cluster) -> None:
     for pod in cluster.state.pods:
         assert told(cluster, pod, "environment")["RAY_TMPDIR"] == pod.temp
-
-
-def test_no_secret_of_the_caller_reaches_a_pod_and_the_token_is_no_argument(cluster: Cluster) -> None:
-    token = cluster.token_path.read_text()
-    assert stat.S_IMODE(cluster.token_path.stat().st_mode) == 0o600
-    for pod in cluster.state.pods:
-        for pid in cluster.members(pod):
-            assert token not in isolation.command_line(pid)
-            assert b"must-not-reach" not in Path(f"/proc/{pid}/environ").read_bytes()
-    assert token not in (cluster.folder / "state.json").read_text()
-    assert cluster.dashboard.request("/api/v0/nodes", token="wrong", timeout=600)[0] == 401
 
 
 def test_every_process_ends_with_the_command_that_holds_it(cluster: Cluster) -> None:
@@ -176,11 +126,3 @@ def test_what_a_killed_command_left_is_no_running_cluster_and_is_cleared_at_the_
         assert not any(Path(temp).exists() for temp in cluster.state.temps)
     finally:
         second.stop()
-
-
-def test_a_pod_that_will_not_start_is_told_with_its_last_words(project: Path) -> None:
-    (project / ".venv-rehearsal" / "bin" / "ray").write_text("#!/bin/sh\necho no room on this machine\nexit 1\n")
-    with pytest.raises(LocalError, match="ended while it started: no room on this machine") as caught:
-        Cluster.start(manifest=load(HERE / "raycluster.yaml"), project=project, name="broken")
-    assert caught.value.code == 1
-    assert Cluster.names(project=project) == []

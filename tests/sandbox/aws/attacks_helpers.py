@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -89,3 +90,33 @@ def session(emulator: Emulator) -> Iterator[dict[str, str]]:
     iam.delete_access_key(UserName="anybody", AccessKeyId=key["AccessKeyId"])
     iam.delete_user_policy(UserName="anybody", PolicyName="assume")
     iam.delete_user(UserName="anybody")
+
+
+FUNCTION = {
+    "FunctionName": "drive-by",
+    "Runtime": "python3.12",
+    "Role": "arn:aws:iam::000000000001:role/any",
+    "Handler": "index.handler",
+    "Code": {"ZipFile": ""},
+}
+
+
+def send(
+    emulator: Emulator, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+) -> tuple[int, dict[str, str]]:
+    """A request as it stands on the wire: nothing is added but the length."""
+    connection = http.client.HTTPConnection("127.0.0.1", emulator.running.port, timeout=600)
+    try:
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        for name, value in {"Host": f"127.0.0.1:{emulator.running.port}", **(headers or {})}.items():
+            connection.putheader(name, value)
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
+    finally:
+        connection.close()
+
+
+FUNCTIONS = "/2015-03-31/functions"

@@ -7,6 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.sandbox.aws.attacks_helpers import presigned, session  # noqa: F401 - fixtures
+from tests.sandbox.aws.clusters_helpers import clusters  # noqa: F401 - fixtures
+from tests.sandbox.aws.fsx_helpers import bucket, subnet  # noqa: F401 - fixtures
+from tests.sandbox.aws.process_helpers import state  # noqa: F401 - fixtures
+from tests.sandbox.aws.same_rules_helpers import mounted, subnets  # noqa: F401 - fixtures
+from tests.sandbox.aws.service_roles_helpers import name  # noqa: F401 - fixtures
+from tests.sandbox.aws.stacks_helpers import stacks  # noqa: F401 - fixtures
 from tests.support import boto_models, roles
 from tests.support.emulator import Emulator, running
 

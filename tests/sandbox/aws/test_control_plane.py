@@ -55,29 +55,6 @@ def test_a_fault_that_makes_no_sense_is_refused(emulator: Emulator, fault: dict[
         emulator.control.set_fault(**fault)
 
 
-def test_quotas_can_be_made_small(emulator: Emulator) -> None:
-    quotas = emulator.boto("service-quotas")
-    emulator.control.set_quota("ml.p5.48xlarge", 3)
-    pages = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
-    found = {q["QuotaName"]: q for page in pages for q in page["Quotas"]}
-    wanted = found["ml.p5.48xlarge for cluster usage"]
-    assert wanted["Value"] == 3
-    one = quotas.get_service_quota(ServiceCode="sagemaker", QuotaCode=wanted["QuotaCode"])["Quota"]
-    assert one["Value"] == 3
-    with pytest.raises(ControlError, match="no quota has this name"):
-        emulator.control.set_quota("ml.imaginary", 3)
-
-
-def test_failing_a_node_that_is_not_there_says_so(emulator: Emulator) -> None:
-    with pytest.raises(ControlError, match="no cluster has a node i-1"):
-        emulator.control.fail_node("i-1")
-
-
-def test_a_state_is_set_of_what_there_is_only(emulator: Emulator) -> None:
-    with pytest.raises(ControlError, match="Cluster nobody not found"):
-        emulator.control.set_hyperpod("nobody", fields={"ClusterStatus": "Failed"})
-
-
 def test_the_client_environment_names_only_loopback(emulator: Emulator) -> None:
     assert outside(emulator.control.environment()) == set()
 

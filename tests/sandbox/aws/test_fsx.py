@@ -1,48 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import botocore.exceptions
 import pytest
 
+from tests.sandbox.aws.fsx_helpers import create, lifecycle, linked
 from tests.support.emulator import Emulator, until
 
 pytestmark = pytest.mark.emulator
-
-
-@pytest.fixture
-def subnet(emulator: Emulator) -> Iterator[str]:
-    ec2 = emulator.boto("ec2")
-    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.1.0/24")["Subnet"]["SubnetId"]
-    yield made
-    emulator.control.clear_faults()
-    fsx = emulator.boto("fsx")
-    mine = [f["FileSystemId"] for f in fsx.describe_file_systems()["FileSystems"] if made in f["SubnetIds"]]
-    for identifier in mine:
-        until(lambda identifier=identifier: lifecycle(fsx, identifier) != "CREATING")  # type: ignore[misc]
-        if lifecycle(fsx, identifier) == "AVAILABLE":
-            fsx.delete_file_system(FileSystemId=identifier)
-        until(lambda identifier=identifier: not lifecycle(fsx, identifier))  # type: ignore[misc]
-    ec2.delete_subnet(SubnetId=made)
-    ec2.delete_vpc(VpcId=vpc)
-
-
-def lifecycle(fsx: Any, identifier: str) -> str:
-    try:
-        return str(fsx.describe_file_systems(FileSystemIds=[identifier])["FileSystems"][0]["Lifecycle"])
-    except botocore.exceptions.ClientError as error:
-        assert error.response["Error"]["Code"] == "FileSystemNotFound"
-        return ""
-
-
-def create(emulator: Emulator, subnet: str, **more: Any) -> str:
-    lustre = {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250}
-    given = {"StorageCapacity": 1200, "LustreConfiguration": lustre, **more}
-    answer = emulator.boto("fsx").create_file_system(FileSystemType="LUSTRE", SubnetIds=[subnet], **given)
-    assert answer["FileSystem"]["Lifecycle"] in ("CREATING", "AVAILABLE")
-    return str(answer["FileSystem"]["FileSystemId"])
 
 
 def test_a_file_system_blocks_its_subnet_until_it_is_gone(emulator: Emulator, subnet: str) -> None:
@@ -128,105 +94,6 @@ def test_what_fsx_rejects_is_rejected(emulator: Emulator, subnet: str, more: dic
 
 
 # --- links to S3 -----------------------------------------------------------------------------------------------------
-
-
-def linked(emulator: Emulator, file_system: str, path: str, place: str, **more: Any) -> str:
-    fsx = emulator.boto("fsx")
-    answer = fsx.create_data_repository_association(
-        FileSystemId=file_system, FileSystemPath=path, DataRepositoryPath=place, **more
-    )
-    identifier = str(answer["Association"]["AssociationId"])
-    until(lambda: link_state(fsx, identifier) == "AVAILABLE")
-    return identifier
-
-
-def link_state(fsx: Any, identifier: str) -> str:
-    try:
-        found = fsx.describe_data_repository_associations(AssociationIds=[identifier])["Associations"]
-    except botocore.exceptions.ClientError as error:
-        assert error.response["Error"]["Code"] == "DataRepositoryAssociationNotFound"
-        return ""
-    return str(found[0]["Lifecycle"])
-
-
-@pytest.fixture
-def bucket(emulator: Emulator) -> Iterator[str]:
-    s3 = emulator.boto("s3")
-    s3.create_bucket(Bucket="corpus", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-    yield "corpus"
-    s3.delete_bucket(Bucket="corpus")
-
-
-def test_a_link_lives_with_its_file_system(emulator: Emulator, subnet: str, bucket: str) -> None:
-    fsx = emulator.boto("fsx")
-    identifier = create(emulator, subnet)
-    until(lambda: lifecycle(fsx, identifier) == "AVAILABLE")
-    first = linked(emulator, identifier, "/data", f"s3://{bucket}/a/", S3={"AutoImportPolicy": {"Events": ["NEW"]}})
-    second = linked(emulator, identifier, "/runs", f"s3://{bucket}/b/", BatchImportMetaDataOnCreate=True)
-    fsx.update_data_repository_association(AssociationId=first, S3={"AutoExportPolicy": {"Events": ["CHANGED"]}})
-    until(lambda: link_state(fsx, first) == "AVAILABLE")
-    mine = [{"Name": "file-system-id", "Values": [identifier]}]
-    found = fsx.describe_data_repository_associations(Filters=mine)["Associations"]
-    assert {link["AssociationId"]: link["FileSystemPath"] for link in found} == {first: "/data", second: "/runs"}
-    assert {tuple(link["S3"]) for link in found if link["AssociationId"] == first} == {("AutoExportPolicy",)}
-    fsx.delete_data_repository_association(AssociationId=first)
-    until(lambda: not link_state(fsx, first))
-    fsx.delete_file_system(FileSystemId=identifier)
-    until(lambda: not lifecycle(fsx, identifier))
-    assert not link_state(fsx, second), "a file system takes its links with it"
-
-
-@pytest.mark.parametrize(
-    ("path", "place", "said"),
-    [
-        ("/data", "s3://corpus/other/", "overlaps /data"),
-        ("/data/images", "s3://corpus/other/", "overlaps /data"),
-        ("/", "s3://corpus/other/", "overlaps /data"),
-        ("/more", "s3://corpus/a/", "already linked"),
-        ("/more", "s3://no-such-bucket/", "unable to validate access"),
-        ("more", "s3://corpus/other/", "begins with /"),
-    ],
-)
-@pytest.mark.usefixtures("bucket")
-def test_a_link_that_the_service_refuses(emulator: Emulator, subnet: str, path: str, place: str, said: str) -> None:
-    fsx = emulator.boto("fsx")
-    identifier = create(emulator, subnet)
-    until(lambda: lifecycle(fsx, identifier) == "AVAILABLE")
-    linked(emulator, identifier, "/data", "s3://corpus/a/")
-    with pytest.raises(botocore.exceptions.ClientError, match=said):
-        fsx.create_data_repository_association(FileSystemId=identifier, FileSystemPath=path, DataRepositoryPath=place)
-    with pytest.raises(botocore.exceptions.ClientError, match="takes no backups"):
-        fsx.update_file_system(FileSystemId=identifier, LustreConfiguration={"AutomaticBackupRetentionDays": 7})
-
-
-@pytest.mark.parametrize(
-    ("lustre", "said"),
-    [
-        ({"DeploymentType": "SCRATCH_1"}, "deployment type other than SCRATCH_1"),
-        (
-            {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250, "AutomaticBackupRetentionDays": 7},
-            "automatic backups",
-        ),
-    ],
-)
-def test_a_file_system_that_takes_no_links(
-    emulator: Emulator, subnet: str, bucket: str, lustre: dict[str, Any], said: str
-) -> None:
-    fsx = emulator.boto("fsx")
-    identifier = create(emulator, subnet, LustreConfiguration=lustre, FileSystemTypeVersion="2.15")
-    until(lambda: lifecycle(fsx, identifier) == "AVAILABLE")
-    with pytest.raises(botocore.exceptions.ClientError, match=said):
-        linked(emulator, identifier, "/data", f"s3://{bucket}/")
-
-
-def test_there_are_at_most_eight_links(emulator: Emulator, subnet: str, bucket: str) -> None:
-    fsx = emulator.boto("fsx")
-    identifier = create(emulator, subnet)
-    until(lambda: lifecycle(fsx, identifier) == "AVAILABLE")
-    for number in range(8):
-        linked(emulator, identifier, f"/p{number}", f"s3://{bucket}/p{number}/")
-    with pytest.raises(botocore.exceptions.ClientError, match="at most 8"):
-        linked(emulator, identifier, "/p8", f"s3://{bucket}/p8/")
 
 
 # --- Intelligent-Tiering ---------------------------------------------------------------------------------------------

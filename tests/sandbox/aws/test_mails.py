@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core import notifications
-from tests.sandbox.aws.test_hyperpod import Clusters, group
+from tests.sandbox.aws.clusters_helpers import Clusters, group
 from tests.support.emulator import Emulator, until
 from tests.support.eventbridge import matches, plain, transformed
 from tests.support.faults import AWS, FAULTS

@@ -9,10 +9,9 @@ from typing import Any
 import botocore.exceptions
 import pytest
 
-from tests.sandbox.aws.test_cloudformation import Stacks, stacks
+from tests.sandbox.aws.stacks_helpers import Stacks
 from tests.support.emulator import Emulator
 
-__all__ = ["stacks"]
 pytestmark = pytest.mark.emulator
 Json = dict[str, Any]
 

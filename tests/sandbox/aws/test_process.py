@@ -6,37 +6,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from hyperpod_ray_sandbox.aws import paths, process
+from hyperpod_ray_sandbox.aws import process
 from tests.sandbox.aws.lifecycle_helpers import objects
+from tests.sandbox.aws.process_helpers import local, said
 from tests.support.emulator import ROOT, command_lines, until
 
 pytestmark = pytest.mark.emulator
-
-
-def local(state: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "hyperpod_ray.cli", "local", *arguments, "--state", str(state)],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
-def said(started: subprocess.Popen[str], *, code: int = 0) -> str:
-    text, _ = started.communicate(timeout=600)
-    assert started.returncode == code, text
-    return text
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "aws"
-    yield folder
-    process.clear(folder)
 
 
 def test_of_two_ups_at_once_one_is_refused(state: Path) -> None:
@@ -209,12 +189,6 @@ def test_a_frozen_embedded_aws_is_named_and_down_ends_it(state: Path) -> None:
         assert fix in said(local(state, verb), code=code)
     assert "stopped" in said(local(state, "down"))
     assert process.marked(state) == []
-
-
-def test_a_command_that_is_printed_names_the_state_folder(state: Path) -> None:
-    assert f"hyperpod-ray local up --state {state}" in said(local(state, "status"), code=3)
-    assert f"local up --state {state}" in said(local(state, "env"), code=1)
-    assert "--state" not in paths.command("up", paths.STATE)
 
 
 @pytest.mark.parametrize(

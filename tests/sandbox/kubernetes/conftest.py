@@ -20,6 +20,7 @@ import yaml
 
 from hyperpod_ray_sandbox.aws import install
 from tests.sandbox.kubernetes.budgets_helpers import namespace  # noqa: F401 - fixtures
+from tests.sandbox.kubernetes.runner_helpers import client  # noqa: F401 - fixtures
 from tests.support import kubectl
 from tests.support.emulator import until
 

@@ -82,9 +82,3 @@ def test_watch_from_a_forgotten_version_is_gone(empty: Any) -> None:
     path = f"/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=5&resourceVersion={old}"
     client = Client.of(Path(empty.server["kubeconfig"]))
     assert client.send(Step("GET", path, "")) == (200, {"events": [["ERROR", 410]]})
-
-
-def test_reviews(cluster: Any) -> None:
-    api = kubernetes.client.AuthorizationV1Api(cluster.client())
-    review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
-    assert api.create_self_subject_access_review(review).status.allowed is True

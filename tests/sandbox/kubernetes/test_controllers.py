@@ -28,20 +28,6 @@ def given(name: str, *, group: str = "cpu", gpus: int = 0) -> Json:
             "status": {"allocatable": room, "capacity": room}}  # fmt: skip
 
 
-def test_jobs_complete_and_fail(cluster: Any) -> None:
-    def job(name: str, **annotations: str) -> Json:
-        spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"},
-                "spec": {"backoffLimit": 1, "template": {"metadata": {"annotations": annotations}, "spec": spec}}}  # fmt: skip  # noqa: E501
-
-    cluster.apply(job("good"), job("bad", **{"rehearsal.local/outcome": "failed"}))
-    cluster.kubectl("wait", "--for=condition=complete", "job/good", "--timeout=600s")
-    cluster.kubectl("wait", "--for=condition=failed", "job/bad", "--timeout=600s")
-    assert cluster.get("job", "bad")["status"]["failed"] == 2
-    cluster.kubectl("delete", "job", "good", "bad")
-    cluster.until(lambda: not cluster.get("pods", "-l", "job-name")["items"], "pods gone with their jobs")
-
-
 def test_daemon_sets_follow_nodes(cluster: Any) -> None:
     daemon = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "namespace": "default"},
               "spec": {"selector": {"matchLabels": {"a": "agent"}}, "template": {"metadata": {"labels": {"a": "agent"}},

@@ -9,31 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.sandbox.kubernetes.kubectl_helpers import Json, config_map, deployment, namespace
+
 pytestmark = pytest.mark.emulator
-
-Json = dict[str, Any]
-
-
-def deployment(name: str, namespace: str, labels: Json | None = None, **container: Any) -> Json:
-    return {
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
-        "spec": {"selector": {"matchLabels": {"app": name}}, "template": {
-            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i:1", **container}]}}},  # noqa: E501
-    }  # fmt: skip
-
-
-def config_map(name: str, namespace: str, labels: Json | None = None, **data: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
-        "data": data,
-    }
-
-
-def namespace(name: str) -> Json:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def test_what_the_kubectl_handler_runs(cluster: Any, tmp_path: Any) -> None:
@@ -78,60 +56,6 @@ def test_what_the_kubectl_handler_runs(cluster: Any, tmp_path: Any) -> None:
     assert cluster.get("deploy,rs,pods,cm", "-n", "handler")["items"] == []
 
 
-def test_apply_is_three_way_and_conflicts_are_told(cluster: Any) -> None:
-    cluster.apply(config_map("c", "default", a="1", b="1"))
-    cluster.kubectl("annotate", "cm", "c", "by=hand")
-    cluster.apply(config_map("c", "default", a="2"))
-    found = cluster.get("cm", "c")
-    assert found["data"] == {"a": "2"}
-    assert found["metadata"]["annotations"]["by"] == "hand"
-    conflict = cluster.kubectl(
-        "apply",
-        "--server-side",
-        "--field-manager=other",
-        "-f",
-        "-",
-        stdin=yaml.safe_dump(config_map("c", "default", a="3")),
-        ok=False,
-    )
-    assert 'conflict with "kubectl-client-side-apply"' in conflict.stderr
-    cluster.kubectl(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--field-manager=other",
-        "-f",
-        "-",
-        stdin=yaml.safe_dump(config_map("c", "default", a="3", z="1")),
-    )
-    cluster.kubectl(
-        "apply",
-        "--server-side",
-        "--field-manager=other",
-        "-f",
-        "-",
-        stdin=yaml.safe_dump(config_map("c", "default", a="3")),
-    )
-    assert cluster.get("cm", "c")["data"] == {"a": "3"}  # z was other's alone, so it went
-    stale = cluster.get("cm", "c")
-    cluster.kubectl("label", "cm", "c", "x=y")
-    refused = cluster.kubectl("replace", "-f", "-", stdin=json.dumps(stale), ok=False)
-    assert "the object has been modified" in refused.stderr
-    cluster.kubectl("delete", "cm", "c")
-
-
-def test_server_side_apply_merges_lists_by_key(cluster: Any) -> None:
-    one = deployment("ssa", "default", env=[{"name": "A", "value": "1"}, {"name": "B", "value": "1"}])
-    cluster.kubectl("apply", "--server-side", "--field-manager=one", "-f", "-", stdin=yaml.safe_dump(one))
-    two = deployment("ssa", "default", env=[{"name": "C", "value": "1"}])
-    cluster.kubectl("apply", "--server-side", "--field-manager=two", "-f", "-", stdin=yaml.safe_dump(two))
-    one["spec"]["template"]["spec"]["containers"][0]["env"].pop(0)
-    cluster.kubectl("apply", "--server-side", "--field-manager=one", "-f", "-", stdin=yaml.safe_dump(one))
-    container = cluster.get("deploy", "ssa")["spec"]["template"]["spec"]["containers"][0]
-    assert {e["name"] for e in container["env"]} == {"B", "C"}
-    cluster.kubectl("delete", "deploy", "ssa")
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -172,40 +96,6 @@ def test_other_refusals(cluster: Any) -> None:
     assert "label must be an empty string" in apply(config_map("c", "default", {"a": "not valid!"}))
 
 
-def test_fields_that_cannot_change(cluster: Any) -> None:
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "pvc", "namespace": "default"},
-             "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip  # noqa: E501
-    kind = {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": "sc"},
-        "provisioner": "p",
-        "parameters": {"a": "1"},
-    }
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job", "namespace": "default"},
-           "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}}}  # fmt: skip  # noqa: E501
-    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
-              "spec": {"accessModes": ["ReadWriteMany"], "capacity": {"storage": "5Gi"}, "storageClassName": "other",
-                       "csi": {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-1"}}}  # fmt: skip
-    cluster.apply(claim, kind, job, volume, deployment("fixed", "default"))
-    for resource, patch, said in (
-        ("pvc/pvc", '{"spec":{"accessModes":["ReadWriteOnce"]}}', "spec is immutable after creation"),
-        ("pvc/pvc", '{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}', "Forbidden"),
-        ("sc/sc", '{"parameters":{"a":"2"}}', "field is immutable"),
-        ("job/job", '{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i:2"}]}}}}', "field is immutable"),
-        ("pv/pv", '{"spec":{"csi":{"volumeHandle":"fs-2"}}}', "persistentvolumesource is immutable"),
-        (
-            "deploy/fixed",
-            '{"spec":{"selector":{"matchLabels":{"app":"fixed","b":"c"}},"template":{"metadata":{"labels":{"b":"c"}}}}}',
-            "field is immutable",
-        ),
-    ):
-        refused = cluster.kubectl("patch", resource, "-p", patch, ok=False)
-        assert refused.returncode != 0, resource
-        assert said in refused.stderr, resource
-    cluster.kubectl("delete", "pvc/pvc", "sc/sc", "job/job", "pv/pv", "deploy/fixed")
-
-
 def test_dry_run_writes_nothing_and_generate_name_names(cluster: Any) -> None:
     text = yaml.safe_dump(config_map("dry", "default"))
     cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=text)
@@ -217,31 +107,6 @@ def test_dry_run_writes_nothing_and_generate_name_names(cluster: Any) -> None:
     assert len(names) == 3
     assert all(n.startswith("configmap/made-") for n in names)
     cluster.kubectl("delete", *names)
-
-
-def test_owners_and_finalizers(cluster: Any) -> None:
-    cluster.apply(config_map("owner", "default"))
-    uid = cluster.get("cm", "owner")["metadata"]["uid"]
-    child = config_map("child", "default")
-    child["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]
-    held = config_map("held", "default")
-    held["metadata"]["finalizers"] = ["example.com/hold"]
-    cluster.apply(child, held)
-    cluster.kubectl("delete", "cm", "owner")
-    assert cluster.kubectl("get", "cm", "child", ok=False).returncode != 0
-    cluster.kubectl("delete", "cm", "held", "--wait=false")
-    assert cluster.get("cm", "held")["metadata"]["deletionTimestamp"]
-    cluster.kubectl("patch", "cm", "held", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
-    assert cluster.kubectl("get", "cm", "held", ok=False).returncode != 0
-
-
-def test_get_wide_and_api_resources(cluster: Any) -> None:
-    wide = cluster.kubectl("get", "nodes", "-o", "wide").stdout
-    assert wide.splitlines()[0].split()[:2] == ["NAME", "STATUS"]
-    assert "gpu-1" in wide
-    assert "rayclusters" not in cluster.kubectl("api-resources").stdout
-    assert "Number of desired pods" in cluster.kubectl("explain", "deployment.spec.replicas").stdout
-    assert cluster.kubectl("auth", "can-i", "create", "pods").stdout.strip() == "yes"
 
 
 @pytest.mark.slow

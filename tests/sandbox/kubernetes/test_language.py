@@ -1,0 +1,72 @@
+"""Expressions: what the evaluator answers, and what no evaluator here has is refused by name."""
+
+# ruff: noqa: E501  (a case of a table is one line)
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.status import ApiError
+from tests.sandbox.kubernetes.conftest import PROJECT, PYTHON
+
+SPEC: dict[str, Any] = {
+    "minReplicas": 1, "replicas": 3, "maxReplicas": 5, "names": ["a", "b"], "health": "ok", "widgets": [{"foo": 4}],
+    "stock": {"apple": 2},
+}  # fmt: skip
+EXPRESSIONS: list[tuple[str, Any]] = [
+    ("self.minReplicas <= self.replicas && self.replicas <= self.maxReplicas", True),
+    ("self.names.exists(n, n == 'b')", True),
+    ("self.widgets.all(w, w.foo < 4)", False),
+    ("has(self.nobody) ? self.nobody > 1 : true", True),
+    ("'apple' in self.stock && self.stock['apple'] > 1", True),
+    ("self.health.startsWith('o')", True),
+    ("size(self.names) == 2", True),
+]
+"""After the examples of https://kubernetes.io/docs/reference/using-api/cel/#cel-options-language-features-and-libraries"""
+FAULTS = {
+    "self.replicas >": "compilation failed",
+    "self.replicas + 1": "must evaluate to a bool",
+    "nobody == 1": "compilation failed",
+}
+SCRIPT = """
+import json, sys
+from hyperpod_ray_sandbox.kubernetes.expressions import language
+data, expressions, faults = json.loads(sys.stdin.read())
+types = {"self": language.cel().Type.DYN, "self.replicas": language.cel().Type.INT}
+answers = [language.evaluate(expression, {"self": data}) for expression in expressions]
+print(json.dumps([answers, [language.fault(expression, types) for expression in faults]]))
+"""
+
+
+@pytest.mark.emulator
+def test_documented_examples_have_their_answers_and_a_fault_is_found_before_any_object(tools: None) -> None:
+    expressions = [expression for expression, _ in EXPRESSIONS]
+    done = subprocess.run(
+        [PYTHON, "-c", SCRIPT], cwd=PROJECT, input=json.dumps([SPEC, expressions, [*FAULTS, "self.replicas > 1"]]),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers, faults = json.loads(done.stdout)
+    assert dict(zip(expressions, answers, strict=True)) == dict(EXPRESSIONS)
+    assert faults.pop() == "", "a rule over a number is a rule"
+    for (expression, words), said in zip(FAULTS.items(), faults, strict=True):
+        assert words in said, (expression, said)
+
+
+@pytest.mark.parametrize(
+    ("expression", "refused"),
+    [("authorizer.group('').check('get').allowed()", True), ("self.name == 'authorizer.group'", False), ("self.size > 1", False)],
+)  # fmt: skip
+def test_what_is_not_evaluated_is_refused_and_a_text_about_it_is_not(expression: str, refused: bool) -> None:
+    """A wrong verdict would be worse than none."""
+    if not refused:
+        language.refuse_unserved(expression)
+        return
+    with pytest.raises(ApiError, match="the sandbox does not evaluate authorizer") as error:
+        language.refuse_unserved(expression)
+    assert error.value.code == 501
