@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 
@@ -43,8 +42,13 @@ def test_no_record_is_of_nothing() -> None:
         assert (said_calls.FILE.parents[2] / file).is_file(), file
 
 
-def test_a_default_that_changes_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    command: Any = COMMANDS["local rehearse"]
-    option = next(param for param in command.params if param.name == "step_delay")
-    monkeypatch.setattr(option, "default", 0.2)
-    assert said_calls.lines_of("local rehearse", command) != said_calls.recorded()["local rehearse"]
+def test_what_an_option_changes_is_a_line() -> None:
+    plain = [said_calls.Call("f", ("'x'", "a=1", "b=2")), said_calls.Call("g")]
+    for own, lines in (
+        (plain, []),
+        ([said_calls.Call("f", ("'x'", "a=2", "b=2")), said_calls.Call("g")], ["f: a=2"]),
+        ([said_calls.Call("f", ("'x'", "a=1")), said_calls.Call("g")], ["f: without b=2"]),
+        ([said_calls.Call("f", ("'y'", "a=1", "b=2")), said_calls.Call("g")], ["f: 'y', without 'x'"]),
+        ([plain[0], said_calls.Call("h", ("c=3",))], ["h(c=3)", "no g"]),
+    ):
+        assert list(said_calls._differing(plain, own)) == lines
