@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path, PurePath
 from typing import Any
+from unittest import mock
 
 import pydantic
 
@@ -215,7 +216,7 @@ def _apart() -> Iterator[None]:
 def calls(words: list[str]) -> list[Call]:
     """What a command line calls, in order; and its exit code where that is not 0."""
     noted: list[Call] = []
-    original, processes = builtins.__import__, synthesis.subprocess
+    original = builtins.__import__
 
     def imported(name: str, scope: Any = None, local: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         module = original(name, scope, local, fromlist, level)
@@ -226,14 +227,14 @@ def calls(words: list[str]) -> list[Call]:
 
     with _apart():
         out, err = io.StringIO(), io.StringIO()
-        builtins.__import__ = imported
-        synthesis.subprocess = types.SimpleNamespace(run=functools.partial(_process, noted), DEVNULL="nothing")
-        try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = main(words)
-        finally:
-            builtins.__import__ = original
-            synthesis.subprocess = processes
+        processes = types.SimpleNamespace(run=functools.partial(_process, noted), DEVNULL="nothing")
+        with (
+            mock.patch.object(builtins, "__import__", imported),
+            mock.patch.object(synthesis, "subprocess", processes),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = main(words)
         if code:
             said = next((line for line in err.getvalue().splitlines() if "rror: " in line), "")
             noted.append(Call("exit", tuple(filter(None, (str(code), said)))))
@@ -377,7 +378,8 @@ def _shown(value: Any) -> str:  # noqa: PLR0911 (one line for each sort of value
         return f"{{{', '.join(sorted(map(_shown, value)))}}}"
     if (callable(value) or isinstance(value, types.GeneratorType)) and not isinstance(value, _Noting):
         return getattr(value, "__name__", type(value).__name__)
-    if type(value).__repr__ is object.__repr__:
+    kind: Any = type(value)
+    if kind.__repr__ is object.__repr__:
         return type(value).__name__
     return repr(value)
 

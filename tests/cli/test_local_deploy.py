@@ -181,7 +181,7 @@ def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(commands, "up", up)
     monkeypatch.setattr(commands, "inventory", inventory)
     monkeypatch.setattr(local_deploy.Cdk, "bootstrapping", bootstrapping)
-    monkeypatch.setattr(local_deploy.subprocess, "run", run)
+    monkeypatch.setattr("hyperpod_ray.cli.local_deploy.subprocess.run", run)
     return parts
 
 

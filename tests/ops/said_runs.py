@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.ops import orchestrators, output
-from hyperpod_ray.ops.in_ray import runs as reader
+from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray.ops.journal import run_state
 from hyperpod_ray.ops.orchestrators.run_list import Run, Source, pick
 from hyperpod_ray.ops.output import Format
@@ -73,7 +73,7 @@ def world() -> Iterator[tuple[Any, Path]]:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         runs = _written(Path(folder), patch)
         patch.setattr(output, "now", lambda: NOW)
-        patch.setattr(reader.time, "time", NOW.timestamp)
+        patch.setattr("time.time", NOW.timestamp)
         patch.setenv("COLUMNS", str(WIDTH))
         patch.delenv("FORCE_COLOR", raising=False)
         states = {state.folder: state for state in run_state.read_here([run.folder for run in runs if run.folder])}
@@ -151,7 +151,7 @@ def said(command: Callable[[], int], folder: Path) -> list[str]:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             end = f"exit code {command()}"
-        except output.OpsError as error:
+        except OpsError as error:
             end = f"error {error.code}: {error.message}. Fix: {error.fix}"
     printed = out.getvalue().replace(f"{folder}", "/fsx/runs")
     if printed.startswith("{"):

@@ -19,7 +19,7 @@ def written_kinds() -> set[str]:
     writing = (text for text in texts if "write_json(" in text or "json_text(" in text)
     calls = (node for text in writing for node in ast.walk(ast.parse(text)))
     return {
-        call.args[0].value
+        str(call.args[0].value)
         for call in calls
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
@@ -60,7 +60,7 @@ def test_names_of_a_table_are_anybodys_and_objects_in_lists_are_looked_at() -> N
 
 
 def test_each_document_of_a_command_is_looked_at(request: pytest.FixtureRequest, capsys: Any) -> None:
-    judge = request.config.pluginmanager.get_plugin("documents")
+    judge: Any = request.config.pluginmanager.get_plugin("documents")
     output.write_json("best", {**BEST, "size": 1})
     assert judge.found == ["best: document: 'size' is not on the page"]
     judge.found.clear()
