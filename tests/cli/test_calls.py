@@ -52,3 +52,16 @@ def test_what_an_option_changes_is_a_line() -> None:
         ([plain[0], said_calls.Call("h", ("c=3",))], ["h(c=3)", "no g"]),
     ):
         assert list(said_calls._differing(plain, own)) == lines
+
+
+ANYWHERE = {"completion", "data", "env new", "init"}
+"""Commands that need no project, and whose tests are elsewhere."""
+
+
+@pytest.mark.parametrize("path", [path for path, _ in said_calls.leaves(tree()) if path not in ANYWHERE])
+def test_in_an_empty_folder_a_command_says_what_is_missing(path: str) -> None:
+    """A failure without an explanation is raised here: the command would call it an internal error."""
+    command = dict(said_calls.leaves(tree()))[path]
+    words = [*path.split(), *said_calls._required(command), *said_calls.WITH.get(path, [])]
+    ends = [call.arguments for call in said_calls.calls(words, empty=True) if call.name == "exit"]
+    assert all(code in ("2", "3") and message for code, message in ends), ends
