@@ -30,6 +30,11 @@ FILES: dict[str, Json] = {
     "plan": {"hyperpod/instance_groups/1/training_plan_arn": PLAN},
     "key": {"hyperpod/instance_groups/1/volume_kms_key_arn": KEY},
     "copies": {"network/egress": "closed", "registries": {"mirror": True}, "image/uri": IMAGE},
+    "gateways": {
+        "network/nat_gateways": 2,
+        "hyperpod/instance_groups/0/data_volume_gib": None,
+        "hyperpod/instance_groups/1/data_volume_gib": None,
+    },
     "linked": {"storage/data_repositories": [{"bucket": "research-datasets", "path": "/data"}]},
 }
 WORST = {"failed": "refuse", "unknown": "unknown", "warning": "warn"}
