@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path, PurePath
 from typing import Any
+from unittest import mock
 
 import pydantic
 
@@ -139,6 +140,9 @@ def lines_of(path: str, command: Any) -> list[str]:
         own = calls([*words, *typed, *beside])
         lines.append(f"  {' '.join(typed)}")
         lines += [f"    {line}" for line in _differing(plain, own)] or ["    the same"]
+        if f"{path} {name}" in WITH:
+            lines.append(f"  {' '.join(typed)} and nothing else")
+            lines += [f"    {line}" for line in _differing(plain, calls([*words, *typed]))] or ["    the plain one"]
     return lines
 
 
@@ -189,19 +193,12 @@ def _typed(option: Any, name: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _apart() -> Iterator[None]:
+def _apart(*, empty: bool = False) -> Iterator[None]:
     """An empty current folder, and the variables as they were."""
     before, variables = Path.cwd(), dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("folder", "assembly"):
-            (Path(folder) / name).mkdir()
-        (Path(folder) / "assembly" / "manifest.json").write_text("{}")
-        (Path(folder) / "cdk.json").write_text("{}")
-        (Path(folder) / "job.yaml").write_text("command: python other.py\nname: other\n")
-        (Path(folder) / "node_modules" / ".bin").mkdir(parents=True)
-        (Path(folder) / "node_modules" / ".bin" / "cdk").touch(0o755)
-        (Path(folder) / "environments").mkdir()
-        (Path(folder) / "environments" / "dev.yaml").write_bytes((FOLDER / "dev.yaml").read_bytes())
+        if not empty:
+            _project(Path(folder))
         os.chdir(folder)
         os.environ[names.TRACEBACK_VARIABLE] = "1"
         try:
@@ -212,11 +209,21 @@ def _apart() -> Iterator[None]:
             os.environ.update(variables)
 
 
-def calls(words: list[str]) -> list[Call]:
+def _project(folder: Path) -> None:
+    """A project with one environment, and what options name."""
+    for name in ("folder", "assembly", "environments", "node_modules/.bin"):
+        (folder / name).mkdir(parents=True)
+    (folder / "assembly" / "manifest.json").write_text("{}")
+    (folder / "cdk.json").write_text("{}")
+    (folder / "job.yaml").write_text("command: python other.py\nname: other\n")
+    (folder / "node_modules" / ".bin" / "cdk").touch(0o755)
+    (folder / "environments" / "dev.yaml").write_bytes((FOLDER / "dev.yaml").read_bytes())
+
+
+def calls(words: list[str], *, empty: bool = False) -> list[Call]:
     """What a command line calls, in order; and its exit code where that is not 0."""
     noted: list[Call] = []
-    original: Any = builtins.__import__
-    processes = vars(synthesis)["subprocess"]
+    original = builtins.__import__
 
     def imported(name: str, scope: Any = None, local: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         module = original(name, scope, local, fromlist, level)
@@ -225,16 +232,16 @@ def calls(words: list[str]) -> list[Call]:
             return _Room(module, noted)
         return module
 
-    with _apart():
+    with _apart(empty=empty):
         out, err = io.StringIO(), io.StringIO()
-        builtins.__import__ = imported  # type: ignore[assignment]
-        vars(synthesis)["subprocess"] = types.SimpleNamespace(run=functools.partial(_process, noted), DEVNULL="nothing")
-        try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = main(words)
-        finally:
-            builtins.__import__ = original
-            vars(synthesis)["subprocess"] = processes
+        processes = types.SimpleNamespace(run=functools.partial(_process, noted), DEVNULL="nothing")
+        with (
+            mock.patch.object(builtins, "__import__", imported),
+            mock.patch.object(synthesis, "subprocess", processes),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = main(words)
         if code:
             said = next((line for line in err.getvalue().splitlines() if "rror: " in line), "")
             noted.append(Call("exit", tuple(filter(None, (str(code), said)))))
@@ -378,8 +385,8 @@ def _shown(value: Any) -> str:  # noqa: PLR0911 (one line for each sort of value
         return f"{{{', '.join(sorted(map(_shown, value)))}}}"
     if (callable(value) or isinstance(value, types.GeneratorType)) and not isinstance(value, _Noting):
         return getattr(value, "__name__", type(value).__name__)
-    written: Any = type(value).__repr__
-    if written is object.__repr__:
+    value_type: Any = type(value)
+    if value_type.__repr__ is object.__repr__:
         return type(value).__name__
     return repr(value)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 
@@ -43,8 +42,26 @@ def test_no_record_is_of_nothing() -> None:
         assert (said_calls.FILE.parents[2] / file).is_file(), file
 
 
-def test_a_default_that_changes_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    command: Any = COMMANDS["local rehearse"]
-    option = next(param for param in command.params if param.name == "step_delay")
-    monkeypatch.setattr(option, "default", 0.2)
-    assert said_calls.lines_of("local rehearse", command) != said_calls.recorded()["local rehearse"]
+def test_what_an_option_changes_is_a_line() -> None:
+    plain = [said_calls.Call("f", ("'x'", "a=1", "b=2")), said_calls.Call("g")]
+    for own, lines in (
+        (plain, []),
+        ([said_calls.Call("f", ("'x'", "a=2", "b=2")), said_calls.Call("g")], ["f: a=2"]),
+        ([said_calls.Call("f", ("'x'", "a=1")), said_calls.Call("g")], ["f: without b=2"]),
+        ([said_calls.Call("f", ("'y'", "a=1", "b=2")), said_calls.Call("g")], ["f: 'y', without 'x'"]),
+        ([plain[0], said_calls.Call("h", ("c=3",))], ["h(c=3)", "no g"]),
+    ):
+        assert list(said_calls._differing(plain, own)) == lines
+
+
+ANYWHERE = {"completion", "data", "env new", "init"}
+"""Commands that need no project, and whose tests are elsewhere."""
+
+
+@pytest.mark.parametrize("path", [path for path, _ in said_calls.leaves(tree()) if path not in ANYWHERE])
+def test_in_an_empty_folder_a_command_says_what_is_missing(path: str) -> None:
+    """A failure without an explanation is raised here: the command would call it an internal error."""
+    command = dict(said_calls.leaves(tree()))[path]
+    words = [*path.split(), *said_calls._required(command), *said_calls.WITH.get(path, [])]
+    ends = [call.arguments for call in said_calls.calls(words, empty=True) if call.name == "exit"]
+    assert all(code in ("2", "3") and message for code, message in ends), ends

@@ -11,7 +11,6 @@ import io
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -74,7 +73,7 @@ def world() -> Iterator[tuple[Any, Path]]:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         runs = _written(Path(folder), patch)
         patch.setattr(output, "now", lambda: NOW)
-        patch.setattr(time, "time", NOW.timestamp)
+        patch.setattr("time.time", NOW.timestamp)
         patch.setenv("COLUMNS", str(WIDTH))
         patch.delenv("FORCE_COLOR", raising=False)
         states = {state.folder: state for state in run_state.read_here([run.folder for run in runs if run.folder])}

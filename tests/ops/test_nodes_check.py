@@ -120,6 +120,15 @@ def test_what_nvidia_smi_counts(counter: Json, words: str, severity: str) -> Non
     assert bool(report.faults) == (severity == "fault")
 
 
+@pytest.mark.parametrize(("before", "after", "grown"), [(5, 5, 0), (5, 7, 2), (None, 3, 3), (7, 2, 0)])
+def test_corrected_errors_count_from_the_beginning_of_the_test(before: int | None, after: int, grown: int) -> None:
+    answer = cluster_of(2)
+    answer["answers"][1]["before"][6] |= {"corrected": before}
+    answer["answers"][1]["after"][6] |= {"corrected": after}
+    texts = [finding.text for finding in verdict.judge(answer, P5).findings]
+    assert texts == ([f"GPU 6: {grown} corrected errors in the test"] if grown else [])
+
+
 def test_a_count_that_nvidia_smi_does_not_have_is_no_error() -> None:
     answer = cluster_of(2)
     for part in answer["answers"]:

@@ -14,7 +14,7 @@ from hyperpod_ray.core.today import VARIABLE
 from hyperpod_ray.ops import preflight
 from hyperpod_ray.ops.orchestrators.check import Check
 from hyperpod_ray.ops.reach.clients import Aws, Target
-from tests.core.account.good import EXISTING, GONE, KEY, NEW, PLAN, account
+from tests.core.account.good import EXISTING, GONE, IMAGE, KEY, NEW, PLAN, REGION, account
 from tests.core.account.recorded import RecordedAccount
 from tests.core.environment_files import text_of
 from tests.ops import said_preflight
@@ -29,6 +29,13 @@ FILES: dict[str, Json] = {
     "spot": {"hyperpod/instance_groups/1/capacity": "spot"},
     "plan": {"hyperpod/instance_groups/1/training_plan_arn": PLAN},
     "key": {"hyperpod/instance_groups/1/volume_kms_key_arn": KEY},
+    "copies": {"network/egress": "closed", "registries": {"mirror": True}, "image/uri": IMAGE},
+    "elsewhere": {"image/uri": IMAGE.replace(REGION, "eu-west-1")},
+    "gateways": {
+        "network/nat_gateways": 2,
+        "hyperpod/instance_groups/0/data_volume_gib": None,
+        "hyperpod/instance_groups/1/data_volume_gib": None,
+    },
     "linked": {"storage/data_repositories": [{"bucket": "research-datasets", "path": "/data"}]},
 }
 WORST = {"failed": "refuse", "unknown": "unknown", "warning": "warn"}

@@ -120,6 +120,33 @@ def test_what_is_cut_or_foreign_is_no_run(storage: Path, tmp_path: Path) -> None
     assert (found.training.name, found.training.state, found.training.step) == ("broken", "unknown", 32)
 
 
+def test_a_run_in_s3_is_read_as_one_on_disk(storage: Path) -> None:
+    """fsspec lists paths of a bucket, with a slash after a folder: https://filesystem-spec.readthedocs.io"""
+
+    class Bucket:
+        """The calls of fsspec that are made, on a folder here."""
+
+        def cat_file(self, path: str, start: int, end: int) -> bytes:
+            return (storage / path.removeprefix("bucket/runs/")).read_bytes()[start:end]
+
+        def ls(self, path: str, *, detail: bool) -> list[str]:
+            assert not detail
+            folder = storage / path.removeprefix("bucket/runs/")
+            return [f"{path}/{child.name}{'/' if child.is_dir() else ''}" for child in folder.iterdir()]
+
+        def du(self, path: str) -> int:
+            folder = storage / path.removeprefix("bucket/runs/")
+            return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+    here, there = reader.Store(str(storage / "first")), reader.Store(str(storage / "first"))
+    there.remote, there.url = Bucket(), "bucket/runs/first"
+    assert sorted(there.names()) == sorted(here.names())
+    assert reader._checkpoints(there) == reader._checkpoints(here) != []
+    assert there.text("progress.json") == here.text("progress.json")
+    assert there.text("nothing") is here.text("nothing") is None
+    assert there.names("nothing") == here.names("nothing") == []
+
+
 def test_a_long_run_is_thinned_and_keeps_its_last_step(tmp_path: Path) -> None:
     folder = tmp_path / "long"
     folder.mkdir()

@@ -23,7 +23,7 @@ def written_states() -> set[str]:
         for word in call.keywords
         if word.arg == "state"
         for value in ast.walk(word.value)
-        if isinstance(value, ast.Constant)
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
     }
 
 

@@ -15,7 +15,9 @@ ROOMS = documents.PAGE.parents[2] / "hyperpod_ray"
 
 def written_kinds() -> set[str]:
     """The first argument of each call that writes a document."""
-    calls = (node for file in ROOMS.rglob("*.py") for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    texts = [file.read_text(encoding="utf-8") for file in ROOMS.rglob("*.py")]
+    writing = (text for text in texts if "write_json(" in text or "json_text(" in text)
+    calls = (node for text in writing for node in ast.walk(ast.parse(text)))
     return {
         str(call.args[0].value)
         for call in calls
