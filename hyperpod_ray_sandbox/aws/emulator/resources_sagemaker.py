@@ -72,12 +72,7 @@ def cluster_type(context: Context, sagemaker: SageMaker, api: JsonService) -> Re
             api.call(
                 "UpdateClusterSoftware", api.model.coerce("UpdateClusterSoftware", {"ClusterName": arn, **request})
             )
-        if tag_map(old.get("Tags")) != tag_map(new.get("Tags")):
-            removed = sorted(set(tag_map(old.get("Tags"))) - set(tag_map(new.get("Tags"))))
-            if removed:
-                api.call("DeleteTags", {"ResourceArn": arn, "TagKeys": removed})
-            if new.get("Tags"):
-                api.call("AddTags", {"ResourceArn": arn, "Tags": new["Tags"]})
+        _tag(api, arn, old.get("Tags"), new.get("Tags"))
         return arn, settled(arn, "Updating", "SystemUpdating")
 
     def delete(arn: str, _properties: Json) -> None:
@@ -100,6 +95,17 @@ def cluster_type(context: Context, sagemaker: SageMaker, api: JsonService) -> Re
         read=read,
         drifting=frozenset({"InstanceGroups", "NodeRecovery", "NodeProvisioningMode"}),
     )
+
+
+def _tag(api: JsonService, arn: str, before: Any, after: Any) -> None:
+    """Give a cluster the tags that its template has now."""
+    if tag_map(before) == tag_map(after):
+        return
+    removed = sorted(set(tag_map(before)) - set(tag_map(after)))
+    if removed:
+        api.call("DeleteTags", {"ResourceArn": arn, "TagKeys": removed})
+    if after:
+        api.call("AddTags", {"ResourceArn": arn, "Tags": after})
 
 
 def file_system_type(context: Context, fsx: Fsx, api: JsonService) -> ResourceType:
