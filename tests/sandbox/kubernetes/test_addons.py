@@ -18,7 +18,7 @@ from hyperpod_ray_sandbox.kubernetes.store import Store
 Json = dict[str, Any]
 HEAD = {"sagemaker.amazonaws.com/instance-group-name": "head"}
 TAINT = {"key": "dedicated", "operator": "Equal", "value": "ray", "effect": "NoSchedule"}
-SET = {
+SET: dict[str, Json] = {
     "coredns": {"nodeSelector": HEAD, "tolerations": [TAINT]},
     "aws-fsx-csi-driver": {"controller": {"nodeSelector": HEAD, "tolerations": [TAINT]}},
 }

@@ -22,7 +22,8 @@ def api(tmp_path: Path) -> Api:
 
 def service(api: Api, name: str, *ports: Json, **spec: Any) -> Json:
     body = {"metadata": {"name": name}, "spec": {"ports": list(ports) or [{"port": 80}], **spec}}
-    return api.create(api.kind("v1", "Service"), "default", body)["spec"]
+    created: Json = api.create(api.kind("v1", "Service"), "default", body)["spec"]
+    return created
 
 
 def refusal(api: Api, name: str, *ports: Json, **spec: Any) -> str:

@@ -85,10 +85,10 @@ def test_a_probe(probe: str, fields: dict[str, Any], words: str) -> None:
 
 def test_only_a_sidecar_among_init_containers_is_probed() -> None:
     """https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/"""
-    probe = {"livenessProbe": {"tcpSocket": {"port": 80}}}
-    (said,) = judged(init=True, **probe)
+    probe: Any = {"tcpSocket": {"port": 80}}
+    (said,) = judged(init=True, livenessProbe=probe)
     assert "may not be set for init containers without restartPolicy=Always" in said
-    assert judged(init=True, restartPolicy="Always", **probe) == []
+    assert judged(init=True, restartPolicy="Always", livenessProbe=probe) == []
 
 
 def test_a_hook_sleeps_no_longer_than_the_pod_may_take_to_end() -> None:
