@@ -34,9 +34,9 @@ def test_the_trainer_is_no_state_of_its_own(trainer: Any, run: Run, where: str) 
     from hyperpod_ray_training.huggingface import survive
 
     before = list(trainer.callback_handler.callbacks)
+    more: Any = {where: {"mine": trainer}}
     with pytest.raises(InputError, match="the Trainer itself in extra= or per_rank="):
-        mine: dict[str, Any] = {where: {"mine": trainer}}
-        survive(trainer, run, **mine)
+        survive(trainer, run, **more)
     assert trainer.callback_handler.callbacks == before, "the trainer is as it was"
 
 

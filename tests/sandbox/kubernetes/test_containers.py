@@ -79,17 +79,16 @@ def test_a_container(fields: dict[str, Any], words: str) -> None:
     ],
 )  # fmt: skip
 def test_a_probe(probe: str, fields: dict[str, Any], words: str) -> None:
-    probes: dict[str, Any] = {probe: fields}
-    said = judged(**probes)
+    said = judged(**{probe: fields})
     assert (not said) if not words else any(words in line for line in said), said
 
 
 def test_only_a_sidecar_among_init_containers_is_probed() -> None:
     """https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/"""
-    probe: dict[str, Any] = {"livenessProbe": {"tcpSocket": {"port": 80}}}
-    (said,) = judged(init=True, livenessProbe=probe["livenessProbe"])
+    probe: Any = {"tcpSocket": {"port": 80}}
+    (said,) = judged(init=True, livenessProbe=probe)
     assert "may not be set for init containers without restartPolicy=Always" in said
-    assert judged(init=True, restartPolicy="Always", **probe) == []
+    assert judged(init=True, restartPolicy="Always", livenessProbe=probe) == []
 
 
 def test_a_hook_sleeps_no_longer_than_the_pod_may_take_to_end() -> None:
