@@ -79,7 +79,8 @@ def test_a_container(fields: dict[str, Any], words: str) -> None:
     ],
 )  # fmt: skip
 def test_a_probe(probe: str, fields: dict[str, Any], words: str) -> None:
-    said = judged(**{probe: fields})
+    probes: dict[str, Any] = {probe: fields}
+    said = judged(**probes)
     assert (not said) if not words else any(words in line for line in said), said
 
 
