@@ -11,6 +11,7 @@ import pytest
 
 from hyperpod_ray_sandbox.kubernetes.admission.matching import Attributes, author, concerns
 from hyperpod_ray_sandbox.kubernetes.authorization.users import Identity
+from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import builtin_resources
 
 Json = dict[str, Any]
@@ -26,8 +27,7 @@ API: Any = SimpleNamespace(
 def request(
     resource: Any = PODS, obj: Json | None = POD, stored: Json | None = None, subresource: str = ""
 ) -> Attributes:
-    options: Any = SimpleNamespace(dry_run=False, user=None)
-    return Attributes.of(resource, obj, stored, options, Identity("u", ("g",)), subresource)
+    return Attributes.of(resource, obj, stored, Options(), Identity("u", ("g",)), subresource)
 
 
 def of(resources: list[str], **more: Any) -> Json:
@@ -122,8 +122,7 @@ def owned(kind: str, version: str, **more: Any) -> Json:
     ],
 )
 def test_who_writes(obj: Json | None, stored: Json | None, user: Identity | None, name: str) -> None:
-    options: Any = SimpleNamespace(user=user)
-    writer = author(PODS, obj, stored, options)
+    writer = author(PODS, obj, stored, Options(user=user))
     assert (writer.username if writer else "") == name
 
 
@@ -137,6 +136,7 @@ def test_a_review_is_what_the_documentation_shows() -> None:
         "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
         "requestResource": {"group": "", "version": "v1", "resource": "pods"},
         "subResource": "status", "requestSubResource": "status", "name": "p", "namespace": "team-a", "operation": "UPDATE",
-        "userInfo": {"username": "u", "groups": ["g"]}, "dryRun": False, "options": None, "object": POD, "oldObject": POD,
+        "userInfo": {"username": "u", "groups": ["g"]}, "dryRun": False, "object": POD, "oldObject": POD,
+            "options": {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1"},
     }  # fmt: skip
     assert "subResource" not in request().request()
