@@ -20,7 +20,7 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("codes.txt")
 MODULE = "hyperpod_ray.ops.errors"
-CLASSES = ("OpsError", "LaptopError")
+CLASSES = ("OpsError", "LaptopError", "KubeconfigError", "NotYoursError")
 ANY = "*"
 """The code of an error that is passed on."""
 
@@ -34,7 +34,10 @@ def recorded() -> dict[str, frozenset[str]]:
 
 def name_of(frame: FrameType | None) -> str:
     """The function of the product that refuses; the empty text where a test does."""
-    while frame is not None and frame.f_globals.get("__name__") == MODULE and frame.f_code.co_name in SHARED:
+    while frame is not None and (
+        (frame.f_globals.get("__name__") == MODULE and frame.f_code.co_name in SHARED)
+        or (frame.f_code.co_name == "__init__" and isinstance(frame.f_locals.get("self"), Exception))
+    ):
         frame = frame.f_back
     if frame is None or not str(frame.f_globals.get("__name__")).startswith("hyperpod_ray."):
         return ""

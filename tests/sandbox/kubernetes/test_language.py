@@ -28,34 +28,23 @@ EXPRESSIONS: list[tuple[str, Any]] = [
     ("size(self.names) == 2", True),
 ]
 """After the examples of https://kubernetes.io/docs/reference/using-api/cel/#cel-options-language-features-and-libraries"""
-FAULTS = {
-    "self.replicas >": "compilation failed",
-    "self.replicas + 1": "must evaluate to a bool",
-    "nobody == 1": "compilation failed",
-}
 SCRIPT = """
 import json, sys
 from hyperpod_ray_sandbox.kubernetes.expressions import language
-data, expressions, faults = json.loads(sys.stdin.read())
-types = {"self": language.cel().Type.DYN, "self.replicas": language.cel().Type.INT}
-answers = [language.evaluate(expression, {"self": data}) for expression in expressions]
-print(json.dumps([answers, [language.fault(expression, types) for expression in faults]]))
+data, expressions = json.loads(sys.stdin.read())
+print(json.dumps([language.evaluate(expression, {"self": data}) for expression in expressions]))
 """
 
 
 @pytest.mark.emulator
-def test_documented_examples_have_their_answers_and_a_fault_is_found_before_any_object(tools: None) -> None:
+def test_documented_examples_have_their_answers(tools: None) -> None:
     expressions = [expression for expression, _ in EXPRESSIONS]
     done = subprocess.run(
-        [PYTHON, "-c", SCRIPT], cwd=PROJECT, input=json.dumps([SPEC, expressions, [*FAULTS, "self.replicas > 1"]]),
+        [PYTHON, "-c", SCRIPT], cwd=PROJECT, input=json.dumps([SPEC, expressions]),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    answers, faults = json.loads(done.stdout)
-    assert dict(zip(expressions, answers, strict=True)) == dict(EXPRESSIONS)
-    assert faults.pop() == "", "a rule over a number is a rule"
-    for (expression, words), said in zip(FAULTS.items(), faults, strict=True):
-        assert words in said, (expression, said)
+    assert dict(zip(expressions, json.loads(done.stdout), strict=True)) == dict(EXPRESSIONS)
 
 
 @pytest.mark.parametrize(
