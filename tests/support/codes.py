@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.documents import tell
+
 PROJECT = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("codes.txt")
 MODULE = "hyperpod_ray.ops.errors"
@@ -75,15 +77,13 @@ class Judge:
         module.OpsError.__init__ = init
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self) -> Any:
+    def pytest_runtest_call(self, item: pytest.Item) -> Any:
         """Fail the test that met a refusal with another exit code."""
         self.watch()
         self.found.clear()
         result = yield
         if self.found:
-            pytest.fail(
-                "\n".join([*dict.fromkeys(self.found), "Fix: correct the code, or make records"]), pytrace=False
-            )
+            tell(item, [*dict.fromkeys(self.found), "Fix: correct the code, or make records"])
         return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,3 +66,12 @@ def test_each_document_of_a_command_is_looked_at(request: pytest.FixtureRequest,
     assert judge.found == ["best: document: 'size' is not on the page"]
     judge.found.clear()
     assert '"size": 1' in capsys.readouterr().out
+
+
+def test_a_slow_test_is_warned_and_any_other_fails() -> None:
+    slow: Any = SimpleNamespace(get_closest_marker=lambda name: name == "slow")
+    quick: Any = SimpleNamespace(get_closest_marker=lambda _: None)
+    with pytest.warns(UserWarning, match="'size' is not on the page"):
+        documents.tell(slow, ["best: document: 'size' is not on the page"])
+    with pytest.raises(pytest.fail.Exception, match="'size' is not on the page"):
+        documents.tell(quick, ["best: document: 'size' is not on the page"])
