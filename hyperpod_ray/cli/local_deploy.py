@@ -24,19 +24,22 @@ from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, ERROR, INTERRUPTED
 
 def deploy(env: str, *, folder: Path, state: Path) -> int:
     """Start the embedded AWS in the environment's account and region, and deploy the environment to it."""
+    from hyperpod_ray import core
+
+    file = core.load_any(env, folder=folder)  # before a folder gets its name
     _check_space(state)
     with _alone(env, state) as lock:
-        return _deploy(env, folder=folder, state=state, lock=lock)
+        return _deploy(env, file, state=state, lock=lock)
 
 
-def _deploy(env: str, *, folder: Path, state: Path, lock: int) -> int:
+def _deploy(env: str, file: Any, *, state: Path, lock: int) -> int:
     from hyperpod_ray.charts import store
     from hyperpod_ray.charts.lock import Lock
     from hyperpod_ray.core import project, stand_ins
     from hyperpod_ray_sandbox import leash
     from hyperpod_ray_sandbox.aws import commands, paths, process
 
-    rehearsed, settings = _rehearsed(env, folder=folder, state=state)
+    rehearsed, settings = _rehearsed(env, file, state=state)
     running = process.find(state)
     if running and (running.account, running.region) != (settings.account, settings.region):
         raise OpsError(
@@ -65,20 +68,22 @@ def _deploy(env: str, *, folder: Path, state: Path, lock: int) -> int:
 
 def destroy(env: str, *, folder: Path, state: Path) -> int:
     """Destroy the environment's stacks on the embedded AWS and list what is left of it."""
+    from hyperpod_ray import core
     from hyperpod_ray_sandbox.aws import commands
 
+    file = core.load_any(env, folder=folder)
     commands.found(state)
     with _alone(env, state) as lock:
-        return _destroy(env, folder=folder, state=state, lock=lock)
+        return _destroy(env, file, state=state, lock=lock)
 
 
-def _destroy(env: str, *, folder: Path, state: Path, lock: int) -> int:
+def _destroy(env: str, file: Any, *, state: Path, lock: int) -> int:
     from hyperpod_ray_sandbox import leash
     from hyperpod_ray_sandbox.aws import commands
 
     running = commands.found(state)
     leash.hold()
-    rehearsed, _ = _rehearsed(env, folder=folder, state=state)
+    rehearsed, _ = _rehearsed(env, file, state=state)
     variables, work = running.client.environment(), rehearsed.parent.parent
     cdk = Cdk(env, environments=rehearsed.parent, variables=variables, work=work, lock=lock)
     if not cdk.assembly.is_dir():
@@ -166,14 +171,13 @@ def _lives(pid: str) -> bool:
     return bool(pid) and subprocess.run(["ps", "-p", pid], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def _rehearsed(env: str, *, folder: Path, state: Path) -> tuple[Path, Any]:
+def _rehearsed(env: str, file: Any, *, state: Path) -> tuple[Path, Any]:
     """The file with stand-ins, written beside the state, and its settings."""
     import yaml
 
     from hyperpod_ray import core
     from hyperpod_ray.core import stand_ins
 
-    file = core.load_any(env, folder=folder)
     data, notes = stand_ins.rehearsed(yaml.safe_load(file.path.read_text(encoding="utf-8-sig")))
     target = state / "rehearsed" / env / "environments" / f"{env}.yaml"
     target.parent.mkdir(parents=True, exist_ok=True)

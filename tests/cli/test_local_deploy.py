@@ -22,6 +22,7 @@ from botocore.validate import ParamValidator
 
 from hyperpod_ray.charts import store
 from hyperpod_ray.cli import local_deploy
+from hyperpod_ray.core import EnvironmentFileError
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray_sandbox import leash
 from hyperpod_ray_sandbox.aws import commands, process
@@ -343,3 +344,17 @@ def test_the_embedded_aws_is_asked_for_buckets_with_its_own_keys() -> None:
     keys = made._request_signer._credentials
     assert (made.meta.endpoint_url, made.meta.region_name) == ("http://127.0.0.1:4566", "eu-west-1")
     assert (keys.access_key, keys.secret_key) == ("111122223333", "s")
+
+
+@pytest.mark.parametrize("name", ["../../outside", "devv", ""])
+def test_a_name_that_is_no_environment_leaves_nothing(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder would lie beside the sandbox's, or outlive the mistake."""
+    state = tmp_path / "sandbox" / "state"
+    state.mkdir(parents=True)
+    monkeypatch.setattr(commands, "found", lambda _: None)
+    for command in (local_deploy.deploy, local_deploy.destroy):
+        with pytest.raises(EnvironmentFileError):
+            command(name, folder=EXAMPLES, state=state)
+    assert [path.name for path in tmp_path.rglob("*")] == ["sandbox", "state"]
