@@ -158,11 +158,19 @@ class Wires:
 
         return self._all(self.incoming, len(view), receive_through)
 
-    def close(self) -> None:
-        """End each transfer and let go of the connections."""
+    def cut(self) -> None:
+        """End each transfer, here and at the neighbours; the descriptors stay taken.
+
+        `Groups` shuts the generation's descriptors by number: one that was given out again would be somebody else's.
+        """
         for connection in (*self.outgoing, *self.incoming):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End each transfer and let go of the connections, with their generation."""
+        self.cut()
+        for connection in (*self.outgoing, *self.incoming):
             connection.close()
 
     def _all(
@@ -179,7 +187,7 @@ class Wires:
                 try:
                     flow.over()
                 except BaseException as error:
-                    self.close()  # the other flows, here and there, would wait for what never comes
+                    self.cut()  # the other flows, here and there, would wait for what never comes
                     if isinstance(error, BlockingIOError):  # the kernel's limit
                         raise ConnectionError(f"a chunk of a copy was under way for {self.limit}") from error
                     if isinstance(error, OSError):

@@ -311,11 +311,14 @@ def test_an_exchange_that_is_cut_ends_here_too(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_chunk_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    with connected(monkeypatch, limit=timedelta(seconds=1)) as (_, second):
+    with connected(monkeypatch, limit=timedelta(seconds=1)) as (first, second):
         with pytest.raises(ConnectionError, match=r"a chunk of a copy was under way for 0:00:01") as error:
             second.receive(torch.zeros(100, dtype=torch.uint8))()
         assert is_network(error.value)
-        assert {connection.fileno() for connection in (*second.outgoing, *second.incoming)} == {-1}, "all are let go"
+        assert all(connection.fileno() >= 0 for connection in (*second.outgoing, *second.incoming))
+        for connection in (*first.outgoing, *first.incoming):
+            connection.settimeout(60)
+            assert connection.recv(1) == b"", "each is cut, and its number is not free for another before the end"
 
 
 def test_a_chunk_that_nobody_takes_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
