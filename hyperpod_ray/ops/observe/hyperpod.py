@@ -63,7 +63,7 @@ def _group(target: AnyTarget, group: Json) -> Group:
         current=int(group.get("CurrentCount") or 0),
         status=group.get("Status", ""),
         # an unknown type is taken for accelerated: the mistake then is to wait for a recovery, which has a time limit
-        accelerated=any(not plan.known(kind) or plan.type_spec(kind).accelerators > 0 for kind in types),
+        accelerated=any(not plan.known(sold) or plan.type_spec(sold).accelerators > 0 for sold in types),
         role=(group.get("SlurmConfig") or {}).get("NodeType", "") or plan.role(name),
         training_plan=group.get("TrainingPlanArn", ""),
         image_status=group.get("ImageVersionStatus", ""),
