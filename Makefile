@@ -27,7 +27,7 @@ help:  ## list the commands
 	touch $@
 
 node_modules/.stamp: package.json package-lock.json | .venv/.stamp
-	npm ci --no-audit --no-fund --loglevel=error
+	npm ci --no-audit --no-fund --no-update-notifier --loglevel=error
 	$(BIN)/python -c 'import aws_cdk'  # unpacks the CDK's 184 MB into its cache once, not in the first synth
 	touch $@
 
