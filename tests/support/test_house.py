@@ -20,7 +20,7 @@ CEILINGS = {
     "long_functions": 51,
     "top_level_names": 32,
 }
-FLOORS = {"comments_per_100_lines": 1.1, "documented_functions_percent": 65.9, "tested_modules_percent": 99.3}
+FLOORS = {"comments_per_100_lines": 1.1, "documented_functions_percent": 65.9, "tested_modules_percent": 99.5}
 
 
 @cache
