@@ -110,10 +110,10 @@ commands.found = lambda state: types.SimpleNamespace(client=client)
 local_deploy._rehearsed = lambda env, folder, state: (pathlib.Path({str(tmp_path)!r}) / "a" / "b" / "c.yaml", None)
 local_deploy.program = lambda project: {str(cdk)!r}
 local_deploy.project_folder = lambda: pathlib.Path({str(tmp_path)!r})
-local_deploy.destroy("dev", folder=pathlib.Path("."), state=pathlib.Path({str(state)!r}))
+local_deploy.destroy("dev", folder=pathlib.Path("environments"), state=pathlib.Path({str(state)!r}))
 """
     killed = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT)
-    until(pid_file.exists)
+    until(lambda: pid_file.exists() or killed.poll() is not None)
     pid = int(pid_file.read_text())
     until(lambda: process._alive(pid, "sleep"))
     killed.kill()
