@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
-LIMITS_S = {"readers": 60, "groups": 60, "losses": 90, "faults": 120, "copies": 150, "planner": 150}
+LIMITS_S = {"readers": 60, "groups": 60, "losses": 90, "faults": 120, "copies": 300, "planner": 240}
 """Most seconds of each part."""
 SLOWER = 10
 """So many times as long on CPUs, which others may use too."""
