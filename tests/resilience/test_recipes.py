@@ -246,7 +246,7 @@ def test_a_tuned_model_is_exported_and_measured_against_its_base(tmp_path: Path,
         for n in range(32)
     ]
     words = ["--model", tiny, "--data", lines(tmp_path / "rows.jsonl", answers[:24]), "--batch", "4", "--epochs", "4"]
-    words += ["--sequence", "96", "--rank", "8", "--learning-rate", "0.02", "--warm-up", "2", "--save-every-steps", "8"]
+    words += ["--sequence", "96", "--rank", "8", "--learning-rate", "0.02", "--warm-up", "2", "--save-every-steps", "4"]
     finish(start(tmp_path, "sft", "tuned", [*words, "--scratch", str(tmp_path / "scratch")]))
     exported(tmp_path, "tuned", tmp_path / "model", "--like", tiny, "--lora-scaling", "2")
     held_out, out = lines(tmp_path / "held-out.jsonl", answers[24:]), tmp_path / "results" / "tuned.json"
@@ -256,12 +256,9 @@ def test_a_tuned_model_is_exported_and_measured_against_its_base(tmp_path: Path,
     base = json.loads(evaluate("--model", tiny, "--data", held_out).stdout.removeprefix("RESULT "))
     assert json.loads(done.stdout.removeprefix("RESULT ")) == tuned
     assert tuned["loss"] < base["loss"] - 0.2
-    curve = [(0, base["loss"]), (24, tuned["loss"])]
-    for step in (8, 16):
-        exported(tmp_path, "tuned", tmp_path / f"{step}", "--like", tiny, "--lora-scaling", "2", "--step", f"{step}")
-        measured = evaluate("--model", str(tmp_path / f"{step}"), "--data", held_out)
-        curve.append((step, json.loads(measured.stdout.removeprefix("RESULT "))["loss"]))
-    expected("evaluate", sorted(curve))
+    exported(tmp_path, "tuned", tmp_path / "half", "--like", tiny, "--lora-scaling", "2", "--step", "4")
+    half = json.loads(evaluate("--model", str(tmp_path / "half"), "--data", held_out).stdout.removeprefix("RESULT "))
+    expected("evaluate", [(0, base["loss"]), (4, half["loss"]), (8, tuned["loss"])])
     assert tuned["tokens"] == base["tokens"] == sum(len(f"It is {n}.\n") for n in range(24, 32)), "answers alone count"
     cut = json.loads(evaluate("--model", tiny, "--data", held_out, "--longest", "30").stdout.removeprefix("RESULT "))
     assert (cut["cut"], cut["tokens"] < base["tokens"]) == (8, True)
