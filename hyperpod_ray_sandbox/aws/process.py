@@ -47,6 +47,8 @@ LITTLE_SPACE = 1 << 20
 KILLED_SECONDS = 120.0
 # in the environment of every process of an emulator, and of those they start: the state folder
 MARK = "SANDBOX_STATE"
+# seconds here per second that a state machine waits
+WAIT_SCALE = 0.05
 # of MiniStack's services, the ones a stack of this project can need
 SERVICES = [
     "s3",
@@ -471,11 +473,11 @@ def _environment(state: Path, client: Client) -> dict[str, str]:
         "PYTHONPATH": str(paths.imports()),
         "PYTHONUNBUFFERED": "1",
         "NODE_PATH": str(paths.NODE_RUNTIME / "node_modules"),
-        # of the SDK's modules: each function of each start would compile them again
-        "NODE_COMPILE_CACHE": str(paths.NODE_RUNTIME / "compiled"),
         # CDK's kubectl handler writes its kubeconfig and manifests here, not into a /tmp it would share
         "TEST_OUTDIR": str(functions),
         "TMPDIR": str(functions),
+        # the waiters of custom resources ask every 20 s, for what takes a state here
+        "SFN_WAIT_SCALE": str(WAIT_SCALE),
         "MINISTACK_ACCOUNT_ID": client.account,
         "MINISTACK_REGION": client.region,
         "SERVICES": ",".join(SERVICES),
