@@ -103,9 +103,8 @@ def test_a_group_keeps_for_life_what_is_immutable(clusters: Clusters) -> None:
 
 def test_what_aws_does_not_document_of_a_group_is_not_refused(clusters: Clusters) -> None:
     """The API reference lets `UpdateCluster` have another `NetworkInterface`. It names no refusal."""
-    efa = {"InstanceType": "ml.p5.48xlarge", "NetworkInterface": {"InterfaceType": "efa"}}
-    name = clusters.create(group(**efa))
-    changed = group(**efa | {"NetworkInterface": {"InterfaceType": "efa-only"}})
+    name = clusters.create(group(kind="ml.p5.48xlarge", NetworkInterface={"InterfaceType": "efa"}))
+    changed = group(kind="ml.p5.48xlarge", NetworkInterface={"InterfaceType": "efa-only"})
     clusters.api.update_cluster(ClusterName=name, InstanceGroups=[changed])
     until(lambda: clusters.status(name) == "InService")
     (described,) = clusters.api.describe_cluster(ClusterName=name)["InstanceGroups"]
