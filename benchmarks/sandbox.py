@@ -1,6 +1,6 @@
 """How long a rehearsed deploy and destroy take, by phase: the cdk CLI's seconds beside CloudFormation's own.
 
-    .venv/bin/python benchmarks/sandbox.py [--env local] [--region us-east-2] [--seconds-per-state 1]
+    .venv/bin/python benchmarks/sandbox.py [--env local] [--region us-east-2] [--seconds-per-state 0.3]
 
 Starts an embedded AWS of its own in a temporary folder, on a free port, and ends it. `--region` moves the environment:
 its availability zones are the region's first ones. The exit code is 1 where a step fails or something is left.
@@ -48,7 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--env", default="local")
     parser.add_argument("--region", help="default: the environment's own")
-    parser.add_argument("--seconds-per-state", type=float, default=1.0)
+    parser.add_argument("--seconds-per-state", type=float, default=process.SECONDS_PER_STATE)
     options = parser.parse_args()
     settings: dict[str, Any] = yaml.safe_load((FOLDER / f"{options.env}.yaml").read_text(encoding="utf-8"))
     if options.region:

@@ -47,6 +47,8 @@ LITTLE_SPACE = 1 << 20
 KILLED_SECONDS = 120.0
 # in the environment of every process of an emulator, and of those they start: the state folder
 MARK = "SANDBOX_STATE"
+# how long a resource stays in each state
+SECONDS_PER_STATE = 0.3
 # seconds here per second that a state machine waits
 WAIT_SCALE = 0.05
 # of MiniStack's services, the ones a stack of this project can need
@@ -96,7 +98,7 @@ class Running:
     kubeconfig: str = ""
     command: tuple[str, ...] = ()
     """What the Kubernetes API was started with; empty for one that forgets its objects when it ends."""
-    seconds_per_state: float = 1.0
+    seconds_per_state: float = SECONDS_PER_STATE
     follower_options: tuple[str, ...] = ()
     """What the follower of nodes gets besides the cluster and the embedded AWS."""
 
@@ -194,7 +196,7 @@ def start(
     *,
     state: Path = paths.STATE,
     port: int | None = None,
-    seconds_per_state: float = 1.0,
+    seconds_per_state: float = SECONDS_PER_STATE,
     kubeconfig: Path | None = None,
     account: str = ACCOUNT,
     region: str = REGION,
