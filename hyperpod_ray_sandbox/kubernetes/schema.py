@@ -216,6 +216,8 @@ class _Walk:
         version, meta = str(value.get("apiVersion") or ""), value.get("metadata")
         if version.count("/") > 1:
             causes.invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+        if isinstance(meta, dict):
+            meta = {field: inner for field, inner in meta.items() if inner is not None}
         if meta is not None and (error := next(_builtin_validator(_META).iter_errors(meta), None)):
             given = json_type(error.instance)
             self.undecodable.append(f"{path}.metadata: Invalid value: json: cannot unmarshal {given} into ObjectMeta")
