@@ -19,7 +19,7 @@ _ALLOWED: ContextVar[Allowed] = ContextVar("allowed")
 
 @contextmanager
 def answered_by(allowed: Allowed) -> Iterator[None]:
-    """Let `allowed` answer what expressions ask meanwhile."""
+    """Let `allowed` answer what expressions ask inside the block."""
     token = _ALLOWED.set(allowed)
     try:
         yield
