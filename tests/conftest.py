@@ -63,7 +63,7 @@ yaml.safe_load = _safe_load
 
 def pytest_configure(config: pytest.Config) -> None:
     """Watch what tests write, the documents that they make commands write, and the exit codes of refusals."""
-    config.pluginmanager.register(surroundings.Guard(), "surroundings")
+    config.pluginmanager.register(surroundings.Guard(pytest.MonkeyPatch()), "surroundings")
     config.pluginmanager.register(documents.Judge(), "documents")
     config.pluginmanager.register(codes.Judge(), "codes")
 
