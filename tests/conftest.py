@@ -48,14 +48,14 @@ if importlib.util.find_spec("botocore"):
         if event_aliases is None or event_aliases == hooks.EVENT_ALIASES:
             self._alias_name_cache = _event_names
 
-    hooks.EventAliaser.__init__ = _with_shared_names  # type: ignore[method-assign]
+    setattr(hooks.EventAliaser, "__init__", _with_shared_names)  # noqa: B010  (mypy lets no method be assigned)
 
 
 # What tests read is read by libyaml where it is built in, in a tenth of the time. The product's own calls keep theirs.
-def _safe_load(text: Any) -> Any:
+def _safe_load(stream: Any) -> Any:
     of_the_product = str(sys._getframe(1).f_globals.get("__name__")).startswith("hyperpod_ray")
     loader = yaml.SafeLoader if of_the_product else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(text, Loader=loader)  # noqa: S506  (safe loaders, both)
+    return yaml.load(stream, Loader=loader)  # noqa: S506  (safe loaders, both)
 
 
 yaml.safe_load = _safe_load

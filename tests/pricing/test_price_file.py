@@ -63,8 +63,13 @@ def test_the_file_is_as_it_is_written() -> None:
 
 
 def test_a_file_is_parsed_again_only_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
-    monkeypatch.setattr(data_file, "parse", lambda text, parse=data_file.parse: parsed.append(text) or parse(text))
+    parsed, parse = list[str](), data_file.parse
+
+    def counted(text: str) -> object:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(data_file, "parse", counted)
     for usd in (20.25, 20.75):
         text = f"instances: {{us-west-2: {{ml.p4d.24xlarge: {{usd: {usd}, as_of: 2026-11-21, source: {tmp_path}}}}}}}"
         (tmp_path / price_file.FILE).write_text(text)
