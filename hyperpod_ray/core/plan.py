@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,9 @@ DAEMON_SET_MEMORY_MIB = 1024
 """Memory set aside for the daemon sets of a node, likewise."""
 
 
+@functools.cache
 def read_data(name: str) -> Any:
-    """Parse a data file of this package."""
+    """Parse a data file of this package, once in a process: every check of a file asks for some."""
     return data_file.read(Path(__file__).parent / "catalogue" / name)
 
 

@@ -18,7 +18,6 @@ class NoHeadTypeError(ProjectError):
     """A region offers no type that is known to serve Ray's head."""
 
 
-@functools.cache
 def _data() -> dict[str, Any]:
     data: dict[str, Any] = read_data("instance_type_regions.yaml")
     return data
@@ -94,9 +93,9 @@ def head_type(region: str) -> str:
 
 def with_intelligent_tiering() -> frozenset[str]:
     """Regions that are known to have FSx for Lustre Intelligent-Tiering."""
-    return frozenset(read_data("instance_type_regions.yaml")["intelligent_tiering"])
+    return frozenset(_data()["intelligent_tiering"])
 
 
 def with_openzfs(deployment_type: str) -> frozenset[str]:
     """Regions that are known to have a deployment type of FSx for OpenZFS."""
-    return frozenset(read_data("instance_type_regions.yaml")["openzfs"][deployment_type])
+    return frozenset(_data()["openzfs"][deployment_type])

@@ -5,6 +5,7 @@ The cost command reads it where the Pricing API cannot be asked, the review alwa
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 
 from hyperpod_ray.core.errors import ProjectError, in_three_parts
 from hyperpod_ray.pricing.prices import Price, Prices, RegionFallback
+from hyperpod_ray_rules import data_file
 
 FILE = "prices_usd.yaml"
 PACKAGE = Path(__file__).resolve().parent
@@ -67,9 +69,7 @@ def _read(path: Path) -> Prices:
     if not path.is_file():
         return Prices()
     try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is built in, for a fast start
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  (safe loaders, both)
-        return Prices.model_validate(data or {})
+        return _parsed(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -88,6 +88,12 @@ def _read(path: Path) -> Prices:
             for flaw in error.errors()
         ]
         raise PriceFileError.together(problems) from error
+
+
+@functools.cache
+def _parsed(text: str) -> Prices:
+    """The prices of a file's text. A review asks for them before and after each change."""
+    return Prices.model_validate(data_file.parse(text) or {})
 
 
 def _header(text: str) -> str:

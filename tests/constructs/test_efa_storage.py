@@ -14,7 +14,7 @@ from hyperpod_ray.constructs.storage import LustreFileSystem, Ssd
 
 
 def template(*, efa: bool) -> Template:
-    stack = Stack(App(), "Test")
+    stack = Stack(App(builtin_cloud_formation_validation=False), "Test")
     network = ClusterNetwork.from_existing(
         stack,
         "Network",
@@ -66,7 +66,7 @@ def test_nodes_see_that_the_file_system_is_efa_enabled(tmp_path: Path) -> None:
     (tmp_path / "on_create.sh").write_text("true\n")
     found = {}
     for efa in (False, True):
-        stack = Stack(App(), "Test")
+        stack = Stack(App(builtin_cloud_formation_validation=False), "Test")
         scripts = LifecycleScripts(stack, "Scripts", bucket_name="sagemaker-test", folder=tmp_path, efa_file_system=efa)
         (upload,) = Template.from_stack(stack).find_resources("Custom::CDKBucketDeployment").values()
         found[efa] = (len(upload["Properties"]["SourceObjectKeys"]), upload["Properties"]["DestinationBucketKeyPrefix"])

@@ -18,7 +18,7 @@ MESSAGE = "no digest is recorded: run 'hyperpod-ray image pin', then deploy agai
 
 @pytest.fixture
 def refused() -> Stack:
-    stack = Stack(App(), "Test")
+    stack = Stack(App(builtin_cloud_formation_validation=False), "Test")
     sns.CfnTopic(stack, "Topic")
     refuse_deployment(stack, MESSAGE)
     return stack

@@ -24,7 +24,7 @@ def leave(folder: Path) -> None:
 
 def templates(folder: Path, out: Path) -> tuple[dict[str, Any], set[str]]:
     """The template of a handler's and of a scripts' upload, and the names of the files that are uploaded."""
-    app = App(outdir=str(out))
+    app = App(outdir=str(out), builtin_cloud_formation_validation=False)
     stack = Stack(app, "Test")
     ClaimWaiter(stack, "Waiter")
     LifecycleScripts(stack, "Scripts", bucket_name="sagemaker-test", folder=folder)

@@ -12,6 +12,7 @@ import yaml
 from hyperpod_ray.core.loader import FOLDER, EnvironmentFile, EnvironmentFileError, Problem, parse
 from hyperpod_ray.core.plan import Plan
 
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 GOOD: dict[str, Any] = {
     "account": "123456789012",
     "region": "us-west-2",
@@ -72,7 +73,7 @@ def changed(edits: dict[str, Any], *, of: dict[str, Any] = GOOD) -> dict[str, An
 
 def text_of(edits: dict[str, Any]) -> str:
     """The changed environment as YAML."""
-    return yaml.safe_dump(changed(edits), sort_keys=False)
+    return str(yaml.dump(changed(edits), Dumper=DUMPER, sort_keys=False))
 
 
 def judged(text: str) -> tuple[EnvironmentFile | None, list[Problem]]:

@@ -114,7 +114,9 @@ _SETTINGS: dict[int, Environment] = {}
 
 def settings_of(case: Case) -> Environment:
     """The settings that trip a case, valid by themselves."""
-    return _SETTINGS.setdefault(id(case), Environment.model_validate(changed(case.trips), strict=True))
+    if id(case) not in _SETTINGS:
+        _SETTINGS[id(case)] = Environment.model_validate(changed(case.trips), strict=True)
+    return _SETTINGS[id(case)]
 
 
 OF_FILES = [

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from hyperpod_ray.core.loader import EnvironmentFileError, Problem, SlurmFile, parse_any
-from tests.core.environment_files import GONE, SLURM, Case, changed
+from tests.core.environment_files import DUMPER, GONE, SLURM, Case, changed
 
 GROUPS = "hyperpod/instance_groups"
 CONTROLLER, LOGIN, WORKERS = f"{GROUPS}/0", f"{GROUPS}/1", f"{GROUPS}/2"
@@ -36,7 +36,7 @@ def access(*grants: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def judged(data: dict[str, Any]) -> tuple[SlurmFile | None, list[Problem]]:
-    text = yaml.safe_dump(data, sort_keys=False)
+    text = yaml.dump(data, Dumper=DUMPER, sort_keys=False)
     try:
         found = parse_any(text, name="test", path=Path("environments/test.yaml"))
     except EnvironmentFileError as error:

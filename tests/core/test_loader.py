@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hyperpod_ray.core.loader import FOLDER, EnvironmentFileError, environment_names, load, parse
+from hyperpod_ray.core.loader import FOLDER, EnvironmentFileError, environment_names, load, load_any, parse
+from hyperpod_ray_rules import data_file
 
 PROD = (FOLDER / "prod.yaml").read_text(encoding="utf-8").replace("count: 8\n", "count: 8 \n", 1)
 
@@ -218,6 +219,19 @@ def test_files_outside_the_current_folder_are_named_in_full(tmp_path: Path) -> N
 def test_the_shipped_files_are_good_and_without_warnings() -> None:
     assert environment_names() == ["dev", "local", "prod"]
     assert [load(name).warnings for name in environment_names()] == [[], [], []]
+
+
+@pytest.mark.parametrize("folder", [FOLDER, FOLDER / "examples"], ids=["shipped", "examples"])
+def test_a_file_that_was_checked_is_checked_again_without_a_data_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are larger than it: reading one again took longer than all else of the check."""
+    names = environment_names(folder=folder)
+    assert names
+    for _ in range(2):
+        for name in names:
+            load_any(name, folder=folder)
+        monkeypatch.setattr(data_file, "read", lambda path: pytest.fail(f"{path} is read again"))
 
 
 def test_the_shipped_files_differ_for_good_reasons() -> None:

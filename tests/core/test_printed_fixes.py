@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import re
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import yaml
 
 from hyperpod_ray.core.loader import EnvironmentFileError, Problem, parse_any
 from hyperpod_ray_rules.data import read
-from tests.core.environment_files import GONE, SLURM, changed
+from tests.core.environment_files import DUMPER, GONE, SLURM, changed
 from tests.core.followed_fixes import FOLLOWED, LARGER, LOWER, NOT_FOLLOWED, RAISE, Edits
 from tests.core.slurm_files_helpers import CASES as SLURM_CASES
 from tests.core.test_environment_checks import CASES
@@ -116,11 +117,15 @@ def followed(data: dict[str, Any], problem: Problem, part: str) -> dict[str, Any
 
 
 def _said(data: dict[str, Any]) -> list[Problem]:
-    text = yaml.safe_dump(data, sort_keys=False)
+    return list(_said_of(yaml.dump(data, Dumper=DUMPER, sort_keys=False)))
+
+
+@functools.cache  # several fixes lead to the same file
+def _said_of(text: str) -> tuple[Problem, ...]:
     try:
-        return parse_any(text, name="test", path=Path("environments/test.yaml")).warnings
+        return tuple(parse_any(text, name="test", path=Path("environments/test.yaml")).warnings)
     except EnvironmentFileError as error:
-        return [*error.problems, *error.warnings]
+        return (*error.problems, *error.warnings)
 
 
 def _place(text: str, data: dict[str, Any], here: Place) -> Place:

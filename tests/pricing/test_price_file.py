@@ -13,6 +13,7 @@ from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.pricing import price_file, prices
 from hyperpod_ray.pricing.price_file import PriceFileError
 from hyperpod_ray.pricing.prices import Price, Prices
+from hyperpod_ray_rules import data_file
 
 DAY = date(2026, 11, 21)
 
@@ -59,6 +60,22 @@ def test_the_file_is_as_it_is_written() -> None:
     header = text[: text.index("instances:")]
     assert header.startswith("#")
     assert price_file.rendered(price_file.recorded(), header=header) == text
+
+
+def test_a_file_is_parsed_again_only_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed, parse = list[str](), data_file.parse
+
+    def counted(text: str) -> object:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(data_file, "parse", counted)
+    for usd in (20.25, 20.75):
+        text = f"instances: {{us-west-2: {{ml.p4d.24xlarge: {{usd: {usd}, as_of: 2026-11-21, source: {tmp_path}}}}}}}"
+        (tmp_path / price_file.FILE).write_text(text)
+        for _ in range(2):
+            assert price_file.recorded(tmp_path).instances["us-west-2"]["ml.p4d.24xlarge"].usd == usd
+        assert parsed.count(text) == 1
 
 
 def test_ones_own_file_goes_before_the_projects(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import yaml
 
 FOLDER = Path(__file__).parent / "scenarios"
 PROJECT = Path(__file__).parents[2]
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _STEP = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
 
 
@@ -101,7 +102,7 @@ def settings_text(environment: str, side: Side) -> str:
     data = yaml.safe_load(text)
     for path, value in side.set.items():
         put(data, path, value)
-    return yaml.safe_dump(data, sort_keys=False) + side.comment
+    return str(yaml.dump(data, Dumper=DUMPER, sort_keys=False)) + side.comment
 
 
 def put(data: Any, path: str, value: Any) -> None:

@@ -187,7 +187,7 @@ def test_limits_in_amounts_take_the_place_of_a_percentage() -> None:
     assert share.borrow_limit_percent is None
     partition = {"Type": "mig-1g.10gb", "Count": 3}
     assert share.borrow_limits == [{"InstanceType": "ml.p5.48xlarge", "VCpu": 8, "AcceleratorPartition": partition}]
-    app = App()
+    app = App(builtin_cloud_formation_validation=False)
     stack = Stack(app, "S")
     cluster = eks.Cluster.from_cluster_attributes(stack, "C", cluster_name="c")
     TaskGovernance(

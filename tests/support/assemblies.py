@@ -82,13 +82,14 @@ def synthesized(
 
         plan = loader.parse_any(text, name=name, path=path).plan
         if not uploads:
-            for asset in _removed:
-                (folder / asset).touch()
+            for asset, is_folder in _removed.items():
+                (folder / asset).mkdir() if is_folder else (folder / asset).touch()
         cdk_app = cdk.App(
             context=feature_flags(PROJECT),
             outdir=str(folder),
             builtin_cloud_formation_validation=validation,
             stack_traces=validation,
+            tree_metadata=uploads,  # a file for the CDK's own tools: a seventh of the synthesis
         )
         source = project()
         with _package_of(source):
@@ -112,18 +113,18 @@ def _package_of(project: Path) -> Iterator[None]:
         yield
 
 
-_removed: set[str] = set()
-"""Archives that assemblies lost, 57 MB in each: the CDK copies none where a file of that name is already."""
+_removed: dict[str, bool] = {}
+"""Uploads that assemblies lost, 57 MB in each; true: a folder. The CDK copies none whose name is there already."""
 
 
 def _without_uploads(assembly: Path) -> None:
-    for asset in assembly.glob("**/asset.*"):
-        if asset.is_file():
-            if asset.parent == assembly:
-                _removed.add(asset.name)
-            asset.unlink()
-        elif asset.is_dir() and not (asset / "Chart.yaml").is_file():
-            shutil.rmtree(asset)
+    for asset in list(assembly.glob("**/asset.*")):
+        if not asset.exists() or (asset / "Chart.yaml").is_file():
+            continue
+        is_folder = asset.is_dir()
+        if asset.parent == assembly:
+            _removed[asset.name] = is_folder
+        shutil.rmtree(asset) if is_folder else asset.unlink()
 
 
 @functools.cache

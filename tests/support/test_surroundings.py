@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import logging
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,6 +80,56 @@ def test_what_a_test_sees_is_the_same_everywhere(tmp_path: Path) -> None:
     )
     done = suite(*probe(tmp_path, text), home=tmp_path)
     assert done.returncode == 0, done.stdout
+
+
+# ruff: noqa: PTH103, PTH104, PTH123  (each way to write has its line)
+WRITES: dict[str, Callable[[Path, Path], object]] = {
+    "open": lambda new, _: open(new, "w").close(),
+    "open, by keyword": lambda new, _: open(file=new, mode="xb").close(),
+    "open, to add": lambda new, _: open(new, "a").close(),
+    "open, to change": lambda _, old: open(old, "r+").close(),
+    "io.open": lambda new, _: io.open(new, "w").close(),  # noqa: UP020
+    "os.open": lambda new, _: os.close(os.open(new, os.O_WRONLY | os.O_CREAT, 0o600)),
+    "write_text": lambda new, _: new.write_text("x"),
+    "write_bytes": lambda new, _: new.write_bytes(b"x"),
+    "touch": lambda new, _: new.touch(),
+    "Path.mkdir": lambda new, _: new.mkdir(parents=True, exist_ok=True),
+    "os.makedirs": lambda new, _: os.makedirs(new),
+    "rename": lambda new, old: old.rename(new),
+    "replace": lambda new, old: old.replace(new),
+    "os.rename": lambda new, old: os.rename(old, new),
+    "shutil.copy": lambda new, old: shutil.copy(old, new),
+    "shutil.copytree": lambda new, old: shutil.copytree(old.parent, new),
+    "shutil.move": lambda new, old: shutil.move(old, new),
+    "mkstemp": lambda _, old: os.close(tempfile.mkstemp(dir=old.parent)[0]),
+    "mkdtemp": lambda _, old: tempfile.mkdtemp(dir=old.parent),
+    "NamedTemporaryFile": lambda _, old: tempfile.NamedTemporaryFile(dir=old.parent).close(),
+    "gzip": lambda new, _: gzip.open(new, "w").close(),
+    "zipfile": lambda new, _: zipfile.ZipFile(new, "w").close(),
+    "tarfile": lambda new, _: tarfile.open(new, "w").close(),
+    "logging": lambda new, _: logging.FileHandler(new).close(),
+}
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_every_way_to_write_is_noted(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "old").mkdir()
+    old = tmp_path / "old" / "file"
+    old.write_text("x")
+    guard = surroundings.Guard(monkeypatch, allowed=lambda _: False)
+    WRITES[way](tmp_path / "new", old)
+    assert guard.written
+
+
+def test_what_reads_is_not_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    guard = surroundings.Guard(monkeypatch, allowed=lambda _: False)
+    assert (tmp_path / "file").read_text() == open(tmp_path / "file", encoding="utf-8").read() == "x"  # noqa: SIM115
+    os.close(os.open(tmp_path / "file", os.O_RDONLY))
+    tmp_path.mkdir(exist_ok=True)
+    assert os.stat in os.supports_dir_fd
+    assert os.open in os.supports_dir_fd
+    assert guard.written == []
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ import yaml
 
 from hyperpod_ray_sandbox.aws import install
 from tests.sandbox.kubernetes.budgets_helpers import namespace  # noqa: F401 - fixtures
+from tests.sandbox.kubernetes.forked_server import ForkedServer
 from tests.sandbox.kubernetes.runner_helpers import client  # noqa: F401 - fixtures
 from tests.support import kubectl
 from tests.support.emulator import until
@@ -54,25 +55,22 @@ class Cluster:
     state: Path
     arguments: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | None = None
+    forked: bool = False
+    process: subprocess.Popen[bytes] | ForkedServer | None = None
     server: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start the server and wait for its record."""
         record = self.state / "server.json"
         record.unlink(missing_ok=True)
-        log = (self.state / "log").open("ab")
-        command = [
-            str(PYTHON),
-            "-m",
-            "hyperpod_ray_sandbox.kubernetes.server",
-            "--state",
-            str(self.state),
-            *self.arguments,
-        ]
-        self.process = subprocess.Popen(
-            command, cwd=PROJECT, stdout=log, stderr=log, env={**os.environ, **self.environment}
-        )
+        arguments = ["--state", str(self.state), *self.arguments]
+        if self.forked:
+            self.process = ForkedServer(PYTHON, arguments, log=self.state / "log")
+        else:
+            command = [str(PYTHON), "-m", "hyperpod_ray_sandbox.kubernetes.server", *arguments]
+            environment = {**os.environ, **self.environment}
+            with (self.state / "log").open("ab") as log:
+                self.process = subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, env=environment)
         end = time.monotonic() + START_SECONDS
         while not record.exists():
             assert self.process.poll() is None, (self.state / "log").read_text()
@@ -151,9 +149,9 @@ def tools() -> None:
         install.install(lambda _text: None)
 
 
-def _cluster(state: Path, *arguments: str) -> Iterator[Cluster]:
+def _cluster(state: Path, *arguments: str, forked: bool = False) -> Iterator[Cluster]:
     state.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(state, list(arguments))
+    cluster = Cluster(state, list(arguments), forked=forked)
     cluster.start()
     yield cluster
     if cluster.process is not None and cluster.process.poll() is None:
@@ -166,12 +164,12 @@ def cluster(tools: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
     state = tmp_path_factory.mktemp("kubernetes")
     given = state / "nodes.json"
     given.write_text(json.dumps([node("cpu-1"), node("cpu-2"), node("gpu-1", group="gpu", gpus=1)]))
-    yield from _cluster(state, "--static-nodes", str(given), "--time-scale", "0.02")
+    yield from _cluster(state, "--static-nodes", str(given), "--time-scale", "0.02", forked=True)
 
 
 @pytest.fixture
 def empty(tools: None, tmp_path: Path) -> Iterator[Cluster]:
-    """A server of its own, without nodes."""
+    """A server of its own, without nodes, started by the command itself."""
     yield from _cluster(tmp_path / "empty", "--time-scale", "0.02")
 
 
