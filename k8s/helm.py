@@ -28,6 +28,7 @@ class HelmRelease:
         wait: until what it created is ready. Never before there are nodes.
         timeout_minutes: Helm's own limit; at most 12, because the function that runs it is killed after 15
             and leaves the release in `pending-upgrade`.
+        create_namespace: make the namespace if it is not there.
     """
 
     name: str
@@ -36,6 +37,7 @@ class HelmRelease:
     values: dict[str, Any] = field(default_factory=dict)
     wait: bool = False
     timeout_minutes: int = 10
+    create_namespace: bool = False
 
     @property
     def chart(self) -> str:

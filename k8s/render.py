@@ -66,6 +66,8 @@ def helm_command(release: HelmRelease, *, values: str) -> list[str]:
     """The command that installs the release from the packaged chart."""
     lines = [f"helm upgrade --install {release.name} {_shown(release.locked.path)} \\"]
     lines.append(f"  --namespace {release.namespace} --values {values} --timeout {release.timeout_minutes}m")
+    if release.create_namespace:
+        lines[-1] += " --create-namespace"
     if release.wait:
         lines[-1] += " --wait"
     return lines
