@@ -47,7 +47,10 @@ BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
 OF_APP = {**NEW, "ray/access": {"mlflow_arn": APP}}
 OWN_TIER = {**NEW, "hyperpod/tiered_storage": {"memory_percent": 20, "bucket": "tier-own"}}
-ELSEWHERE = {"workspace_name": "research", "workspace_arn": f"arn:aws:grafana:us-east-1:{ACCOUNT}:/workspaces/g-0123456789"}
+ELSEWHERE = {
+    "workspace_name": "research",
+    "workspace_arn": f"arn:aws:grafana:us-east-1:{ACCOUNT}:/workspaces/g-0123456789",
+}
 ANSWERS = [
     Answer(title="permissions", edits={"caller": f"arn:aws:iam::{ACCOUNT}:root"}, said=("warning", "root user, which may do everything")),
     Answer(title="permissions", edits={"caller": f"arn:aws:sts::{ACCOUNT}:federated-user/me"}, said=("unknown", "the caller is federated-user, which IAM does not simulate")),
