@@ -135,6 +135,22 @@ QUESTIONS = {
     "no GPU": Question(edits={"ray/workers/0/instance_group": "head"}),
     "a type without figures": Question(edits={f"{WORKERS}/type": "ml.trn1.32xlarge"}),
     "not a price": Question(node_price=0.001),
+    "a size that is none": Question(wish=Wish(parameters="1M", tokens="1T")),
+    "a size in the file": Question(edits={"training": {"parameters": "13B", "tokens": "1T"}}),
+    "a model and a size in the file": Question(
+        edits={"training": {"model": "llama-3.1-70b", "parameters": "70B", "tokens": "1T"}}
+    ),
+    "more parts than layers": Question(wish=Wish(model="llama-3.1-70b", tokens="1T", parallel="pp=8,vp=16")),
+    "a sequence that is not divided": Question(
+        wish=Wish(model="llama-3.1-70b", tokens="1T", parallel="cp=16", sequence=8200)
+    ),
+    "one node for a large model": Question(
+        edits={"ray/workers/0/replicas": 1, f"{WORKERS}/count": 1}, wish=Wish(model="llama-3.1-70b", tokens="1B")
+    ),
+    "EFA that the nodes have no use for": Question(
+        file="dev", wish=Wish(model="llama-3.2-1b", tokens="1B"), storage="38400@125+efa"
+    ),
+    "fast storage without EFA": Question(storage="96000@1000"),
     "two models": Question(wish=Wish(model="llama-3.1-70b", parameters="70B")),
 }
 
