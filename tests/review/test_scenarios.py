@@ -89,6 +89,7 @@ def test_scenario(scenario: Scenario, assemble: Assemble) -> None:
     if scenario.id in FAST:
         assert_counted(scenario.id, environment)
     text = render(made)
+    assert text.count("<details>") == len(re.findall(r"^</details>$", text, flags=re.MULTILINE)), text
     assert len(folded(text).encode()) <= FOLDED, folded(text)
     if made.effect > Effect.SAFE:
         assert re.search(r"\(\d", text.splitlines()[1]), "the first line counts what is lost"

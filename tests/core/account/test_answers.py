@@ -27,7 +27,7 @@ from tests.core.account.good import (
     account,
 )
 from tests.core.account.recorded import RecordedAccount
-from tests.core.account.sabotage import APP, GRAFANA, LINKED, Json
+from tests.core.account.sabotage import APP, ARN, GRAFANA, LINKED, Json
 from tests.core.environment_files import plan
 
 pytestmark = pytest.mark.usefixtures("day")
@@ -51,6 +51,13 @@ ELSEWHERE = {
     "workspace_name": "research",
     "workspace_arn": f"arn:aws:grafana:us-east-1:{ACCOUNT}:/workspaces/g-0123456789",
 }
+OF_OTHERS = {
+    "ClusterName": "test", "ClusterArn": ARN, "ClusterStatus": "InService",
+    "InstanceGroups": [
+        {"InstanceGroupName": "a", "CurrentCount": 3}, {"InstanceGroupName": "b"},
+        {"InstanceGroupName": "c", "CurrentCount": 2},
+    ],
+}  # fmt: skip
 ANSWERS = [
     Answer(title="permissions", edits={"caller": f"arn:aws:iam::{ACCOUNT}:root"}, said=("warning", "root user, which may do everything")),
     Answer(title="permissions", edits={"caller": f"arn:aws:sts::{ACCOUNT}:federated-user/me"}, said=("unknown", "the caller is federated-user, which IAM does not simulate")),
@@ -86,6 +93,7 @@ ANSWERS = [
     Answer(title="image", file={**NEW, "image": {"uri": f"example.com/ray@{IMAGE.partition('@')[2]}"}}, said=("skipped", "example.com is not Amazon ECR: it cannot be asked")),
     Answer(title="image", file={**NEW, "image": {"uri": IMAGE.replace(REGION, "us-east-1")}}, said=("skipped", "is of another Region: it was not asked")),
     Answer(title="repository", file={**NEW, "image": {"repository_exists": True, "repository_name": "team/ray"}}, edits={"repositories": ["team/ray"]}, said=("fine", "team/ray")),
+    Answer(title="cluster names", file=NEW, edits={"hyperpod > test": OF_OTHERS}, said=("error", "the cluster has 5 nodes, and deleting it ends them")),
     Answer(title="network ACLs", said=("fine", NODES_1)),
     Answer(title="file system's use", said=("fine", f"{FILE_SYSTEM}, PERSISTENT_2")),
     Answer(title="KMS keys", said=("fine", KEY.rpartition("/")[2])),
