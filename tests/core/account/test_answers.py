@@ -94,6 +94,7 @@ ANSWERS = [
     Answer(title="image", file={**NEW, "image": {"uri": IMAGE.replace(REGION, "us-east-1")}}, said=("skipped", "is of another Region: it was not asked")),
     Answer(title="repository", file={**NEW, "image": {"repository_exists": True, "repository_name": "team/ray"}}, edits={"repositories": ["team/ray"]}, said=("fine", "team/ray")),
     Answer(title="cluster names", file=NEW, edits={"hyperpod > test": OF_OTHERS}, said=("error", "the cluster has 5 nodes, and deleting it ends them")),
+    Answer(title="stack names", edits={"stacks > test-HyperPod": {"status": "DELETE_COMPLETE", "tags": {}}}, said=("fine", "none of test's stacks is there")),
     Answer(title="network ACLs", said=("fine", NODES_1)),
     Answer(title="file system's use", said=("fine", f"{FILE_SYSTEM}, PERSISTENT_2")),
     Answer(title="KMS keys", said=("fine", KEY.rpartition("/")[2])),
