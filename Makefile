@@ -89,6 +89,8 @@ records: setup  ## write what environments become, property by property, and wha
 	$(BIN)/python -m tests.ops.said_preflight
 	$(BIN)/python -m tests.ops.said_jobs
 	$(BIN)/python -m tests.ops.said_runs
+	$(BIN)/python -m tests.planner.said_answers
+	$(BIN)/python -m tests.review.said
 
 test: setup emulator-env rehearsal-env local-charts  ## the suite, without the tests marked slow
 	$(BIN)/python -m tests.run

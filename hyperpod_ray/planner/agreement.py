@@ -75,13 +75,14 @@ def memories() -> list[Point]:
 def fit_of(row: Row) -> memory.Fit:
     """The memory of a row, with its own recomputation."""
     recompute = row.recompute or "none"
+    assert row.gpus is not None  # noqa: S101  (a row about memory has them, and one whose micro-batch is printed)
     parts = memory.parts(
-        row.architecture, world=row.gpus or 8, tokens=(row.sequences_per_gpu or 1) * row.sequence, recompute=recompute,
+        row.architecture, world=row.gpus, tokens=(row.sequences_per_gpu or 1) * row.sequence, recompute=recompute,
         parallel=row.parallel, lora_rank=16 if row.method == "lora" else 0, compiled=row.compiled,
         micro_batches=row.stage_micro_batches,
     )  # fmt: skip
     extra_gib = row.gpu_memory_gib - data.gpus()[row.gpu].memory_mib / 1024 if row.gpu_memory_gib else 0
-    return memory.Fit(parts=parts, usable=memory.usable(row.gpu) + extra_gib, world=row.gpus or 8, recompute=recompute,
+    return memory.Fit(parts=parts, usable=memory.usable(row.gpu) + extra_gib, world=row.gpus, recompute=recompute,
         pipelined=row.pp > 1,
     )  # fmt: skip
 

@@ -237,13 +237,7 @@ SMALLEST, LARGEST = 1e8, 2e12
 
 
 def of_size(parameters: float) -> Architecture:
-    """A dense shape in the proportions of the Llama 3 family with about so many parameters.
-
-    Raises:
-        PlanError: the number is no size of a language model.
-    """
-    if not SMALLEST <= parameters <= LARGEST:
-        raise PlanError(f"a model of {parameters:.3g} parameters", expected="100M to 2T", fix="write 70B for 70e9")
+    """A dense shape in the proportions of the Llama 3 family with about so many parameters: `SMALLEST` to `LARGEST`."""
     shapes = [_llama(width) for width in range(4 * ROUND, 256 * ROUND, ROUND)]
     best = min(shapes, key=lambda shape: abs(shape.parameters - parameters))
     # the last step of the width is coarse: the number of layers takes the rest

@@ -55,7 +55,7 @@ class Checked:
     def sentence(self) -> str:
         """What it says, in one sentence."""
         bad = self.faulty
-        words = f"{self.measured} nodes on {self.at:%Y-%m-%d}, {len(bad)} faulty" + (
+        words = f"{self.measured} node{'' if self.measured == 1 else 's'} on {self.at:%Y-%m-%d}, {len(bad)} faulty" + (
             f" ({', '.join(bad)})" if bad else ""
         )
         if self.all_reduce_gb_s is not None:

@@ -168,8 +168,8 @@ def parts(
         if micro_batches <= 1:  # with more of them, the gradients of those before are there all the time
             last = state_gib["gradients"] + (2.0 + 6.0) * root
             state_gib["gradients"] = max(0.0, last - passing - activations - state_gib["logits"])
-    if stages > 1:  # the first stage keeps most micro-batches, the last one has the logits
-        state_gib["logits"] = max(0.0, state_gib["logits"] - activations * (1 - 1 / max(1.0, in_flight)))
+    # the first stage keeps most micro-batches, the last one has the logits; one alone has one micro-batch, and both
+    state_gib["logits"] = max(0.0, state_gib["logits"] - activations * (1 - 1 / max(1.0, in_flight)))
     return {name: value / GIB for name, value in state_gib.items()}
 
 

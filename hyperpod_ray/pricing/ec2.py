@@ -31,16 +31,16 @@ def family(instance_type: str) -> str:
 
 def ratio(region: str, instance_type: str) -> float | None:
     """What EC2 asks for the type's family in a Region, in parts of what it asks in us-east-1; None where unknown."""
-    for listed, prices in _data()["types"].items():
-        if family(listed) == family(instance_type):
-            price = prices.get(region)
-            return float(price) / float(prices[HOME]) if price else None
-    return None
+    prices = _prices(instance_type)
+    return prices[region] / prices[HOME] if region in prices else None
 
 
 def regions(instance_type: str) -> list[str]:
     """Regions in which EC2 asks a price for the type's family."""
-    for listed, prices in _data()["types"].items():
-        if family(listed) == family(instance_type):
-            return sorted(prices)
-    return []
+    return sorted(_prices(instance_type))
+
+
+def _prices(instance_type: str) -> dict[str, float]:
+    """What EC2 asks for the type's family, by Region; empty where no type of it is on file."""
+    types = _data()["types"].items()
+    return next((prices for listed, prices in types if family(listed) == family(instance_type)), {})

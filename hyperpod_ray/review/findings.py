@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -43,6 +44,13 @@ _WORDS = {
     Effect.LOSES_NODES: "loses nodes",
     Effect.LOSES_DATA: "loses data",
 }
+
+
+def first_few(names: Sequence[str], *, most: int, between: str = ", ") -> str:
+    """The first few of many names, and how many more there are: `a, b and 2 more`."""
+    rest = len(names) - most
+    last = between if between != ", " else " "
+    return between.join(names[:most]) + (f"{last}and {rest} more" if rest > 0 else "")
 
 
 @dataclass(frozen=True, kw_only=True)

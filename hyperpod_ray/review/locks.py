@@ -18,7 +18,7 @@ import yaml
 from hyperpod_ray.core import yaml_text
 from hyperpod_ray.core.project_files import RESOLVE, conflict
 from hyperpod_ray.review.errors import ReviewError
-from hyperpod_ray.review.findings import Effect, Row
+from hyperpod_ray.review.findings import Effect, Row, first_few
 
 PYTHON = (
     "requirements.txt",
@@ -130,8 +130,8 @@ def _file(name: str, before: Pins, after: Pins) -> Iterator[Row]:
     ]
     loose = [key for key in sorted(after) if not after[key].digests and (key not in before or before[key].digests)]
     if changed or content:
-        parts = [_first(changed)] if changed else []
-        parts += [f"other content under the same version: {_first(content)}"] if content else []
+        parts = [first_few(changed, most=_NAMED)] if changed else []
+        parts += [f"other content under the same version: {first_few(content, most=_NAMED)}"] if content else []
         yield Row(
             effect=Effect.WEAKENS if content else Effect.SAFE,
             code="lock-changed",
@@ -145,7 +145,7 @@ def _file(name: str, before: Pins, after: Pins) -> Iterator[Row]:
             effect=Effect.WEAKENS,
             code="lock-loosened",
             what=name,
-            change=f"without a digest: {_first(loose)}",
+            change=f"without a digest: {first_few(loose, most=_NAMED)}",
             consequence="Whatever the source delivers under this version is taken.",
             where=name,
         )
@@ -166,10 +166,6 @@ def _consequence(name: str) -> str:
     if name == "requirements.txt":
         return "Other libraries of the command and of the templates; what they change in templates is in the rows."
     return "Other tools of development; nothing that is deployed."
-
-
-def _first(items: list[str]) -> str:
-    return ", ".join(items[:_NAMED]) + (f" and {len(items) - _NAMED} more" if len(items) > _NAMED else "")
 
 
 def _version(pin: Pin | None) -> tuple[str, str]:

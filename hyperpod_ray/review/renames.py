@@ -8,7 +8,7 @@ from datetime import date
 from hyperpod_ray.review import schemas
 from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.facts import source
-from hyperpod_ray.review.findings import Effect, Row
+from hyperpod_ray.review.findings import Effect, Row, first_few
 from hyperpod_ray.review.instance_groups import groups
 from hyperpod_ray.review.money import hourly
 from hyperpod_ray.review.references import Reader
@@ -98,7 +98,7 @@ def _taken(name: str, owner: str, shared: set[Name]) -> Row:
 
 def _words(shared: set[Name]) -> str:
     words = sorted({f"{resource_type.rpartition('::')[2]} '{name}'" for _, resource_type, name in shared})
-    return ", ".join(words[:_NAMED]) + (f" and {len(words) - _NAMED} more" if len(words) > _NAMED else "")
+    return first_few(words, most=_NAMED)
 
 
 def _place(assembly: EnvironmentAssembly) -> tuple[str, str]:

@@ -6,10 +6,11 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hyperpod_ray.core import today
 from hyperpod_ray.review import assembly, locks
 from hyperpod_ray.review.assembly import EnvironmentAssembly
 from hyperpod_ray.review.changes import Changes, compare
@@ -100,7 +101,8 @@ def review(
     Args:
         sides: What is known beside the assemblies where both were synthesized for this: lock files, notes.
         only: Name of the one environment to look at. Default: all.
-        day: For which to say what it costs: EKS asks more for an old version. Default: today, in UTC.
+        day: For which to say what it costs: EKS asks more for an old version. Default: today, in UTC, or the
+            day of `HYPERPOD_RAY_DATE`.
 
     Raises:
         ReviewError: When an assembly cannot be read or has no environment of that name.
@@ -117,7 +119,7 @@ def review(
                 fix="correct the name, or synthesize it",
             )
         names = [only]
-    day = day or datetime.now(UTC).date()
+    day = day or today.today()
     reviews = [
         EnvironmentReview(name=name, changes=None, rows=[])
         if name in unchanged
@@ -144,7 +146,7 @@ def review_deploy(
         head_name: What the report calls the assembly.
     """
     started = time.perf_counter()
-    comparison = _environment(head.name, base, head, datetime.now(UTC).date())
+    comparison = _environment(head.name, base, head, today.today())
     return Review(
         environments=[comparison], base_name=base_name, head_name=head_name, seconds=time.perf_counter() - started
     )

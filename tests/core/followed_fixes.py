@@ -288,7 +288,9 @@ FOLLOWED: dict[str, list[Edits]] = {
         {"hyperpod.instance_groups.+": {**CPU, "type": "ml.m7g.2xlarge", "count": 8}, HERE: "spare"},
     ],
     "name buckets in s3": [{".s3": [{"bucket": "research-data"}]}],
-    "use another key|use a shorter key": [{"rename": "another"}],
+    "use another key|use a shorter key|name the tag": [{"rename": "another"}],
+    "write it as example.com/key": [{"rename": "example.com/key"}],
+    "correct the IDs": [{"network.existing.node_subnet_ids": EXISTING["node_subnet_ids"]}],
     r"rename the entry to ([\w.-]+)( or .*)?": [{"rename": "{1}"}],
     r"lower gpus of ray.workers \('gpu' has 8 for each pod\)": [{"ray.workers.0.gpus": 4}, {"ray.workers.0.gpus": 2}],
     r"lower max_replicas in ray.workers \(2 of 'gpu'\)": [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -17,7 +18,17 @@ from typing import Any
 
 import pydantic
 
-from hyperpod_ray.core import needs, plan_names, team_files
+from hyperpod_ray.core import (
+    metric_alerts,
+    needs,
+    needs_page,
+    outbound,
+    plan_names,
+    regions,
+    requests,
+    team_access,
+    team_files,
+)
 from hyperpod_ray.core.common_plan import CommonPlan
 from hyperpod_ray.core.loader import environment_names, load_any
 from hyperpod_ray.core.plan import Plan
@@ -33,7 +44,7 @@ FOLDERS = (
     records.PROJECT / "tests" / "stacks" / "strangers",
 )
 BASES = {"eks": "dev", "slurm": "slurm"}
-MODULES = (needs, plan_names, team_files)
+MODULES = (metric_alerts, needs, needs_page, outbound, plan_names, regions, requests, team_access, team_files)
 KINDS = {"Plan": Plan, "SlurmPlan": SlurmPlan, "CommonPlan": CommonPlan}
 
 
@@ -67,11 +78,19 @@ def _answers(plan: CommonPlan) -> Iterator[tuple[str, Any]]:
     for module in MODULES:
         for name, function in inspect.getmembers(module, callable):
             if getattr(function, "__module__", "") == module.__name__ and _is_of(plan, function):
-                value = function(plan)
-                yield (
-                    f"{module.__name__.rpartition('.')[2]}.{name}",
-                    list(value) if inspect.isgenerator(value) else value,
-                )
+                label = f"{module.__name__.rpartition('.')[2]}.{name}"
+                if "team" not in inspect.signature(function).parameters:
+                    yield label, _whole(function(plan))
+                    continue
+                for team in getattr(plan.settings, "teams", ()):
+                    yield f"{label} of {team.name}", _whole(function(plan, team))
+
+
+def _whole(value: Any) -> Any:
+    """An answer as it is compared: each item, and how often a page has each of its lines."""
+    if isinstance(value, str) and "\n" in value:
+        return Counter(value.splitlines())
+    return list(value) if inspect.isgenerator(value) else value
 
 
 def _arguments(plan: CommonPlan, function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
@@ -87,12 +106,13 @@ def _arguments(plan: CommonPlan, function: Callable[..., Any]) -> Iterator[tuple
 
 
 def _is_of(plan: CommonPlan, function: Any) -> bool:
-    """Whether a function takes such a plan and nothing else."""
-    if isinstance(function, type) or function.__name__.startswith("_"):
-        return False
+    """Whether a function takes such a plan and nothing else, or a team of it."""
+    if isinstance(function, type) or function.__name__.startswith("_") or function is team_access.as_team:
+        return False  # a plan of its own, with the same settings
     parameters = list(inspect.signature(function).parameters.values())
     kind = KINDS.get(str(parameters[0].annotation)) if parameters and parameters[0].name == "plan" else None
-    return len(parameters) == 1 and kind is not None and isinstance(plan, kind)
+    names = [parameter.name for parameter in parameters]
+    return names in (["plan"], ["plan", "team"]) and kind is not None and isinstance(plan, kind)
 
 
 def _plain(value: Any) -> Any:  # noqa: PLR0911 (one line for each sort of value)

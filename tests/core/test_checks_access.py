@@ -42,6 +42,7 @@ CASES = [
     Case("access_says_something_once", {"ray/access": {"s3": [{"bucket": "sets"}, {"bucket": "sets", "mode": "write"}]}}, "ray.access.s3[1]", "is already s3[0]", {"ray/access": {"s3": [{"bucket": "sets"}, {"bucket": "sets", "prefix": "a/"}]}}),
     Case("tier_settings_have_effect", {TIER: {"memory_percent": 20, "bucket": "mine", "keep_days": 3}}, "hyperpod.tiered_storage.keep_days", "is of a new bucket, and tiered_storage.bucket names mine", {TIER: {"memory_percent": 20, "bucket": "mine"}}),
     Case("keys_are_regional", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": [KEY_ARN.replace("aws", "aws-cn", 1)]}}, "ray.access.kms_key_arns[0]", "in partition aws-cn", {"ray/access": {"s3": [{"bucket": "sets"}], "kms_key_arns": [KEY_ARN]}}),
+    Case("mlflow_is_reachable", {"ray/access": {"mlflow_arn": MLFLOW}, "ray/env": {"MLFLOW_TRACKING_URI": "https://mlflow.example.com"}}, "ray.env.MLFLOW_TRACKING_URI", "one MLflow server", {"ray/access": {"mlflow_arn": MLFLOW}, "ray/env": {"MLFLOW_TRACKING_URI": MLFLOW}}),
 ]  # fmt: skip
 
 

@@ -103,6 +103,8 @@ CASES = [
     Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["20.0.0.0/8", "40.0.0.0/8"]}}, "eks.endpoint.public_cidrs", "a large part of the internet", {"eks/endpoint": {"public": True, "public_cidrs": ["20.0.0.0/8", "40.0.0.0/9"]}}),
     Case("roles_are_plausible", {"eks/admin_role_arns": [ROLE.replace("role/", "role/aws-service-role/eks.amazonaws.com/")]}, "eks.admin_role_arns[0]", "service-linked role", {"eks/admin_role_arns": [ROLE.replace("role/", "role/a/b/")]}),
     Case("roles_are_plausible", {"eks/existing": {**CLUSTER, "kubectl_role_arn": ROLE.replace("1234", "4321")}, **EXISTING}, "eks.existing.kubectl_role_arn", "Lambda uses roles of its own account only", {"eks/existing": CLUSTER, **EXISTING}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["20.0.0.300/24"]}}, "eks.endpoint.public_cidrs[0]", "octet 300 (> 255)", {"eks/endpoint": {"public": True, "public_cidrs": ["20.0.0.0/24"]}}),
+    Case("public_endpoint_is_limited", {"eks/endpoint": {"public": True, "public_cidrs": ["20.0.0.0/8", "40.0.0.0/9", "41.0.0.0/9"]}}, "eks.endpoint.public_cidrs", "the 3 ranges have 33,554,432 addresses", {"eks/endpoint": {"public": True, "public_cidrs": ["20.0.0.0/8", "40.0.0.0/9", "41.0.0.0/10"]}}),
 ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from tests.core.rule_cases import (
     worker,
 )
 
+LONDON = {"region": "eu-west-2", "network/availability_zone_ids": ["euw2-az1", "euw2-az2"]}
 CASES = [
     Case("a_training_plan_is_of_one_zone", {f"{WORKERS}/training_plan_arn": PLAN_ARN, f"{GROUPS}/2": {**MORE_P5, "training_plan_arn": PLAN_ARN, "availability_zone_id": "usw2-az2"}, "ray/workers/1": worker(instance_group="more"), "storage": {"mode": "static"}}, "hyperpod.instance_groups[2].availability_zone_id", "of the same training plan in usw2-az1", {f"{WORKERS}/training_plan_arn": PLAN_ARN, f"{GROUPS}/2": {**MORE_P5, "training_plan_arn": PLAN_ARN}, "ray/workers/1": worker(instance_group="more")}, "warning", ("ray.workers[1].instance_group",)),
     Case("group_names_differ", {f"{GROUPS}/2": {**CPU_GROUP, "name": "HEAD"}}, "hyperpod.instance_groups[2].name", "already the name of instance_groups[0]", {f"{GROUPS}/2": {**CPU_GROUP, "name": "head2"}}),
@@ -95,6 +96,8 @@ CASES = [
     Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 4}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "takes all 4 nodes at once", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 3}}}, "warning"),
     Case("batches_fit", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 100, "batch_unit": "CAPACITY_PERCENTAGE"}}}, "hyperpod.instance_groups[1].update_schedule.rolling.maximum_batch", "100 percent takes all 4 nodes", {f"{WORKERS}/update_schedule": {**SCHEDULE, "rolling": {"maximum_batch": 99, "batch_unit": "CAPACITY_PERCENTAGE"}}}, "warning"),
     Case("specs_are_those_of_the_catalogue", {"instance_types": {"ml.p5.48xlarge": {**P5, "memory_gib": 1024}}}, "instance_types['ml.p5.48xlarge'].memory_gib", "and ml.p5.48xlarge has 2048", {"instance_types": {"ml.p5.48xlarge": P5}}, "warning"),
+    Case("fallback_types_stand_in", {**LONDON, f"{WORKERS}/type": "ml.g5.48xlarge", f"{WORKERS}/fallback_types": ["ml.g6e.48xlarge"]}, "hyperpod.instance_groups[1].fallback_types[0]", "is not offered in eu-west-2", {**LONDON, f"{WORKERS}/type": "ml.g5.48xlarge"}),
+    Case("karpenter_has_groups", {f"{HEAD}/count": 0, "hyperpod/managed_autoscaling": True, "ray/autoscaling": True}, "hyperpod.instance_groups[0].count", "head, driver and system pods need nodes before Karpenter", {f"{GROUPS}/2": BURST, "hyperpod/managed_autoscaling": True, "ray/autoscaling": True}, beside=("hyperpod.instance_groups", "hyperpod.instance_groups[0].count")),
 ]  # fmt: skip
 
 

@@ -37,6 +37,10 @@ CASES = [
     Case("bucket_names_are_valid", {LINKS: [{"bucket": "a..b", "path": "/d"}]}, "storage.data_repositories[0].bucket", "Expected single dots", {LINKS: [{"bucket": "a.b", "path": "/d"}]}),
     Case("labels_are_valid", {f"{WORKERS}/labels": {"team": ""}}, "hyperpod.instance_groups[1].labels.team", "is empty, and HyperPod does not accept empty label values", {f"{WORKERS}/labels": {"team": "a"}}),
     Case("tags_are_valid", {"tags": {"a": "b\nc"}}, "tags.a", "a character that tags cannot have", {"tags": {"a": "b c"}}),
+    Case("labels_are_valid", {f"{WORKERS}/labels": {"Example.com/x": "y"}}, "hyperpod.instance_groups[1].labels['Example.com/x']", "a DNS name in lower case before the slash", {f"{WORKERS}/labels": {"example.com/x": "y"}}),
+    Case("taints_are_valid", {f"{HEAD}/taints": [{"key": "x", "value": "a b", "effect": "NoSchedule"}]}, "hyperpod.instance_groups[0].taints[0].value", "'a b' is no label value", {f"{HEAD}/taints": [{"key": "x", "value": "a.b", "effect": "NoSchedule"}]}),
+    Case("tags_are_valid", {"tags": {"k" * 129: "y"}}, f"tags.{'k' * 129}", "the key has 129 characters. Expected 1 to 128. Fix: use a shorter key", {"tags": {"k" * 128: "y"}}),
+    Case("tags_are_valid", {"tags": {"": "y"}}, "tags['']", "the key has 0 characters. Expected 1 to 128. Fix: name the tag", {"tags": {"k": "y"}}),
 ]  # fmt: skip
 
 

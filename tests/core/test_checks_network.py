@@ -58,6 +58,7 @@ CASES = [
     Case("nat_gateways_have_zones", {"network/nat_gateways": 3}, "network.nat_gateways", "at most one per zone", {"network/nat_gateways": 2}),
     Case("settings_have_effect", {**CLOSED, "network/nat_gateways": 2}, "network.nat_gateways", "creates no NAT gateway", CLOSED, "warning"),
     Case("addresses_fit", {"hyperpod/managed_autoscaling": True, "ray/autoscaling": True, f"{GROUPS}/2": BURST, "ray/workers/1": worker(name="burst", instance_group="burst", replicas=0, max_replicas=9), "network/node_subnet_prefix": 23}, "hyperpod.instance_groups[2].count", "9 × 81 of ml.p5.48xlarge by max_replicas", {"hyperpod/managed_autoscaling": True, "ray/autoscaling": True, f"{GROUPS}/2": BURST, "ray/workers/1": worker(name="burst", instance_group="burst", replicas=0, max_replicas=1), "network/node_subnet_prefix": 23}),
+    Case("existing_subnets_are_described", {**EXISTING, "network/existing/node_subnet_ids/usw2-az2": "subnet-0123456789abcdef0"}, "network.existing.node_subnet_ids.usw2-az1", "stands for more than one zone", EXISTING, beside=("network.existing.node_subnet_ids.usw2-az2",)),
 ]  # fmt: skip
 
 

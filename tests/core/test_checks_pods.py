@@ -9,8 +9,11 @@ import pytest
 from tests.core.environment_files import Case
 from tests.core.rule_cases import (
     BURST,
+    CPU_GROUP,
+    DIGEST,
     GROUPS,
     HEAD,
+    REDIS,
     TIER,
     WORKER,
     WORKERS,
@@ -40,6 +43,8 @@ CASES = [
     Case("efa_goes_to_its_pods", {f"{WORKER}/efa": 0}, "ray.workers[0].efa", "many times slower", {f"{WORKER}/efa": 1}, "warning"),
     Case("shared_memory_fits", {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 100}, "ray.workers[0].shared_memory_gib", "Fix: set 25, a quarter", {f"{WORKER}/memory_gib": 100, f"{WORKER}/shared_memory_gib": 99}),
     Case("efa_goes_to_its_pods", {f"{WORKER}/gpus": 3, f"{WORKER}/replicas": 8}, "ray.workers[0].gpus", "2 of each node stand idle", {f"{WORKER}/gpus": 4, f"{WORKER}/replicas": 8}, "warning"),
+    Case("replicas_fit_the_group", {f"{GROUPS}/2": {**CPU_GROUP, "name": "driver", "count": 0}, REDIS: {"driver_instance_group": "driver", "redis_image": DIGEST}}, "ray.gcs_fault_tolerance.driver_instance_group", "1 × the driver (2 vCPUs, 8 GiB) need 1 nodes, 'driver' has 0", {f"{GROUPS}/2": {**CPU_GROUP, "name": "driver"}, REDIS: {"driver_instance_group": "driver", "redis_image": DIGEST}}),
+    Case("replicas_fit_the_group", {"ray/autoscaling": True, f"{WORKER}/replicas": 5, f"{WORKER}/max_replicas": 9}, "ray.workers[0].replicas", "need 5 nodes, 'workers' has 4", {"ray/autoscaling": True, f"{WORKER}/replicas": 4, f"{WORKER}/max_replicas": 4}),
 ]  # fmt: skip
 
 

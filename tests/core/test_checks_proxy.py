@@ -19,6 +19,7 @@ CASES = [
     Case("what_passes_the_proxy_is_a_range", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["0.0.0.0/0"]}}, "network.proxy.no_proxy[0]", "is every address", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["10.1.0.0/16", ".corp.example.com"]}}),
     Case("what_passes_the_proxy_is_a_range", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["a.example.com/99"]}}, "network.proxy.no_proxy[0]", "is no IPv4 range", {"network/proxy": {"url": "http://proxy.example.com:3128", "no_proxy": ["a.example.com"]}}),
     Case("builds_pull_their_base_past_the_proxy", {"image/in_vpc": True, "network/proxy": {"url": "http://proxy.example.com:3128"}}, "image.base", "pulls the base without the proxy", {"image/in_vpc": True, "image/base": OTHER_REGION.replace("eu-west-1", "us-west-2"), "network/proxy": {"url": "http://proxy.example.com:3128"}}, severity="warning"),
+    Case("proxy_is_reachable", {"network/proxy": {"url": "http://10.0.0.9:0"}}, "network.proxy.url", "port 0. Expected a port from 1 to 65535", {"network/proxy": {"url": "http://10.0.0.9:1"}}),
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ CASES = [
     Case("users_differ", teams(team(uid=5000), team("speech", uid=5000)), "teams[1].uid", "is that of team 'vision' too", teams(team(uid=5000), team("speech", uid=5001))),
     Case("users_differ", teams(team(uid=65534)), "teams[0].uid", "is the user 'nobody'", teams(team(uid=65533))),
     Case("folders_move_to_one_team", teams(team(moves=["runs/a"]), team("speech", moves=["runs/a/b"])), "teams[1].moves[0]", "moves with 'runs/a' to team 'vision'", teams(team(moves=["runs/a"]), team("speech", moves=["runs/ab"]))),
+    Case("folders_move_to_one_team", {**teams(team(moves=["runs"])), "storage/data_repositories": [{"bucket": "datasets", "path": "/runs/a"}]}, "teams[0].moves[0]", "'runs' and the link of /runs/a to S3 meet", {**teams(team(moves=["run"])), "storage/data_repositories": [{"bucket": "datasets", "path": "/runs/a"}]}),
     Case("folders_move_to_one_team", teams(team(moves=["data/x"])), "teams[0].moves[0]", "part of what all teams have", teams(team(moves=["datasets/x"]))),
     Case("a_link_leaves_teams_apart", {**teams(team()), "storage/data_repositories": [{"bucket": "data-bucket", "path": "/teams/a"}]}, "storage.data_repositories[0].path", "has the teams' own folders", {**teams(team()), "storage/data_repositories": [{"bucket": "data-bucket", "path": "/data"}]}, "warning"),
 ]  # fmt: skip

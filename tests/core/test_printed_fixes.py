@@ -148,9 +148,10 @@ def _group(data: dict[str, Any], here: Place) -> int:
         return int(here[2])
     for end in range(len(here), 0, -1):
         section = there(data, here[:end])
-        if isinstance(section, dict) and "instance_group" in section:
-            names = [group["name"] for group in data["hyperpod"]["instance_groups"]]
-            return names.index(section["instance_group"])
+        for key in ("instance_group", "driver_instance_group"):
+            if isinstance(section, dict) and key in section:
+                names = [group["name"] for group in data["hyperpod"]["instance_groups"]]
+                return names.index(section[key])
     raise AssertionError(f"no instance group at {here}")
 
 

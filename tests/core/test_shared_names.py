@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+
+import pytest
 
 from hyperpod_ray.core import names
 from hyperpod_ray_training.settings import ENV_PREFIX, Settings
@@ -28,3 +31,10 @@ def test_the_product_writes_the_name_once() -> None:
 def test_the_library_takes_the_jobs_spares_from_the_variable_that_submit_sets() -> None:
     text = (PROJECT / "hyperpod_ray_training" / "run.py").read_text("utf-8")
     assert f'variable("{names.RUN_SPARES_VARIABLE}")' in text
+
+
+@pytest.mark.parametrize("name", ["", ".model", ".checks", ".checks.account"])
+def test_every_public_name_of_core_is_there(name: str) -> None:
+    module = importlib.import_module(f"hyperpod_ray.core{name}")
+    assert [public for public in module.__all__ if not hasattr(module, public)] == []
+    assert len(module.__all__) == len(set(module.__all__))

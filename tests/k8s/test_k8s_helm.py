@@ -62,6 +62,16 @@ class TestReleases:
         assert neuron["nvidia-device-plugin"] == {"devicePlugin": {"enabled": False}}
         assert neuron["neuron-device-plugin"]["devicePlugin"] == {"enabled": True}
 
+    def test_without_efa_the_charts_own_list_of_types_stays(self, plan_with: Plans) -> None:
+        """An empty list of types would be the affinity of no node, which Kubernetes refuses."""
+        groups = [
+            {"name": "head", "type": "ml.m5.2xlarge", "count": 1},
+            {"name": "workers", "type": "ml.g5.2xlarge", "count": 2},
+        ]
+        values = k8s.hyperpod_dependencies(plan_with("dev", hyperpod={"instance_groups": groups})).values
+        assert values["aws-efa-k8s-device-plugin"] == {"devicePlugin": {"enabled": False}}
+        assert values["nvidia-device-plugin"]["devicePlugin"] == {"enabled": True}
+
     def test_device_plugins_tolerate_the_groups_taints(self, render: Callable[[str], Any]) -> None:
         values = k8s.hyperpod_dependencies(render("tainted").plan).values
         for name in ("nvidia-device-plugin", "aws-efa-k8s-device-plugin"):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from hyperpod_ray import k8s
 from hyperpod_ray.core import Plan
@@ -53,6 +56,52 @@ def test_trackers_are_in_head_and_workers_where_they_are_asked_for(render: Calla
             assert not given.keys() & env_of(render(name).pods()[pod]).keys()
 
 
+@pytest.mark.parametrize(
+    "ray, variables",
+    [
+        ({"tracking": {"wandb_project": "mine"}}, {"RESILIENCE_TRACKING": "wandb", "WANDB_PROJECT": "mine"}),
+        (
+            {"tracking": {"mlflow": "https://mlflow.example.com", "experiment": "third"}},
+            {
+                "RESILIENCE_TRACKING": "mlflow", "MLFLOW_TRACKING_URI": "https://mlflow.example.com",
+                "MLFLOW_EXPERIMENT_NAME": "third",
+            },
+        ),
+        (
+            {"tracking": {"mlflow_app": {}}},
+            {"RESILIENCE_TRACKING": "mlflow", "MLFLOW_EXPERIMENT_NAME": "dev", "MLFLOW_TRACKING_URI": "mlflow-arn"},
+        ),
+        (
+            {
+                "tracking": {"wandb_project": "mine"},
+                "access": {
+                    "mlflow_arn": "arn:aws:sagemaker:us-west-2:111122223333:mlflow-tracking-server/runs",
+                },
+            },
+            {
+                "RESILIENCE_TRACKING": "mlflow,wandb", "WANDB_PROJECT": "mine", "MLFLOW_EXPERIMENT_NAME": "dev",
+                "MLFLOW_TRACKING_URI": "arn:aws:sagemaker:us-west-2:111122223333:mlflow-tracking-server/runs",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_each_tracker_has_its_own_variables_and_no_others(
+    ray: dict[str, Any],
+    variables: dict[str, str],
+    plan_with: Callable[..., Plan],
+    bindings: k8s.Bindings,
+) -> None:
+    """https://mlflow.org/docs/latest/api_reference/python_api/mlflow.environment_variables.html
+
+    https://docs.wandb.ai/guides/track/environment-variables/
+    """
+    plan = plan_with("dev", ray=ray)
+    spec = k8s.ray_manifests(plan, replace(bindings, mlflow_arn="mlflow-arn"))[-1].objects[0]["spec"]
+    env = env_of(spec["headGroupSpec"]["template"]["spec"])
+    names = ("RESILIENCE_TRACKING", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT")
+    assert {name: env[name] for name in names if name in env} == variables
+
+
 def test_observability_is_set_on_the_head_only_when_asked(render: Callable[[str], Any]) -> None:
     assert env_of(render("observed").pods()["head"])["RAY_GRAFANA_HOST"] == "https://grafana.example.com"
     assert env_of(render("observed").pods()["head"])["RAY_PROMETHEUS_HOST"] == "http://prometheus.monitoring.svc:9090"
@@ -72,3 +121,17 @@ def test_own_variables_win(plan_with: Callable[..., Plan], bindings: k8s.Binding
     assert env_of(spec["headGroupSpec"]["template"]["spec"])["NCCL_DEBUG"] == "WARN"
     worker = env_of(spec["workerGroupSpecs"][0]["template"]["spec"])
     assert (worker["NCCL_DEBUG"], worker["FI_PROVIDER"]) == ("INFO", "tcp")
+
+
+def test_the_agents_address_is_the_nodes_unless_the_file_names_one(
+    plan_with: Callable[..., Plan], bindings: k8s.Bindings
+) -> None:
+    """Two entries of one name are an error of server-side apply, and the last one wins in a container."""
+
+    def entries(**ray: Any) -> list[dict[str, Any]]:
+        spec = k8s.ray_manifests(plan_with("local", ray=ray), bindings)[-1].objects[0]["spec"]
+        env = spec["headGroupSpec"]["template"]["spec"]["containers"][0]["env"]
+        return [entry for entry in env if entry["name"] == "HYPERPOD_JMA_HOST"]
+
+    assert entries() == [{"name": "HYPERPOD_JMA_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}]
+    assert entries(env={"HYPERPOD_JMA_HOST": "10.0.0.9"}) == [{"name": "HYPERPOD_JMA_HOST", "value": "10.0.0.9"}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,21 @@ def test_releases_are_rendered_where_the_chart_is_there(local: Path) -> None:
         "helm upgrade --install kuberay-operator hyperpod_ray_sandbox/charts/dist/kuberay-operator-1.7.0.tgz" in readme
     )
     assert "kubectl apply -f 14-ray-cluster.yaml" in readme
+
+
+def test_the_command_of_a_release_has_what_the_release_asks_for(render: Callable[[str], Any]) -> None:
+    """https://helm.sh/docs/helm/helm_upgrade/"""
+    release = k8s.kuberay_operator(render("dev").plan)
+    release = replace(release, wait=False, timeout_minutes=7, namespace="ops")
+    options = {"--namespace ops", "--values v.yaml", "--timeout 7m"}
+
+    def last(**changes: Any) -> str:
+        return rendering.helm_command(replace(release, **changes), values="v.yaml")[-1]
+
+    assert all(option in last() for option in options)
+    assert ("--wait" in last(), "--create-namespace" in last()) == (False, False)
+    assert ("--wait" in last(wait=True), "--create-namespace" in last(wait=True)) == (True, False)
+    assert last(create_namespace=True).endswith(" --create-namespace")
 
 
 def test_text_of_several_lines_is_readable(render: Callable[[str], Any], bindings: k8s.Bindings) -> None:

@@ -112,3 +112,27 @@ def test_a_damaged_journal_is_refused_by_its_path(tmp_path: Path, line: str) -> 
     path.write_text(f"{path.read_text()}{line}\n")
     with pytest.raises(PlanError, match=r"prod\.jsonl"):
         checked_nodes.newest("prod", tmp_path)
+
+
+def test_a_journal_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = checked_nodes.write(checked(), "prod", tmp_path)
+    assert checked_nodes.newest("dev", tmp_path) is None
+    monkeypatch.setattr(checked_nodes, "MOST_BYTES", path.stat().st_size)
+    assert checked_nodes.newest("prod", tmp_path) == checked()
+    monkeypatch.setattr(checked_nodes, "MOST_BYTES", path.stat().st_size - 1)
+    with pytest.raises(PlanError, match=r"bytes\. Expected at most"):
+        checked_nodes.newest("prod", tmp_path)
+    monkeypatch.undo()
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(PlanError, match="Expected the journal of nodes check"):
+        checked_nodes.newest("prod", tmp_path)
+    path.write_text("\n\n")
+    assert checked_nodes.newest("prod", tmp_path) is None
+
+
+def test_a_check_is_one_sentence() -> None:
+    nodes = {"a": "good", "b": "busy", "c": "faulty", "d": "faulty"}
+    assert checked(nodes=nodes).sentence == (
+        "3 nodes on 2026-11-23, 2 faulty (c, d); all-reduce 360 GB/s over AWS Libfabric"
+    )
+    assert checked(nodes={"a": "good"}, all_reduce_gb_s=None).sentence == "1 node on 2026-11-23, 0 faulty"

@@ -131,3 +131,13 @@ def test_the_optimum_is_flat() -> None:
 def test_a_save_that_takes_long_is_not_begun_twice_at_once() -> None:
     run = Run(stall=5, usable_after=3000, rate=1e-4, restart=300)
     assert goodput.best(run).seconds >= 2995
+
+
+def test_ends_of_goodput() -> None:
+    """Nothing fails: saves alone cost time. Everything fails: nothing ends."""
+    calm = Run(stall=10, usable_after=10, rate=0, restart=300)
+    assert goodput.goodput(calm, 90) == pytest.approx(0.9)
+    assert goodput.goodput(calm, 0) == goodput.goodput(calm, -1) == 0
+    assert goodput.goodput(Run(stall=10, usable_after=10, rate=1, restart=300), 1000) == 0
+    often = Run(stall=10, usable_after=10, rate=1e-3, restart=300)
+    assert 0 < goodput.goodput(often, 600_000) < 1e-200, "e to the power of 600 is still a number"

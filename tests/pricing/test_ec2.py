@@ -48,6 +48,17 @@ def test_the_file_names_types_and_regions_that_are_known() -> None:
         assert min(prices.values()) / prices[ec2.HOME] > 0.9, "no Region is much cheaper than us-east-1"
 
 
+def test_a_type_has_the_regions_of_its_family() -> None:
+    """The file has one type of each family."""
+    listed = yaml.safe_load(ec2.FILE.read_text())["types"]
+    assert {kind: ec2.regions(f"ml.{ec2.family(kind)}.any") for kind in listed} == {
+        kind: sorted(prices) for kind, prices in listed.items()
+    }
+    assert ec2.regions("ml.c5.2xlarge") == []
+    assert ec2.ratio(ec2.HOME, "ml.g5.xlarge") == 1.0
+    assert ec2.ratio("eu-west-1", "ml.c5.2xlarge") is None
+
+
 def test_an_estimate_says_what_it_is_made_of(known: Prices) -> None:
     found = known.instance("eu-west-1", "ml.g5.48xlarge")
     assert found is not None

@@ -5,13 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.review import said
 from tests.review.command_helpers import repository  # noqa: F401 - fixtures
 from tests.review.scenario import PROJECT, Assemble, Side, patched, settings_text
 from tests.support.assemblies import synthesized
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Compare what reviews say with what they said."""
+    return (yield from said.listen(item))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hyperpod_ray.review.findings import Effect, Remark, Row
+from hyperpod_ray.review.findings import Effect, Remark, Row, first_few
 from hyperpod_ray.review.review import EnvironmentReview, Review, fails, unaccepted
 
 
@@ -83,3 +83,11 @@ def test_the_words_and_codes_of_effects() -> None:
         ValueError, match="got effect 'safer'; allowed are safe, weakens, interrupts, rejected, loses-nodes"
     ):
         Effect.of("safer")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, ""), (1, "a"), (3, "a, b, c"), (4, "a, b, c and 1 more"), (5, "a, b, c and 2 more")]
+)
+def test_of_many_names_the_first_few_are_said(count: int, words: str) -> None:
+    assert first_few("abcde"[:count], most=3) == words
+    assert first_few(list("abcde"[:count]), most=3, between="; ") == words.replace(", ", "; ").replace(" and", "; and")

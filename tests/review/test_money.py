@@ -127,6 +127,16 @@ def test_while_both_are_in_standard_support_an_update_costs_nothing(tmp_path: Pa
     assert {line.name for line in found.lines} == {"EKS control plane"}
 
 
+@pytest.mark.parametrize(("day", "changed"), [("2026-07-28", False), ("2026-11-21", True)])
+def test_the_day_is_the_one_that_checks_judge_by(
+    day: str, changed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYPERPOD_RAY_DATE", day)
+    sides = [write(tmp_path / name, {"A": resources(E=eks(name))}) for name in ("1.33", "1.34")]
+    found = review(*sides).environments[0].money
+    assert found is not None and found.changed is changed
+
+
 @pytest.mark.parametrize("day", [DAY, date(2026, 12, 2)], ids=["standard", "extended"])
 @pytest.mark.parametrize("environment", ["dev", "prod"])
 def test_review_and_cost_agree(environment: str, day: date, assemble: Assemble) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hyperpod_ray.review.findings import Effect
 from hyperpod_ray.review.report.markdown import render
 from hyperpod_ray.review.review import Review, review
+from tests.review.said import assert_counted
 from tests.review.scenario import PROJECT, Assemble, Scenario, Side, scenarios, settings_text
 
 ALL = scenarios()
@@ -85,7 +86,10 @@ def test_scenario(scenario: Scenario, assemble: Assemble) -> None:
     assert not {row.code for row in environment.rows} & set(scenario.absent), said
     if scenario.destroys:
         assert made.effect > Effect.SAFE, said
+    if scenario.id in FAST:
+        assert_counted(scenario.id, environment)
     text = render(made)
+    assert text.count("<details>") == len(re.findall(r"^</details>$", text, flags=re.MULTILINE)), text
     assert len(folded(text).encode()) <= FOLDED, folded(text)
     if made.effect > Effect.SAFE:
         assert re.search(r"\(\d", text.splitlines()[1]), "the first line counts what is lost"

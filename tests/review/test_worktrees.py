@@ -166,3 +166,11 @@ def test_work_that_is_behind_is_compared_with_where_it_began(repository: Path) -
     with assemblies("main", None, project=repository) as made:
         assert files_of(made.base) == {"x": "x"}
         assert "behind main" in made.notes[0]
+
+
+def test_an_environment_of_neither_side_is_refused_with_those_there_are(repository: Path) -> None:
+    with (
+        pytest.raises(ReviewError, match=r"environment: 'nowhere'\. Expected one of x, y\. Fix: correct the name"),
+        assemblies("HEAD~1", "HEAD", project=repository, environment="nowhere"),
+    ):
+        pass

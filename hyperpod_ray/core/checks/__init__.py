@@ -90,8 +90,6 @@ def run(plan: CommonPlan, *, valid: frozenset[str], evidence: Evidence | None = 
     A rule may presuppose what another one refuses. Where it then fails, the other one has said what is wrong.
     """
     at_hand = evidence or Evidence()
-    if at_hand.account is not None:
-        account_rules()
     concerned = (rule for rule in RULES if rule.stage == "load" and rule.concerns(plan))
     runnable = [rule for rule in concerned if rule.reads(plan.settings.orchestrator) <= valid and rule.runs(at_hand)]
     findings: list[Finding] = []

@@ -289,17 +289,12 @@ def _role(path: tuple[str | int, ...], arn: str, settings: Environment) -> Itera
             expected="the ARN of one role, without a wildcard",
             fix="correct the ARN",
         )
-    name = arn.rpartition("/")[2]
     if "/aws-service-role/" in arn:
         yield error(
             *path,
             what=f"'{arn}' is a service-linked role, which gets no access entry",
             expected="a role of yours",
             fix="name another role",
-        )
-    elif len(name) > 64:
-        yield error(
-            *path, what=f"the role's name has {len(name)} characters", expected="at most 64", fix="correct the ARN"
         )
     if account != settings.account and path[1] == "existing":
         yield error(

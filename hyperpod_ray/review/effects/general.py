@@ -10,7 +10,7 @@ from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.effects import in_place
 from hyperpod_ray.review.effects.words import number
 from hyperpod_ray.review.facts import facts, source
-from hyperpod_ray.review.findings import Effect, Findings, Remark, Row
+from hyperpod_ray.review.findings import Effect, Findings, Remark, Row, first_few
 from hyperpod_ray.review.instance_groups import inventory
 from hyperpod_ray.review.instance_groups import lost as lost_nodes
 from hyperpod_ray.review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
@@ -36,9 +36,7 @@ def find(changes: Changes, findings: Findings) -> None:
 
 def names(changes: Iterable[ResourceChange]) -> str:
     """Construct paths of some resources, the first few of many."""
-    titles = sorted({change.title for change in changes})
-    rest = f" and {len(titles) - _NAMED_IN_LIST} more" if len(titles) > _NAMED_IN_LIST else ""
-    return ", ".join(titles[:_NAMED_IN_LIST]) + rest
+    return first_few(sorted({change.title for change in changes}), most=_NAMED_IN_LIST)
 
 
 def _way_out(change: ResourceChange) -> str:
@@ -381,7 +379,7 @@ def _users(exports: dict[str, list[str]]) -> str:
 
 def _exports_in_words(exports: dict[str, list[str]]) -> str:
     words = sorted(name.partition(":")[2] or name for name in exports)
-    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+    return first_few(words, most=3)
 
 
 def _stacks(changes: Changes, findings: Findings) -> None:

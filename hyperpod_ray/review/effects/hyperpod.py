@@ -36,6 +36,13 @@ def find(changes: Changes, findings: Findings) -> None:
         if change.kind is Kind.CHANGED or (change.kind is Kind.REPLACED and change.same_name):
             _cluster(change, findings)
             _groups(change, changes, findings)
+    for key, resource in changes.head.of_type("AWS::SageMaker::Cluster"):
+        if key not in changes.resources and changes.base.resource(key) is not None:
+            unchanged = ResourceChange(
+                key=key, kind=Kind.CHANGED, type=resource["Type"], title=changes.head.title(key), base=resource,
+                head=resource,
+            )  # fmt: skip
+            _replaced_networks(unchanged, changes, findings)
 
 
 # --- the cluster -----------------------------------------------------------------------------------------------------

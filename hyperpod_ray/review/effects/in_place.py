@@ -6,7 +6,7 @@ from hyperpod_ray.review import severity
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
 from hyperpod_ray.review.effects.words import number
 from hyperpod_ray.review.facts import facts, source
-from hyperpod_ray.review.findings import Effect, Findings, Row
+from hyperpod_ray.review.findings import Effect, Findings, Row, first_few
 from hyperpod_ray.review.kubernetes import MANIFEST_TYPE, RELEASE_TYPE
 
 _IN_DETAIL = {
@@ -38,14 +38,13 @@ def find(changes: Changes, findings: Findings) -> None:
             safe.append(change)
     if safe:
         parts = sorted({f"{change.title} ({', '.join(sorted({p[0] for p in change.changed}))})" for change in safe})
-        rest = f" and {len(parts) - _NAMED_IN_LIST} more" if len(parts) > _NAMED_IN_LIST else ""
         findings.add(
             Row(
                 effect=Effect.SAFE,
                 code="in-place",
                 what=number(len(safe), "resource"),
                 change="properties that the registry schema lets change",
-                consequence=f"Updated in place: {', '.join(parts[:_NAMED_IN_LIST])}{rest}.",
+                consequence=f"Updated in place: {first_few(parts, most=_NAMED_IN_LIST)}.",
             )
         )
     _lowered(changes, findings)

@@ -14,7 +14,7 @@ from hyperpod_ray.core import names
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.assembly import EnvironmentAssembly, Key
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
-from hyperpod_ray.review.findings import Findings, Row
+from hyperpod_ray.review.findings import Findings, Row, first_few
 from hyperpod_ray.review.instance_groups import groups
 from hyperpod_ray.review.kubernetes import Cluster
 from hyperpod_ray.review.references import Reader, references, role_of
@@ -100,7 +100,7 @@ def _words(taken: Iterable[Grant]) -> str:
     for grant in taken:
         by_resource.setdefault(grant.resource, []).append(grant.action)
     parts = [f"{', '.join(sorted(set(actions)))} on {resource}" for resource, actions in by_resource.items()]
-    return "; ".join(parts[:_SHOWN]) + (f"; and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else "")
+    return first_few(parts, most=_SHOWN, between="; ")
 
 
 def _nodes(changes: Changes, findings: Findings) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hyperpod_ray.review.findings import Effect, Remark, Row
+from hyperpod_ray.review.findings import Effect, Remark, Row, first_few
 from hyperpod_ray.review.review import EnvironmentReview
 
 _NAMED = 4
@@ -90,8 +90,7 @@ def _one(items: Sequence[Row]) -> Row:
     names = [row.what for row in items]
     kinds = {name.partition(" ")[0] for name in names}
     word = f"{kinds.pop()}s" if len(kinds) == 1 else "objects"
-    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return replace(items[0], what=f"{len(names)} {word}: {', '.join(names[:_NAMED])}{rest}", where="")
+    return replace(items[0], what=f"{len(names)} {word}: {first_few(names, most=_NAMED)}", where="")
 
 
 def lost(environment: EnvironmentReview) -> dict[Effect, str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hyperpod_ray.review.findings import Effect, Row
+from hyperpod_ray.review.findings import Effect, Row, first_few
 from hyperpod_ray.review.report import differences, figures, grouping
 from hyperpod_ray.review.report.failure import MARKER
 from hyperpod_ray.review.report.verdict import mark, verdict
@@ -71,9 +71,7 @@ def _cut(text: str, limit: int) -> str:
 def _text(sections: list[Section], left_out: list[Section]) -> str:
     parts = [section.text for section in sections]
     if left_out:
-        names = ", ".join(section.title for section in left_out[:6]) + (
-            f" and {len(left_out) - 6} more" if len(left_out) > 6 else ""
-        )
+        names = first_few([section.title for section in left_out], most=6)
         size = sum(_size(section.text) for section in left_out)
         parts.append(
             f"> **Omitted, because a comment can have {LIMIT:,} characters** ({size:,} more): {names}. "
@@ -91,8 +89,7 @@ def _sections(
     )
     unchanged = [environment.name for environment in review.environments if environment.empty]
     if len(changed) == 1 and unchanged:
-        more = f" and {len(unchanged) - 6} more" if len(unchanged) > 6 else ""
-        head[-1] += f" No change: {', '.join(unchanged[:6])}{more}."
+        head[-1] += f" No change: {first_few(unchanged, most=6)}."
     elif len(review.environments) > 1:
         head += ["", "| environment | verdict |", "|---|---|"]
         head += [

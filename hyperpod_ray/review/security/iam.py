@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hyperpod_ray.core.names import TEAM_NAMESPACE_PREFIX
 from hyperpod_ray.review.assembly import Key, Stack
 from hyperpod_ray.review.changes import Changes, Kind, ResourceChange
-from hyperpod_ray.review.findings import Remark
+from hyperpod_ray.review.findings import Remark, first_few
 from hyperpod_ray.review.references import Reader, references, role_of
 
 DOCUMENTS = {
@@ -196,8 +196,7 @@ def _remarks(title: str, direction: str, grants: list[Grant], verb: str) -> Iter
         grouped.setdefault((grant.principal, grant.resource, grant.condition), []).append(grant.action)
     for (principal, resource, condition), actions in sorted(grouped.items()):
         unique = sorted(set(actions))
-        listed = ", ".join(unique[:_MANY]) + (f" and {len(unique) - _MANY} more" if len(unique) > _MANY else "")
-        detail = f"{verb} {listed}"
+        detail = f"{verb} {first_few(unique, most=_MANY)}"
         detail += f" on {resource}" if resource else ""
         detail += f" for {principal}" if principal else ""
         detail += f" if {condition}" if condition else ""

@@ -284,6 +284,9 @@ class RecordedAccount:
         name = asked["TrackingServerName"]
         return {"TrackingServerStatus": self._one("mlflow", name, "ResourceNotFound")}
 
+    def _sagemaker_describe_mlflow_app(self, asked: Json) -> Json:
+        return {"Arn": asked["Arn"], "Status": self._one("mlflow", asked["Arn"], "ResourceNotFound")}
+
     def _sagemaker_list_mlflow_apps(self, asked: Json) -> Json:
         del asked
         found = self.data.get("mlflow_apps", {}).items()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.core.checks.account import ways
 from tests.core.account.good import EXISTING, NODES_1, NODES_2, VPC
 from tests.core.account.right_helpers import Json, Right, assert_says
 
@@ -44,3 +45,30 @@ CASES: list[Right] = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_a_rule_says(case: Right) -> None:
     assert_says(case)
+
+
+def acl(*rules: tuple[int, bool, str, str, str]) -> Json:
+    keys = ("RuleNumber", "Egress", "RuleAction", "Protocol", "CidrBlock")
+    return {"Entries": [dict(zip(keys, rule, strict=True)) for rule in rules]}
+
+
+ALL, SOME, TCP, ANY = "0.0.0.0/0", "10.0.0.0/16", "6", "-1"
+
+
+@pytest.mark.parametrize(
+    ("rules", "out", "back"),
+    [
+        ([], False, False),
+        ([(100, True, "allow", ANY, ALL)], True, False),
+        ([(100, False, "allow", TCP, SOME)], False, True),
+        ([(90, True, "deny", TCP, ALL), (100, True, "allow", ANY, ALL)], True, False),
+        ([(90, True, "deny", ANY, SOME), (100, True, "allow", ANY, ALL)], True, False),
+        ([(90, True, "deny", ANY, ALL), (100, True, "allow", ANY, ALL)], False, False),
+        ([(90, True, "deny", TCP, ALL)], False, False),
+    ],
+)
+def test_rules_of_an_acl_hold_in_the_order_of_their_numbers(
+    rules: list[tuple[int, bool, str, str, str]], out: bool, back: bool
+) -> None:
+    """https://docs.aws.amazon.com/vpc/latest/userguide/nacl-rules.html"""
+    assert (ways._lets(acl(*rules), out=True), ways._lets(acl(*rules), out=False)) == (out, back)

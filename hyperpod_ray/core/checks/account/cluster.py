@@ -96,7 +96,6 @@ def _differs(plan: Plan, existing: ExistingEksCluster, cluster: Json) -> Iterato
     issuer = ((cluster.get("identity") or {}).get("oidc") or {}).get("issuer", "")
     group = config.get("clusterSecurityGroupId", "")
     if vpc and config.get("vpcId", vpc) != vpc:
-        message = f"{existing.cluster_name} is in {config['vpcId']}, the file says {vpc}"
         yield error(
             "network",
             "existing",
@@ -106,7 +105,6 @@ def _differs(plan: Plan, existing: ExistingEksCluster, cluster: Json) -> Iterato
             fix="name the cluster's VPC and its subnets",
         )
     if issuer and issuer != existing.oidc_issuer_url:
-        message = f"the OIDC issuer of {existing.cluster_name} is {issuer}, the file says {existing.oidc_issuer_url}"
         fix = f"set eks.existing.oidc_issuer_url: {issuer}"
         yield error(
             *EXISTING,
@@ -116,9 +114,7 @@ def _differs(plan: Plan, existing: ExistingEksCluster, cluster: Json) -> Iterato
             fix=fix,
         )
     if group and group != existing.security_group_id:
-        message = f"the cluster security group of {existing.cluster_name} is {group}, "
         fix = f"set eks.existing.security_group_id: {group}"
-        message += f"the file says {existing.security_group_id}"
         yield error(
             *EXISTING,
             "security_group_id",
@@ -127,8 +123,6 @@ def _differs(plan: Plan, existing: ExistingEksCluster, cluster: Json) -> Iterato
             fix=fix,
         )
     if config.get("endpointPrivateAccess") is False:
-        message = f"the private endpoint of {existing.cluster_name} is off; nodes and functions use it"
-        fix = f"aws eks update-cluster-config --name {existing.cluster_name} --resources-vpc-config "
         yield error(
             *NAME,
             what=f"the private endpoint of {existing.cluster_name} is off",

@@ -11,7 +11,6 @@ from hyperpod_ray.core.evidence import Account, found
 from hyperpod_ray.core.findings import Finding, error, fine, rule, skipped, warning
 from hyperpod_ray.core.model import ExistingSubnets, ExistingVpc
 from hyperpod_ray.core.yaml_source import Path
-from hyperpod_ray_rules import eks
 
 Json = dict[str, Any]
 LEAST_FREE = 6
@@ -98,7 +97,6 @@ def vpc_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             )
         )
     if vpc["CidrBlock"] != existing.vpc_cidr:
-        message = f"{existing.vpc_id} has {vpc['CidrBlock']}, the file says {existing.vpc_cidr}"
         fix = f"set network.existing.vpc_cidr: {vpc['CidrBlock']}"
         findings.append(
             error(
@@ -114,7 +112,6 @@ def vpc_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         described = account.call("ec2", "describe_vpc_attribute", VpcId=existing.vpc_id, Attribute=attribute)
         if not described[member]["Value"]:
             option = "--enable-dns-support" if member == "EnableDnsSupport" else "--enable-dns-hostnames"
-            message = f"{member} of {existing.vpc_id} is off, and EKS's private endpoint and FSx need it"
             fix = f"aws ec2 modify-vpc-attribute --vpc-id {existing.vpc_id} {option}"
             findings.append(
                 error(
@@ -150,7 +147,6 @@ def subnets_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
             continue
         cidr = existing.node_subnet_cidrs.get(zone, "")
         if subnet["CidrBlock"] != cidr:
-            message = f"{identifier} has {subnet['CidrBlock']}, the file says {cidr}"
             fix = f"set network.existing.node_subnet_cidrs.{zone}: {subnet['CidrBlock']}"
             yield error(
                 "network",
@@ -176,17 +172,14 @@ def subnets_exist(plan: CommonPlan, account: Account) -> Iterator[Finding]:
 def _control_plane(
     plan: CommonPlan, account: Account, existing: ExistingVpc, subnets: dict[str, Json]
 ) -> Iterator[Finding]:
-    """Subnets of the control plane; an existing cluster has its own, and those of the file carry functions only."""
+    """Subnets of the control plane, which stand in the first zones; rules of files judge the zones themselves."""
     zones = plan.settings.network.availability_zone_ids
-    accepted = []
-    for index, identifier in enumerate(existing.control_plane_subnet_ids):
+    for index, (zone, identifier) in enumerate(zip(zones, existing.control_plane_subnet_ids, strict=False)):
         path: Path = (*CONTROL_PLANE, index)
-        zone = zones[index] if index < len(zones) else ""
         findings = list(_place(plan, existing, path, identifier, subnets.get(identifier), zone=zone))
         yield from findings
         if not findings:
             subnet = subnets[identifier]
-            accepted.append(subnet)
             if subnet["AvailableIpAddressCount"] < LEAST_FREE and not _deployed_here(plan, account):
                 yield error(
                     *path,
@@ -195,11 +188,7 @@ def _control_plane(
                     fix="use a larger subnet",
                 )
             else:
-                yield fine(*path, what=f"{identifier} in {subnet.get('AvailabilityZoneId', zone)}")
-    if plan.existing_eks is None and len(accepted) == len(existing.control_plane_subnet_ids):
-        for refusal in eks.control_plane_zones([subnet.get("AvailabilityZoneId", "") for subnet in accepted]):
-            path = CONTROL_PLANE if refusal.index is None else (*CONTROL_PLANE, refusal.index)
-            yield error(*path, what=refusal.message, expected=refusal.expected, fix="name subnets of other zones")
+                yield fine(*path, what=f"{identifier} in {zone}")
 
 
 def _place(
@@ -212,7 +201,6 @@ def _place(
         yield error(*path, what=message, expected="a subnet of this account and Region", fix=f"correct {setting}")
         return
     if subnet["VpcId"] != existing.vpc_id:
-        message = f"{identifier} is in {subnet['VpcId']}, the file says {existing.vpc_id}"
         yield error(
             *path,
             what=f"{identifier} is in {subnet['VpcId']}",
@@ -220,7 +208,7 @@ def _place(
             fix=f"correct {setting} or network.existing.vpc_id",
         )
     actual = subnet.get("AvailabilityZoneId", zone)
-    if zone and actual != zone:
+    if actual != zone:
         yield error(
             *path, what=f"{identifier} is in {actual}", expected=f"{zone}, as the file has it", fix=f"correct {setting}"
         )

@@ -43,7 +43,6 @@ def file_system_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         return
     file_system, findings = answer["FileSystems"][0], []
     if file_system.get("FileSystemType", "LUSTRE") != "LUSTRE":
-        message = f"{identifier} is {file_system['FileSystemType']}. Expected FSx for Lustre"
         yield error(
             *FILE_SYSTEM,
             what=f"{identifier} is {file_system['FileSystemType']}",
@@ -52,7 +51,6 @@ def file_system_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         )
         return
     if file_system.get("Lifecycle", "AVAILABLE") not in ("AVAILABLE", "UPDATING"):
-        message = f"{identifier} is {file_system['Lifecycle']}. Expected AVAILABLE"
         findings.append(
             error(
                 *FILE_SYSTEM,
@@ -63,7 +61,6 @@ def file_system_exists(plan: CommonPlan, account: Account) -> Iterator[Finding]:
         )
     mount = (file_system.get("LustreConfiguration") or {}).get("MountName", existing.mount_name)
     if mount != existing.mount_name:
-        message = f"the mount name of {identifier} is {mount}, the file says {existing.mount_name}"
         fix = f"set storage.existing.mount_name: {mount}"
         findings.append(
             error(
