@@ -179,6 +179,27 @@ def test_who_waited_for_a_dead_process_is_not_at_fault() -> None:
     assert {finding.node for finding in report.findings if "waited" in finding.text} == {"pod-0", "pod-2"}
 
 
+def test_where_no_process_ended_by_itself_the_earliest_phase_is_the_cause() -> None:
+    """An exit code is of a process that ended; without one, who fails first is at fault, and the others waited."""
+    answer = cluster_of(3)
+    for part, during in ((0, "pair"), (1, "memory"), (2, "join")):
+        lines = [line for line in answer["answers"][part]["lines"] if line["phase"] in ("compute", "memory")]
+        failed = {"node": part, "local": 0, "phase": "failed", "during": during, "error": "timeout"}
+        answer["answers"][part]["lines"] = [*lines, failed]
+    report = verdict.judge(answer, P5)
+    assert faults(report) == {("pod-1", "memory")}
+    assert {finding.node for finding in report.findings if "waited" in finding.text} == {"pod-0", "pod-2"}
+
+
+def test_of_two_that_ended_the_earlier_is_the_cause() -> None:
+    answer = cluster_of(3)
+    for part, during, error in ((0, "pair", "exit code 1"), (1, "join", "exit code -9"), (2, "compute", "timeout")):
+        lines = [line for line in answer["answers"][part]["lines"] if line["phase"] in ("compute", "memory")]
+        failed = {"node": part, "local": 0, "phase": "failed", "during": during, "error": error}
+        answer["answers"][part]["lines"] = [*lines, failed]
+    assert faults(verdict.judge(answer, P5)) == {("pod-1", "join")}, "one that only timed out waited, however early"
+
+
 def test_a_busy_node_is_listed_and_one_node_alone_says_what_it_lacks() -> None:
     answer = cluster_of(1)
     answer["busy"] = [{"host": "pod-7"}]
