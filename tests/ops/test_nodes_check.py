@@ -11,8 +11,9 @@ import pytest
 from hyperpod_ray import core
 from hyperpod_ray.ops.acceptance import check, node_probe, picture, verdict
 from hyperpod_ray.ops.acceptance.verdict import Expected, Report
-from hyperpod_ray.ops.errors import CONDITION_FALSE, OpsError
+from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OpsError
 from hyperpod_ray.ops.output import Format
+from hyperpod_ray.planner import pictures
 from tests.ops.nodes_check_helpers import GPU, Json, cluster_of, slow_pairs, text_of
 
 P5 = Expected(network_gb_s=400.0, tflops=989.4, storage_gb_s=3.0, gpus=8)
@@ -244,6 +245,23 @@ def shown(report: Report, expected: Expected, kind: str, capsys: pytest.CaptureF
     check.show(report, expected, target=target, kind=kind, checked=checked, form=Format.markdown)
     said = capsys.readouterr()
     return [line for line in said.out.splitlines() if line], said.err
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    check.require_drawing(tmp_path / "nodes.svg")
+    for file, there, message, fix in (
+        (tmp_path / "none" / "nodes.svg", True,
+         f"--picture: {tmp_path / 'none'} does not exist. Expected a folder for the picture",
+         "create it, or correct --picture"),
+        (tmp_path / "nodes.svg", False, "--picture: matplotlib is not installed. Expected it, for the picture",
+         "pip install matplotlib"),
+    ):  # fmt: skip
+        monkeypatch.setattr(pictures, "there", lambda there=there: there)
+        with pytest.raises(OpsError) as caught:
+            check.require_drawing(file)
+        assert (caught.value.code, caught.value.message, caught.value.fix) == (BAD_USE, message, fix)
 
 
 def test_the_table_has_each_figure_below_its_name(capsys: pytest.CaptureFixture[str]) -> None:
