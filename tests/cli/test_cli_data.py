@@ -37,7 +37,12 @@ def test_a_row_has_age_and_state_and_its_source_stands_below(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[date] = []
-    monkeypatch.setattr(provenance, "data_sets", lambda day: asked.append(day) or [CURRENT, BEHIND])
+
+    def data_sets(day: date) -> list[DataSet]:
+        asked.append(day)
+        return [CURRENT, BEHIND]
+
+    monkeypatch.setattr(provenance, "data_sets", data_sets)
     assert main(["data"]) == 0
     assert asked == [date(2026, 11, 22)], "the day that HYPERPOD_RAY_DATE names"
     printed = capsys.readouterr().out

@@ -11,7 +11,7 @@ from hyperpod_ray.cli import new
 from hyperpod_ray.cli.main import main
 from hyperpod_ray.core import reference
 
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "--account 111122223333": {"account": "111122223333"}, "--region eu-west-1": {"region": "eu-west-1"},
     "--type ml.g5.48xlarge": {"instance_type": "ml.g5.48xlarge"}, "--count 4": {"count": 4},
     "--admin-role arn:aws:iam::111122223333:role/Admin": {"admin_role": "arn:aws:iam::111122223333:role/Admin"},
@@ -22,7 +22,12 @@ def test_each_option_reaches_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
-    monkeypatch.setattr(new, "asked_text", lambda name, **rest: asked.append((name, rest)) or "# the environment\n")
+
+    def text(name: str, **rest: Any) -> str:
+        asked.append((name, rest))
+        return "# the environment\n"
+
+    monkeypatch.setattr(new, "asked_text", text)
     monkeypatch.setattr(reference, "schema", lambda: "{}\n")
     for number, (words, values) in enumerate({"": {}, **OPTIONS}.items()):
         folder = tmp_path / str(number)

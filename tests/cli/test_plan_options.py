@@ -11,6 +11,7 @@ import pytest
 
 from hyperpod_ray.cli import plan, synthesis
 from hyperpod_ray.cli.main import main
+from hyperpod_ray.ops import output
 from hyperpod_ray.planner import answers, writing
 from hyperpod_ray.planner.answers import Deploy
 from hyperpod_ray.planner.data import node_durations
@@ -106,7 +107,12 @@ def test_the_interval_is_written_on_request_alone(
     asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written: list[tuple[Path, Any]] = []
-    monkeypatch.setattr(writing, "write", lambda file, outlook: written.append((file, outlook)) or file)
+
+    def write(file: Path, outlook: Any) -> Path:
+        written.append((file, outlook))
+        return file
+
+    monkeypatch.setattr(writing, "write", write)
     (tmp_path / "prod.yaml").touch()
     assert main(["--environments", str(tmp_path), *BASE]) == 0
     assert written == []
@@ -174,10 +180,8 @@ def test_nodes_take_work_when_the_image_is_there(tmp_path: Path) -> None:
     assert isinstance(read, Deploy)
     (low, mid, high), source = node_durations()["image_pull"]
     stacks = read.stacks
-    assert read.nodes == (
-        pytest.approx(stacks.low + low / 60), pytest.approx(stacks.central + mid / 60),
-        pytest.approx(stacks.high + high / 60),
-    )  # fmt: skip
+    pulled = [stacks.low + low / 60, stacks.central + mid / 60, stacks.high + high / 60]
+    assert list(read.nodes) == pytest.approx(pulled)
     assert read.nodes_why == f"all stacks, then the image: {source}"
 
 
@@ -205,8 +209,8 @@ def test_the_second_plan_is_beside_the_first_in_a_document(
 ) -> None:
     printed: list[dict[str, Any]] = []
     monkeypatch.setattr(answers, "as_data", lambda report: {"environment": report})
-    monkeypatch.setattr(plan.output, "write_json", lambda kind, data: printed.append({"kind": kind, **data}))
-    monkeypatch.setattr(plan.output, "json_text", lambda kind, data: json.dumps({"kind": kind, **data}))
+    monkeypatch.setattr(output, "write_json", lambda kind, data: printed.append({"kind": kind, **data}))
+    monkeypatch.setattr(output, "json_text", lambda kind, data: json.dumps({"kind": kind, **data}))
     file = tmp_path / "plan.json"
     for reports, more in ((["prod"], {}), (["prod", "dev"], {"compared_with": {"environment": "dev"}})):
         plan._show(reports, form=plan.PlanFormat.json, out=None)  # type: ignore[arg-type]

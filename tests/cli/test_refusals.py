@@ -115,11 +115,16 @@ def test_a_folder_that_is_no_assembly(folder: Path) -> None:
 
 def test_a_synthesis_that_fails_ends_with_its_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(synthesis, "cdk", lambda *words, **rest: asked.append((*words, rest["validate"])) or 7)
+
+    def cdk(env: str, verb: list[str], *, out: Path, validate: bool) -> int:
+        asked.append((env, verb, out.name, validate))
+        return 7
+
+    monkeypatch.setattr(synthesis, "cdk", cdk)
     with pytest.raises(OpsError, match="cdk synth failed: exit code 7") as caught, assembly("dev", given=None):
         pass
     assert (caught.value.fix, caught.value.code) == ("see its messages above", ERROR)
-    assert asked == [("dev", ["synth", "--quiet"], True)]
+    assert asked == [("dev", ["synth", "--quiet"], "cdk.out", True)]
 
 
 def test_a_configuration_that_is_no_json_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

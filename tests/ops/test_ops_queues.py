@@ -293,7 +293,7 @@ def test_a_queue_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
          "correct queue, or ask for a LocalQueue in this namespace"),
     ):  # fmt: skip
         with pytest.raises(OpsError) as caught:
-            asked(answer)  # type: ignore[arg-type]
+            asked(answer)
         assert (caught.value.code, caught.value.message, caught.value.fix) == (BAD_USE, message, fix)
     with pytest.raises(Status):
         asked(Status(500))

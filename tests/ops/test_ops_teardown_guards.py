@@ -110,7 +110,12 @@ def test_a_protected_environment_goes_by_its_name_only(
 ) -> None:
     asked: list[dict[str, Any]] = []
     questions: list[str] = []
-    monkeypatch.setattr(output, "confirm", lambda text, **options: (questions.append(text), asked.append(options)))
+
+    def confirm(text: str, **options: Any) -> None:
+        questions.append(text)
+        asked.append(options)
+
+    monkeypatch.setattr(output, "confirm", confirm)
     teardown._confirm(target(protected=protected), yes=yes, word=word)
     if asked_for is None:
         assert asked == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from typing import Any
 
@@ -97,7 +98,11 @@ def test_the_counters_are_fields_of_nvidia_smi(monkeypatch: pytest.MonkeyPatch) 
     class Done:
         returncode, stdout, stderr = 0, "0, 1, 2, Active, 40\n", ""
 
-    monkeypatch.setattr(node_probe.subprocess, "run", lambda words, **_: asked.append(words) or Done)
+    def run(words: list[str], **_: object) -> type[Done]:
+        asked.append(words)
+        return Done
+
+    monkeypatch.setattr(subprocess, "run", run)
     node_probe.health()
     node_probe.driver()
     assert asked == [

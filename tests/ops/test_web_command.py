@@ -39,7 +39,12 @@ def test_a_look_is_judged_with_what_prices_there_are(
     monkeypatch.setattr(serve, "Looks", lambda target, take: lambda: take(target))
     monkeypatch.setattr(serve, "run", served)
     monkeypatch.setattr(gather, "snapshot", lambda _: healthy())
-    monkeypatch.setattr(command, "with_failures", lambda target, seen, *, limit: asked.append(limit) or seen)
+
+    def with_failures(target: Any, seen: Any, *, limit: int) -> Any:
+        asked.append(limit)
+        return seen
+
+    monkeypatch.setattr(command, "with_failures", with_failures)
     monkeypatch.setattr(environment, "view", lambda plan, seen, verdict, **options: (plan, seen, options))
     target: Any = SimpleNamespace(
         name="demo", plan="plan", folder=None, aws=SimpleNamespace(require_account=lambda: asked.append("account")),
