@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -125,8 +124,7 @@ def deployed_stacks(chosen: AnyTarget, stacks: Sequence[Stack]) -> list[Deployed
 
 def _template(chosen: AnyTarget, name: str) -> dict[str, Any]:
     body = chosen.aws.call("cloudformation", "get_template", StackName=name, TemplateStage="Original")
-    template = body["TemplateBody"]
-    return dict(json.loads(template) if isinstance(template, str) else template)
+    return dict(body["TemplateBody"])  # the SDK has read the JSON, which is what the CDK deploys
 
 
 def read(folder: Path, env: str) -> EnvironmentAssembly:

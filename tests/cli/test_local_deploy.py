@@ -17,12 +17,13 @@ from typing import Any
 
 import botocore.session
 import pytest
+import yaml
 from botocore import xform_name
 from botocore.validate import ParamValidator
 
 from hyperpod_ray.charts import store
 from hyperpod_ray.cli import local_deploy
-from hyperpod_ray.core import EnvironmentFileError
+from hyperpod_ray.core import EnvironmentFileError, stand_ins
 from hyperpod_ray.ops.errors import OpsError
 from hyperpod_ray_sandbox import leash
 from hyperpod_ray_sandbox.aws import commands, process
@@ -274,7 +275,10 @@ def test_a_local_deploy_has_its_steps_in_their_order(embedded: Any, capsys: pyte
     assert embedded.steps.count("chart") > 1
     assert embedded.s3.buckets == {"of-others": ["a"], **{name: ["in us-west-2"] for name in BUCKETS}}
     said = capsys.readouterr().err.splitlines()
-    assert [line for line in said if "s3://" in line] == [f"stand-in: s3://{n}: a new, empty bucket" for n in BUCKETS]
+    _, notes = stand_ins.rehearsed(yaml.safe_load((EXAMPLES / f"{NAME}.yaml").read_text()))
+    buckets = [f"s3://{bucket}: a new, empty bucket" for bucket in BUCKETS]
+    assert notes, "what the rehearsed file has instead is said"
+    assert [line for line in said if line.startswith("stand-in: ")] == [f"stand-in: {n}" for n in (*notes, *buckets)]
     assert said[-2:] == [
         f"'{NAME}' is deployed to the embedded AWS on http://127.0.0.1:4566",
         f'next: eval "$(hyperpod-ray local env --state {embedded.state})"; hyperpod-ray status {NAME}',

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.guard import hyperpod
 from hyperpod_ray.guard.hyperpod import HyperPod, NoAnswerError, PodIdentity, RefusedError
 
 HERE, LOST = "i-00000000000000001", "i-00000000000000002"
@@ -106,6 +107,16 @@ def test_half_an_answer_is_none(stub: Stub, answers: list[tuple[int, Any]]) -> N
         stub.hyperpod().statuses()
 
 
+def test_a_list_without_an_end_is_none(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hyperpod, "PAGES", 3)
+    stub.answers = [listed((HERE, "Running"), token="more")] * 4
+    with pytest.raises(NoAnswerError, match="ListClusterNodes: more than 3 pages"):
+        stub.hyperpod().statuses()
+    assert len(stub.asked) == 3
+    stub.answers = [listed((HERE, "Running"), token="more")] * 2 + [listed((LOST, "Failure"))]
+    assert stub.hyperpod().statuses() == {HERE: "Running", LOST: "Failure"}
+
+
 def test_no_answer_at_all(stub: Stub) -> None:
     found = stub.hyperpod()
     found._endpoint = "http://127.0.0.1:1"
@@ -160,6 +171,13 @@ def test_credentials_are_kept_renewed_and_dropped(stub: Stub) -> None:
 @pytest.mark.parametrize("agent", [(404, b"no association"), (200, b"{}"), (200, b"?")])
 def test_without_an_identity_nothing_is_known(stub: Stub, agent: tuple[int, Any]) -> None:
     stub.agent = agent
+    with pytest.raises(NoAnswerError):
+        stub.hyperpod().statuses()
+    assert stub.asked == []
+
+
+def test_an_agent_that_does_not_answer(stub: Stub) -> None:
+    stub.environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = "http://127.0.0.1:1/v1/credentials"
     with pytest.raises(NoAnswerError):
         stub.hyperpod().statuses()
     assert stub.asked == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hyperpod_ray.guard import NAME
 from hyperpod_ray.guard.hyperpod import NoAnswerError
 from hyperpod_ray.guard.watching import FIRST_PAUSE, LONGEST_PAUSE, PROOF_SECONDS, QUIET_SECONDS
 from hyperpod_ray_rules.names import OUT_OF_SERVICE
@@ -29,7 +30,15 @@ def test_a_silent_node_that_failed_or_is_gone_is_freed(world: World, ready: str,
     assert world.mark() == "2027-01-15T08:00:00Z"
     assert world.reasons == ["NodeGuardFreed"]
     (event,) = world.events.values()
-    assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": f"hyperpod-{LOST}", "uid": LOST}
+    # https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/, as core/v1 has it
+    assert event == {
+        "apiVersion": "v1", "kind": "Event", "metadata": event["metadata"],
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": f"hyperpod-{LOST}", "uid": LOST},
+        "reason": "NodeGuardFreed", "message": event["message"], "type": "Warning", "source": {"component": NAME},
+        "reportingComponent": NAME, "reportingInstance": event["reportingInstance"], "count": 1,
+        "firstTimestamp": "2027-01-15T08:00:00Z", "lastTimestamp": "2027-01-15T08:00:00Z",
+    }  # fmt: skip
+    assert event["message"] and event["reportingInstance"]
     assert world.taints(THIRD) == ["nvidia.com/gpu"]
 
 

@@ -57,7 +57,7 @@ class Answering(ThreadingHTTPServer):
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.asked: list[Json] = []
         self.statuses: list[int] = []
-        self.retry_after = ""
+        self.retry_after = self.location = ""
         super().__init__(("127.0.0.1", 0), _Handler)
         if context:
             self.socket = context.wrap_socket(self.socket, server_side=True)
@@ -81,6 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         if self.server.retry_after and status != 200:
             self.send_header("Retry-After", self.server.retry_after)
+        if self.server.location and 300 <= status < 400:
+            self.send_header("Location", self.server.location)
         self.end_headers()
         self.wfile.write(body)
 

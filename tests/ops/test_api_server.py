@@ -134,6 +134,16 @@ def test_reading_is_tried_again_and_writing_is_not(plain: Answering, monkeypatch
         api.send("GET", "/x", query={}, headers={})
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_credentials_follow_no_redirect(plain: Answering, status: int) -> None:
+    with answering() as elsewhere:
+        plain.statuses, plain.location = [status], f"{elsewhere.url}/x"
+        with pytest.raises(ApiError) as refused:
+            ApiServer(plain.url, nobody).send("GET", "/x", query={}, headers={})
+        assert refused.value.status == status
+        assert (len(plain.asked), elsewhere.asked) == (1, [])
+
+
 def test_a_proxy_is_used_except_for_this_machine(plain: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_PROXY", "no_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from hyperpod_ray import core
 from hyperpod_ray.ops.acceptance import check, node_probe, picture, verdict
 from hyperpod_ray.ops.acceptance.verdict import Expected, Report
+from hyperpod_ray.ops.errors import BAD_USE, CONDITION_FALSE, OpsError
+from hyperpod_ray.ops.output import Format
+from hyperpod_ray.planner import pictures
 from tests.ops.nodes_check_helpers import GPU, Json, cluster_of, slow_pairs, text_of
 
 P5 = Expected(network_gb_s=400.0, tflops=989.4, storage_gb_s=3.0, gpus=8)
@@ -85,7 +89,7 @@ def test_a_type_without_figures_is_judged_against_the_other_nodes_alone() -> Non
         ("compute", {"tflops": 500.0}, "compute", "slow: 500 TFLOP/s, 78% of the others' 640"),
         ("compute", {"wrong": 3}, "GPU", "3 of 120 products differ"),
         ("memory", {"wrong": 1}, "memory", "1 words differ"),
-        ("memory", {"gb_s": 1000.0}, "memory", "slow: 1e+03 GB/s"),
+        ("memory", {"gb_s": 1000.0}, "memory", "slow: 1,000 GB/s"),
         ("storage", {"write_gb_s": 0.5}, "storage", "slow: 0.5 GB/s written, 25%"),
         ("storage", {"read_gb_s": 0.5}, "storage", "slow: 0.5 GB/s read"),
         ("storage", {"error": "No space left on device"}, "storage", "No space left on device"),
@@ -176,6 +180,27 @@ def test_who_waited_for_a_dead_process_is_not_at_fault() -> None:
     assert {finding.node for finding in report.findings if "waited" in finding.text} == {"pod-0", "pod-2"}
 
 
+def test_where_no_process_ended_by_itself_the_earliest_phase_is_the_cause() -> None:
+    """An exit code is of a process that ended; without one, who fails first is at fault, and the others waited."""
+    answer = cluster_of(3)
+    for part, during in ((0, "pair"), (1, "memory"), (2, "join")):
+        lines = [line for line in answer["answers"][part]["lines"] if line["phase"] in ("compute", "memory")]
+        failed = {"node": part, "local": 0, "phase": "failed", "during": during, "error": "timeout"}
+        answer["answers"][part]["lines"] = [*lines, failed]
+    report = verdict.judge(answer, P5)
+    assert faults(report) == {("pod-1", "memory")}
+    assert {finding.node for finding in report.findings if "waited" in finding.text} == {"pod-0", "pod-2"}
+
+
+def test_of_two_that_ended_the_earlier_is_the_cause() -> None:
+    answer = cluster_of(3)
+    for part, during, error in ((0, "pair", "exit code 1"), (1, "join", "exit code -9"), (2, "compute", "timeout")):
+        lines = [line for line in answer["answers"][part]["lines"] if line["phase"] in ("compute", "memory")]
+        failed = {"node": part, "local": 0, "phase": "failed", "during": during, "error": error}
+        answer["answers"][part]["lines"] = [*lines, failed]
+    assert faults(verdict.judge(answer, P5)) == {("pod-1", "join")}, "one that only timed out waited, however early"
+
+
 def test_a_busy_node_is_listed_and_one_node_alone_says_what_it_lacks() -> None:
     answer = cluster_of(1)
     answer["busy"] = [{"host": "pod-7"}]
@@ -211,6 +236,83 @@ def test_what_a_type_should_give_is_of_the_catalogue() -> None:
     assert expected.storage_gb_s is not None and expected.storage_gb_s > 0
     kind, expected = check.expected_of(core.load("local").plan, nodes=2)
     assert expected.network_gb_s is None or kind
+
+
+def shown(report: Report, expected: Expected, kind: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:
+    """The lines of the table and of what is below it, without empty ones; and what the log says."""
+    target: Any = SimpleNamespace(name="prod")
+    checked = check.record(report, kind=kind)
+    check.show(report, expected, target=target, kind=kind, checked=checked, form=Format.markdown)
+    said = capsys.readouterr()
+    return [line for line in said.out.splitlines() if line], said.err
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    check.require_drawing(tmp_path / "nodes.svg")
+    for file, there, message, fix in (
+        (tmp_path / "none" / "nodes.svg", True,
+         f"--picture: {tmp_path / 'none'} does not exist. Expected a folder for the picture",
+         "create it, or correct --picture"),
+        (tmp_path / "nodes.svg", False, "--picture: matplotlib is not installed. Expected it, for the picture",
+         "pip install matplotlib"),
+    ):  # fmt: skip
+        monkeypatch.setattr(pictures, "there", lambda there=there: there)
+        with pytest.raises(OpsError) as caught:
+            check.require_drawing(file)
+        assert (caught.value.code, caught.value.message, caught.value.fix) == (BAD_USE, message, fix)
+
+
+def test_the_table_has_each_figure_below_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = change(change(cluster_of(3), 0, "compute", tflops=500.0), 0, "memory", gb_s=3352.1)
+    answer["busy"] = [{"host": "pod-7"}]
+    names = {"pod-0": "i-0", "pod-1": "i-1"}
+    lines, log = shown(verdict.judge(answer, P5, names=names), P5, "ml.p5.48xlarge", capsys)
+    assert lines == [
+        "| node | state | TFLOP/s | memory GB/s | ECC | write GB/s | read GB/s | pair GB/s | all-reduce GB/s |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| i-0 | faulty | 500 | 3,352 | 0 | 2 | 2.5 | 360 | 370 |",
+        "| i-1 | good | 640 | 2,400 | 0 | 2 | 2.5 | 360 | 370 |",
+        "| pod-2 | good | 640 | 2,400 | 0 | 2 | 2.5 | 360 | 370 |",
+        "| pod-7 | busy |  |  |  |  |  |  |  |",
+        "| expected | ml.p5.48xlarge | 989 |  |  | 3 |  | 400 | 400 |",
+        "! i-0: compute: slow: 500 TFLOP/s, 78% of the others' 640",
+        "- pod-7: busy: a run holds it: it was not measured",
+    ]
+    assert log == "next: hyperpod-ray nodes show prod i-0\n", "of the node that is faulty"
+
+
+def test_without_figures_of_the_type_no_row_says_what_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    for kind, why in (
+        ("", "no figures of the instance type are on file"), ("ml.x.1", "no figures of ml.x.1 are on file"),
+        ("ml.g5.8xlarge, ml.g6.8xlarge", "several instance types"),
+    ):  # fmt: skip
+        lines, log = shown(verdict.judge(cluster_of(3), Expected()), Expected(), kind, capsys)
+        assert len(lines) == 5 and "expected" not in lines[-1]
+        assert log == f"{why}: nodes were compared with each other alone\n"
+    lines, log = shown(verdict.judge(on_cpus("", ""), P5), P5, "ml.p5.48xlarge", capsys)
+    assert "expected" not in lines[-1], "figures of GPUs"
+    assert log.startswith("no GPU: CPU and gloo were measured")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message", "fix"),
+    [
+        ({"error": "srun: no", "busy": []}, "no node could be measured: srun: no. Expected srun to start the test",
+         "hyperpod-ray nodes prod"),
+        ({"busy": [{"host": "a"}, {"host": "b"}]},
+         "no node is free: i-1, b. Expected a node whose GPUs no run holds",
+         "wait for the run, or stop it: hyperpod-ray runs list prod"),
+        ({"busy": []}, "there is no node to measure. Expected a worker node that has joined",
+         "hyperpod-ray status prod"),
+    ],
+)  # fmt: skip
+def test_where_no_node_is_measured_it_says_why(answer: Json, message: str, fix: str) -> None:
+    target: Any = SimpleNamespace(name="prod")
+    with pytest.raises(OpsError) as caught:
+        check._nothing(target, answer, {"a": "i-1"})
+    assert (caught.value.code, caught.value.message, caught.value.fix) == (CONDITION_FALSE, message, fix)
 
 
 def test_a_picture_of_a_node_that_was_not_measured_says_so() -> None:

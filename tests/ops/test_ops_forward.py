@@ -19,7 +19,7 @@ import websocket
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops.errors import INTERRUPTED, OK, ApiError, OpsError
 from hyperpod_ray.ops.reach import connect, forward, tunnel
-from hyperpod_ray.ops.reach.forward import Forward
+from hyperpod_ray.ops.reach.forward import Forward, Relay
 from tests.ops.world import environment_text
 
 Json = dict[str, Any]
@@ -485,3 +485,40 @@ def test_the_token_is_that_of_the_secret() -> None:
     with pytest.raises(ApiError):
         connect.token(ready)
     assert connect.token(target(kubernetes, "  auth: none\n")) == ""
+
+
+class Near:
+    """A connection here: each answer is what it receives, or raises."""
+
+    def __init__(self, *answers: bytes | OSError) -> None:
+        self.answers = list(answers)
+
+    def recv(self, most: int) -> bytes:
+        assert most == forward.CHUNK
+        answer = self.answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("waiting", "answers", "open_here", "queued", "left"),
+    [
+        (0, (b"abc",), True, 3, 0),
+        (forward.ROOM - 1, (b"abc",), True, 3, 0),
+        (forward.ROOM, (b"abc",), True, 0, 1),  # the pod reads slowly: nothing more is taken, and nothing is lost
+        (0, (BlockingIOError(),), True, 0, 0),
+        (0, (ConnectionResetError(),), False, 0, 0),
+        (0, (b"",), False, 0, 0),
+    ],
+)
+def test_what_is_read_here_while_the_pod_is_slow(
+    waiting: int, answers: tuple[bytes | OSError, ...], open_here: bool, queued: int, left: int
+) -> None:
+    near: Any = Near(*answers)
+    relay = Relay(near, SimpleNamespace(sock=None), port=8265)
+    relay._to_pod += bytes(waiting)
+    assert relay._from_near() is open_here
+    # RFC 6455: a client's frame has a header of two bytes and a mask of four; channel 0 is one byte
+    assert len(relay._to_pod) == waiting + (queued + 7 if queued else 0)
+    assert len(near.answers) == left

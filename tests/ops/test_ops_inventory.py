@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hyperpod_ray.core import names, plan_names
 from hyperpod_ray.ops.change import inventory, teardown
 from hyperpod_ray.ops.change.inventory import Inventory, Item
 from hyperpod_ray.ops.errors import ApiError, OpsError
-from hyperpod_ray.ops.observe.snapshot import Claim, Stack
+from hyperpod_ray.ops.observe.snapshot import Claim, FileSystem, Stack
 from hyperpod_ray.ops.output import Format
 from tests.ops.ops_inventory_helpers import Json, listings, of, refusal, service, stack, volume
 from tests.ops.world import ROOT, environment_text
@@ -73,12 +74,84 @@ def test_an_environment_is_stacks_ray_claims_and_what_services_made() -> None:
         # what the controller of load balancers made is known to no stack and holds the VPC
         ("load balancer", "web/front", "blocks"),
     ]
-    notes = {resource.id: resource.note for resource in holdings.items}
-    assert notes["demo-Network"] == "CREATE_COMPLETE"
-    assert notes["demo-Eks"] == "CREATE_COMPLETE, protected"
-    assert notes["web/front"] == "kubectl -n web delete service front"
+    assert [resource.note for resource in holdings.items] == [
+        "CREATE_COMPLETE", "CREATE_COMPLETE, protected", "deleted first, so that it lets go of its volume",
+        "deleted first", "its volume's data is not touched", "1200 GiB, AVAILABLE; the data is lost",
+        "kubectl -n web delete service front",
+    ]  # fmt: skip
     assert (holdings.kubernetes, holdings.unseen, holdings.empty) == (True, (), False)
     assert account.asked[0] == ("get_caller_identity", {}), "nothing of another account is looked at"
+
+
+def settings(**named: Any) -> Any:
+    """An environment whose plan has what is named, and nothing else."""
+    usual = dict.fromkeys(("existing_file_system", "existing_homes", "new_file_system", "new_homes"))
+    return SimpleNamespace(name="demo", plan=SimpleNamespace(**usual | named))
+
+
+DELETED, RETAINED = SimpleNamespace(on_destroy="delete"), SimpleNamespace(on_destroy="retain")
+FATES: dict[str, tuple[Any, Json, str, str]] = {
+    "yours": (
+        settings(existing_file_system=SimpleNamespace(file_system_id="fs-1"), new_file_system=DELETED), {}, "kept",
+        "yours: not created by this environment",
+    ),
+    "home folders of yours": (
+        settings(existing_homes="fs-1", new_homes=DELETED), {"homes": True}, "kept",
+        "yours: not created by this environment",
+    ),
+    "another is yours": (
+        settings(existing_file_system=SimpleNamespace(file_system_id="fs-2"), new_file_system=DELETED), {}, "destroyed",
+        "1200 GiB, AVAILABLE; the data is lost",
+    ),
+    "retained": (
+        settings(new_file_system=RETAINED, new_homes=DELETED), {}, "kept",
+        "storage.on_destroy: retain; 1200 GiB still cost money",
+    ),
+    "retained, without a size": (
+        settings(new_file_system=RETAINED), {"elastic": True}, "kept",
+        "storage.on_destroy: retain; its throughput and data still cost money",
+    ),
+    "home folders are retained": (
+        settings(new_file_system=DELETED, new_homes=RETAINED), {"homes": True}, "kept",
+        "homes.on_destroy: retain; 1200 GiB still cost money",
+    ),
+    "home folders go": (
+        settings(new_file_system=RETAINED, new_homes=DELETED), {"homes": True}, "destroyed",
+        "1200 GiB, AVAILABLE; home folders are lost, but for a last backup, which costs",
+    ),
+    "of a claim": (
+        settings(new_file_system=DELETED), {"made_by_claim": True}, "blocks",
+        "created by a claim: deleted and waited for, before its driver goes",
+    ),
+    "of a claim, and retained": (
+        settings(new_file_system=RETAINED), {"made_by_claim": True}, "kept",
+        "storage.on_destroy: retain; 1200 GiB still cost money",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FATES)
+def test_what_becomes_of_a_file_system(case: str) -> None:
+    target, more, fate, note = FATES[case]
+    usual: Json = {"id": "fs-1", "lifecycle": "AVAILABLE", "capacity_gib": 1200}
+    item = inventory._file_system_item(target, FileSystem(**usual | more))
+    assert item == Item(kind="file system", id="fs-1", fate=fate, note=note)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("protected", "item_kind", "fate", "note"),
+    [
+        (True, "log group", "kept",
+         "kept with a protected environment, or created again by EKS; --delete-logs deletes it"),
+        (False, "late log group", "destroyed", "created again by EKS after its stack went"),
+    ],
+)  # fmt: skip
+def test_a_log_group_that_came_again_goes_but_with_protection(
+    protected: bool, item_kind: str, fate: str, note: str
+) -> None:
+    target = settings(settings=SimpleNamespace(protected=protected))
+    late = inventory._late_group(target, "/aws/eks/demo/cluster", "EKS")
+    assert late == Item(kind=item_kind, id="/aws/eks/demo/cluster", fate=fate, note=note)  # type: ignore[arg-type]
 
 
 def test_nothing_is_left_where_only_what_is_kept_is_there() -> None:

@@ -113,6 +113,9 @@ def test_a_refusal_is_one_sentence(head: Head, reply: Reply, says: str) -> None:
 def test_a_dashboard_that_is_away_says_for_what_to_wait(head: Head) -> None:
     head.says("GET", "/api/version", (200, b""))
     assert head.jobs.json("GET", "/api/version") is None
+    head.says("GET", "/api/version", {"version": "4"})
+    jobs_api.require_dashboard(head.jobs, environment="demo")
+    assert head.calls() == ["GET /api/version"] * 2
     jobs = head.jobs
     head.server.shutdown()
     head.server.server_close()

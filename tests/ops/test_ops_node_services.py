@@ -125,6 +125,22 @@ def test_a_drill_sets_the_label_that_the_health_agent_sets(
     assert ("the node's disks are destroyed" in written.err) is (action == "replace")
 
 
+def test_a_drill_says_what_it_does_and_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions: list[tuple[str, bool]] = []
+    monkeypatch.setattr(output, "confirm", lambda text, *, yes: questions.append((text, yes)))
+    repair, _ = repairs(monkeypatch)
+    repair.drill("", action="reboot", yes=False)
+    assert questions == [("Inject the fault on 'demo'?", False)]
+    assert capsys.readouterr().err.splitlines() == [
+        f"drill on {ONE.id} ({ONE.group}): label {LABEL}=UnschedulablePendingReboot",
+        f"  {ONE.id} carries w1 (worker)",
+        "  a running job loses this worker and resumes from its last checkpoint",
+        f"watch it: hyperpod-ray status demo; hyperpod-ray nodes events demo --node {ONE.id}",
+    ]
+
+
 def test_a_drill_takes_a_node_that_carries_a_worker_or_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = replace(healthy(), pods=(healthy().pods[0], replace(healthy().pods[1], node=names.node_name(TWO.id))))
     repair, api = repairs(monkeypatch, bare)

@@ -12,7 +12,7 @@ import pytest
 from hyperpod_ray import k8s
 from hyperpod_ray.core import job_file, load
 from hyperpod_ray.core.loader import FOLDER
-from hyperpod_ray.ops.errors import OpsError
+from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.jobs import own_cluster
 from hyperpod_ray.ops.observe import gang, queues
 from hyperpod_ray.ops.reach.ray_pods import Pod
@@ -198,6 +198,22 @@ def test_the_conditions_in_words(name: str) -> None:
     assert str(queues.why_it_waits(target(workloads), ITEM)) == words
 
 
+EVICTED = {
+    "Preempted": "it was preempted", "PodsReadyTimeout": "its pods were not ready in time",
+    "NodeFailures": "a node of it failed", "AdmissionCheck": "a check of its queue said no",
+    "ClusterQueueStopped": "its queue is stopped", "LocalQueueStopped": "its queue is stopped",
+    "Deactivated": "it was deactivated", "NewReason": "Kueue's own words",
+}  # fmt: skip
+"""The reasons of an eviction: Kueue's `WorkloadEvicted…` and `WorkloadDeactivated` (apis/kueue, workload_types.go)."""
+
+
+@pytest.mark.parametrize("reason", EVICTED)
+def test_each_reason_of_an_eviction_in_words(reason: str) -> None:
+    evicted = workload(PENDING, ("Evicted", "True", reason, "Kueue's own words"))
+    said = str(queues.why_it_waits(target([evicted]), ITEM)).rpartition("than is unused; ")[2]
+    assert said.startswith(EVICTED[reason])
+
+
 def test_what_may_not_be_seen_is_no_error() -> None:
     assert str(queues.why_it_waits(target(Refused()), ITEM)) == "queue 'q' has not admitted it"
 
@@ -267,10 +283,18 @@ def test_a_queue_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
         queues.require(api, "q", namespace="n")
 
     asked([{"metadata": {"name": "q"}}])
-    with pytest.raises(OpsError, match="the cluster has no Kueue"):
-        asked(Status(404))
-    with pytest.raises(OpsError, match=r"no LocalQueue 'q' in namespace n.*there is none"):
-        asked([])
+    for answer, message, fix in (
+        (Status(404), "queue: 'q', and the cluster has no Kueue. Expected Kueue, or the add-on for HyperPod task "
+         "governance", "remove queue: without one, jobs wait for free nodes"),
+        ([], "queue: no LocalQueue 'q' in namespace n. Expected a LocalQueue; there is none",
+         "correct queue, or ask for a LocalQueue in this namespace"),
+        ([{"metadata": {"name": "r"}}, {"metadata": {"name": "s"}}],
+         "queue: no LocalQueue 'q' in namespace n. Expected one of r, s",
+         "correct queue, or ask for a LocalQueue in this namespace"),
+    ):  # fmt: skip
+        with pytest.raises(OpsError) as caught:
+            asked(answer)
+        assert (caught.value.code, caught.value.message, caught.value.fix) == (BAD_USE, message, fix)
     with pytest.raises(Status):
         asked(Status(500))
     assert capsys.readouterr().err == ""

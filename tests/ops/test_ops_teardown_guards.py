@@ -109,7 +109,13 @@ def test_a_protected_environment_goes_by_its_name_only(
     protected: bool, yes: bool, word: str, asked_for: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(output, "confirm", lambda text, **options: asked.append(options))
+    questions: list[str] = []
+
+    def confirm(text: str, **options: Any) -> None:
+        questions.append(text)
+        asked.append(options)
+
+    monkeypatch.setattr(output, "confirm", confirm)
     teardown._confirm(target(protected=protected), yes=yes, word=word)
     if asked_for is None:
         assert asked == []
@@ -117,8 +123,11 @@ def test_a_protected_environment_goes_by_its_name_only(
         assert asked == [{"yes": False, "word": asked_for}]
     else:
         assert asked == [{"yes": True}]
+    said = "'demo' is protected. All of the above goes for good." if protected else "Take 'demo' down?"
+    assert questions == [said][: len(asked)]
 
 
 def test_another_name_is_no_consent() -> None:
-    with pytest.raises(OpsError, match="--confirm: 'prod'; nothing was done"):
+    with pytest.raises(OpsError, match="--confirm: 'prod'; nothing was done") as refused:
         teardown._confirm(target(protected=True), yes=True, word="prod")
+    assert (refused.value.expected, refused.value.fix) == ("the environment's name", "--confirm demo")

@@ -323,3 +323,29 @@ def test_on_a_terminal_one_block_is_kept_up_to_date_and_removed(looks: Any, monk
     assert lines[1].startswith("elapsed 65 s, usually 15–25 min")
     assert lines[2].startswith("then")
     assert lines[3].endswith("Ctrl-C stops waiting, not the work")
+
+
+def test_on_a_terminal_the_clock_keeps_running_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a minute between two looks; the block shows a new time each second."""
+    clock, drawn = [100.0], list[list[str]]()
+
+    def asleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    monkeypatch.setattr(wait, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=asleep))
+
+    def draw(block: Any) -> None:
+        console = Console(file=io.StringIO(), width=100, color_system=None)
+        console.print(block)
+        drawn.append(console.file.getvalue().splitlines())  # type: ignore[attr-defined]
+
+    display = wait._Display(Console(file=io.StringIO()), wait.goal(target(), "cluster"))
+    display._live = SimpleNamespace(update=draw)
+    display.sleep(2.5, wait.Progress(phase="Creating, head 0/2"), 40.0)
+    assert clock[0] == 102.5
+    assert [lines[1].split(",")[0] for lines in drawn] == ["elapsed 61 s", "elapsed 62 s", "elapsed 62 s"]
+    assert all("Creating, head 0/2" in lines[0] for lines in drawn)
+    display._live = None
+    drawn.clear()
+    display.sleep(30, wait.Progress(phase="Creating"), 40.0)
+    assert (clock[0], drawn) == (132.5, []), "without a terminal, one wait"

@@ -234,3 +234,15 @@ def test_every_style_of_a_word_is_one_of_the_theme() -> None:
     assert len(tables) >= 4
     named = {(name, word): style for name, table in tables.items() for word, style in table.items()}
     assert {place: style for place, style in named.items() if style not in {*output.STYLES, "default"}} == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.0, "0"), (0.01234, "0.0123"), (1.5, "1.5"), (640.4, "640"), (999.4, "999"), (999.6, "1,000"),
+        (3352.1, "3,352"), (-1234.0, "-1,234"), (99_999.4, "99,999"),
+        (100_000.0, "1.0e+05"), (-2_500_000.0, "-2.5e+06"),
+    ],
+)  # fmt: skip
+def test_a_figure_of_thousands_is_no_power_of_ten(value: float, shown: str) -> None:
+    assert output.figure(value) == shown

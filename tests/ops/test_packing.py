@@ -17,7 +17,8 @@ def test_a_folder_that_ray_would_refuse_is_not_uploaded(monkeypatch: pytest.Monk
 
 
 def test_without_git_caches_are_not_packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("train.py", "__pycache__/train.pyc", ".venv/bin/python", "data/a"):
+    caches = ("__pycache__", ".venv", ".git", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+    for name in ("train.py", "data/a", *(f"{cache}/a" for cache in caches), "data/__pycache__/a"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     monkeypatch.setattr("hyperpod_ray.ops.jobs.packing.shutil", SimpleNamespace(which=lambda _: None))

@@ -144,7 +144,8 @@ def test_every_answer_forbids_what_the_page_does_not_use(server: Server) -> None
             "connect-src": "'self'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'",
         }  # fmt: skip
         assert headers["X-Content-Type-Options"] == "nosniff"
-        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert headers["Cross-Origin-Resource-Policy"] == headers["Cross-Origin-Opener-Policy"] == "same-origin"
+        assert headers["X-Frame-Options"] == "DENY", "for browsers that do not know frame-ancestors"
         assert headers["Referrer-Policy"] == "no-referrer" and headers["Cache-Control"] == "no-store"
         assert headers["Server"].strip() == "hyperpod-ray"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hyperpod_ray.core import regions
+from hyperpod_ray.ops.money import price_update
 from tests.ops.price_list_helpers import PriceList, fill, run
 from tests.ops.world import environment_text
 
@@ -33,7 +34,9 @@ def test_every_region_is_priced_by_one_command(folder: Path, price_list: tuple[P
     assert result.code == 0, result.err
     written = {(price["region"], price["of"]): price["usd"] for price in result.json["prices"]}
     assert written["us-west-2", "ml.g5.8xlarge"] == 3 and written["us-west-2", "eks_cluster"] == 0.1
-    assert written["us-west-2", "storage of 500 MB/s per TiB"] == 0.4
+    storage = {of.split()[2]: usd for (_, of), usd in written.items() if "storage of" in of}
+    assert storage == {"125": 0.1, "250": 0.2, "500": 0.4}, "what the list has of FSx's 125, 250, 500 and 1000"
+    assert price_update.THROUGHPUTS == (125, 250, 500, 1000)
     assert written["us-west-2", "ebs_gp3"] == 0.073 and written["us-west-2", "nat_data"] == 0.04
     assert written["eu-central-1", "ml.p5.48xlarge"] == 99.5
     assert ("eu-central-1", "ml.g6.xlarge") not in written, "an ambiguous price is none"

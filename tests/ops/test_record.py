@@ -289,3 +289,23 @@ def test_the_present_rate_is_that_of_the_last_minute() -> None:
     found = read("a", "", [*slow, *fast])
     assert found.recent_rate == pytest.approx(1.0, rel=0.05)
     assert read("a", "", []).recent_rate is None
+
+
+RECENT = {
+    "those that began within the minute": (((10, 1), (20, 1), (40, 1)), 2 / 60),
+    "one began before it": (((10, 1), (20.5, 1), (40, 1)), 1 / 40),
+    "a line for ten steps": (((10, 10), (20, 10), (40, 10)), 20 / 60),
+    "steps of more than a minute": (((90, 1), (120, 1)), 1 / 120),
+    "two in one second": (((0.5, 1), (0.25, 1)), 2 / 0.75),
+}
+"""Seconds and steps since the line before."""
+
+
+@pytest.mark.parametrize("case", RECENT)
+def test_the_present_rate(case: str) -> None:
+    advances, rate = RECENT[case]
+    t, step, lines = 0.0, 0, [line(0, "step", step=0, loss=1)]
+    for seconds, done in advances:
+        t, step = t + seconds, step + done
+        lines.append(line(t, "step", step=step, loss=1))
+    assert read("a", "", lines).recent_rate == pytest.approx(rate)

@@ -5,8 +5,11 @@ import json
 import typing
 from pathlib import Path
 
+import pytest
+
 import hyperpod_ray_training
 from hyperpod_ray.cli.runs import State
+from hyperpod_ray.ops.errors import BAD_USE, OpsError
 from hyperpod_ray.ops.journal import run_state
 from hyperpod_ray.ops.orchestrators import run_list
 from hyperpod_ray.ops.orchestrators.eks import runs as eks_runs
@@ -51,3 +54,25 @@ def test_an_id_goes_before_a_name_and_the_newest_of_a_name_is_meant() -> None:
         for one, name in (("b", "a"), ("a", "c"), ("d", "c"))
     ]
     assert [run_list.pick(made, name, environment="e").id for name in ("a", "c", "d")] == ["a", "a", "d"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "name", "message"),
+    [
+        ([("job-1", "first"), ("job-2", "")], "firsd",
+         "no run 'firsd'; did you mean 'first'?. Expected one of job-1, job-2"),
+        ([("job-1", "first")], "zzz", "no run 'zzz'. Expected one of job-1"),
+        ([(f"job-{number}", "") for number in range(7)], "zzz",
+         "no run 'zzz'. Expected one of job-0, job-1, job-2, job-3, job-4"),
+        ([], "first", "no run 'first'. Expected a run; there is none"),
+    ],
+)  # fmt: skip
+def test_a_run_that_there_is_not_is_refused(listed: list[tuple[str, str]], name: str, message: str) -> None:
+    runs = [
+        eks_runs._run({"submission_id": one, "status": "RUNNING", "metadata": {"run": of, "run_folder": "/fsx/runs/x"}})
+        for one, of in listed
+    ]
+    with pytest.raises(OpsError) as refused:
+        run_list.pick(runs, name, environment="demo")
+    assert refused.value.message == message
+    assert (refused.value.fix, refused.value.code) == ("hyperpod-ray runs list demo", BAD_USE)

@@ -54,7 +54,13 @@ def test_the_paths_that_are_served(page_view: View) -> None:
         "bad.svg",
         "none.svg",
     }
-    assert served["page.js"]().type == "text/javascript; charset=utf-8"
+    kinds = {"": "text/html", "live": "text/html", "nodes.json": "application/json", "page.css": "text/css"}
+    kinds |= {"page.js": "text/javascript"} | {
+        f"{tone}.svg": "image/svg+xml" for tone in ("good", "busy", "bad", "none")
+    }
+    assert {path: answer().type for path, answer in served.items()} == {
+        path: f"{media}; charset=utf-8" for path, media in kinds.items()
+    }
     assert "Asking AWS" in served[""]().body.decode()
 
 

@@ -166,7 +166,7 @@ def _remarks(report: Report, expected: Expected, kind: str) -> list[str]:
 
 
 def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:,.3g}"
+    return "" if value is None else output.figure(value)
 
 
 def _nothing(target: AnyTarget, answer: Mapping[str, Any], hosts: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hyperpod_ray.ops import output
 from hyperpod_ray.ops.acceptance.verdict import Expected, Report
 from hyperpod_ray.planner.pictures import COLOURS, LOSSES, SETTINGS, svg_of
 
@@ -29,7 +30,7 @@ def draw(report: Report, expected: Expected, *, title: str) -> str:
                 panel.text(
                     value or 0.0,
                     index,
-                    f" {value:.3g}" if value is not None else " not measured",
+                    f" {output.figure(value)}" if value is not None else " not measured",
                     va="center",
                     fontsize=8,
                 )

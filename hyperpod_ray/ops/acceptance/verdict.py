@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from hyperpod_ray.ops.output import figure
+
 RELATIVE = {"fabric": 0.8, "compute": 0.9, "memory": 0.8, "storage": 0.5}
 """A node below this share of the upper median of all nodes is slow. Bounds of this project."""
 RELATIVE_CPU = 0.4
@@ -271,8 +273,9 @@ def _slow(nodes: Sequence[Node], *, cuda: bool) -> Iterator[NodeFinding]:
         for node, rate in rates.items():
             if rate < least * usual:
                 yield NodeFinding(
-                    node=node, area=area, text=f"slow: {rate:.3g} {unit}, {rate / usual:.0%} of the others' {usual:.3g}"
-                )
+                    node=node, area=area,
+                    text=f"slow: {figure(rate)} {unit}, {rate / usual:.0%} of the others' {figure(usual)}",
+                )  # fmt: skip
 
 
 def _below(nodes: Sequence[Node], expected: Expected, *, cuda: bool) -> Iterator[NodeFinding]:
@@ -282,7 +285,7 @@ def _below(nodes: Sequence[Node], expected: Expected, *, cuda: bool) -> Iterator
             if node.tflops is not None and node.tflops < ABSOLUTE * expected.tflops:
                 yield NodeFinding(
                     node=node.name, area="compute",
-                    text=f"{node.tflops:.3g} TFLOP/s, {_share(node.tflops, expected.tflops)} of the data sheet",
+                    text=f"{figure(node.tflops)} TFLOP/s, {_share(node.tflops, expected.tflops)} of the data sheet",
                 )  # fmt: skip
     pairs = {node.name: node.pair_gb_s for node in nodes if node.pair_gb_s is not None}
     if cuda and expected.network_gb_s and pairs:
@@ -290,21 +293,21 @@ def _below(nodes: Sequence[Node], expected: Expected, *, cuda: bool) -> Iterator
         if low and len(pairs) == 2:
             rate = min(pairs.values())
             yield NodeFinding(
-                node="", area="fabric", text=f"{' and '.join(pairs)} exchange {rate:.3g} GB/s, "
+                node="", area="fabric", text=f"{' and '.join(pairs)} exchange {figure(rate)} GB/s, "
                 f"{_share(rate, expected.network_gb_s)} of the type: which of the two is slow shows with a third node",
             )  # fmt: skip
         else:
             for name in low:
-                rate = pairs[name]
+                share = _share(pairs[name], expected.network_gb_s)
                 yield NodeFinding(
                     node=name, area="fabric",
-                    text=f"{rate:.3g} GB/s with its best partner, {_share(rate, expected.network_gb_s)} of the type",
+                    text=f"{figure(pairs[name])} GB/s with its best partner, {share} of the type",
                 )  # fmt: skip
     written = [node.write_gb_s for node in nodes if node.write_gb_s is not None]
     if cuda and expected.storage_gb_s and written and sum(written) < ABSOLUTE * expected.storage_gb_s:
         yield NodeFinding(
             node="", area="storage",
-            text=f"{sum(written):.3g} GB/s written by all nodes, {_share(sum(written), expected.storage_gb_s)} of "
+            text=f"{figure(sum(written))} GB/s written by all nodes, {_share(sum(written), expected.storage_gb_s)} of "
             "the file system: other work on it counts too",
         )  # fmt: skip
 
@@ -326,5 +329,5 @@ def _links(nodes: Sequence[Node], *, cuda: bool) -> Iterator[NodeFinding]:
             if node.name < other and rate < least * both and both >= least * usual:
                 yield NodeFinding(
                     node="", area="fabric",
-                    text=f"between {node.name} and {other} {rate:.3g} GB/s, though each reaches {both:.3g}",
+                    text=f"between {node.name} and {other} {figure(rate)} GB/s, though each reaches {figure(both)}",
                 )  # fmt: skip

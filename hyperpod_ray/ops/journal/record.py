@@ -146,7 +146,7 @@ class Record:
     begin: float | None = None
     """When it wrote its first line."""
     recent_rate: float | None = None
-    """Steps per second of the last minute of steps; the time of interruptions does not count."""
+    """Steps per second of the last minute of steps, or of the newest where it took longer; without interruptions."""
     usual_rate: float | None = None
     """The median rate of all its steps."""
     step_seconds: float | None = None
@@ -312,9 +312,9 @@ def moment(t: float) -> datetime:
 
 
 def _recent(history: History) -> float | None:
-    """Steps per second of the last minute of steps."""
+    """Steps per second of the last minute of steps; of the newest where it took longer."""
     since = (history.last[0] if history.last else 0.0) - RECENT_SECONDS
-    newest = [slot for slot in history.slots if slot[0] - slot[2] >= since and slot[2] > 0]
+    newest = [slot for slot in history.slots if slot[0] - slot[2] >= since] or history.slots[-1:]
     spent = sum(slot[2] for slot in newest)
     return sum(slot[1] for slot in newest) / spent if spent > 0 else None
 

@@ -7,11 +7,12 @@ from datetime import date
 from typing import Any, get_args
 
 from hyperpod_ray.core.common_plan import catalogue
+from hyperpod_ray.core.model.storage import SsdSize
 from hyperpod_ray.ops import output
 from hyperpod_ray.pricing import price_list
 from hyperpod_ray.pricing.prices import HourlyCharge, Price, Prices, Usage
 
-THROUGHPUTS = (125, 250, 500, 1000)
+THROUGHPUTS: tuple[int, ...] = get_args(SsdSize.model_fields["throughput_mbs_per_tib"].annotation)
 """MB/s per TiB of FSx for Lustre PERSISTENT_2."""
 
 Products = Callable[[dict[str, Any]], list[str]]

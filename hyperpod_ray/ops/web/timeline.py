@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 
+from hyperpod_ray.ops import output
 from hyperpod_ray.ops.journal.record import Record, Sign, Step
 
 WIDE, NARROW = 920, 340
@@ -274,7 +275,7 @@ def _lane(
 
     for value in (low, high) if zero else (low, (low + high) / 2, high):
         out.add("line", class_="grid", x1=LEFT, x2=axis.width - RIGHT, y1=y(value), y2=y(value))
-        out.add("text", figure(value), class_="tick", x=LEFT - 8, y=y(value) + 4, text_anchor="end")
+        out.add("text", output.figure(value), class_="tick", x=LEFT - 8, y=y(value) + 4, text_anchor="end")
     for line in lines:
         points = thinned([(t, value) for t, value in line if value is not None])
         if len(points) == 1:
@@ -284,8 +285,3 @@ def _lane(
             out.add("polyline", class_=class_, points=path)
     for t, value in thinned(repeats, limit=POINTS // 2):
         out.add("circle", class_="again", cx=axis.x(t), cy=y(value), r=2)
-
-
-def figure(value: float) -> str:
-    """A number in few characters."""
-    return f"{value:.3g}" if abs(value) < 1e5 else f"{value:.1e}"
