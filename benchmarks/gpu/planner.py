@@ -36,9 +36,7 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
             checks.append(check_of(row["model"], row["not run"], "measured", met=False))
         elif device == "cuda":
             name = f"{row['model']}, {row['length']} tokens, {row['recompute']}, {row['loop']} loop"
-            near = (
-                row["loop"] == "tuned" or abs(row["error %"]) <= 5
-            )
+            near = row["loop"] == "tuned" or abs(row["error %"]) <= 5
             checks.append(
                 check_of(
                     f"{name}: memory",
