@@ -7,12 +7,13 @@ https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
+
+from hyperpod_ray_training.trees import elements_of
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
@@ -62,15 +63,8 @@ class CommunicationHooks:
 
 def tensors_of(state: Any) -> list[torch.Tensor]:
     """The tensors in an object's attributes and in their containers."""
-    tensors: list[torch.Tensor] = []
-    pending: list[Any] = [value for value in _attributes(state).values() if not callable(value)]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, torch.Tensor):
-            tensors.append(value)
-        elif isinstance(value, (dict, list, tuple, deque)):
-            pending += value.values() if isinstance(value, dict) else value
-    return tensors
+    attributes = [value for value in _attributes(state).values() if not callable(value)]
+    return [element for element in elements_of(attributes) if isinstance(element, torch.Tensor)]
 
 
 def _counted(state: Any) -> dict[str, Any]:

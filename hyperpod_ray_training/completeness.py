@@ -38,7 +38,7 @@ from hyperpod_ray_training.attributes import Attributes
 from hyperpod_ray_training.communication_hooks import tensors_of
 from hyperpod_ray_training.state import GRADIENTS, TrainingState
 from hyperpod_ray_training.stateful import InPlace, View, held_by, kept_of, small_of
-from hyperpod_ray_training.trees import checksum, local
+from hyperpod_ray_training.trees import checksum, elements_of, local
 from hyperpod_ray_training.usage import Usage
 
 WATCHED = (2, 3, 5)
@@ -649,14 +649,8 @@ def _in_state(carer: Any, name: str) -> bool:
 
 def _is_data(value: Any, step: Step) -> bool:
     """Whether a value is of real numbers, which may be of a batch; of tensors, those alone that the step has read."""
-    pending, containers = [value], set[int]()
-    while pending:
-        part = pending.pop()
-        if isinstance(part, (list, tuple, dict, deque)):  # of any class, such as a data set's; one may hold itself
-            if id(part) not in containers:
-                containers.add(id(part))
-                pending += part.values() if isinstance(part, dict) else part
-        elif isinstance(part, torch.Tensor):
+    for part in elements_of(value):
+        if isinstance(part, torch.Tensor):
             if part.is_floating_point() and _has_memory(part) and _memory(part) in step.read:
                 return True
         elif isinstance(part, float) or (isinstance(part, np.ndarray) and part.dtype.kind == "f"):
@@ -702,9 +696,8 @@ def _owners(reached: Mapping[str, tuple[Any, int]]) -> dict[int, tuple[str, str]
     for path, (value, _) in reached.items():
         note(value, path, "a tensor")
         if isinstance(value, (list, tuple, deque, dict)):
-            for leaf in list(value.values()) if isinstance(value, dict) else value:
-                for element in tree_leaves(leaf):
-                    note(element, path, f"a tensor in a {type(value).__name__}")
+            for element in elements_of(value):
+                note(element, path, f"a tensor in a {type(value).__name__}")
     return owners
 
 

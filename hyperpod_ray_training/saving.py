@@ -252,10 +252,11 @@ class Saver:
 
 
 class _KeptStager(DefaultStager):  # type: ignore[misc]
-    """A stager for all saves of a process: torch before 2.13 closes the one it is given when the first save is over."""
+    """A stager for all saves of a process: torch before 2.13 empties its inner one after each save."""
 
-    def close(self) -> None:
-        """Stay open."""
+    def __init__(self, options: StagingOptions) -> None:
+        super().__init__(options)
+        self._state_dict_stager.close = lambda: None
 
 
 def reasons(error: BaseException) -> list[str]:

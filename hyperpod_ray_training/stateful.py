@@ -22,12 +22,15 @@ import torch
 from torch.distributed.checkpoint.stateful import Stateful
 
 from hyperpod_ray_training.errors import InputError
+from hyperpod_ray_training.trees import CONTAINERS, parts_of
 
 _OTHERS = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
            torch.utils.data.DataLoader, torch.utils.data.Dataset, torch.distributed.ProcessGroup, io.IOBase,
            types.ModuleType, types.FunctionType, types.MethodType, types.GeneratorType)  # fmt: skip
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 _SMALL_BYTES, _MOST_ELEMENTS = 1 << 20, 100_000
+_LOOKED_AT = 100
+"""Elements of a container that stand for the others."""
 _PACKAGE = f"{__name__.partition('.')[0]}."
 _FILLED = (random.Random, np.random.Generator, np.random.RandomState, np.ndarray, collections.deque, set)
 
@@ -135,12 +138,10 @@ def kept_of(value: Any) -> dict[str, Any]:
 
 def _of_others(attribute: Any) -> bool:
     """Whether an attribute is no state of its object: a model, an optimizer, a run, a loader, a file, a function."""
-    if isinstance(attribute, (list, tuple)):
-        return any(_of_others(element) for element in attribute[:100])
-    if isinstance(attribute, dict):
-        return any(_of_others(element) for element in list(attribute.values())[:100])
-    of_package = type(attribute).__module__.startswith(_PACKAGE) and type(attribute).__name__ != "Values"
-    return of_package or isinstance(attribute, _OTHERS)
+    return any(
+        isinstance(part, _OTHERS) or (type(part).__module__.startswith(_PACKAGE) and type(part).__name__ != "Values")
+        for part in parts_of(attribute, most=_LOOKED_AT)
+    )
 
 
 def small_of(value: Any) -> dict[str, Any]:
@@ -149,13 +150,15 @@ def small_of(value: Any) -> dict[str, Any]:
 
 
 def _is_large(value: Any) -> bool:
-    if isinstance(value, (torch.Tensor, np.ndarray)):
-        return int(value.nbytes) > _SMALL_BYTES
-    if isinstance(value, (str, bytes)):
-        return len(value) > _SMALL_BYTES
-    if isinstance(value, (list, tuple, set, dict, collections.deque)):
-        elements = list(value.values()) if isinstance(value, dict) else list(itertools.islice(value, 100))
-        return len(value) > _MOST_ELEMENTS or any(_is_large(element) for element in elements[:100])
+    for part in parts_of(value, most=_LOOKED_AT):
+        if isinstance(part, (torch.Tensor, np.ndarray)):
+            large = int(part.nbytes) > _SMALL_BYTES
+        elif isinstance(part, (str, bytes)):
+            large = len(part) > _SMALL_BYTES
+        else:
+            large = isinstance(part, CONTAINERS) and len(part) > _MOST_ELEMENTS
+        if large:
+            return True
     return False
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +93,32 @@ def sharded(part: torch.Tensor, mark: Mark, like: torch.Tensor | None) -> torch.
     return DTensor.from_local(
         part, like.device_mesh, mark.placements, run_check=False, shape=torch.Size(mark.whole), stride=mark.stride
     )
+
+
+CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+
+
+def parts_of(value: Any, *, most: int | None = None) -> Iterator[Any]:
+    """An object, and what its containers of any class contain at any depth; each container once: it may contain itself.
+
+    Args:
+        value: The object.
+        most: So many elements of each container at most. Default: all.
+    """
+    pending, containers = [value], set[int]()
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, CONTAINERS):
+            yield part
+        elif id(part) not in containers:
+            containers.add(id(part))
+            yield part
+            pending += itertools.islice(part.values() if isinstance(part, dict) else part, most)
+
+
+def elements_of(value: Any) -> Iterator[Any]:
+    """Those parts that are no containers."""
+    return (part for part in parts_of(value) if not isinstance(part, CONTAINERS))
 
 
 def checksum(tensor: torch.Tensor) -> int:

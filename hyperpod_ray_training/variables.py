@@ -27,6 +27,7 @@ from hyperpod_ray_training.attributes import OF_MODULES, OF_OPTIMIZERS, is_plain
 from hyperpod_ray_training.iterators import place_of, plain
 from hyperpod_ray_training.sources import installed
 from hyperpod_ray_training.stateful import Values
+from hyperpod_ray_training.trees import parts_of
 
 _DEPTH, _MOST, _FRAMES = 4, 4000, 8
 _RECENT_S = 3600.0
@@ -199,11 +200,8 @@ def _is_a_time(value: Any) -> bool:
 
 def only_noted(value: Any) -> bool:
     """Whether an object is of plain numbers and words alone: a history or a counter, which may only be shown."""
-    if isinstance(value, (deque, list, set, dict)):
-        return all(
-            only_noted(element) for element in (list(value.values()) if isinstance(value, dict) else list(value))
-        )
-    return value is None or isinstance(value, (int, float, str)) or iterators.counts_only(value)
+    plain = (int, float, str, deque, list, set, dict)
+    return all(part is None or isinstance(part, plain) or iterators.counts_only(part) for part in parts_of(value))
 
 
 def _content(value: Any) -> Any:

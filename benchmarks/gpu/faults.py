@@ -74,8 +74,8 @@ def measure(device: str, *, small: bool) -> dict[str, Any]:
 
 def strike(party: Party, fault: str, step: int, rank: int) -> dict[str, Any]:
     """One fault, and what it costs."""
-    generation = len(party.kinds("generation"))
     party.until(lambda: party.newest_step() >= step)
+    generation = len(party.kinds("generation"))
     pid = party.pids()[rank]
     begin = time.time()
     if fault == "endless kernel":

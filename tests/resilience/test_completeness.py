@@ -600,6 +600,20 @@ def test_objects_of_packages_that_have_a_state_are_named(
     assert watched.refused == ({"made": f"{fix}={{'made': made}}"} if fix and not given else {})
 
 
+def test_a_container_that_contains_itself_ends_nothing() -> None:
+    """As trees with links to their parents do. The buffer beside it is still found."""
+    tree: dict[str, Any] = {"children": []}
+    tree["children"].append({"parent": tree, "mean": torch.zeros(16)})
+    model = net()
+    watched = Watched(model, optimizer := torch.optim.SGD(model.parameters()))
+    for _ in watched.steps():
+        x = torch.randn(8, 16)
+        tree["children"][0]["mean"].mul_(0.9).add_(x.mean(0))
+        train(model, optimizer, x - tree["children"][0]["mean"])
+    assert list(watched.refused), watched.missing
+    assert all(path.startswith("tree") for path in watched.refused)
+
+
 class Bunch(dict[str, Any]):
     """As data sets of scikit-learn come."""
 

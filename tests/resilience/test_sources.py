@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +31,38 @@ def test_a_users_program_is_theirs_also_below_the_prefix_of_python(file: str, mo
     assert not sources.installed(file)
     for of_python in ("/usr/lib/python3.12/json/decoder.py", "/usr/bin/torchrun", "<frozen importlib._bootstrap>"):
         assert sources.installed(of_python)
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As `pip install --target` leaves it, on Python's path, with a user's program beside it."""
+    about = tmp_path / "some_package-1.0.dist-info"
+    (tmp_path / "some_package").mkdir()
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.0\n")
+    (about / "RECORD").write_text(
+        "some_package/__init__.py,,\nsome_package/inner/part.py,,\nsingle.py,,\n"
+        "some_package-1.0.dist-info/RECORD,,\nsome_package-1.0.dist-info/METADATA,,\n../../bin/some,,\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return tmp_path
+
+
+def test_packages_of_a_target_folder_are_packages_and_a_program_beside_them_is_the_users(target: Path) -> None:
+    for file in ("some_package/inner/part.py", "some_package/__init__.py", "single.py"):
+        assert sources.installed(f"{target}/{file}"), file
+    assert sources.of_package(f"{target}/some_package/inner/part.py", "torch", "some_package")
+    assert not sources.of_package(f"{target}/some_package/inner/part.py", "torch", "ray")
+    for file in ("train.py", "package/part.py", "some_package_of_mine/part.py", "bin/some", "../single.py"):
+        assert not sources.installed(os.path.normpath(f"{target}/{file}")), file
+
+
+def test_a_project_that_is_installed_to_be_edited_is_the_users(target: Path) -> None:
+    """Its folder is on the path too, with what old versions of setuptools leave there."""
+    (target / "mine.egg-info").mkdir()
+    (target / "mine.egg-info" / "SOURCES.txt").write_text("mine/train.py\n")
+    (target / "mine.egg-info" / "top_level.txt").write_text("mine\n")
+    assert not sources.installed(f"{target}/mine/train.py")
 
 
 def test_python_has_its_own_modules() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, deque, namedtuple
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,19 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from hyperpod_ray_training import trees
-from hyperpod_ray_training.trees import Mark, checksum, join, mark_of, marks_in, sharded, split, weighed
+from hyperpod_ray_training.trees import (
+    CONTAINERS,
+    Mark,
+    checksum,
+    elements_of,
+    join,
+    mark_of,
+    marks_in,
+    parts_of,
+    sharded,
+    split,
+    weighed,
+)
 
 Pair = namedtuple("Pair", "left right")
 
@@ -47,6 +59,15 @@ def test_a_tree_comes_apart_and_together_again() -> None:
     assert type(joined["state"][1]) is tuple
     assert (joined["lr"], joined["pair"]) == (0.1, pair)
     assert joined["pair"] is pair, "a class of its own is not looked into"
+
+
+def test_elements_of_any_depth_each_container_once() -> None:
+    inner: list[Any] = [1, (2, {"x": 3})]
+    inner.append(inner)
+    assert sorted(elements_of({"a": inner, "b": deque([4, Pair(5, 6)])})) == [1, 2, 3, 4, 5, 6]
+    assert list(elements_of("text")) == ["text"]
+    assert sum(isinstance(part, CONTAINERS) for part in parts_of({"a": inner})) == 4
+    assert len(list(parts_of([[0] * 9, [1] * 9, 2], most=2))) == 7
 
 
 @pytest.mark.parametrize("empty", [None, {}, [], (), 0, "text"])
