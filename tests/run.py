@@ -229,14 +229,7 @@ def main(arguments: list[str]) -> int:
     subprocess.run([sys.executable, "-c", "import aws_cdk"], check=False)
     chosen = next((argument for argument in arguments if argument in WHAT), "")
     arguments = [argument for argument in arguments if argument != chosen]
-    only = "" if chosen in ("--slow", "--deploys", "--changed", "--torch") else chosen
-    waiting = [part for part in parts() if _belongs(part, chosen, only)]
-    if chosen == "--changed":
-        waiting = narrowed(waiting, changed.test_files(os.environ.get("BASE") or "origin/main"))
-    if chosen == "--torch":
-        waiting = [replace(part, interpreter=OLDER_TORCH) for part in waiting if part.interpreter == REHEARSAL]
-    if chosen in ("", "--torch"):
-        waiting = [part for part in waiting if not part.slow]
+    waiting = _parts_of(chosen)
     if chosen in ("", "--slow", "--deploys", "--changed", "--quick", "--torch"):
         arguments += ["-m", "slow" if chosen in ("--slow", "--deploys") else "not slow"]
     running, ended, lines = list[Part](), list[Part](), list[str]()
@@ -303,6 +296,18 @@ def _is_slow(path: str) -> bool:
     statements = ast.parse(file.read_text(encoding="utf-8")).body
     marks = (ast.unparse(statement) for statement in statements if isinstance(statement, ast.Assign))
     return any(mark.startswith("pytestmark = ") and "mark.slow" in mark for mark in marks)
+
+
+def _parts_of(chosen: str) -> list[Part]:
+    """Return the parts of an option, in their order."""
+    only = "" if chosen in ("--slow", "--deploys", "--changed", "--torch") else chosen
+    belonging = [part for part in parts() if _belongs(part, chosen, only)]
+    match chosen:
+        case "--changed":
+            return narrowed(belonging, changed.test_files(os.environ.get("BASE") or "origin/main"))
+        case "--torch":
+            belonging = [replace(part, interpreter=OLDER_TORCH) for part in belonging if part.interpreter == REHEARSAL]
+    return [part for part in belonging if not part.slow] if chosen in ("", "--torch") else belonging
 
 
 def _belongs(part: Part, chosen: str, only: str) -> bool:
