@@ -47,7 +47,8 @@ class Fit:
         constant = data.memory()
         margin = constant["margin_pipeline" if self.pipelined else "margin"].value
         logits = self.parts["logits"]
-        fused = self.total - logits * (1 - constant["logits_fused"].value / constant["logits"].value)
+        plain = constant["logits_alone" if self.world == 1 else "logits"].value
+        fused = self.total - logits * (1 - constant["logits_fused"].value / plain)
         return Range(fused * (1 - margin), self.total, self.total * (1 + margin))
 
     @property
@@ -131,7 +132,7 @@ def parts(
         parallel: How layers, sequences and experts are split.
         lora_rank: Rank of adapters, beside frozen weights in bf16; 0: all parameters are trained.
         compiled: Whether torch.compile fuses the layers.
-        micro_batches: Of one step of a pipeline.
+        micro_batches: Of one step. Default: many.
     """
     constant = data.memory()
     trained = adapter_parameters(model, lora_rank) if lora_rank else model.parameters
@@ -163,9 +164,10 @@ def parts(
     if not sharded and not lora_rank:  # the gradients of one GPU are whole, and grow as activations and logits go
         state_gib["logits"] = constant["logits_alone"].value * rank_tokens * model.vocabulary
         passing = 2.0 * (block + root)  # FSDP2 casts the root and one layer also where nobody shares them
-        last = state_gib["gradients"] + (2.0 + 6.0) * root
         state_gib["gathered layers"] = passing
-        state_gib["gradients"] = max(0.0, last - passing - activations - state_gib["logits"])
+        if micro_batches <= 1:  # with more of them, the gradients of those before are there all the time
+            last = state_gib["gradients"] + (2.0 + 6.0) * root
+            state_gib["gradients"] = max(0.0, last - passing - activations - state_gib["logits"])
     if stages > 1:  # the first stage keeps most micro-batches, the last one has the logits
         state_gib["logits"] = max(0.0, state_gib["logits"] - activations * (1 - 1 / max(1.0, in_flight)))
     return {name: value / GIB for name, value in state_gib.items()}

@@ -152,6 +152,10 @@ class Cdk:
         return code, "".join(lines)
 
 
+PATIENCE_S = 900
+"""The longest wait for a step: at a load of 18 on two cores, four nodes of Ray took more than the usual 240 s."""
+
+
 class Training:
     """The rehearsal of a training job: a node lost with a spare, a process lost without one, resumed.
 
@@ -163,7 +167,7 @@ class Training:
         shutil.rmtree(self.out, ignore_errors=True)
         TRAINING_LOG.parent.mkdir(parents=True, exist_ok=True)
         words = ["local", "rehearse", ENVIRONMENT, "--faults", "node,spareless", "--spares", "1", "--interval", "4"]
-        words += ["--replace-after", str(REPLACE_AFTER_S)]
+        words += ["--replace-after", str(REPLACE_AFTER_S), "--fault-timeout", str(PATIENCE_S)]
         with TRAINING_LOG.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "hyperpod_ray.cli", *words, "--out", str(self.out)],
