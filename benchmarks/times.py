@@ -23,7 +23,7 @@ sys.path[:0] = [str(PROJECT)]
 
 from hyperpod_ray_sandbox import leash  # noqa: E402
 
-PHASE = re.compile(r"^  (start|synth|bootstrap|deploy|diff|destroy) +([\d.]+)$", re.MULTILINE)
+PHASE = re.compile(r"^  (start|synth|bootstrap|deploy|diff|destroy) +([\d.]+) +([\d.]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ def main() -> int:
         step, load = STEPS[name], os.getloadavg()[0]
         code, text, seconds, cpu = measure(step)
         rows.append((step.title, step.goal_s, seconds, cpu, load))
-        rows += [(f"  {phase}", None, float(value), None, load) for phase, value in PHASE.findall(text)]
+        rows += [(f"  {phase}", None, float(wall), float(used), load) for phase, wall, used in PHASE.findall(text)]
         if code:
             failed.append(step.title)
     print(f"{'step':22} {'goal, s':>8} {'seconds':>8} {'CPU, s':>8} {'load':>6}   ({os.cpu_count()} processors)")

@@ -22,6 +22,7 @@ from docs import (
     limits_page,
     plan_agreement,
     plan_pages,
+    recipe_losses,
     rules_page,
     settings_page,
     team_attacks,
@@ -52,6 +53,9 @@ def generated() -> Iterator[tuple[Path, Callable[[], str]]]:
     yield team_attacks.PAGE, team_attacks.page
     yield fitting.FILE, fitting.text
     yield plan_agreement.PAGE, plan_agreement.page
+    for recipe in recipe_losses.recipes():
+        yield recipe_losses.JOBS / recipe / "loss.svg", partial(recipe_losses.picture, recipe)
+        yield recipe_losses.JOBS / recipe / "README.md", partial(recipe_losses.readme, recipe)
     for name in environment_names():
         yield plan_pages.FOLDER / f"{name}.md", partial(plan_pages.page, name)
     for file in sorted(DOCS.glob("needs-*.md")):

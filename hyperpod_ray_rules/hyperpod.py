@@ -18,7 +18,7 @@ from hyperpod_ray_rules.refusal import Json, Refusal, Rule, named
 
 # families with GPUs or Trainium, for a type whose specification is not known
 _ACCELERATED = re.compile(r"^ml\.(p\d|g\d|gr\d|trn\d|inf\d)")
-IMMUTABLE = ("OverrideVpcConfig", "CapacityRequirements", "ExecutionRole", "NetworkInterface", "InstanceType")
+IMMUTABLE = ("OverrideVpcConfig", "CapacityRequirements", "ExecutionRole", "InstanceType")
 CRON = {
     "minutes": (r"[0-5]?[0-9]", "0-59"),
     "hours": (r"[01]?[0-9]|2[0-3]", "0-23"),

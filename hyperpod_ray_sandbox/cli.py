@@ -40,7 +40,8 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--api-server", choices=("embedded", "real"), default="embedded",
                     help="real: a kube-apiserver and an etcd of yours (%(default)s)")  # fmt: skip
     up.add_argument("--api-server-folder", type=Path, help="where they are (default: KUBEBUILDER_ASSETS)")
-    up.add_argument("--seconds-per-state", type=float, default=1.0, help="length of each state (%(default)s)")
+    up.add_argument("--seconds-per-state", type=float, default=process.SECONDS_PER_STATE,
+                    help="length of each state (%(default)s)")  # fmt: skip
     add("status", "show where it runs; exit code 3 when it does not")
     env = add("env", 'print the exports for a shell: eval "$(hyperpod-sandbox env)"')
     env.add_argument("--pod", metavar="NAMESPACE/NAME", help="with a pod's credentials by EKS Pod Identity")

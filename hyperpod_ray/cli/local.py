@@ -62,7 +62,7 @@ def up(  # noqa: PLR0917
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port on 127.0.0.1. Default: 4566, or a free one.")
     ] = None,
-    seconds_per_state: Annotated[float, typer.Option(min=0, help="Length of each state of a resource.")] = 1.0,
+    seconds_per_state: Annotated[float, typer.Option(min=0, help="Length of each state of a resource.")] = 0.3,
     account: Annotated[
         str | None, typer.Option(metavar="ACCOUNT", help="Twelve digits. Default: 000000000001.")
     ] = None,

@@ -55,6 +55,8 @@ class Client:
             # ~/.cdk/cache remembers which account a key belongs to: a HOME of its own keeps it out of the person's
             "HOME": str(self.home),
             "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(paths.CACHE / "jsii"),
+            # of the cdk CLI, of jsii and of functions in Node.js: each start would compile their modules again
+            "NODE_COMPILE_CACHE": str(paths.CACHE / "node"),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",
             "CDK_NOTICES": "false",

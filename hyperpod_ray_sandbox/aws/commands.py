@@ -24,7 +24,7 @@ def up(
     state: Path = paths.STATE,
     kubeconfig: Path | None = None,
     port: int | None = None,
-    seconds_per_state: float = 1.0,
+    seconds_per_state: float = process.SECONDS_PER_STATE,
     account: str | None = None,
     region: str | None = None,
     api_server: str = "embedded",
@@ -36,7 +36,7 @@ def up(
         state: Folder of its state and logs.
         kubeconfig: Use this cluster. Default: the cluster of KUBECONFIG, else the local Kubernetes API.
         port: Port on 127.0.0.1. Default: 4566, or a free one where that is taken.
-        seconds_per_state: Length of each state of a resource.
+        seconds_per_state: Length of each state of a resource. Default: 0.3.
         account: Twelve digits, used as access key. Default: 000000000001.
         region: Region of its clients and of the Kubernetes nodes. Default: us-west-2.
         api_server: `real` starts a kube-apiserver and an etcd. Default: `embedded`, the local Kubernetes API.

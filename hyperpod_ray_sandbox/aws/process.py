@@ -47,6 +47,10 @@ LITTLE_SPACE = 1 << 20
 KILLED_SECONDS = 120.0
 # in the environment of every process of an emulator, and of those they start: the state folder
 MARK = "SANDBOX_STATE"
+# how long a resource stays in each state
+SECONDS_PER_STATE = 0.3
+# seconds here per second that a state machine waits
+WAIT_SCALE = 0.05
 # of MiniStack's services, the ones a stack of this project can need
 SERVICES = [
     "s3",
@@ -94,7 +98,7 @@ class Running:
     kubeconfig: str = ""
     command: tuple[str, ...] = ()
     """What the Kubernetes API was started with; empty for one that forgets its objects when it ends."""
-    seconds_per_state: float = 1.0
+    seconds_per_state: float = SECONDS_PER_STATE
     follower_options: tuple[str, ...] = ()
     """What the follower of nodes gets besides the cluster and the embedded AWS."""
 
@@ -192,7 +196,7 @@ def start(
     *,
     state: Path = paths.STATE,
     port: int | None = None,
-    seconds_per_state: float = 1.0,
+    seconds_per_state: float = SECONDS_PER_STATE,
     kubeconfig: Path | None = None,
     account: str = ACCOUNT,
     region: str = REGION,
@@ -471,11 +475,11 @@ def _environment(state: Path, client: Client) -> dict[str, str]:
         "PYTHONPATH": str(paths.imports()),
         "PYTHONUNBUFFERED": "1",
         "NODE_PATH": str(paths.NODE_RUNTIME / "node_modules"),
-        # of the SDK's modules: each function of each start would compile them again
-        "NODE_COMPILE_CACHE": str(paths.NODE_RUNTIME / "compiled"),
         # CDK's kubectl handler writes its kubeconfig and manifests here, not into a /tmp it would share
         "TEST_OUTDIR": str(functions),
         "TMPDIR": str(functions),
+        # the waiters of custom resources ask every 20 s, for what takes a state here
+        "SFN_WAIT_SCALE": str(WAIT_SCALE),
         "MINISTACK_ACCOUNT_ID": client.account,
         "MINISTACK_REGION": client.region,
         "SERVICES": ",".join(SERVICES),

@@ -47,6 +47,8 @@ def _volume(volume: Json) -> None:
         _field_refs((projected.get("downwardAPI") or {}).get("items"))
         if projected.get("serviceAccountToken") is not None:
             projected["serviceAccountToken"].setdefault("expirationSeconds", 3600)
+    if volume.get("image") is not None:
+        _put(volume["image"], pullPolicy=_pull_policy(str(volume["image"].get("reference", ""))))
     if volume.get("hostPath") is not None:
         volume["hostPath"].setdefault("type", "")
     template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
@@ -57,13 +59,17 @@ def _volume(volume: Json) -> None:
         _put(volume["iscsi"], iscsiInterface="default")
 
 
+def _pull_policy(image: str) -> str:
+    """When an image is pulled: always where its tag is `latest`, given or not."""
+    latest = image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
+    return "Always" if latest else "IfNotPresent"
+
+
 def _container(container: Json, *, host_network: bool) -> None:
     """What a container of a pod or of a template gets."""
-    image = str(container.get("image", ""))
-    latest = image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
     _put(
         container,
-        imagePullPolicy="Always" if latest else "IfNotPresent",
+        imagePullPolicy=_pull_policy(str(container.get("image", ""))),
         terminationMessagePath="/dev/termination-log",
         terminationMessagePolicy="File",
     )

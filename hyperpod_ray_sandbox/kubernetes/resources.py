@@ -30,6 +30,8 @@ class Resource:
     schema: Json | None = field(default=None, compare=False, hash=False, repr=False)
     printer_columns: tuple[Json, ...] = field(default=(), compare=False, hash=False, repr=False)
     selectable_fields: tuple[Json, ...] = field(default=(), compare=False, hash=False, repr=False)
+    scale: Json = field(default_factory=dict, compare=False, hash=False, repr=False)
+    """Where a custom kind has what its `scale` shows: `specReplicasPath`, `statusReplicasPath`, `labelSelectorPath`."""
     conversion: str = ""
     storage_group: str | None = None
 
@@ -202,6 +204,7 @@ def crd_resources(crd: Json) -> list[Resource]:
                 printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
                 conversion=str((spec.get("conversion") or {}).get("strategy") or "None"),
                 selectable_fields=tuple(version.get("selectableFields") or ()),
+                scale=(version.get("subresources") or {}).get("scale") or {},
             )
         )
     return resources

@@ -24,8 +24,8 @@ from hyperpod_ray_sandbox.kubernetes import quantities, times
 from hyperpod_ray_sandbox.kubernetes.expressions import language
 from hyperpod_ray_sandbox.kubernetes.json_schema import cause, dotted, json_type, validator
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, invalid
-from hyperpod_ray_sandbox.kubernetes.validation import custom
+from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, UnreadableError, bad_request, invalid
+from hyperpod_ray_sandbox.kubernetes.validation import custom, names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
@@ -148,6 +148,8 @@ class _Walk:
         self.fill = fill
         self.unknown: list[str] = []
         self.unreadable: list[str] = []
+        self.undecodable: list[str] = []
+        """What is wrong with an object inside a custom one, so that nobody reads it."""
         self.causes: list[Cause] = []
 
     def object(self, value: Json, schema: Json, path: str) -> Json:  # noqa: PLR0912  (a list of kinds of fields)
@@ -165,7 +167,9 @@ class _Walk:
             if child is None and isinstance(extra, dict):
                 child = extra
             if child is None:
-                if keep or (schema.get("x-kubernetes-embedded-resource") and key in _ENVELOPE):
+                if key == "metadata" and schema.get("x-kubernetes-embedded-resource") and isinstance(member, dict):
+                    result[key] = self._metadata(member, SHAPES.definitions[_META], child_path)
+                elif keep or (schema.get("x-kubernetes-embedded-resource") and key in _ENVELOPE):
                     result[key] = member
                 else:
                     self.unknown.append(child_path)
@@ -180,7 +184,7 @@ class _Walk:
                     result[key] = None
                 continue
             if self.custom and child_path == "metadata":
-                result[key] = self._metadata(member, child)
+                result[key] = self._metadata(member, child, child_path)
                 continue
             if not self.custom and key not in required and key != "policies" and _left_out(member, child):
                 continue
@@ -205,14 +209,27 @@ class _Walk:
         """A whole object inside another says what it is."""
         if not (schema.get("x-kubernetes-embedded-resource") and path):
             return
+        causes = Causes()
         for field in ("apiVersion", "kind"):
             if not value.get(field):
-                self.causes.append(Cause("FieldValueRequired", "Required value", f"{path}.{field}"))
+                causes.required(f"{path}.{field}")
+        version, meta = str(value.get("apiVersion") or ""), value.get("metadata")
+        if version.count("/") > 1:
+            causes.invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+        if isinstance(meta, dict):
+            meta = {field: inner for field, inner in meta.items() if inner is not None}
+        if meta is not None and (error := next(_builtin_validator(_META).iter_errors(meta), None)):
+            given = {"integer": "number", "boolean": "bool"}.get(json_type(error.instance), json_type(error.instance))
+            self.undecodable.append(f"{path}.metadata: Invalid value: json: cannot unmarshal {given} into ObjectMeta")
+        elif meta:
+            names.labels(causes, f"{path}.metadata.labels", meta.get("labels"))
+            names.annotated(causes, f"{path}.metadata.annotations", meta.get("annotations"))
+        self.causes += causes
 
-    def _metadata(self, value: Any, schema: Json) -> Any:
+    def _metadata(self, value: Any, schema: Json, path: str) -> Any:
         """Metadata of a custom kind follows Kubernetes' own definition, with its free-form parts."""
         walk = _Walk(custom=False)
-        clean = walk.value(value, schema, "metadata")
+        clean = walk.value(value, schema, path)
         self.unknown += walk.unknown
         self.unreadable += walk.unreadable
         self.causes += walk.causes
@@ -318,6 +335,18 @@ def check_nulls(resource: Resource, obj: Json, name: str) -> None:
         raise invalid(resource.kind, resource.group, name, causes)
 
 
+def _scaled(resource: Resource, obj: Json) -> Causes:
+    """Judge what a custom kind's scale reads: whole numbers, written without a point."""
+    causes = Causes()
+    for path in filter(None, (resource.scale.get("specReplicasPath"), resource.scale.get("statusReplicasPath"))):
+        value: Any = obj
+        for step in path.strip(".").split("."):
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, float):
+            causes.invalid(path, 0, f"{path} accessor error: {value:g} is of the type float64, expected int64")
+    return causes
+
+
 def check(
     resource: Resource,
     obj: Json,
@@ -343,11 +372,15 @@ def check(
     )
     if strict and warnings:
         raise UnreadableError(prefix, "strict decoding error: " + ", ".join(warnings))
+    if walk.undecodable:
+        kind = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        raise bad_request(f"{kind}: {walk.undecodable[0]}")
     causes = list(walk.causes)
     if walk.custom:
         errors = list(_custom_validator(resource.schema or {}).iter_errors(clean))
         errors += list(_builtin_validator(_META).iter_errors(clean.get("metadata") or {}))
         causes += [Cause("FieldValueInvalid", f"Invalid value: {text}", "<nil>") for text in walk.unreadable]
+        causes += _scaled(resource, clean)
     elif resource.kind == "CustomResourceDefinition":
         errors = []  # a megabyte of schema about schemas: the walk has seen every field, validation/ checks the rest
     else:

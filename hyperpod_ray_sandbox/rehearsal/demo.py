@@ -25,8 +25,6 @@ from hyperpod_ray_sandbox.rehearsal.screen import Screen
 
 ENVIRONMENT = "local"
 PROJECT = paths.ROOT
-# of a cluster or a node on its way; the embedded AWS of `local up` takes a second
-SECONDS_PER_STATE = 0.3
 WORK = PROJECT / ".local" / "demo"
 LOG = PROJECT / ".local" / "demo.log"
 """What all commands of the demo print."""
@@ -103,9 +101,7 @@ def _start(state: Path) -> process.Running:
     shutil.rmtree(WORK, ignore_errors=True)
     # an environment file of its own to edit, so that the project's stays as it is
     shutil.copytree(PROJECT / "environments", WORK / "environments")
-    return process.start(
-        state=state, account=settings.account, region=settings.region, seconds_per_state=SECONDS_PER_STATE
-    )
+    return process.start(state=state, account=settings.account, region=settings.region)
 
 
 class Cdk:

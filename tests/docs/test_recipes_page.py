@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from docs import recipe_losses
 from hyperpod_ray.core import job_file
 
 PROJECT = Path(__file__).resolve().parents[2]
 JOBS = PROJECT / "jobs"
 PAGE = (PROJECT / "docs" / "recipes.md").read_text(encoding="utf-8")
-ROWS = dict(re.findall(r"^\| \[(\w+)\]\(\.\./jobs/\1/([\w.]+)\) \|", PAGE, re.MULTILINE))
-FOLDERS = [name for name, file in ROWS.items() if file == "README.md"]
+FOLDERS = re.findall(r"^\| \[(\w+)\]\(\.\./jobs/\1/README\.md\) \|", PAGE, re.MULTILINE)
+PARTS = {"job.yaml", "README.md", "loss.csv", "loss.svg"}
 LIBRARY = (PROJECT / "hyperpod_ray_training" / "run.py").read_text(encoding="utf-8")
 TESTS = (PROJECT / "tests" / "resilience" / "test_recipes.py").read_text(encoding="utf-8")
 LOCKED = dict(
@@ -22,20 +23,37 @@ LOCKED = dict(
 
 
 def test_the_page_has_each_folder() -> None:
-    scripts = {path.parent.name for path in JOBS.glob("*/*.py")}
-    assert ROWS.keys() == scripts
-    assert len(FOLDERS) >= 6
+    """`slurm` starts the others on Slurm, and trains nothing itself."""
+    folders = {path.name for path in JOBS.iterdir() if path.is_dir() and not path.name.startswith(("_", "."))}
+    assert sorted(FOLDERS) == sorted(folders - {"slurm"})
+    assert len(FOLDERS) == 8
+    assert "[slurm](../jobs/slurm/" in PAGE
 
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_says_what_to_expect_and_is_run_by_a_test(name: str) -> None:
+    assert {path.name for path in (JOBS / name).iterdir()} >= PARTS
     readme = (JOBS / name / "README.md").read_text(encoding="utf-8")
     assert {"## What to expect", "## Limits"} <= set(readme.splitlines())
     assert f"hyperpod-ray submit ENV -f jobs/{name}/job.yaml" in readme
     assert f'"{name}"' in TESTS
-    if (JOBS / name / "train.py").exists():
-        assert "(loss.svg)" in readme
-        assert len(re.findall(r"<(path|polyline|line) ", (JOBS / name / "loss.svg").read_text(encoding="utf-8"))) > 2
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_figures_are_those_of_the_recorded_run(name: str) -> None:
+    """`tests/resilience/test_recipes.py` compares the record with a run; here the README and the picture with it."""
+    curve = recipe_losses.losses(name)
+    readme = (JOBS / name / "README.md").read_text(encoding="utf-8").partition("## What to expect")[2]
+    table = re.search(r"\n\| step \|(.*)\|\n\|[-|]+\n\| loss \|(.*)\|\n", readme)
+    assert table
+    shown = [[float(cell) for cell in row.split("|")] for row in table.groups()]
+    assert len(shown[0]) >= 3
+    assert (shown[0][0], shown[0][-1]) == (curve[0][0], curve[-1][0])
+    assert [dict(curve)[int(step)] for step in shown[0]] == pytest.approx(shown[1], abs=0.0051)
+    for figure in re.findall(r"here (\d\.\d)", readme):
+        assert float(figure) == pytest.approx(curve[0][1], abs=0.1)
+    (line,) = re.findall(r'<polyline points="([^"]+)"', (JOBS / name / "loss.svg").read_text(encoding="utf-8"))
+    assert len(line.split()) == len(curve)
 
 
 @pytest.mark.parametrize("name", FOLDERS)

@@ -1,7 +1,13 @@
-"""The recipes of jobs/ train a tiny model for real: killed and started again, each loss is that of the whole run."""
+"""The recipes of jobs/ train a tiny model for real: killed and started again, each loss is that of the whole run.
+
+The losses of the whole run are those that the recipe's README expects, in `jobs/RECIPE/loss.csv`. To record them again:
+`RECORD_LOSSES=.cache/losses .venv-rehearsal/bin/python -m pytest tests/resilience/test_recipes.py`, copy
+`.cache/losses/*` to `jobs/`, and run `.venv/bin/python -m docs.generate jobs/`.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -100,7 +106,38 @@ def equal_after_a_kill(tmp_path: Path, recipe: str, words: list[str], *, kill_at
     whole, killed = losses(tmp_path, "whole"), losses(tmp_path, "killed")
     assert len(whole) > kill_at + 1, "nothing was left to do after the kill"
     assert killed == whole
+    expected(recipe, [(step, max(values)) for step, values in sorted(whole.items())])
     return whole
+
+
+def expected(recipe: str, curve: list[tuple[int, float]]) -> None:
+    """The losses are those of the record, up to what another processor's sums change."""
+    if folder := os.environ.get("RECORD_LOSSES"):
+        path = PROJECT / folder / recipe / "loss.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("step,loss\n" + "".join(f"{step},{round(loss, 4) + 0.0:.4f}\n" for step, loss in curve))
+        return
+    with (JOBS / recipe / "loss.csv").open(newline="") as file:
+        recorded = [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(file)]
+    assert [step for step, _ in curve] == [step for step, _ in recorded]
+    slack = 0.1 if recipe == "grpo" else 0.02  # another processor may draw another completion
+    assert [loss for _, loss in curve] == pytest.approx([loss for _, loss in recorded], rel=0.02, abs=slack)
+
+
+def test_the_smallest_job(tmp_path: Path) -> None:
+    whole = equal_after_a_kill(tmp_path, "classify", ["--steps", "100", "--save-every-steps", "20"], kill_at=30)
+    assert max(whole[max(whole)]) < min(whole[1]) - 1, "it learns"
+    accuracies = [event["accuracy"] for event in steps(tmp_path, "whole")]
+    assert accuracies[-1] > 0.85, "a tenth is chance"
+
+
+def test_a_small_language_model_on_text_that_ships_with_python(tmp_path: Path) -> None:
+    words = ["--steps", "80", "--validate-every", "40", "--learning-rate", "0.003", "--save-every-steps", "20"]
+    whole = equal_after_a_kill(tmp_path, "finetune", words, kill_at=30)
+    assert max(whole[max(whole)]) < min(whole[1]) - 2, "it learns"
+    unseen = [event["validation_loss"] for event in steps(tmp_path, "whole") if "validation_loss" in event]
+    assert len(unseen) == 2
+    assert unseen[1] < unseen[0]
 
 
 def text_of(tmp_path: Path) -> Path:
@@ -210,7 +247,7 @@ def test_a_tuned_model_is_exported_and_measured_against_its_base(tmp_path: Path,
         for n in range(32)
     ]
     words = ["--model", tiny, "--data", lines(tmp_path / "rows.jsonl", answers[:24]), "--batch", "4", "--epochs", "4"]
-    words += ["--sequence", "96", "--rank", "8", "--learning-rate", "0.02", "--warm-up", "2"]
+    words += ["--sequence", "96", "--rank", "8", "--learning-rate", "0.02", "--warm-up", "2", "--save-every-steps", "4"]
     finish(start(tmp_path, "sft", "tuned", [*words, "--scratch", str(tmp_path / "scratch")]))
     exported(tmp_path, "tuned", tmp_path / "model", "--like", tiny, "--lora-scaling", "2")
     held_out, out = lines(tmp_path / "held-out.jsonl", answers[24:]), tmp_path / "results" / "tuned.json"
@@ -220,6 +257,9 @@ def test_a_tuned_model_is_exported_and_measured_against_its_base(tmp_path: Path,
     base = json.loads(evaluate("--model", tiny, "--data", held_out).stdout.removeprefix("RESULT "))
     assert json.loads(done.stdout.removeprefix("RESULT ")) == tuned
     assert tuned["loss"] < base["loss"] - 0.2
+    exported(tmp_path, "tuned", tmp_path / "half", "--like", tiny, "--lora-scaling", "2", "--step", "4")
+    half = json.loads(evaluate("--model", str(tmp_path / "half"), "--data", held_out).stdout.removeprefix("RESULT "))
+    expected("evaluate", [(0, base["loss"]), (4, half["loss"]), (8, tuned["loss"])])
     assert tuned["tokens"] == base["tokens"] == sum(len(f"It is {n}.\n") for n in range(24, 32)), "answers alone count"
     cut = json.loads(evaluate("--model", tiny, "--data", held_out, "--longest", "30").stdout.removeprefix("RESULT "))
     assert (cut["cut"], cut["tokens"] < base["tokens"]) == (8, True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -23,10 +24,11 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from hyperpod_ray_training import Resumable, Settings, checkpoint, draining, torchrun
+from hyperpod_ray_training import InputError, Resumable, Settings, checkpoint, draining, torchrun
 from hyperpod_ray_training.ranks import Ranks
 from hyperpod_ray_training.spares import pulse
 from hyperpod_ray_training.spares.ray_group import SparesConfig
+from hyperpod_ray_training.state import module_of
 from hyperpod_ray_training.trees import Mark
 from tests.support.ranks import ranks
 
@@ -220,6 +222,13 @@ def test_a_moment_of_a_sharded_parameter_is_read_into_shards(alone: None) -> Non
     whole = SimpleNamespace(named=dict, _with_gradients=dict, taker=lambda mark: None, device=torch.device("cpu"))
     plain = checkpoint._targets(whole, _metadata((4, 2), key), {key: None}, {"a": mark}, {})[key]  # type: ignore[arg-type]
     assert not isinstance(plain, DTensor)
+
+
+@pytest.mark.parametrize("model", [{"weight": np.zeros(2)}, {}, [np.zeros(2)], "model"])
+def test_arrays_of_another_framework_are_no_model(model: Any) -> None:
+    """docs/frameworks/jax.md: JAX's parameters are a dict of arrays."""
+    with pytest.raises(InputError, match=rf"model: {type(model).__name__}. Expected a torch.nn.Module, or several"):
+        module_of(model)
 
 
 # ---- Ray ----

@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import botocore.exceptions
-import botocore.loaders
 import botocore.model
 
 from hyperpod_ray_sandbox.aws.emulator.context import Context
 from hyperpod_ray_sandbox.aws.emulator.faults import Fault
+from hyperpod_ray_sandbox.aws.emulator.model import LOADER
 
 Json = dict[str, Any]
 # MiniStack's name of a service where it is not botocore's
@@ -57,7 +57,7 @@ class _Operations:
     def _load(self) -> Any:
         if self._model is None:
             try:
-                description = botocore.loaders.Loader().load_service_model(self._service, "service-2")
+                description = LOADER.load_service_model(self._service, "service-2")
             except botocore.exceptions.UnknownServiceError:
                 description = {"metadata": {"protocol": "json"}, "operations": {}}
             self._model = botocore.model.ServiceModel(description, self._service)

@@ -18,11 +18,15 @@ from hyperpod_ray_sandbox.aws.emulator.errors import ServiceError
 Json = dict[str, Any]
 
 
+LOADER = botocore.loaders.Loader()
+"""Reads each service's model once, and looks once which services there are: 400 folders."""
+
+
 class Model:
     """botocore's model of one service, as validator and as type coercion for CloudFormation's strings."""
 
     def __init__(self, botocore_name: str) -> None:
-        description = botocore.loaders.Loader().load_service_model(botocore_name, "service-2")
+        description = LOADER.load_service_model(botocore_name, "service-2")
         self._service = botocore.model.ServiceModel(description, botocore_name)
         self._validator = botocore.validate.ParamValidator()
 

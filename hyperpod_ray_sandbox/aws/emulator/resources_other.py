@@ -42,6 +42,8 @@ def _oidc_provider(context: Context) -> ResourceType:
         for member, name in (("ClientIdList", "ClientIDList"), ("ThumbprintList", "ThumbprintList")):
             for i, value in enumerate(properties.get(member, []), 1):
                 parameters[f"{name}.member.{i}"] = [value]
+        for i, tag in enumerate(properties.get("Tags", []), 1):
+            parameters |= {f"Tags.member.{i}.{part}": [tag[part]] for part in ("Key", "Value")}
         status, _, body = iam._create_oidc_provider(parameters)
         text = body.decode()
         if status >= 400:
@@ -49,7 +51,12 @@ def _oidc_provider(context: Context) -> ResourceType:
         arn = text.partition("<OpenIDConnectProviderArn>")[2].partition("<")[0]
         return arn, {"Arn": arn}
 
-    def update(arn: str, _old: Json, _new: Json, _stack: str) -> Created:
+    def update(arn: str, _old: Json, new: Json, _stack: str) -> Created:
+        iam._oidc_providers[arn].update(
+            ClientIDList=list(new.get("ClientIdList", [])),
+            ThumbprintList=list(new.get("ThumbprintList", [])),
+            Tags=list(new.get("Tags", [])),
+        )
         return arn, {"Arn": arn}
 
     return ResourceType(

@@ -213,8 +213,11 @@ class Emulator:
         issuer = str(cluster.get("identity", {}).get("oidc", {}).get("issuer", "")).partition("//")[2]
         provider = f"arn:aws:iam::{data['account']}:oidc-provider/{issuer}"
         claims = {"aud": "sts.amazonaws.com", "sub": str(data["subject"])}
-        if provider not in self._context.hooks.iam._oidc_providers:
+        registered = self._context.hooks.iam._oidc_providers.get(provider)
+        if registered is None:
             return f"InvalidIdentityToken: No OpenIDConnect provider found in your account for https://{issuer}"
+        if claims["aud"] not in registered["ClientIDList"]:
+            return "InvalidIdentityToken: Incorrect token audience"
         if not self._roles.trusts_web(role, provider=provider, claims=claims):
             return "AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity"
         reason = self._roles.refusal(role, str(data["action"]), str(data["resource"]), keys=data["keys"])

@@ -65,7 +65,7 @@ def check(api: Objects, pod: Json) -> None:
     if len(pdbs) > 1:
         raise ApiError(
             500,
-            "InternalError",
+            "",
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         )
     for pdb in pdbs:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_ray_rules import names
 from hyperpod_ray_sandbox.kubernetes import selectors
 from hyperpod_ray_sandbox.kubernetes.authorization.users import Identity
-from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.expressions import authorizer, language
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 
@@ -85,7 +85,9 @@ class Attributes:
 
     def data(self) -> Json:
         """What an expression may read."""
-        return {"object": self.obj, "oldObject": self.stored, "request": self.request()}
+        request = self.request()
+        asks = authorizer.variable(self.user.username, self.user.groups, request)
+        return {"object": self.obj, "oldObject": self.stored, "request": request, "authorizer": asks}
 
     def review(self) -> Json:
         """The AdmissionReview that a webhook gets."""

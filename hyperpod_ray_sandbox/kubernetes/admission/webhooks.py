@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from hyperpod_ray_sandbox.kubernetes import patch, selectors
 from hyperpod_ray_sandbox.kubernetes.admission import matching
-from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.expressions import authorizer, language
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 
@@ -61,7 +61,8 @@ def _concerns(api: Objects, webhook: Json, attributes: matching.Attributes) -> b
     if selector and not any(selectors.matches(selector, have) for have in labels):
         return False
     try:
-        return matching.met(webhook.get("matchConditions"), attributes.data())
+        with authorizer.answered_by(api.rbac.answer):
+            return matching.met(webhook.get("matchConditions"), attributes.data())
     except language.FAULTS as error:
         if webhook.get("failurePolicy") == "Ignore":
             return False

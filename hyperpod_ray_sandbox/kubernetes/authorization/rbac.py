@@ -149,6 +149,20 @@ class Rbac:
         """Whether a user may do something."""
         return user.all_powerful or any(covers(rule, action) for rule in self.rules(user, action.namespace))
 
+    def answer(self, check: Json) -> bool:
+        """Whether a user may do what an expression asks."""
+        user = Identity(check["user"], tuple(check["groups"]))
+        sub = f"/{check['subresource']}" if check.get("subresource") else ""
+        action = Action(
+            check["verb"],
+            check.get("group", ""),
+            check.get("resource", "") + sub,
+            check.get("namespace", ""),
+            check.get("name", ""),
+            check.get("path", ""),
+        )
+        return self.allowed(user, action)
+
     def require(self, user: Identity, action: Action) -> None:
         """Raise 403 where a user may not do something."""
         if not self.allowed(user, action):

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from hyperpod_ray_rules.quantity import number
+from hyperpod_ray_sandbox.kubernetes.expressions import authorizer
 
 Json = dict[str, Any]
 
@@ -440,10 +441,18 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("major", True, "m", "i", lambda v: _rank(v)[0]),
     ("minor", True, "m", "i", lambda v: _rank(v)[1]),
     ("patch", True, "m", "i", lambda v: _rank(v)[2]),
+    *((part, True, "ms", "m", authorizer.narrowed(part))
+        for part in ("path", "group", "resource", "subresource", "namespace", "name")),
+    ("serviceAccount", True, "mss", "m", authorizer.service_account),
+    ("check", True, "ms", "m", authorizer.decided),
+    ("allowed", True, "m", "b", lambda decision: decision["allowed"]),
+    ("errored", True, "m", "b", lambda _decision: False),
+    ("error", True, "m", "s", lambda _decision: ""),
 )  # fmt: skip
 UNSERVED = re.compile(
-    r"(?<![.\w])(authorizer|string(?=\(\s*(?:ip|cidr)\()|format\.\w+(?=\()|jsonpatch|params)\b"
+    r"(?<![.\w])(string(?=\(\s*(?:ip|cidr)\()|format\.\w+(?=\()|jsonpatch)\b"
     r"|\.(transformList|transformMap|transformMapEntry|sortBy|unwrapOpt)(?=\()|optional\.unwrap(?=\()"
+    r"|\.(fieldSelector|labelSelector|reason)(?=\()"
     r"|\.(all|exists|existsOne)(?=\(\s*\w+\s*,\s*\w+\s*,)"
 )
 """What Kubernetes' expressions may name and this evaluator has not."""

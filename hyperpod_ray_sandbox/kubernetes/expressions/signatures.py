@@ -17,7 +17,14 @@ CIDR = ValueType("opaque", "net.CIDR")
 QUANTITY = ValueType("struct", "kubernetes.Quantity")
 SEMVER = ValueType("struct", "kubernetes.Semver")
 URL = ValueType("struct", "kubernetes.URL")
-_KUBERNETES = {"IP": IP, "CIDR": CIDR, "Quantity": QUANTITY, "Semver": SEMVER, "URL": URL}
+AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION = (
+    ValueType("struct", f"kubernetes.authorization.{name}")
+    for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
+)
+_KUBERNETES = {
+    "IP": IP, "CIDR": CIDR, "Quantity": QUANTITY, "Semver": SEMVER, "URL": URL, "Authorizer": AUTHORIZER,
+    "PathCheck": PATH_CHECK, "GroupCheck": GROUP_CHECK, "ResourceCheck": RESOURCE_CHECK, "Decision": DECISION,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -261,6 +268,18 @@ semver_compare_to: Semver . compareTo(Semver) int
 semver_major: Semver . major() int
 semver_minor: Semver . minor() int
 semver_patch: Semver . patch() int
+authorizer_path: Authorizer . path(string) PathCheck
+authorizer_group: Authorizer . group(string) GroupCheck
+authorizer_serviceaccount: Authorizer . serviceAccount(string, string) Authorizer
+groupcheck_resource: GroupCheck . resource(string) ResourceCheck
+resourcecheck_subresource: ResourceCheck . subresource(string) ResourceCheck
+resourcecheck_namespace: ResourceCheck . namespace(string) ResourceCheck
+resourcecheck_name: ResourceCheck . name(string) ResourceCheck
+pathcheck_check: PathCheck . check(string) Decision
+resourcecheck_check: ResourceCheck . check(string) Decision
+decision_errored: Decision . errored() bool
+decision_error: Decision . error() string
+decision_allowed: Decision . allowed() bool
 """
 _LINE = re.compile(r"(?P<id>\S+): (?:(?P<target>\S.*) \. )?(?P<name>[^(\s]+?)\((?P<arguments>.*)\) (?P<answer>.+)")
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.expressions.declared import RESERVED, Declared, struct
+from hyperpod_ray_sandbox.kubernetes.expressions.declared import ANYTHING, RESERVED, Declared, struct
 from hyperpod_ray_sandbox.kubernetes.expressions.value_types import BOOL, DYN, NULL, STRING, ValueType
-from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.webhooks import VARIABLES, conditions, expression, rules
@@ -19,15 +18,21 @@ Json = dict[str, Any]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ACTIONS = ("Audit", "Deny", "Warn")
+_NOT_FOUND_ACTIONS = ("Deny", "Allow")
+_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL_RULE = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character"
+)
 _MOST_ANNOTATIONS, _MOST_ANNOTATION_BYTES = 20, 5 * 1024
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 
 
 def policy(obj: Json) -> Causes:
-    """Judge a ValidatingAdmissionPolicy; raises 501 for what the sandbox does not evaluate."""
+    """Judge a ValidatingAdmissionPolicy."""
     causes, spec = Causes(), obj["spec"]
-    if spec.get("paramKind"):
-        raise unserved("spec.paramKind")
+    if spec.get("paramKind") is not None:
+        _param_kind(causes, "spec.paramKind", spec["paramKind"])
     causes.choice("spec.failurePolicy", spec.get("failurePolicy"), ("Fail", "Ignore"))
     match = spec.get("matchConstraints")
     if match is None:
@@ -52,11 +57,33 @@ def policy(obj: Json) -> Causes:
         if words and not words.strip():
             causes.invalid(f"{path}.messageExpression", words, "must be non-empty if specified")
         elif words:
-            expression(causes, f"{path}.messageExpression", words, fields, (STRING,))
+            spoken = {name: declared for name, declared in fields.items() if name != "authorizer"}
+            expression(causes, f"{path}.messageExpression", words, spoken, (STRING,))
         causes.choice(f"{path}.reason", validation.get("reason"), _REASONS)
     _audit(causes, obj, fields)
-    conditions(causes, "spec.matchConditions", spec.get("matchConditions"))
+    conditions(causes, "spec.matchConditions", spec.get("matchConditions"), _readable(spec))
     return causes
+
+
+def _param_kind(causes: Causes, path: str, param_kind: Json) -> None:
+    """Judge which objects hold the parameters of a policy."""
+    api_version, kind = param_kind.get("apiVersion") or "", param_kind.get("kind") or ""
+    group, _, version = api_version.rpartition("/")
+    if not api_version:
+        causes.required(f"{path}.apiVersion")
+    elif api_version.count("/") > 1:
+        causes.invalid(f"{path}.apiVersion", api_version, f"unexpected GroupVersion string: {api_version}")
+    else:
+        if group:
+            names.subdomain(causes, f"{path}.apiVersion", group)
+        if not version:
+            causes.invalid(f"{path}.apiVersion", api_version, "version must be specified")
+        elif not _LABEL.fullmatch(version):
+            causes.invalid(f"{path}.apiVersion", version, _LABEL_RULE)
+    if not kind:
+        causes.required(f"{path}.kind")
+    elif not _LABEL.fullmatch(kind.lower()):
+        causes.invalid(f"{path}.kind", kind, f"may have mixed case, but should otherwise match: {_LABEL_RULE}")
 
 
 def _audit(causes: Causes, obj: Json, fields: dict[str, Declared]) -> None:
@@ -90,14 +117,16 @@ def _variables(causes: Causes, spec: Json) -> dict[str, Declared]:
             causes.required(f"{path}.name", "name is not specified")
         elif not _IDENTIFIER.fullmatch(name) or name in RESERVED:
             causes.invalid(f"{path}.name", name, "must be a valid CEL identifier")
-        answer = _expression(causes, f"{path}.expression", variable.get("expression"), (), _readable(variables))
+        answer = _expression(causes, f"{path}.expression", variable.get("expression"), (), _readable(spec, variables))
         variables[name] = Declared(answer)
-    return _readable(variables) if variables else VARIABLES
+    return _readable(spec, variables)
 
 
-def _readable(variables: dict[str, Declared]) -> dict[str, Declared]:
-    """What an expression reads beside variables that are known."""
-    return {**VARIABLES, "variables": struct("kubernetes.variables", **variables)}
+def _readable(spec: Json, variables: dict[str, Declared] | None = None) -> dict[str, Declared]:
+    """What an expression of a policy reads, beside variables that are known."""
+    parameters = {"params": ANYTHING} if spec.get("paramKind") else {}
+    known = {"variables": struct("kubernetes.variables", **variables)} if variables else {}
+    return {**VARIABLES, **parameters, **known}
 
 
 def _expression(
@@ -123,17 +152,22 @@ def _match(causes: Causes, path: str, match: Json) -> None:
 def _resource_names(causes: Causes, path: str, declared: list[str]) -> None:
     """Judge the names of objects that a rule is about."""
     for index, name in enumerate(declared):
-        if name in (".", "..") or "/" in name or "%" in name:
-            causes.invalid(f"{path}[{index}]", name, "may not be '.', '..', or contain '/' or '%'")
+        _path_segment(causes, f"{path}[{index}]", name)
         if name in declared[:index]:
             causes.duplicate(f"{path}[{index}]", name)
 
 
+def _path_segment(causes: Causes, path: str, name: str) -> None:
+    """Judge a name that stands in a path."""
+    if name in (".", "..") or "/" in name or "%" in name:
+        causes.invalid(path, name, "may not be '.', '..', or contain '/' or '%'")
+
+
 def binding(obj: Json) -> Causes:
-    """Judge a ValidatingAdmissionPolicyBinding; raises 501 for what the sandbox does not evaluate."""
+    """Judge a ValidatingAdmissionPolicyBinding."""
     causes, spec = Causes(), obj["spec"]
-    if spec.get("paramRef"):
-        raise unserved("spec.paramRef")
+    if spec.get("paramRef") is not None:
+        _param_ref(causes, "spec.paramRef", spec["paramRef"])
     if not spec.get("policyName"):
         causes.required("spec.policyName")
     else:
@@ -155,6 +189,20 @@ def binding(obj: Json) -> Causes:
     return causes
 
 
-def unserved(field: str) -> ApiError:
-    """501 for a part of a policy that nobody here obeys."""
-    return ApiError(501, "NotImplemented", f"the sandbox does not evaluate {field} of admission policies")
+def _param_ref(causes: Causes, path: str, reference: Json) -> None:
+    """Judge which parameters a binding takes."""
+    name, selector = reference.get("name") or "", reference.get("selector")
+    both = "name and selector are mutually exclusive"
+    if name:
+        _path_segment(causes, f"{path}.name", name)
+        if selector is not None:
+            causes.forbidden(f"{path}.name", both)
+            causes.forbidden(f"{path}.selector", both)
+    elif selector is None:
+        causes.required(path, "one of name or selector must be specified")
+    names.selector(causes, f"{path}.selector", selector)
+    action = reference.get("parameterNotFoundAction")
+    if not action:
+        causes.required(f"{path}.parameterNotFoundAction")
+    elif action not in _NOT_FOUND_ACTIONS:
+        causes.unsupported(f"{path}.parameterNotFoundAction", action, _NOT_FOUND_ACTIONS)

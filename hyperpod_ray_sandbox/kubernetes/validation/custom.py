@@ -103,6 +103,17 @@ def _evaluate(rule: str, data: Json, schema: Json) -> tuple[bool | str, str]:
     return (value, "") if isinstance(value, bool | str) else (False, f"not a bool: {value!r}")
 
 
+def _whole_float(schema: Json, value: Any, name: str = "self") -> str:
+    """The name of a field of whole numbers that has a number with a point in it, as 2.0; empty without one."""
+    if isinstance(value, float):
+        return name if schema.get("type") == "integer" else ""
+    if isinstance(value, dict):
+        fields = schema.get("properties") or {}
+        places = ((escaped(key) or key, fields[key], inner) for key, inner in value.items() if key in fields)
+        return next((word for key, part, inner in places if (word := _whole_float(part, inner, key))), "")
+    return ""
+
+
 _REASONS = ("FieldValueRequired", "FieldValueForbidden", "FieldValueDuplicate")
 
 
@@ -111,6 +122,9 @@ def _rules(causes: Causes, path: str, schema: Json, value: Any, old: Any) -> Non
         rule, optional = str(validation["rule"]), bool(validation.get("optionalOldSelf"))
         if _OLD.search(rule) and old is None and not optional:
             continue  # a rule about a change
+        if (where := _whole_float(schema, value)) and re.search(rf"\b{re.escape(where)}\b", rule):
+            causes.invalid(path, value, "rule evaluation error: invalid data, expected int, got float64")
+            continue
         data = {"self": _readable(value, schema)}
         if old is not None or optional:
             data["oldSelf"] = _readable(old, schema)

@@ -17,8 +17,10 @@ _NAMESERVERS, _SEARCHES, _SEARCH_CHARACTERS = 3, 32, 2048
 _SEARCH = re.compile(r"[a-z0-9_]([-_a-z0-9]*[a-z0-9_])?(\.[a-z0-9_]([-_a-z0-9]*[a-z0-9_])?)*")
 _HOSTNAME = 64
 _RULES, _CODES = 20, 255
-_USER = re.compile(r'[^"/:;|=,+*?<>@\[\]\x00-\x1f]+')
-_DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+_USER = re.compile(r'[^"/:;|=,+*?<>@\[\]]+')
+_DNS_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_DOMAIN = re.compile(rf'[^/:*?"<>|.][^/:*?"<>|]{{0,14}}|{_DNS_LABEL}(?:\.{_DNS_LABEL})*')
+"""Of NetBIOS, or of DNS."""
 RESTARTS = ("Always", "Never", "OnFailure")
 
 
@@ -148,14 +150,38 @@ def windows(causes: Causes, path: str, options: Json | None) -> None:
     user = options.get("runAsUserName")
     if user is None:
         return
-    parts = user.split("\\")
     at = f"{path}.runAsUserName"
-    if not user or len(parts) > 2 or not parts[-1] or len(parts[-1]) > 104:
-        causes.invalid(at, user, "runAsUserName is a user, or a domain and a user, with one backslash between them")
-    elif not _USER.fullmatch(parts[-1]) or not parts[-1].strip(". "):
-        causes.invalid(at, user, "runAsUserName's User cannot contain the following characters")
-    elif len(parts) == 2 and not _DOMAIN.fullmatch(parts[0]):
-        causes.invalid(at, user, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
+    if not user:
+        causes.invalid(at, user, "runAsUserName cannot be an empty string")
+    elif re.search(r"[\x00-\x1f\x7f]", user):
+        causes.invalid(at, user, "runAsUserName cannot contain control characters")
+    elif user.count("\\") > 1:
+        causes.invalid(at, user, "runAsUserName cannot contain more than one backslash")
+    else:
+        _windows_user(causes, at, user)
+
+
+_LONGEST_DOMAIN, _LONGEST_USER = 255, 104
+
+
+def _windows_user(causes: Causes, path: str, text: str) -> None:
+    """Judge a user of Windows, with or without its domain."""
+    domain, backslash, user = text.rpartition("\\")
+    if len(domain.encode()) > _LONGEST_DOMAIN:
+        why = f"runAsUserName's Domain length must be under {_LONGEST_DOMAIN + 1} characters"
+        causes.invalid(path, text, why)
+    if backslash and not _DOMAIN.fullmatch(domain):
+        causes.invalid(path, text, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
+    if not user:
+        causes.invalid(path, text, "runAsUserName's User cannot be empty")
+    elif len(user.encode()) > _LONGEST_USER:
+        why = f"runAsUserName's User length must not be longer than {_LONGEST_USER} characters"
+        causes.invalid(path, text, why)
+    if user and not user.strip(". "):
+        causes.invalid(path, text, "runAsUserName's User cannot contain only periods or spaces")
+    if user and not _USER.fullmatch(user):
+        refused = r'"/\:;|=,+*?<>@[]'
+        causes.invalid(path, text, f"runAsUserName's User cannot contain the following characters: {refused}")
 
 
 _NOT_OF_WINDOWS = ("hostPID", "hostIPC", "hostUsers", "shareProcessNamespace")

@@ -9,7 +9,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from hyperpod_ray_sandbox.kubernetes.expressions import language
+from hyperpod_ray_sandbox.kubernetes.expressions import language, signatures
 from hyperpod_ray_sandbox.kubernetes.expressions.declared import ANYTHING, Declared, list_of, map_of, struct
 from hyperpod_ray_sandbox.kubernetes.expressions.declared import STRING as TEXT
 from hyperpod_ray_sandbox.kubernetes.expressions.value_types import BOOL, DYN, INT, NULL, TIMESTAMP, ValueType
@@ -133,7 +133,13 @@ _NAMESPACE = struct(
     spec=struct("kubernetes.NamespaceSpec", finalizers=list_of(TEXT)),
     status=struct("kubernetes.NamespaceStatus", conditions=list_of(_CONDITION), phase=TEXT),
 )
-VARIABLES = {"object": ANYTHING, "oldObject": ANYTHING, "request": _REQUEST, "namespaceObject": _NAMESPACE}
+AUTHORIZER = Declared(signatures.AUTHORIZER, {"requestResource": Declared(signatures.RESOURCE_CHECK)})
+VARIABLES = {
+    **dict.fromkeys(("object", "oldObject"), ANYTHING),
+    "request": _REQUEST,
+    "namespaceObject": _NAMESPACE,
+    "authorizer": AUTHORIZER,
+}
 """What expressions of admission read.
 
 Source: k8s.io/apiserver, pkg/admission/plugin/cel/compile.go.
@@ -162,8 +168,10 @@ def _named(answer: ValueType) -> str:
     return "null_type" if answer == NULL else str(answer)
 
 
-def conditions(causes: Causes, path: str, declared: list[Json] | None) -> None:
-    """Judge match conditions: their names, and that they compile to a bool."""
+def conditions(
+    causes: Causes, path: str, declared: list[Json] | None, variables: dict[str, Declared] | None = None
+) -> None:
+    """Judge match conditions: their names, and that they compile to a bool. Default variables: `VARIABLES`."""
     taken: set[str] = set()
     if len(declared or []) > _MOST_CONDITIONS:
         causes.too_many(path, len(declared or []), _MOST_CONDITIONS)
@@ -180,7 +188,7 @@ def conditions(causes: Causes, path: str, declared: list[Json] | None) -> None:
         if not (text or "").strip():
             causes.required(f"{at}.expression")
         else:
-            expression(causes, f"{at}.expression", str(text).strip(), VARIABLES, (BOOL,))
+            expression(causes, f"{at}.expression", str(text).strip(), variables or VARIABLES, (BOOL,))
 
 
 def _url(causes: Causes, path: str, text: str) -> None:

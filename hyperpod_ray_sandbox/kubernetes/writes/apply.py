@@ -44,6 +44,7 @@ def patch_object(  # noqa: PLR0917
         raise not_found(resource.plural, resource.group, name)
     shape = None if resource.crd else schema.SHAPES.of(resource)
     patched = patched_object(copy(api.present(resource, stored)), body, content_type, shape)
+    _keeps_uid(resource, name, patched, stored)
     try:
         return api.update(resource, namespace, name, patched, options, subresource=subresource), False
     except UnreadableError as error:
@@ -106,7 +107,17 @@ def _apply(  # noqa: PLR0917
         return created, True
     if "resourceVersion" in config["metadata"]:
         merged["metadata"]["resourceVersion"] = config["metadata"]["resourceVersion"]
+    _keeps_uid(resource, name, merged, stored or {})
     return api.update(resource, namespace, name, merged, options, subresource=subresource, recorded=True), False
+
+
+def _keeps_uid(resource: Resource, name: str, patched: Any, stored: Json) -> None:
+    """Refuse another uid as a change of a field that stays: only a PUT takes it for a precondition. Raises 422."""
+    meta = patched.get("metadata") if isinstance(patched, dict) else None
+    uid = meta.get("uid") if isinstance(meta, dict) else None
+    if isinstance(uid, str) and uid and uid != stored["metadata"]["uid"]:
+        cause = Cause("FieldValueInvalid", f'Invalid value: "{uid}": field is immutable', "metadata.uid")
+        raise invalid(resource.kind, resource.group, name, [cause])
 
 
 def configuration(resource: Resource, body: bytes, *, strict: bool) -> Json:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import time
 
 import botocore.exceptions
 import pytest
 
 from hyperpod_ray_sandbox.aws.client import ControlError
-from tests.support.emulator import Emulator, outside
+from tests.support.emulator import Emulator, outside, until
 
 pytestmark = pytest.mark.emulator
 
@@ -65,3 +66,19 @@ def test_an_empty_account_has_an_empty_inventory(emulator: Emulator) -> None:
     assert "AWS::SQS::Queue" in {r["type"] for r in emulator.control.inventory()}
     sqs.delete_queue(QueueUrl=url)
     assert "AWS::SQS::Queue" not in {r["type"] for r in emulator.control.inventory()}
+
+
+def test_a_state_machine_waits_a_twentieth_of_its_seconds(emulator: Emulator) -> None:
+    """The waiters of custom resources ask every 20 seconds, for what takes a state here."""
+    api, iam = emulator.boto("stepfunctions"), emulator.boto("iam")
+    trust = {"Effect": "Allow", "Principal": {"Service": "states.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    role = iam.create_role(RoleName="waits", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    states = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 40, "End": True}}}
+    machine = api.create_state_machine(name="waits", definition=json.dumps(states), roleArn=role)["stateMachineArn"]
+    execution = api.start_execution(stateMachineArn=machine)["executionArn"]
+    until(lambda: api.describe_execution(executionArn=execution)["status"] == "SUCCEEDED")
+    described = api.describe_execution(executionArn=execution)
+    assert 1.9 < (described["stopDate"] - described["startDate"]).total_seconds() < 40
+    api.delete_state_machine(stateMachineArn=machine)
+    iam.delete_role(RoleName="waits")

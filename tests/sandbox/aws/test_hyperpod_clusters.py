@@ -101,6 +101,16 @@ def test_a_group_keeps_for_life_what_is_immutable(clusters: Clusters) -> None:
         clusters.api.update_cluster(ClusterName=name, InstanceGroups=[changed])
 
 
+def test_what_aws_does_not_document_of_a_group_is_not_refused(clusters: Clusters) -> None:
+    """The API reference lets `UpdateCluster` have another `NetworkInterface`. It names no refusal."""
+    name = clusters.create(group(kind="ml.p5.48xlarge", NetworkInterface={"InterfaceType": "efa"}))
+    changed = group(kind="ml.p5.48xlarge", NetworkInterface={"InterfaceType": "efa-only"})
+    clusters.api.update_cluster(ClusterName=name, InstanceGroups=[changed])
+    until(lambda: clusters.status(name) == "InService")
+    (described,) = clusters.api.describe_cluster(ClusterName=name)["InstanceGroups"]
+    assert described["NetworkInterface"] == {"InterfaceType": "efa-only"}
+
+
 def test_a_name_is_taken_once_and_an_update_waits_its_turn(clusters: Clusters) -> None:
     with clusters.emulator.control.time_held():
         name = clusters.create(group(), wait=False)

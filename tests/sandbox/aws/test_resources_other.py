@@ -51,6 +51,14 @@ def test_a_provider_is_named_by_its_issuer_and_keeps_its_audience(emulator: Emul
     iam, arn = emulator.boto("iam"), stacks.ids(name)["Issuer"]
     assert arn == f"arn:aws:iam::{emulator.running.account}:oidc-provider/{host}"
     assert iam.get_open_id_connect_provider(OpenIDConnectProviderArn=arn)["ClientIDList"] == ["sts.amazonaws.com"]
+    tags = [{"Key": "k", "Value": "v"}]
+    changed = {**properties, "ClientIdList": ["other"], "ThumbprintList": ["a" * 40], "Tags": tags}
+    stacks.update(name, {"Issuer": {"Type": "AWS::IAM::OIDCProvider", "Properties": changed}})
+    assert stacks.status(name) == "UPDATE_COMPLETE", stacks.reasons(name)
+    assert stacks.ids(name)["Issuer"] == arn
+    provider = iam.get_open_id_connect_provider(OpenIDConnectProviderArn=arn)
+    assert (provider["ClientIDList"], provider["ThumbprintList"]) == (["other"], ["a" * 40])
+    assert provider["Tags"] == tags
     stacks.delete(name)
     listed = iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
     assert arn not in {provider["Arn"] for provider in listed}

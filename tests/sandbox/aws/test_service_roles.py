@@ -219,5 +219,11 @@ class TestWebIdentity:
         assert "CreateFileSystem" in control.web_identity(**{**asked, "keys": {}})
         other = {**asked, "subject": "system:serviceaccount:ray:ray"}
         assert "sts:AssumeRoleWithWebIdentity" in control.web_identity(**other)
+        issuer = made["identity"]["oidc"]["issuer"]
+        (provider,) = [p["Arn"] for p in iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
+                       if p["Arn"].endswith(issuer.partition("//")[2])]  # fmt: skip
+        iam.delete_open_id_connect_provider(OpenIDConnectProviderArn=provider)
+        iam.create_open_id_connect_provider(Url=issuer, ClientIDList=["another"])
+        assert control.web_identity(**asked) == "InvalidIdentityToken: Incorrect token audience"
         until(lambda: eks.describe_cluster(name=name)["cluster"]["status"] == "ACTIVE")
         eks.delete_cluster(name=name)

@@ -241,7 +241,7 @@ def test_what_the_documentation_calls_an_error_is_one(name: str, arguments: tupl
 @pytest.mark.parametrize(
     ("expression", "named"),
     [
-        ("authorizer.group('')", "authorizer"),
+        ("authorizer.path('/a').check('get').reason()", ".reason"),
         ("format.dns1123Label().validate('x')", "format.dns1123Label"),
         ("self.list.all(i, v, v > i)", ".all"),
         ("self.map.transformMap(k, v, v)", ".transformMap"),

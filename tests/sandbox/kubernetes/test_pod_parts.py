@@ -137,10 +137,11 @@ def test_an_operating_system_knows_its_own_fields_alone(spec: Json, words: str) 
 @pytest.mark.parametrize(
     ("user", "good"),
     [("ContainerAdministrator", True), ("domain\\user", True), ("", False), ("a\\b\\c", False),
-     ("us:er", False), ("...", False), ("a" * 105, False)],
+     ("us:er", False), ("...", False), ("a" * 105, False), ("Container User", True), ("MY DOM\\user", True), ("c.example.com\\user", True),
+     (".dom\\user", False), ("a long domain of words\\user", False), ("dom\\", False), ("us\x7fer", False), ("a" * 256 + "\\u", False)],
 )  # fmt: skip
 def test_users_of_windows(user: str, good: bool) -> None:
-    """By TestValidateWindowsSecurityContextOptions."""
+    """By TestValidateWindowsSecurityContextOptions, and a 1.36.2 API server's answers."""
     causes = Causes()
     pod_parts.windows(causes, "w", {"runAsUserName": user})
     assert (not causes) == good, causes

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray_sandbox.kubernetes.status import ApiError
 from hyperpod_ray_sandbox.kubernetes.validation import admission
 
 RULES = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
@@ -54,9 +53,33 @@ def test_a_binding(spec: dict[str, Any], words: str) -> None:
     assert (not lines) if not words else any(words in line for line in lines), lines
 
 
-def test_what_the_sandbox_does_not_evaluate_is_refused_by_name() -> None:
-    with pytest.raises(ApiError, match=r"does not evaluate spec\.paramKind") as refusal:
-        said(paramKind={"kind": "ConfigMap"})
-    assert refusal.value.code == 501
-    with pytest.raises(ApiError, match=r"spec\.paramRef"):
-        admission.binding({"metadata": {}, "spec": {"paramRef": {"name": "x"}}})
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, ""), ({"apiVersion": "a.b/v1beta1", "kind": "Odd"}, ""),
+        ({"kind": "ConfigMap"}, "spec.paramKind.apiVersion: Required value"), ({"apiVersion": "v1"}, "spec.paramKind.kind: Required value"),
+        ({"apiVersion": "a/b/c", "kind": "A"}, "unexpected GroupVersion string: a/b/c"), ({"apiVersion": "a.b/", "kind": "A"}, "version must be specified"),
+        ({"apiVersion": "v_1", "kind": "A"}, "a DNS-1035 label"), ({"apiVersion": "A_/v1", "kind": "A"}, "spec.paramKind.apiVersion: Invalid value"),
+        ({"apiVersion": "v1", "kind": "1A"}, "may have mixed case, but should otherwise match"),
+    ],
+)  # fmt: skip
+def test_the_kind_of_parameters(declared: dict[str, Any], words: str) -> None:
+    lines = said(paramKind=declared)
+    assert (not lines) if not words else any(words in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ({"name": "a", "parameterNotFoundAction": "Deny"}, ""), ({"selector": {}, "namespace": "b", "parameterNotFoundAction": "Allow"}, ""),
+        ({"name": "a"}, "spec.paramRef.parameterNotFoundAction: Required value"), ({"name": "a", "parameterNotFoundAction": "Skip"}, 'Unsupported value: "Skip"'),
+        ({"parameterNotFoundAction": "Deny"}, "spec.paramRef: Required value: one of name or selector must be specified"),
+        ({"name": "a", "selector": {}, "parameterNotFoundAction": "Deny"}, "spec.paramRef.selector: Forbidden: name and selector are mutually exclusive"),
+        ({"name": "a/b", "parameterNotFoundAction": "Deny"}, "spec.paramRef.name: Invalid value"),
+        ({"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}, "parameterNotFoundAction": "Deny"}, "not a valid selector operator"),
+    ],
+)  # fmt: skip
+def test_a_reference_to_parameters(reference: dict[str, Any], words: str) -> None:
+    spec = {"policyName": "p", "validationActions": ["Deny"], "paramRef": reference}
+    lines = [cause.line() for cause in admission.binding({"metadata": {"name": "b"}, "spec": spec})]
+    assert (not lines) if not words else any(words in line for line in lines), lines
