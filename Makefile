@@ -39,15 +39,20 @@ emulator-env: setup  ## install the embedded AWS
 
 # torch apart from the rest: the CPU build has other hashes on each index, so it is pinned by version. PyTorch's own index
 # has the small CPU build; where that is out of reach, the default index's build does as well (on PyPI with CUDA, 2 GB more).
-TORCH := torch==2.13.0
+# Rehearsals have the torch of the default image set; `.venv-torch` has the older one of the sets for CUDA 12.8.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-PIP_REHEARSAL := .venv-rehearsal/bin/python -m pip install --quiet
-.venv-rehearsal/.stamp: requirements/rehearsal.txt hyperpod_ray/image/requirements-tiered.txt hyperpod_ray/image/requirements-build.txt
-	$(PYTHON) -m venv .venv-rehearsal
-	$(PIP_REHEARSAL) --retries 1 --timeout 15 --index-url $(TORCH_INDEX) $(TORCH) || $(PIP_REHEARSAL) $(TORCH)
-	$(PIP_REHEARSAL) --require-hashes -r requirements/rehearsal.txt
-	$(PIP_REHEARSAL) --require-hashes --no-deps --only-binary :all: --target .venv-rehearsal/build -r hyperpod_ray/image/requirements-build.txt
-	PYTHONPATH="$(CURDIR)/.venv-rehearsal/build" $(PIP_REHEARSAL) --require-hashes --no-deps --no-build-isolation -r hyperpod_ray/image/requirements-tiered.txt
+.venv-rehearsal/.stamp: LOCK := hyperpod_ray/image/requirements-cu130.txt
+.venv-torch/.stamp: LOCK := hyperpod_ray/image/requirements-cu128.txt
+.venv-rehearsal/.stamp .venv-torch/.stamp: TORCH = $(shell grep -o '^torch==[^ ]*' $(LOCK))
+.venv-rehearsal/.stamp .venv-torch/.stamp: PIP = $(@D)/bin/python -m pip install --quiet
+.venv-rehearsal/.stamp: hyperpod_ray/image/requirements-cu130.txt
+.venv-torch/.stamp: hyperpod_ray/image/requirements-cu128.txt
+.venv-rehearsal/.stamp .venv-torch/.stamp: requirements/rehearsal.txt hyperpod_ray/image/requirements-tiered.txt hyperpod_ray/image/requirements-build.txt
+	$(PYTHON) -m venv $(@D)
+	$(PIP) --retries 1 --timeout 15 --index-url $(TORCH_INDEX) $(TORCH) || $(PIP) $(TORCH)
+	$(PIP) --require-hashes -r requirements/rehearsal.txt
+	$(PIP) --require-hashes --no-deps --only-binary :all: --target $(@D)/build -r hyperpod_ray/image/requirements-build.txt
+	PYTHONPATH="$(CURDIR)/$(@D)/build" $(PIP) --require-hashes --no-deps --no-build-isolation -r hyperpod_ray/image/requirements-tiered.txt
 	touch $@
 
 rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehearsals
@@ -60,7 +65,7 @@ rehearsal-env: setup .venv-rehearsal/.stamp  ## install Ray and torch for rehear
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
-.PHONY: gpu demo test test-slow test-deploys test-all quick changed times house scale lint types manifests records charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
+.PHONY: gpu demo test test-slow test-deploys test-torch test-all quick changed times house scale lint types manifests records charts pin local-charts picture tables mutants oracles fuzz crds docs terminal walk browser review rehearse soak
 demo: emulator-env rehearsal-env local-charts  ## the whole story on one machine, no AWS account
 	$(RUN) demo
 
@@ -101,7 +106,10 @@ test-slow: setup emulator-env rehearsal-env local-charts  ## the tests marked sl
 test-deploys: setup emulator-env rehearsal-env local-charts  ## slow tests that need no Ray: deploys, teardown, projects, pages (not shapes of scripts, nor reviews)
 	$(BIN)/python -m tests.run --deploys
 
-test-all: test test-slow  ## the whole suite
+test-torch: setup .venv-torch/.stamp  ## the fast tests of the training library with torch of the image sets for CUDA 12.8
+	$(BIN)/python -m tests.run --torch
+
+test-all: test test-slow test-torch  ## the whole suite
 
 quick: setup local-charts  ## the tests that start no server, no Ray and no cdk CLI
 	$(BIN)/python -m tests.run --quick

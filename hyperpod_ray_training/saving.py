@@ -252,7 +252,7 @@ class Saver:
 
 
 class _KeptStager(DefaultStager):  # type: ignore[misc]
-    """A stager for all saves of a process: torch before 2.13 empties its inner one after each save."""
+    """A stager for all saves of a process: torch 2.11 empties its inner one after each save."""
 
     def __init__(self, options: StagingOptions) -> None:
         super().__init__(options)

@@ -1,4 +1,4 @@
-"""The suite, in parts that run side by side: `python -m tests.run [--slow|--deploys|--quick|--changed|--walk]`.
+"""The suite, in parts that run side by side: `python -m tests.run [--slow|--deploys|--quick|--changed|--torch|--walk]`.
 
 Each part is one pytest process, so that its files share interpreters, sandboxes and Node.js kernels. A part's output is
 shown at its end. The exit code is 1 when one fails. What the tests started ends with this process, however it ends.
@@ -11,8 +11,9 @@ Without an option it is `make test`, which leaves the tests marked `slow` to `--
 printed commands, the runbook, soaks and most rehearsals. `--deploys` (`make test-deploys`) runs those of them that need
 no Ray, but for the shapes of other people's scripts and most reviews: what `.ci/run` has time for. `--quick`
 (`make quick`) runs the parts that start no server, no Ray and no cdk CLI. `--changed` (`make changed`) runs the test
-files that import what changed against the revision BASE (`tests/changed.py`). `--walk` (`make walk`) types what the
-pages print. `--stories` plays minutes of real Ray (`make stories`).
+files that import what changed against the revision BASE (`tests/changed.py`). `--torch` (`make test-torch`) runs
+`tests/resilience` with the older torch that an image set has. `--walk` (`make walk`) types what the pages print.
+`--stories` plays minutes of real Ray (`make stories`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tests import changed
 
 PROJECT = Path(__file__).resolve().parents[1]
 REHEARSAL = PROJECT / ".venv-rehearsal" / "bin" / "python"
+OLDER_TORCH = PROJECT / ".venv-torch" / "bin" / "python"
 # more than processors: tests wait for states of servers and of Ray for as long as they compute
 AT_ONCE = max(6, 2 * (os.cpu_count() or 1))
 TESTS_FAILED, NOTHING_COLLECTED = 1, 5
@@ -50,6 +52,7 @@ WHAT = {
     "--deploys": "the slow tests without Ray",
     "--quick": "the quick part",
     "--changed": "what imports the change",
+    "--torch": "the older torch",
     "--walk": "the printed commands",
     "--stories": "the stories",
 }
@@ -226,13 +229,8 @@ def main(arguments: list[str]) -> int:
     subprocess.run([sys.executable, "-c", "import aws_cdk"], check=False)
     chosen = next((argument for argument in arguments if argument in WHAT), "")
     arguments = [argument for argument in arguments if argument != chosen]
-    only = "" if chosen in ("--slow", "--deploys", "--changed") else chosen
-    waiting = [part for part in parts() if _belongs(part, chosen, only)]
-    if chosen == "--changed":
-        waiting = narrowed(waiting, changed.test_files(os.environ.get("BASE") or "origin/main"))
-    if chosen == "":
-        waiting = [part for part in waiting if not part.slow]
-    if chosen in ("", "--slow", "--deploys", "--changed", "--quick"):
+    waiting = _parts_of(chosen)
+    if chosen in ("", "--slow", "--deploys", "--changed", "--quick", "--torch"):
         arguments += ["-m", "slow" if chosen in ("--slow", "--deploys") else "not slow"]
     running, ended, lines = list[Part](), list[Part](), list[str]()
     caches = tempfile.TemporaryDirectory(prefix="tests-")
@@ -298,6 +296,18 @@ def _is_slow(path: str) -> bool:
     statements = ast.parse(file.read_text(encoding="utf-8")).body
     marks = (ast.unparse(statement) for statement in statements if isinstance(statement, ast.Assign))
     return any(mark.startswith("pytestmark = ") and "mark.slow" in mark for mark in marks)
+
+
+def _parts_of(chosen: str) -> list[Part]:
+    """Return the parts of an option, in their order."""
+    only = "" if chosen in ("--slow", "--deploys", "--changed", "--torch") else chosen
+    belonging = [part for part in parts() if _belongs(part, chosen, only)]
+    match chosen:
+        case "--changed":
+            return narrowed(belonging, changed.test_files(os.environ.get("BASE") or "origin/main"))
+        case "--torch":
+            belonging = [replace(part, interpreter=OLDER_TORCH) for part in belonging if part.interpreter == REHEARSAL]
+    return [part for part in belonging if not part.slow] if chosen in ("", "--torch") else belonging
 
 
 def _belongs(part: Part, chosen: str, only: str) -> bool:

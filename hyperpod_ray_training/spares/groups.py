@@ -335,7 +335,9 @@ def forget_meshes() -> None:
     torch._C._clear_DTensor_sharding_propagator_cache()
     propagator = DTensor._op_dispatcher.sharding_propagator
     propagator.propagate_op_sharding.cache_clear()  # type: ignore[attr-defined]
-    propagator._propagate_tensor_meta_cached.cache_clear()  # type: ignore[attr-defined]
+    # torch 2.10 has one method, which caches; later versions have one with the cache and one without
+    meta = getattr(propagator, "_propagate_tensor_meta_cached", propagator._propagate_tensor_meta)
+    meta.cache_clear()  # type: ignore[attr-defined]
     _redistribute.clear_redistribute_planner_cache()
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from hyperpod_ray.core import image_sets
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 def test_the_default_set_is_the_first_of_the_names() -> None:
@@ -54,10 +59,22 @@ OPERATORS_AGENT = SpecifierSet(">=2.4.0,<2.12.0")
 
 def test_the_training_operators_agent_does_not_install_beside_the_default_images_torch() -> None:
     """README's reason for its "no": once this fails, the reason is another."""
-    torch = {
-        name: re.search(r"^torch==(\S+)", image_sets.requirements_of(name).read_text("utf-8"), re.MULTILINE)
-        for name in image_sets.set_names()
-    }
-    default = torch[image_sets.set_names()[0]]
-    assert default is not None and default[1] not in OPERATORS_AGENT
-    assert any(match and match[1] in OPERATORS_AGENT for match in torch.values()), "README: the other sets have it"
+    torch = _torch_of_sets()
+    assert torch[image_sets.set_names()[0]] not in OPERATORS_AGENT
+    assert any(version in OPERATORS_AGENT for version in torch.values()), "README: the other sets have it"
+
+
+def test_the_training_library_asks_for_no_torch_with_which_it_was_not_run() -> None:
+    """`make test-torch` runs it with the oldest torch of an image set, rehearsals with the default set's."""
+    project = tomllib.loads((PROJECT / "hyperpod_ray_training" / "pyproject.toml").read_text("utf-8"))["project"]
+    oldest = min(map(Version, _torch_of_sets().values()))
+    assert f"torch>={oldest.major}.{oldest.minor}" in project["optional-dependencies"]["train"]
+    rule = re.search(r"^\.venv-torch/\.stamp: LOCK := (\S+)$", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert rule
+    assert f"\ntorch=={oldest} " in (PROJECT / rule[1]).read_text("utf-8")
+
+
+def _torch_of_sets() -> dict[str, str]:
+    locks = {name: image_sets.requirements_of(name).read_text("utf-8") for name in image_sets.set_names()}
+    pins = {name: re.search(r"^torch==(\S+)", lock, re.MULTILINE) for name, lock in locks.items()}
+    return {name: match[1] for name, match in pins.items() if match}

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,36 @@ def test_a_target_runs_its_parts_and_the_suite_does_not(
         for name in ("usual", "own"):
             (tmp_path / name).unlink(missing_ok=True)
     assert "the suite: " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_older_torch_runs_the_fast_tests_of_what_rehearsals_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In an environment of its own, with the torch of the lock of an image."""
+    recipe = subprocess.run(
+        ["make", "-n", "-W", "requirements/rehearsal.txt", "test-torch"],
+        cwd=PROJECT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert re.search(r"python -m tests\.run --torch$", recipe, re.MULTILINE)
+    lock = (PROJECT / "hyperpod_ray" / "image" / "requirements-cu128.txt").read_text()
+    torch = re.search(r"^torch==\S+", lock, re.MULTILINE)
+    assert torch
+    assert f".venv-torch/bin/python -m pip install --quiet {torch[0]}\n" in recipe
+    ours, rehearsal = tmp_path / "ours", tmp_path / "rehearsal"
+    text = "import pytest\ndef test_fast():\n    open({mark!r}, 'a').write('fast')\n"
+    text += "@pytest.mark.slow\ndef test_slow():\n    open({mark!r}, 'a').write('slow')\n"
+    parts = []
+    for mark, interpreter in ((ours, Path(sys.executable)), (rehearsal, run.REHEARSAL)):
+        file = tmp_path / f"test_{mark.name}.py"
+        file.write_text(text.format(mark=str(mark)))
+        parts.append(run.Part(paths=(os.path.relpath(file, PROJECT / "tests"),), interpreter=interpreter))
+    monkeypatch.setattr(run, "parts", lambda: parts)
+    monkeypatch.setattr(run, "OLDER_TORCH", Path(sys.executable))
+    assert run.main(["--torch", "-q", "--noconftest"]) == 0
+    assert not ours.exists()
+    assert rehearsal.read_text() == "fast"
+    assert "the older torch: 1 passed; " in capsys.readouterr().out
 
 
 @pytest.mark.slow

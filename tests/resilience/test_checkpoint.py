@@ -180,7 +180,7 @@ def test_room_is_made_of_folders_inside_a_checkpoint_too(fit: Callable[..., Any]
 def test_each_save_works_where_torch_empties_the_stager_after_one(
     fit: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As torch 2.10 and 2.11 do: a stager that was closed copies nothing but tensors."""
+    """As torch 2.11 does: a stager that was closed copies nothing but tensors."""
     stage = DefaultStager._stage
     closed = []
 
