@@ -22,7 +22,7 @@ S3 = {
     }
 }
 TIER = {"hyperpod/tiered_storage": {"memory_percent": 20, "bucket": "tier-own"}}
-APP = {"ray/tracking": {"mlflow_app": {}}}
+APP: dict[str, Any] = {"ray/tracking": {"mlflow_app": {}}}
 
 
 @pytest.mark.parametrize(

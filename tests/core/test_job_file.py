@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from hyperpod_ray.core import job_file
+from hyperpod_ray.core.yaml_source import MAX_BYTES
 from tests.core.job_files_helpers import load
 from tests.core.three_parts import assert_form
 
@@ -85,7 +86,7 @@ def test_a_file_that_is_not_there_is_named_with_the_one_that_is(tmp_path: Path) 
         (tmp_path / "bad.yaml").write_bytes(b"command: \xff\n")
         job_file.load(tmp_path / "bad.yaml", {})
     with pytest.raises(job_file.JobFileError, match=r"more than 1,000,000 bytes\. Expected a job file"):
-        (tmp_path / "large.yaml").write_text("command: a\n" + "#" * job_file.MAX_BYTES)
+        (tmp_path / "large.yaml").write_text("command: a\n" + "#" * MAX_BYTES)
         job_file.load(tmp_path / "large.yaml", {})
     with pytest.raises(job_file.JobFileError, match="cannot be read: is a directory"):
         job_file.load(tmp_path, {})
