@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.core import names
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.change import inventory, protection, teardown
@@ -92,7 +93,7 @@ def test_a_file_system_of_a_claim_that_stays_is_not_looked_for(monkeypatch: pyte
 class NoDriver:
     """Workloads of a cluster whose storage driver is gone."""
 
-    def deletes_volumes(self) -> bool:
+    def deletes_volumes(self, driver: str = names.CSI_DRIVER) -> bool:
         return False
 
 

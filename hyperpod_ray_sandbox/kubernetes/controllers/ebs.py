@@ -64,8 +64,8 @@ class EbsProvisioner(Provisioner):
     async def provision(self, aws: Aws, claim: Json, storage_class: Json, existing: list[Json]) -> None:
         """CreateVolume, and the volume's object once it is available."""
         name, zone = volume_name(claim), self._zone(claim)
-        made = next((v for v in existing if {"Key": names.CLAIM_TAG, "Value": name} in (v.get("Tags") or [])), None)
-        if made is None:
+        disk = next((v for v in existing if {"Key": names.CLAIM_TAG, "Value": name} in (v.get("Tags") or [])), None)
+        if disk is None:
             try:
                 self.tell(
                     claim, "Normal", "Provisioning", f"External provisioner is provisioning volume for claim {name}"
@@ -78,26 +78,26 @@ class EbsProvisioner(Provisioner):
                 await aws.call("ec2", "create_volume", **call)
             except AwsError as error:
                 self.tell(claim, "Warning", "ProvisioningFailed", f"failed to provision volume: {error}")
-        elif made["State"] == "available" and not self.api.find("v1", "PersistentVolume", "", name):
-            in_zone = {"key": names.ZONE_LABEL, "operator": "In", "values": [made["AvailabilityZone"]]}
+        elif disk["State"] == "available" and not self.api.find("v1", "PersistentVolume", "", name):
+            in_zone = {"key": names.ZONE_LABEL, "operator": "In", "values": [disk["AvailabilityZone"]]}
             self.add_volume(
                 claim,
                 storage_class,
-                gib=int(made["Size"]),
-                csi={"volumeHandle": made["VolumeId"]},
+                gib=int(disk["Size"]),
+                csi={"volumeHandle": disk["VolumeId"]},
                 nodeAffinity={"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
             )
 
     async def reclaim(self, aws: Aws, volume: Json, existing: list[Json]) -> None:
         """DeleteVolume, and the end of its object."""
         identifier = volume["spec"]["csi"]["volumeHandle"]
-        made = next((v for v in existing if v["VolumeId"] == identifier), None)
-        if made is None:
+        disk = next((v for v in existing if v["VolumeId"] == identifier), None)
+        if disk is None:
             self.remove_volume(volume)
             return
         try:
-            keys = {f"ec2:ResourceTag/{tag['Key']}": tag["Value"] for tag in made.get("Tags") or []}
-            keys |= {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in made.get("Tags") or []}
+            keys = {f"ec2:ResourceTag/{tag['Key']}": tag["Value"] for tag in disk.get("Tags") or []}
+            keys |= {f"aws:ResourceTag/{tag['Key']}": tag["Value"] for tag in disk.get("Tags") or []}
             await self.allowed(aws, "ec2:DeleteVolume", f"volume/{identifier}", keys)
             await aws.call("ec2", "delete_volume", VolumeId=identifier)
         except AwsError as error:
