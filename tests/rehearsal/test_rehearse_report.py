@@ -44,7 +44,7 @@ def test_a_drained_node_counts_from_the_last_step_before_the_stop() -> None:
 def test_a_new_head_is_timed_from_the_fault_on() -> None:
     events = made_up.work(t=100, first=1, last=60)
     got = measure(fault(106.5, kind="head"), events, until=1000, heads=[50.0, 118.25, 300.0])
-    assert got.head_back_after_s == 11.8
+    assert got.head_back_after_s == 11.75
     assert measure(fault(106.5, kind="head"), events, until=1000, heads=[50.0]).head_back_after_s is None
     assert measure(fault(106.5, kind="node"), events, until=1000, heads=[118.25]).head_back_after_s is None
 
