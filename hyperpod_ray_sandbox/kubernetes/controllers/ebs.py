@@ -67,7 +67,7 @@ class EbsProvisioner(Provisioner):
         disk = next((v for v in existing if {"Key": names.CLAIM_TAG, "Value": name} in (v.get("Tags") or [])), None)
         if disk is None:
             try:
-                self.tell(
+                self.record(
                     claim, "Normal", "Provisioning", f"External provisioner is provisioning volume for claim {name}"
                 )
                 call = arguments(claim, storage_class, zone)
@@ -77,7 +77,7 @@ class EbsProvisioner(Provisioner):
                 await self.allowed(aws, "ec2:CreateTags", "volume/*", {**keys, "ec2:CreateAction": "CreateVolume"})
                 await aws.call("ec2", "create_volume", **call)
             except AwsError as error:
-                self.tell(claim, "Warning", "ProvisioningFailed", f"failed to provision volume: {error}")
+                self.record(claim, "Warning", "ProvisioningFailed", f"failed to provision volume: {error}")
         elif disk["State"] == "available" and not self.api.find("v1", "PersistentVolume", "", name):
             in_zone = {"key": names.ZONE_LABEL, "operator": "In", "values": [disk["AvailabilityZone"]]}
             self.add_volume(
@@ -101,7 +101,7 @@ class EbsProvisioner(Provisioner):
             await self.allowed(aws, "ec2:DeleteVolume", f"volume/{identifier}", keys)
             await aws.call("ec2", "delete_volume", VolumeId=identifier)
         except AwsError as error:
-            self.tell(volume, "Warning", "VolumeFailedDelete", str(error))
+            self.record(volume, "Warning", "VolumeFailedDelete", str(error))
 
     def _zone(self, claim: Json) -> str:
         """Zone of the node that the scheduler chose for the claim's first pod."""

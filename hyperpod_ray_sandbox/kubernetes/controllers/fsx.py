@@ -109,7 +109,7 @@ class FsxProvisioner(Provisioner):
         try:
             if system is None:
                 message = f"External provisioner is provisioning volume for claim {name}"
-                self.tell(claim, "Normal", "Provisioning", message)
+                self.record(claim, "Normal", "Provisioning", message)
                 call = arguments(claim, storage_class)
                 tags = {tag["Key"]: tag["Value"] for tag in call["Tags"]}
                 keys = {**{f"aws:RequestTag/{k}": v for k, v in tags.items()}, "aws:TagKeys": sorted(tags)}
@@ -118,10 +118,10 @@ class FsxProvisioner(Provisioner):
                 await aws.call("fsx", "create_file_system", **call)
                 return
         except (AwsError, ValueError) as error:
-            self.tell(claim, "Warning", "ProvisioningFailed", f"failed to provision volume: {error}")
+            self.record(claim, "Warning", "ProvisioningFailed", f"failed to provision volume: {error}")
             return
         if system["Lifecycle"] == "FAILED":
-            self.tell(claim, "Warning", "ProvisioningFailed", f"file system {system['FileSystemId']} failed")
+            self.record(claim, "Warning", "ProvisioningFailed", f"file system {system['FileSystemId']} failed")
         if system["Lifecycle"] != "AVAILABLE" or self.api.find("v1", "PersistentVolume", "", name):
             return
         lustre = system.get("LustreConfiguration") or {}
@@ -150,4 +150,4 @@ class FsxProvisioner(Provisioner):
                 await self.allowed(aws, "fsx:DeleteFileSystem", f"file-system/{identifier}", keys)
                 await aws.call("fsx", "delete_file_system", FileSystemId=identifier)
             except AwsError as error:
-                self.tell(volume, "Warning", "VolumeFailedDelete", str(error))
+                self.record(volume, "Warning", "VolumeFailedDelete", str(error))

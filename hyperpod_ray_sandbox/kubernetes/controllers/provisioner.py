@@ -89,7 +89,7 @@ class Provisioner:
 
     # ---- what they have in common ---------------------------------------------------------------------------------
 
-    def tell(self, obj: Json, level: str, reason: str, message: str) -> None:
+    def record(self, obj: Json, level: str, reason: str, message: str) -> None:
         """An event of the driver's."""
         event(self.api, obj, level, reason, message, self.driver)
 
@@ -139,9 +139,9 @@ class Provisioner:
         try:
             self.api.create(self.api.kind("v1", "PersistentVolume"), "", body)
         except ApiError as error:
-            self.tell(claim, "Warning", "ProvisioningFailed", error.message)
+            self.record(claim, "Warning", "ProvisioningFailed", error.message)
             return
-        self.tell(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+        self.record(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
     def remove_volume(self, volume: Json) -> None:
         """The object of a volume whose storage has gone."""
