@@ -1,4 +1,4 @@
-"""Custom resource: are the EBS volumes that claims of an environment made really gone?"""
+"""Custom resource: are the EBS volumes of an environment's claims really gone?"""
 
 from __future__ import annotations
 

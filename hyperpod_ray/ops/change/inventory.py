@@ -51,7 +51,7 @@ class Inventory:
 
 @dataclass(frozen=True, kw_only=True)
 class Volume:
-    """An EBS volume that the driver made for a claim: a Ray head's state."""
+    """An EBS volume that the driver created for a claim: a Ray head's state."""
 
     id: str
     state: str
@@ -60,7 +60,7 @@ class Volume:
 
 
 def volumes(target: AnyTarget) -> tuple[Volume, ...]:
-    """EBS volumes that claims of the environment made."""
+    """EBS volumes of the environment's claims."""
     filters = [
         {"Name": f"tag:{names.ENVIRONMENT_TAG}", "Values": [target.name]},
         {"Name": "tag-key", "Values": [names.CLAIM_TAG]},

@@ -171,7 +171,7 @@ class Workloads(Protocol):
         """Delete volume claims."""
 
     def deletes_volumes(self, driver: str = names.CSI_DRIVER) -> bool:
-        """Whether something in the cluster still deletes what a CSI driver made for claims."""
+        """Whether something in the cluster still deletes what a CSI driver created for claims."""
 
 
 @dataclass(frozen=True, kw_only=True)
