@@ -29,7 +29,7 @@ class EbsCsiDriver(Construct):
     """The Amazon EBS CSI driver as an EKS add-on (`AWS::EKS::Addon`), with the role of its controller (IRSA).
 
     The controller creates volumes that carry the environment's tag, deletes those alone, and attaches them to nodes of
-    this HyperPod cluster alone. AWS's AmazonEBSCSIDriverPolicyV2 allows every volume that a driver in the account created.
+    this HyperPod cluster alone. AWS's AmazonEBSCSIDriverPolicyV2 allows those of each driver in the account.
     It makes no snapshot and changes no volume. Needs running nodes: the controller is a Deployment.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-ebs.html
 
