@@ -77,8 +77,8 @@ def api(tmp_path: Path) -> Api:
     kind = {"metadata": {"name": "state"}, "provisioner": "ebs.csi.aws.com", "parameters": PARAMETERS}
     kind |= {"volumeBindingMode": "WaitForFirstConsumer", "reclaimPolicy": "Delete"}
     api.create(api.kind("storage.k8s.io/v1", "StorageClass"), "", kind)
-    spec = {"accessModes": ["ReadWriteOncePod"], "storageClassName": "state"}
-    spec["resources"] = {"requests": {"storage": "8Gi"}}
+    size = {"requests": {"storage": "8Gi"}}
+    spec = {"accessModes": ["ReadWriteOncePod"], "storageClassName": "state", "resources": size}
     api.create(api.kind("v1", "PersistentVolumeClaim"), "default", {"metadata": {"name": "ray-gcs-pvc"}, "spec": spec})
     return api
 
