@@ -136,31 +136,23 @@ def _state_store(
                 Remark(direction="switched off", what=f"TLS to Redis of {common['what']}", detail=f"{before} → {after}")
             )
         return
-    findings.add(
-        Row(
-            effect=Effect.INTERRUPTS if after else Effect.WEAKENS,
-            code="gcs-store",
-            change=f"Redis {before} → {after or 'none'}",
-            consequence="The head that runs keeps the old one. The next head reads an empty state: jobs and actors of "
-            "before are unknown to it. Change it between runs."
-            if after
-            else "From the next start of the head on, a lost head ends every job that runs.",
-            unavailable="recovery of a lost head" if after else "",
-            source=source("gcs-fault-tolerance"),
-            **common,
-        )
-    )
+    findings.add(_other_store(f"Redis {before}", after, common))
 
 
 def _other_store(before: str, after: str, common: dict[str, Any], *, first: str = "") -> Row:
     """The head's state is in another place from its next start on."""
     return Row(
-        effect=Effect.INTERRUPTS,
+        effect=Effect.INTERRUPTS if after else Effect.WEAKENS,
         code="gcs-store",
-        change=f"{before} → {after}",
-        consequence="The head that runs keeps the old one. The next head reads an empty state: jobs and actors of "
-        f"before are unknown to it. Change it between runs.{first}",
-        unavailable="recovery of a lost head",
+        change=f"{before} → {after or 'none'}",
+        consequence=(
+            "The head that runs keeps the old one. The next head reads an empty state: jobs and actors of "
+            "before are unknown to it. Change it between runs."
+            if after
+            else "From the next start of the head on, a lost head ends every job that runs."
+        )
+        + first,
+        unavailable="recovery of a lost head" if after else "",
         source=source("gcs-fault-tolerance"),
         **common,
     )
@@ -177,7 +169,7 @@ def _state_volume(
             "volume stays and costs money until teardown, and the deploy waits 30 minutes for it."
         )
         redis = _redis(spec_after)
-        findings.add(_other_store(f"a volume of {before}", f"Redis {redis}" if redis else "none", common, first=first))
+        findings.add(_other_store(f"a volume of {before}", f"Redis {redis}" if redis else "", common, first=first))
         return
     if before != after:
         findings.add(
