@@ -1,10 +1,10 @@
-"""The AWS identities of pods: Ray's, and the node guard's."""
+"""The AWS identities of pods: Ray's, the node guard's, and those of the storage drivers' controllers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Stack
+from aws_cdk import CfnJson, Stack
 from aws_cdk import aws_eks as eks_l1
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
@@ -26,6 +26,27 @@ https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsa
 NODE_ACTIONS = ["sagemaker:DescribeClusterNode", "sagemaker:ListClusterNodes"]
 """What HyperPod says of a cluster's instances.
 https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemakerai.html"""
+
+
+def service_account_role(
+    scope: Construct, *, service_account: str, oidc_provider: iam.IOpenIdConnectProvider, oidc_issuer: str
+) -> iam.Role:
+    """A role for one service account of one cluster (`AWS::IAM::Role`, IRSA), without rights yet.
+
+    https://docs.aws.amazon.com/eks/latest/userguide/iam-roles-for-service-accounts.html
+
+    Args:
+        scope: The construct whose role it is.
+        service_account: As a token names it: `system:serviceaccount:NAMESPACE:NAME`.
+        oidc_provider: Of the cluster.
+        oidc_issuer: Its URL without `https://`.
+    """
+    # The keys hold a deploy-time value (the issuer), which only CfnJson can put into a map's keys.
+    trust = CfnJson(
+        scope, "Trust", value={f"{oidc_issuer}:aud": "sts.amazonaws.com", f"{oidc_issuer}:sub": service_account}
+    )
+    principal = iam.OpenIdConnectPrincipal(oidc_provider, conditions={"StringEquals": trust})
+    return iam.Role(scope, "Role", assumed_by=principal)
 
 
 class PodIdentity(Construct):

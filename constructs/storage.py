@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aws_cdk import CfnJson, Duration, RemovalPolicy, Stack, Tags
+from aws_cdk import Duration, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
@@ -18,6 +18,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 from hyperpod_ray.constructs.alarms import Watch
 from hyperpod_ray.constructs.cluster import addon
+from hyperpod_ray.constructs.identity import service_account_role
 from hyperpod_ray.core import notifications
 from hyperpod_ray.core.names import CSI_ADDON, CSI_SERVICE_ACCOUNT, ENVIRONMENT_TAG, KUBE_SYSTEM
 
@@ -25,8 +26,9 @@ CONTROLLER_TOLERATIONS: tuple[dict[str, object], ...] = (
     {"key": "CriticalAddonsOnly", "operator": "Exists"},
     {"effect": "NoExecute", "operator": "Exists", "tolerationSeconds": 300},
 )
-"""Default tolerations of the driver's controller.
+"""Default tolerations of the controllers of the FSx and the EBS driver.
 https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/charts/aws-fsx-csi-driver/values.yaml
+https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/charts/aws-ebs-csi-driver/values.yaml
 """
 CONTROLLER_SERVICE_ACCOUNT = f"system:serviceaccount:{KUBE_SYSTEM}:{CSI_SERVICE_ACCOUNT}"
 FREE_SPACE_ALARM_SHARE = 0.1
@@ -343,14 +345,11 @@ class FsxCsiRole(Construct):
         oidc_issuer: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        # The keys hold a deploy-time value (the issuer), which only CfnJson can put into a map's keys.
-        trust = CfnJson(
+        self.role = service_account_role(
             self,
-            "Trust",
-            value={f"{oidc_issuer}:aud": "sts.amazonaws.com", f"{oidc_issuer}:sub": CONTROLLER_SERVICE_ACCOUNT},
-        )
-        self.role = iam.Role(
-            self, "Role", assumed_by=iam.OpenIdConnectPrincipal(oidc_provider, conditions={"StringEquals": trust})
+            service_account=CONTROLLER_SERVICE_ACCOUNT,
+            oidc_provider=oidc_provider,
+            oidc_issuer=oidc_issuer,
         )
         for statement in self._statements(environment_name, creates_file_systems=creates_file_systems):
             self.role.add_to_policy(statement)
@@ -409,14 +408,21 @@ class FsxCsiDriver(Construct):
         tolerations: Sequence[dict[str, object]] = (),
     ) -> None:
         super().__init__(scope, construct_id)
-        controller: dict[str, object] = {"nodeSelector": node_selector}
-        if tolerations:
-            # the chart's own list is replaced
-            controller["tolerations"] = [*CONTROLLER_TOLERATIONS, *tolerations]
         self.addon = addon(
             self,
             CSI_ADDON,
             cluster=cluster,
-            configuration={"controller": controller},
+            configuration={"controller": controller_placement(node_selector, tolerations)},
             role_arn=role.role_arn,
         )
+
+
+def controller_placement(
+    node_selector: dict[str, str], tolerations: Sequence[dict[str, object]] = ()
+) -> dict[str, object]:
+    """Where a CSI driver's controller runs, as the add-ons' charts take it."""
+    controller: dict[str, object] = {"nodeSelector": node_selector}
+    if tolerations:
+        # the chart's own list is replaced
+        controller["tolerations"] = [*CONTROLLER_TOLERATIONS, *tolerations]
+    return controller

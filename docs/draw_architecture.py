@@ -77,6 +77,7 @@ COUNTED = {
     "AWS::CloudWatch::Alarm": "alarm",
     "Custom::VpcRestrictDefaultSG": "function: closes the default security group",
     "Custom::FileSystemsOfClaims": "guard: waits for claims' file systems",
+    "Custom::VolumesOfClaims": "guard: waits for the head's volume",
 }
 
 

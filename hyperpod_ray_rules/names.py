@@ -1,4 +1,4 @@
-"""Names that the services define: Kubernetes, KubeRay, Ray, HyperPod, EKS and the FSx CSI driver.
+"""Names that the services define: Kubernetes, KubeRay, Ray, HyperPod, EKS and the CSI drivers of FSx and EBS.
 
 The sandbox plays these services and the product uses them: both read the names here.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 # --- tags --------------------------------------------------------------------------------------------------------
 
 CLAIM_TAG = "CSIVolumeName"
-"""Tag that the FSx CSI driver puts on a file system that it created for a claim."""
+"""Tag that a CSI driver puts on a file system or an EBS volume that it created for a claim."""
 
 # --- stacks ------------------------------------------------------------------------------------------------------
 
@@ -37,6 +37,10 @@ CSI_DRIVER = "fsx.csi.aws.com"
 """Provisioner of claims and driver of volumes on FSx for Lustre."""
 CSI_SERVICE_ACCOUNT = "fsx-csi-controller-sa"
 """Service account of the driver's controller, in `KUBE_SYSTEM`."""
+EBS_CSI_ADDON = "aws-ebs-csi-driver"
+EBS_CSI_DRIVER = "ebs.csi.aws.com"
+"""Provisioner of claims and driver of volumes on EBS."""
+EBS_CSI_SERVICE_ACCOUNT = "ebs-csi-controller-sa"
 
 # --- KubeRay ---------------------------------------------------------------------------------------------------
 
@@ -44,6 +48,8 @@ HEAD_GROUP = "headgroup"
 """What KubeRay calls the head's group."""
 TOKEN_KEY = "auth_token"  # noqa: S105
 """Key of the Secret that KubeRay creates, which has the RayCluster's name."""
+STORE_CLAIM_SUFFIX = "-gcs-pvc"
+"""How the operator calls the claim of the embedded store of the head's state: the RayCluster's name, then this."""
 
 # --- ports -------------------------------------------------------------------------------------------------------
 
@@ -91,6 +97,7 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-operate-c
 PART_OF_LABEL = "app.kubernetes.io/part-of"
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+ZONE_LABEL = "topology.kubernetes.io/zone"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """Taint that frees pods of a node that is gone but whose object is not; https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/."""
 OUT_OF_SERVICE_VALUE = "nodeshutdown"

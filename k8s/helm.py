@@ -12,7 +12,7 @@ from hyperpod_ray.core import names, needs, project
 from hyperpod_ray.core.model import InstanceGroup
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.core.plan_names import ray_namespaces
-from hyperpod_ray.k8s.operator import FEATURE_GATES
+from hyperpod_ray.k8s.operator import feature_gates
 from hyperpod_ray.k8s.pods import group_tolerations, node_affinity, node_loss_tolerations, node_selector
 
 
@@ -135,7 +135,7 @@ def kuberay_operator(plan: Plan) -> HelmRelease:
         "singleNamespaceInstall": True,
         "watchNamespace": ray_namespaces(plan),
         # the chart's own list is replaced as a whole
-        "featureGates": [{"name": name, "enabled": on} for name, on in FEATURE_GATES.items()],
+        "featureGates": [{"name": name, "enabled": on} for name, on in feature_gates(plan).items()],
         "resources": {
             "requests": {"cpu": "100m", "memory": "512Mi"},
             # the chart's limit of 100m makes start-up and large reconciles crawl

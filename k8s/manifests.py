@@ -25,6 +25,7 @@ from hyperpod_ray.k8s.network_policies import (
 from hyperpod_ray.k8s.node_pools import node_pools
 from hyperpod_ray.k8s.ray_cluster import ray_cluster
 from hyperpod_ray.k8s.redis import redis
+from hyperpod_ray.k8s.state_volume import state_volume
 from hyperpod_ray.k8s.storage import claim, cluster_storage, owner_storage, volume_owner
 from hyperpod_ray.k8s.teams import teams
 
@@ -50,12 +51,14 @@ def system_manifests(plan: Plan) -> list[Manifest]:
 def platform_manifests(plan: Plan, bindings: Bindings) -> list[Manifest]:
     """The StorageClass (mode dynamic), or the PersistentVolumes and the claims that are bound to them.
 
-    Node pools come with them where Karpenter scales groups.
+    Node pools come with them where Karpenter scales groups, and a StorageClass where a volume keeps the head's state.
     """
     volume = cluster_storage(plan, bindings)
     manifests = [volume]
     if not isinstance(plan.settings.storage, DynamicStorage):
         manifests.append(replace(claim(plan), after=(volume.name,)))
+    if plan.head_volume_gib is not None:
+        manifests.append(state_volume(plan))
     return [*manifests, node_pools(plan)] if plan.scaled_groups else manifests
 
 

@@ -180,7 +180,7 @@ def _policies(plan: Plan) -> dict[str, dict[str, Any]]:
         },
     }
     fault_tolerance = plan.settings.ray.gcs_fault_tolerance
-    if fault_tolerance and not fault_tolerance.redis_address:
+    if fault_tolerance and fault_tolerance.redis_image and not fault_tolerance.redis_address:
         # the way to a Redis elsewhere is opened by `_destinations`
         redis = {"matchLabels": {"app": REDIS}}
         # KubeRay's clean-up Job, when a RayCluster is deleted, is one of its own pods and carries the same label

@@ -75,6 +75,15 @@ def restricted_container(*, read_only: bool = False) -> dict[str, Any]:
     return context
 
 
-def restricted_pod(*, uid: int = RAY_UID, gid: int = RAY_GID) -> dict[str, Any]:
-    """Security context of a pod under the level `restricted`. No fsGroup: it has no effect on Lustre."""
-    return {"runAsNonRoot": True, "runAsUser": uid, "runAsGroup": gid, "seccompProfile": {"type": "RuntimeDefault"}}
+def restricted_pod(*, uid: int = RAY_UID, gid: int = RAY_GID, volume_group: int | None = None) -> dict[str, Any]:
+    """Security context of a pod under the level `restricted`.
+
+    Args:
+        uid: Of its processes.
+        gid: Their group.
+        volume_group: Group that gets the pod's EBS volumes (`fsGroup`). Default: none; Lustre takes none.
+    """
+    context: dict[str, Any] = {"runAsNonRoot": True, "runAsUser": uid, "runAsGroup": gid}
+    if volume_group is not None:
+        context |= {"fsGroup": volume_group, "fsGroupChangePolicy": "OnRootMismatch"}
+    return {**context, "seccompProfile": {"type": "RuntimeDefault"}}

@@ -24,6 +24,7 @@ from hyperpod_ray.core.names import (
     MOUNT_PATH,
     RAY_API_VERSION,
     RAY_CLUSTER_LABEL,
+    RAY_GID,
     RAY_GROUP_LABEL,
     RAY_ROLE_LABEL,
     REDIS,
@@ -33,6 +34,7 @@ from hyperpod_ray.core.names import (
 )
 from hyperpod_ray.core.needs import NODE_ADDRESS
 from hyperpod_ray.core.plan import Plan, PodResources
+from hyperpod_ray.core.plan_names import store_class
 from hyperpod_ray.k8s.bindings import Bindings
 from hyperpod_ray.k8s.manifest import PART_OF, Manifest, build, custom_object
 from hyperpod_ray.k8s.operator import accepted
@@ -65,12 +67,21 @@ def ray_cluster(plan: Plan, bindings: Bindings) -> Manifest:
 
     manifest = build("RayCluster", define)
     for document in manifest.objects:
-        accepted(document)
+        accepted(document, plan)
     return manifest
 
 
-def _redis(settings: GcsFaultTolerance) -> dict[str, Any]:
+def _store(plan: Plan, settings: GcsFaultTolerance) -> dict[str, Any]:
     """`gcsFaultToleranceOptions`; a password is in a Secret and in no manifest."""
+    if settings.volume_gib is not None:
+        storage = {
+            "size": f"{settings.volume_gib}Gi",
+            "storageClassName": store_class(plan),
+            # of one pod, not of one node: two heads that have the database open would spoil it
+            "accessModes": ["ReadWriteOncePod"],
+            "deletionPolicy": "DeleteWithCluster",
+        }
+        return {"backend": "rocksdb", "storage": storage}
     options: dict[str, Any] = {"redisAddress": settings.redis_address or f"{REDIS}:{REDIS_PORT}"}
     if settings.redis_username is not None:
         options["redisUsername"] = {"value": settings.redis_username}
@@ -118,7 +129,7 @@ def cluster_spec(
     if fault_tolerance := ray.gcs_fault_tolerance:
         # without externalStorageNamespace the operator takes the RayCluster's UID: no two clusters on one Redis share
         # their state, and the clean-up after one deletes that one's only
-        spec["gcsFaultToleranceOptions"] = _redis(fault_tolerance)
+        spec["gcsFaultToleranceOptions"] = _store(plan, fault_tolerance)
         spec["workerGroupSpecs"].append(_driver(plan, bindings, fault_tolerance.driver_instance_group, mates=mates))
     if job is not None:
         for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
@@ -128,6 +139,8 @@ def cluster_spec(
 
 def _head(plan: Plan, bindings: Bindings, *, autoscaling: bool) -> dict[str, Any]:
     head = plan.settings.ray.head
+    # a new volume's file system is root's: the kubelet hands it to Ray's group
+    group = RAY_GID if plan.head_volume_gib is not None else None
     ports = {"gcs-server": GCS_PORT, "dashboard": DASHBOARD_PORT, "client": CLIENT_PORT, "metrics": METRICS_PORT}
     return {
         "serviceType": "ClusterIP",
@@ -142,6 +155,7 @@ def _head(plan: Plan, bindings: Bindings, *, autoscaling: bool) -> dict[str, Any
             ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
             # the autoscaler is a container of the head's pod and talks to the Kubernetes API
             token=autoscaling,
+            volume_group=group,
         ),
     }
 
@@ -228,6 +242,7 @@ def _template(
     env: dict[str, str],
     ports: list[dict[str, Any]] | None = None,
     token: bool = False,
+    volume_group: int | None = None,
 ) -> dict[str, Any]:
     """Pod template of head and workers.
 
@@ -261,7 +276,7 @@ def _template(
             "automountServiceAccountToken": token,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": recovery(plan).termination_grace_period_s,
-            "securityContext": restricted_pod(),
+            "securityContext": restricted_pod(volume_group=volume_group),
             "nodeSelector": node_selector(group),
             "affinity": {"nodeAffinity": node_affinity(deep_checks=bool(plan.deep_health_checks(plan.group(group))))},
             "tolerations": [

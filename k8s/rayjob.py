@@ -90,7 +90,8 @@ def ray_job(
                 **_annotations(entrypoint),
             },
             "spec": spec,
-        }
+        },
+        plan,
     )
 
 
@@ -135,7 +136,8 @@ def ray_cron_job(
                 **_annotations(entrypoint),
             },
             "spec": {"schedule": schedule, **zone, "jobTemplate": job},
-        }
+        },
+        plan,
     )
 
 

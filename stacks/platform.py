@@ -9,6 +9,7 @@ from hyperpod_ray.constructs.kubernetes import HelmRelease, Manifests
 from hyperpod_ray.constructs.metrics import ManagedMetrics
 from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.storage import FsxCsiDriver, LustreFileSystem
+from hyperpod_ray.constructs.volumes import EbsCsiDriver
 from hyperpod_ray.core import metric_alerts
 from hyperpod_ray.core.plan import Plan
 from hyperpod_ray.k8s.pods import group_tolerations, node_selector
@@ -56,6 +57,19 @@ class PlatformStack(EnvironmentStack):
             node_selector=on_cpu,
             tolerations=tolerations,
         )
+        if plan.head_volume_gib is not None:
+            EbsCsiDriver(
+                self,
+                "EbsCsi",
+                cluster=eks.cluster,
+                oidc_provider=eks.oidc_provider,
+                oidc_issuer=eks.oidc_issuer,
+                environment_name=plan.name,
+                nodes_of=cluster_arn,
+                key_arn=plan.head_volume_key_arn,
+                node_selector=on_cpu,
+                tolerations=tolerations,
+            )
         objects = k8s.platform_manifests(plan, bindings(plan, network=network, file_system=file_system))
         Manifests(self, "Manifests", cluster=eks.cluster, manifests=objects)
         settings = plan.settings

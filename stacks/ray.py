@@ -13,6 +13,7 @@ from hyperpod_ray.constructs.network import Network
 from hyperpod_ray.constructs.storage import LustreFileSystem
 from hyperpod_ray.constructs.tier import TierBucket
 from hyperpod_ray.constructs.tracking import TrackingApp
+from hyperpod_ray.constructs.volumes import VolumeGuard
 from hyperpod_ray.core.model import RayAccess
 from hyperpod_ray.core.names import CLAIM, DASHBOARD_PORT, GUARD, SERVICE_ACCOUNT
 from hyperpod_ray.core.plan import Plan
@@ -54,6 +55,8 @@ class RayStack(EnvironmentStack):
             )
             if plan.new_file_system is not None and plan.new_file_system.on_destroy == "delete":
                 after.append(ClaimGuard(self, "ClaimGuard", environment_name=plan.name, waiter=claim_waiter))
+        if plan.head_volume_gib is not None:
+            after.append(VolumeGuard(self, "VolumeGuard", environment_name=plan.name))
         tiered = plan.settings.hyperpod.tiered_storage
         if tiered is not None and tiered.bucket is None and plan.tier_bucket_name is not None:
             tier = TierBucket(

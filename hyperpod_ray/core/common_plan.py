@@ -349,6 +349,11 @@ class CommonPlan:
         return [zone for zone in self.settings.network.availability_zone_ids if zone in used]
 
     @property
+    def head_volume_gib(self) -> int | None:
+        """Size of the EBS volume that keeps the Ray head's state; None without one."""
+        return None
+
+    @property
     def network_outlives_destroy(self) -> bool:
         """Whether destroy leaves the VPC: a file system that is kept has its network interface there."""
         kept = any(settings.on_destroy == "retain" for settings in self.new_storage)

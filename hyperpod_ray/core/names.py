@@ -178,6 +178,11 @@ def storage_class(cluster_name: str) -> str:
     return f"{cluster_name.lower()}-{CLAIM}"
 
 
+def store_class(cluster_name: str) -> str:
+    """The StorageClass of the volumes on which Ray's embedded store keeps a head's state; cluster-scoped likewise."""
+    return f"{cluster_name.lower()}-ray-head"
+
+
 def volume(cluster_name: str, namespace: str) -> str:
     """The PersistentVolume of a namespace in storage modes `static` and `existing`; cluster-scoped likewise."""
     return f"{cluster_name.lower()}-{namespace}-{CLAIM}"

@@ -114,7 +114,10 @@ def images(plan: Plan) -> list[ImageNeed]:
                 needed.append(_of_chart(plan, chart, image, source))
     region = settings.region
     registry = f"{eks_registry(region).replace('*', '0' * 12)}.dkr.ecr.{region}.{_suffix(region)}"
+    absent = {names.EBS_CSI_ADDON} if plan.head_volume_gib is None else set()
     for addon, repositories in {**catalogue()["addons"], "every pod": catalogue()["node_images"]}.items():
+        if addon in absent:
+            continue
         for repository in repositories:
             reference = Reference(registry=registry, repository=repository)
             needed.append(ImageNeed(workload=f"add-on {addon}", source=reference, pulled=reference))
@@ -352,6 +355,8 @@ def _eks_calls(plan: Plan) -> list[Call]:
     rows = list(catalogue()["calls"])
     if isinstance(plan.settings.storage, DynamicStorage):
         rows += catalogue()["dynamic_storage_calls"]
+    if plan.head_volume_gib is not None:
+        rows += catalogue()["head_volume_calls"]
     needed = [Call(**row) for row in rows]
     if (access := plan.settings.ray.access) and access.s3:
         actions = ["s3:GetObject", "s3:ListBucket"]

@@ -34,7 +34,8 @@ the default with which Karpenter plans (`VM_MEMORY_OVERHEAD_PERCENT`)."""
 EVICTION_MIB = 100
 """`evictionHard.memory.available` of the EKS AMI."""
 DAEMON_SETS = ("aws-node", names.PROXY_ADDON, names.POD_IDENTITY_ADDON, "fsx-csi-node", "health-monitoring-agent")
-"""Pods that every node carries besides Ray's; accelerators and EFA each bring a device plugin more."""
+"""Pods that every node carries besides Ray's; accelerators and EFA each bring a device plugin more, and a head's state
+on a volume the EBS CSI driver's."""
 DAEMON_SET_CPU_MILLIS = 750
 """CPU set aside for the daemon sets of a node: a reserve of this project, above the sum of the charts' requests."""
 DAEMON_SET_MEMORY_MIB = 1024
@@ -154,6 +155,17 @@ class Plan(CommonPlan):
         return [*super().images, (("ray", "gcs_fault_tolerance", "redis_image"), redis)]
 
     @property
+    def head_volume_gib(self) -> int | None:
+        """Size of the EBS volume that keeps the head's state; None without one."""
+        tolerance = self.settings.ray.gcs_fault_tolerance
+        return tolerance.volume_gib if tolerance else None
+
+    @property
+    def head_volume_key_arn(self) -> str | None:
+        """KMS key of that volume: the one of the head's own group. None: the key that AWS manages for EBS."""
+        return self.group(self.settings.ray.head.instance_group).volume_kms_key_arn
+
+    @property
     def trainers(self) -> list[tuple[str, NodeGroup]]:
         """Workers, and the group that each is in; none while the first one's group is not in the file."""
         groups = {group.name: group for group in self.groups}
@@ -176,8 +188,8 @@ class Plan(CommonPlan):
 
     def daemon_sets(self, group: NodeGroup) -> int:
         """Pods that a node of the group carries before any of Ray's."""
-        spec = self.type_spec(group.type)
-        return len(DAEMON_SETS) + (spec.accelerators > 0) + (spec.efa > 0) + self._pulls_early(group)
+        spec, volumes = self.type_spec(group.type), self.head_volume_gib is not None
+        return len(DAEMON_SETS) + volumes + (spec.accelerators > 0) + (spec.efa > 0) + self._pulls_early(group)
 
     def allocatable(self, group: NodeGroup) -> Allocatable:
         """What one node of the group can give to Ray pods.

@@ -85,6 +85,11 @@ def storage_class(plan: Plan) -> str:
     return names.storage_class(plan.settings.hyperpod.cluster_name)
 
 
+def store_class(plan: Plan) -> str:
+    """The StorageClass of the volumes that keep a head's state."""
+    return names.store_class(plan.settings.hyperpod.cluster_name)
+
+
 def volume(plan: Plan) -> str:
     """The PersistentVolume of storage modes `static` and `existing`."""
     return names.volume(plan.settings.hyperpod.cluster_name, plan.settings.ray.namespace)

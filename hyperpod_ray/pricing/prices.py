@@ -302,6 +302,8 @@ def cost(plan: CommonPlan, prices: Prices, *, day: date) -> Cost:
     volumes = sum((group.data_volume_gib or 0) * group.count for group in plan.groups)
     if volumes:
         lines.append(node_volumes(volumes, region, prices))
+    if plan.head_volume_gib is not None:
+        lines.append(head_volume(plan.head_volume_gib, region, prices))
     lines += _shared_storage(plan, prices)
     homes = plan.new_homes
     if homes is not None:
@@ -411,6 +413,18 @@ def node_volumes(gigabytes: int, region: str, prices: Prices) -> Line:
         quantity=gigabytes,
         unit="GB-month",
         price=prices.node_volume(region),
+        dearest=prices.dearest_node_volume(),
+    )
+
+
+def head_volume(gigabytes: int, region: str, prices: Prices) -> Line:
+    """The line of the EBS volume that keeps the Ray head's state; it is billed as EBS, not by HyperPod."""
+    return line(
+        name="volume of the head",
+        description=f"{gigabytes} GiB of EBS gp3",
+        quantity=gigabytes,
+        unit="GB-month",
+        price=prices.used(region, "ebs_gp3"),
         dearest=prices.dearest_node_volume(),
     )
 

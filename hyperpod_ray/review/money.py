@@ -236,6 +236,8 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, price_table: Prices,
             volumes += count(group) * _volume(group)
     if volumes:
         lines["volumes of nodes"] = prices.node_volumes(volumes, region, price_table)
+    for size in _head_volumes(cluster):
+        lines["volume of the head"] = prices.head_volume(size, region, price_table)
     for name, size, speed in _file_systems(assembly, cluster):
         lines[name] = prices.line(
             name=name,
@@ -283,6 +285,14 @@ def _file_systems(assembly: EnvironmentAssembly, cluster: Cluster) -> Iterator[t
         speed = str((made_by.data.get("parameters") or {}).get("perUnitStorageThroughput", ""))
         if requested.isdigit() and speed.isdigit():
             yield f"file system of claim {k8s_object.id.namespace}/{k8s_object.id.name}", int(requested), int(speed)
+
+
+def _head_volumes(cluster: Cluster) -> Iterator[int]:
+    """GiB of each volume that keeps the state of a RayCluster's head."""
+    for k8s_object in cluster.objects.values():
+        options = k8s_object.data.get("spec", {}).get("gcsFaultToleranceOptions") or {}
+        if k8s_object.id.kind == "RayCluster" and options.get("backend") == "rocksdb":
+            yield int(str((options.get("storage") or {}).get("size") or "1Gi").removesuffix("Gi"))
 
 
 def _homes(assembly: EnvironmentAssembly) -> Iterator[tuple[str, str, int]]:

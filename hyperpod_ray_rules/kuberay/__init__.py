@@ -7,6 +7,6 @@ https://github.com/ray-project/kuberay/blob/v1.7.0/ray-operator/controllers/ray/
 """
 
 from hyperpod_ray_rules.kuberay.judge import judge
-from hyperpod_ray_rules.kuberay.table import DEFAULT_GATES, RULES, Rule, Verdict
+from hyperpod_ray_rules.kuberay.table import DEFAULT_GATES, EMBEDDED_STORE_GATE, RULES, Rule, Verdict
 
-__all__ = ["DEFAULT_GATES", "RULES", "Rule", "Verdict", "judge"]
+__all__ = ["DEFAULT_GATES", "EMBEDDED_STORE_GATE", "RULES", "Rule", "Verdict", "judge"]

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hyperpod_ray_rules.kuberay import syntax
-from hyperpod_ray_rules.kuberay.table import Json, Subject, containers, restart_policy, rule, token
+from hyperpod_ray_rules.kuberay.table import (
+    EMBEDDED_STORE_GATE,
+    Json,
+    Subject,
+    containers,
+    restart_policy,
+    rule,
+    token,
+)
 
 FT_ANNOTATION = "ray.io/ft-enabled"
 STORAGE_ANNOTATION = "ray.io/external-storage-namespace"
@@ -172,7 +180,7 @@ def fault_tolerance_backend(subject: Subject) -> Iterator[str]:
                 "'rocksdb' backend"
             )
         return
-    if not subject.gates.get("GCSFaultToleranceEmbeddedStorage"):
+    if not subject.gates.get(EMBEDDED_STORE_GATE):
         yield (
             "the embedded RocksDB GCS fault tolerance backend (GcsFaultToleranceOptions.Backend: 'rocksdb') requires "
             "the GCSFaultToleranceEmbeddedStorage feature gate to be enabled"

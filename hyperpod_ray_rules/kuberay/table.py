@@ -11,6 +11,8 @@ Scope = Literal["metadata", "spec", "group", "upgrade"]
 """What a rule looks at: the object's metadata, its spec, each worker group in turn, or the upgrade strategy."""
 Kind = Literal["RayCluster", "RayJob", "RayCronJob"]
 
+EMBEDDED_STORE_GATE = "GCSFaultToleranceEmbeddedStorage"
+"""Alpha: Ray's embedded store keeps the head's state, `gcsFaultToleranceOptions.backend: rocksdb`."""
 DEFAULT_GATES: Mapping[str, bool] = {
     "RayClusterStatusConditions": True,
     "RayJobDeletionPolicy": True,
@@ -18,7 +20,7 @@ DEFAULT_GATES: Mapping[str, bool] = {
     "RayServiceIncrementalUpgrade": True,
     "RayCronJob": False,
     "RayClusterNetworkPolicy": False,
-    "GCSFaultToleranceEmbeddedStorage": False,
+    EMBEDDED_STORE_GATE: False,
     "RayClusterMTLS": False,
     "RayClusterHistoryServer": False,
 }

@@ -60,6 +60,7 @@ class FaultReport:
         survived: whether a new step followed.
         world: workers after it.
         full_size_after_s: (elastic) from the fault to the first step at full size again.
+        head_back_after_s: (head) from the fault to the new head's first list of nodes.
         taken_over_by: who has the lost rank: a standby, a spare, a new worker or nobody (fewer workers); None where all
             workers were started again.
     """
@@ -81,6 +82,7 @@ class FaultReport:
     survived: bool
     world: int | None
     full_size_after_s: float | None = None
+    head_back_after_s: float | None = None
     taken_over_by: str | None = None
 
 
@@ -90,6 +92,7 @@ def measure(
     *,
     until: float,
     observations: Sequence[Observation] = (),
+    heads: Sequence[float] = (),
     resubmitted: bool = False,
     recovered: bool = True,
 ) -> FaultReport:
@@ -100,6 +103,7 @@ def measure(
         events: all events of the run, in order.
         until: unix seconds; the next fault, or the end. Later events belong to something else.
         observations: what was seen from outside.
+        heads: when a new head first answered.
         resubmitted: whether the job was submitted again because of it.
         recovered: False where the rehearsal gave up waiting; a step that was under way when the fault hit is then not
             taken for a recovery.
@@ -156,6 +160,9 @@ def measure(
         if recovered_step and recovered_step.values.get("world") is not None
         else None,
         full_size_after_s=None if full is None else _round(full),
+        head_back_after_s=next((_round(t - injected.t) for t in heads if t > injected.t), None)
+        if injected.fault == "head"
+        else None,
         taken_over_by=_successor(window, recovered_step),
     )
 

@@ -91,6 +91,7 @@ class Rehearsal:
                 scene.tails[run].events,
                 until=after,
                 observations=scene.watcher.seen,
+                heads=scene.watcher.heads,
                 resubmitted=resubmitted or scene.submissions[run] > submitted,
                 recovered=survived,
             )

@@ -36,6 +36,8 @@ def row(fault: FaultReport) -> tuple[str, ...]:
         notes.append("resubmitted")
     if fault.fault == "drain" and fault.resumed_after_s is not None:
         notes.append(f"{fault.resumed_after_s:.1f} s from the notice")
+    if fault.head_back_after_s is not None:
+        notes.append(f"new head after {fault.head_back_after_s:.1f} s")
     if fault.full_size_after_s is not None:
         notes.append(f"full size after {fault.full_size_after_s:.1f} s")
     checkpoint = "-" if fault.checkpoint_step is None else f"step {fault.checkpoint_step}"

@@ -20,6 +20,8 @@ class Watcher(threading.Thread):
         self.status, self.message = "", ""
         self.status_t = 0.0
         self.seen: list[Observation] = []
+        self.heads: list[float] = []
+        """When the head answered again after it did not."""
         self.ended = threading.Event()
 
     def follow(self, submission: str) -> None:
@@ -28,10 +30,14 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         """Until `ended` is set."""
+        silent = False
         while not self.ended.wait(0.4):
             dashboard = self.cluster.dashboard
             nodes = dashboard.nodes()
             now = time.time()
+            if nodes and silent:
+                self.heads.append(now)
+            silent = not nodes
             for ip, state in nodes.items():
                 if state == "DEAD" and self.nodes.get(ip) == "ALIVE":
                     self.seen.append(Observation(t=now, what="Ray's head: node dead"))

@@ -40,6 +40,7 @@ COPIES = {
     ("hyperpod_ray/guard/__init__.py", names.GUARD),
     ("hyperpod_ray/guard/__init__.py", names.GUARD_MARK),
     ("constructs/handlers/file_systems_of_claims/index.py", names.CLAIM_TAG),
+    ("constructs/handlers/volumes_of_claims/index.py", names.CLAIM_TAG),
 }
 """What imports nothing of ours.
 

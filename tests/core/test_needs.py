@@ -35,6 +35,24 @@ def test_with_one_they_pull_copies_in_this_account() -> None:
     }
 
 
+STORE = {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "volume_gib": 8}}
+
+
+def test_a_volume_of_the_head_brings_the_ebs_driver_with_its_calls() -> None:
+    workloads = {need.workload for need in needs.images(plan({}))}
+    assert {need.workload for need in needs.images(plan(STORE))} - workloads == {"add-on aws-ebs-csi-driver"}
+    added = [call for call in needs.calls(plan({**CLOSED, **STORE})) if call.role == "ebs-csi"]
+    assert {call.endpoint for call in added} == {"ec2", "sagemaker.api", "sts"}
+    assert needs.interface_endpoints(plan({**CLOSED, **STORE})) == needs.interface_endpoints(plan(CLOSED))
+    assert not [call for call in needs.calls(plan({})) if call.role == "ebs-csi"]
+
+
+def test_its_pod_takes_a_place_on_every_node() -> None:
+    with_store, without = plan(STORE), plan({})
+    for group in without.groups:
+        assert with_store.daemon_sets(with_store.group(group.name)) == without.daemon_sets(group) + 1
+
+
 def test_two_environments_of_an_account_do_not_share_a_repository() -> None:
     here, there = (Plan(name=name, settings=plan({"registries": {"mirror": True}}).settings) for name in ("one", "two"))
     assert not {copy.repository for copy in needs.copies(here)} & {copy.repository for copy in needs.copies(there)}

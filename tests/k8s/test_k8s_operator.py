@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperpod_ray import k8s
-from hyperpod_ray.k8s.operator import FEATURE_GATES
+from hyperpod_ray.k8s.operator import feature_gates
 
 Render = Callable[[str], Any]
 
@@ -13,7 +13,8 @@ Render = Callable[[str], Any]
 def test_the_release_has_the_feature_gates_that_are_judged_by(render: Render) -> None:
     values = k8s.kuberay_operator(render("dev").plan).values
     gates = {gate["name"]: gate["enabled"] for gate in values["featureGates"]}
-    assert gates == FEATURE_GATES
+    assert gates == feature_gates(render("dev").plan)
+    assert not gates["GCSFaultToleranceEmbeddedStorage"], "alpha: on where the file asks for it alone"
     assert gates["RayCronJob"]
     assert gates["RayJobDeletionPolicy"]
 

@@ -16,7 +16,7 @@ from hyperpod_ray.cli.main import main as run
 from hyperpod_ray.core import Plan
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.names import PRIORITY_LABEL, QUEUE_LABEL
-from hyperpod_ray.k8s.operator import FEATURE_GATES, RefusedError
+from hyperpod_ray.k8s.operator import RefusedError
 from hyperpod_ray_rules import kuberay
 
 Render = Callable[[str], Any]
@@ -64,7 +64,7 @@ def test_each_documented_command_prints_what_the_operator_accepts(
     assert run(arguments) == 0
     (made,) = yaml.safe_load_all(capsys.readouterr().out)
     assert made["metadata"]["name"] == arguments[arguments.index("--name") + 1]
-    assert kuberay.judge(made, gates=FEATURE_GATES) == []
+    assert kuberay.judge(made, gates={**kuberay.DEFAULT_GATES, "RayCronJob": True}) == []
 
 
 class TestOwnCluster:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.core import names, plan_names
+from hyperpod_ray.core import Plan, load, names, plan_names
+from hyperpod_ray.core.model import Environment
 from hyperpod_ray.ops.observe import account, controllers
 from hyperpod_ray.ops.observe.snapshot import Stack
 from tests.ops.ops_account_helpers import Account, Json, of, stack
@@ -89,9 +90,22 @@ EXPECTED = {
     "CoreDNS": ("kube-system", "Deployment", "coredns", True),
     "FSx CSI driver's controller": ("kube-system", "Deployment", "fsx-csi-controller", False),
     "FSx CSI driver's node daemon": ("kube-system", "DaemonSet", "fsx-csi-node", True),
+    "EBS CSI driver's controller": ("kube-system", "Deployment", "ebs-csi-controller", False),
+    "EBS CSI driver's node daemon": ("kube-system", "DaemonSet", "ebs-csi-node", False),
     "HyperPod's health-monitoring agent": ("aws-hyperpod", "DaemonSet", "health-monitoring-agent", False),
     "node guard": ("node-guard", "Deployment", "node-guard", False),
 }
+
+
+@pytest.mark.parametrize(("store", "there"), [({}, False), ({"driver_instance_group": "head", "volume_gib": 8}, True)])
+def test_the_ebs_driver_is_expected_where_a_volume_has_the_heads_state(store: Json, there: bool) -> None:
+    settings = load("dev").plan.settings.model_dump(exclude_unset=True)
+    if store:
+        settings["ray"]["gcs_fault_tolerance"] = store
+    plan = Plan(name="dev", settings=Environment.model_validate(settings))
+    stems = {workload.stem for workload in controllers.expected(plan)}
+    assert ({"ebs-csi-controller", "ebs-csi-node"} <= stems) is there
+    assert "fsx-csi-node" in stems
 
 
 def test_the_workloads_are_those_of_charts_and_add_ons() -> None:

@@ -375,3 +375,63 @@ def test_kept_data_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         assert ("fs-1" in written.err, written.out) == (True, "")
         teardown.show(target, replace(holdings, items=()), stderr=True)
         assert capsys.readouterr().err == ""
+
+
+# --- volumes of heads ------------------------------------------------------------------------------------------------
+
+
+def ebs_volume(state: str = "in-use") -> Json:
+    return {"VolumeId": "vol-0123456789abcdef0", "State": state, "Size": 8}
+
+
+def test_a_heads_volume_goes_before_its_driver() -> None:
+    target, account, api = of(describe_volumes={"Volumes": [ebs_volume()]})
+    api.listings["/api/v1/namespaces/ray/persistentvolumeclaims"] = [claim("ray-gcs-pvc", "ray-demo-ray-head")]
+    holdings = inventory.take(target)
+    assert ("EBS volume", "vol-0123456789abcdef0", "blocks") in rows(holdings)
+    (asked,) = account.arguments("describe_volumes")
+    assert asked["Filters"] == [
+        {"Name": "tag:hyperpod-ray:environment", "Values": ["demo"]},
+        {"Name": "tag-key", "Values": ["CSIVolumeName"]},
+    ]
+    (note,) = [item.note for item in holdings.items if item.id == "ray/ray-gcs-pvc"]
+    assert note == "a head's state: its volume goes with it"
+
+
+def volumes_seen(*looks: list[Json]) -> Any:
+    """What EC2 lists, look by look; the last for ever."""
+    remaining = list(looks)
+    return lambda _: {"Volumes": remaining.pop(0) if len(remaining) > 1 else remaining[0]}
+
+
+def test_a_teardown_waits_for_a_volume_that_the_driver_deletes(capsys: pytest.CaptureFixture[str]) -> None:
+    looks = volumes_seen([ebs_volume()], [ebs_volume("available")], [])
+    target, account, api = of(describe_volumes=looks)
+    api.listings["/api/v1/persistentvolumes"] = [volume(plan_names.store_class(target.plan), names.EBS_CSI_DRIVER)]
+    assert teardown._wait_for_volumes(target, poll=0)
+    assert account.arguments("delete_volume") == []
+    assert "waiting for volumes of heads: vol-0123456789abcdef0 (in-use)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lost", ["the claim", "the driver", "the cluster"])
+def test_a_teardown_deletes_an_orphan_itself(lost: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """RayCluster, add-on or cluster went first: nobody in Kubernetes will ever delete it."""
+    looks = volumes_seen([ebs_volume()], [ebs_volume("available")], [])
+    target, account, api = of(describe_volumes=looks)
+    if lost != "the claim":
+        api.listings["/api/v1/persistentvolumes"] = [volume(plan_names.store_class(target.plan), names.EBS_CSI_DRIVER)]
+        operation = "describe_addon" if lost == "the driver" else "describe_cluster"
+        account.answers[operation] = refusal("ResourceNotFoundException")
+    assert teardown._wait_for_volumes(target, poll=0)
+    assert account.arguments("delete_volume") == [{"VolumeId": "vol-0123456789abcdef0"}]
+    assert "deleting it directly" in capsys.readouterr().err
+
+
+def test_a_volume_that_stays_stops_the_teardown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(teardown, "VOLUME_SECONDS", 0)
+    target, account, _ = of(describe_volumes={"Volumes": [ebs_volume()]})
+    assert not teardown._wait_for_volumes(target, poll=0)
+    assert account.arguments("delete_volume") == [], "a node still has it"
+    assert "nothing else was destroyed" in capsys.readouterr().err

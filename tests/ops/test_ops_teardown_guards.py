@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.core import names
 from hyperpod_ray.core.loader import parse
 from hyperpod_ray.ops import orchestrators, output
 from hyperpod_ray.ops.change import inventory, protection, teardown
 from hyperpod_ray.ops.change.inventory import Inventory, Item
-from hyperpod_ray.ops.errors import OK, OpsError
+from hyperpod_ray.ops.errors import OK, STILL_GOING, OpsError
 from hyperpod_ray.ops.observe import account
 from hyperpod_ray.ops.observe.snapshot import FileSystem
 from hyperpod_ray.ops.output import Format
@@ -35,6 +36,7 @@ def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a teardown did after it had looked."""
     done: list[str] = []
     monkeypatch.setattr(teardown, "_wait_for_file_systems", lambda target, poll: True)
+    monkeypatch.setattr(teardown, "_wait_for_volumes", lambda target, poll: True)
     monkeypatch.setattr(protection, "lift", lambda target, stacks: done.append("unprotected"))
     monkeypatch.setattr(teardown, "_destroy", lambda target, app: done.append("destroyed"))
     monkeypatch.setattr(account, "stacks", lambda target, **_: ())
@@ -62,6 +64,13 @@ def test_with_nothing_that_blocks_it_is_destroyed(destroyed: list[str], monkeypa
     monkeypatch.setattr(inventory, "take", lambda target: kept)
     assert take_down(target(), found()) == OK
     assert destroyed == ["unprotected", "destroyed"]
+
+
+def test_a_heads_volume_that_stays_keeps_the_driver(destroyed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "take", lambda target: found())
+    monkeypatch.setattr(teardown, "_wait_for_volumes", lambda target, poll: False)
+    assert take_down(target(), found()) == STILL_GOING
+    assert destroyed == []
 
 
 def test_pods_that_do_not_end_keep_the_environment(destroyed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +101,7 @@ def test_a_file_system_of_a_claim_that_stays_is_not_looked_for(monkeypatch: pyte
 class NoDriver:
     """Workloads of a cluster whose storage driver is gone."""
 
-    def deletes_volumes(self) -> bool:
+    def deletes_volumes(self, driver: str = names.CSI_DRIVER) -> bool:
         return False
 
 

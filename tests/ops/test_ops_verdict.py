@@ -224,6 +224,18 @@ CASES: dict[str, tuple[Snapshot, str, str]] = {
                 warnings=(KubernetesEvent(time=ago(1), reason="ProvisioningFailed", object="PersistentVolumeClaim/fsx", message="AccessDenied"),)),
         "Action required", "waits for its volume, far longer than the usual 8–15 min (AccessDenied)",
     ),
+    "the head's volume lost": (
+        replace(healthy(), claims=(Claim(name="ray-gcs-pvc", namespace="ray", phase="Lost"),)),
+        "Action required", "claim ray/ray-gcs-pvc has lost its volume: the next head has no state",
+    ),
+    "the head's volume waits": (
+        replace(healthy(), claims=(Claim(name="ray-gcs-pvc", namespace="ray", phase="Pending", created=ago(6)),)),
+        "Action required", "claim ray/ray-gcs-pvc waits for its volume",
+    ),
+    "the head's volume is made": (
+        replace(healthy(), claims=(Claim(name="ray-gcs-pvc", namespace="ray", phase="Pending", created=ago(1)),)),
+        "Healthy", "",
+    ),
     "volume lost": (replace(healthy(), claims=(Claim(name="fsx", namespace="ray", phase="Lost"),)), "Action required", "has lost its volume"),
     # sources
     "Kubernetes unreachable": (

@@ -9,7 +9,7 @@ import pytest
 
 from hyperpod_ray.constructs.endpoints import SERVICES
 from hyperpod_ray.core import Plan, load
-from hyperpod_ray.core.loader import parse
+from hyperpod_ray.core.loader import FOLDER, parse
 from hyperpod_ray.core.model import ExistingEks, ExistingEksCluster
 from hyperpod_ray.pricing import prices
 from hyperpod_ray.pricing.prices import Price, Prices, RegionFallback
@@ -73,6 +73,14 @@ def test_cost_by_group_storage_and_what_is_always_paid() -> None:
     assert found.usd_per_month == pytest.approx(hours * 730 + months)
     assert found.unknown == []
     assert [line.name for line in found.estimated] == ["volumes of nodes"]
+
+
+def test_the_volume_of_the_heads_state_is_billed_as_ebs() -> None:
+    plan = load("head-fault-tolerance", folder=FOLDER / "examples").plan
+    (line,) = [line for line in prices.cost(plan, KNOWN, day=DAY).lines if line.name == "volume of the head"]
+    assert line.usd_per_month == pytest.approx(8 * 0.08)
+    assert line.estimate == ""
+    assert not [line for line in prices.cost(load("prod").plan, KNOWN, day=DAY).lines if "of the head" in line.name]
 
 
 def test_what_depends_on_use_is_named_with_its_price() -> None:

@@ -41,6 +41,14 @@ def test_a_drained_node_counts_from_the_last_step_before_the_stop() -> None:
     assert got.steps_lost == 1
 
 
+def test_a_new_head_is_timed_from_the_fault_on() -> None:
+    events = made_up.work(t=100, first=1, last=60)
+    got = measure(fault(106.5, kind="head"), events, until=1000, heads=[50.0, 118.25, 300.0])
+    assert got.head_back_after_s == 11.75
+    assert measure(fault(106.5, kind="head"), events, until=1000, heads=[50.0]).head_back_after_s is None
+    assert measure(fault(106.5, kind="node"), events, until=1000, heads=[118.25]).head_back_after_s is None
+
+
 def test_a_head_with_fault_tolerance_interrupts_nothing() -> None:
     events = made_up.work(t=100, first=1, last=60)
     got = measure(fault(106.5, kind="head"), events, until=1000)
@@ -163,7 +171,7 @@ def test_the_json_keeps_its_keys(tmp_path: Path) -> None:
     assert list(raw["faults"][0]) == [
         "fault", "run", "target", "t", "step", "detected_after_s", "detected_by", "resumed_after_s", "recovery_s",
         "steps_lost", "checkpoint_step", "checkpoint", "interrupted", "resubmitted", "survived", "world",
-        "full_size_after_s", "taken_over_by",
+        "full_size_after_s", "head_back_after_s", "taken_over_by",
     ]  # fmt: skip
     assert any("NCCL" in text for text in raw["not_shown"])
 

@@ -57,6 +57,44 @@ def test_a_server_is_a_host_and_a_port(before: str, after: str, rows: int) -> No
     assert len(findings.rows) == rows
 
 
+def stored(store: str) -> Json:
+    """A RayCluster whose head has its state in Redis, on a volume (`8Gi`), or nowhere."""
+    if store.endswith("Gi"):
+        return {"gcsFaultToleranceOptions": {"backend": "rocksdb", "storage": {"size": store}}}
+    return {"gcsFaultToleranceOptions": {"redisAddress": store}} if store else {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rows"),
+    [
+        # KubeRay keeps the claim as it is: raycluster_controller.go, reconcileGCSStoragePVC
+        ("8Gi", "8Gi", []),
+        ("8Gi", "16Gi", [("safe", "KubeRay leaves the volume as it is")]),
+        ("", "8Gi", []),
+        ("redis:6379", "8Gi", [("interrupts", "The next head reads an empty state")]),
+        # the driver goes before the volume that it would delete
+        ("8Gi", "redis:6379", [("interrupts", "Delete the RayCluster before the deploy")]),
+        ("8Gi", "", [("weakens", "Delete the RayCluster before the deploy")]),
+    ],
+)
+def test_a_volume_keeps_the_heads_state(before: str, after: str, rows: list[tuple[str, str]]) -> None:
+    findings = Findings()
+    raycluster._state_store(stored(before), stored(after), findings, {"what": "RayCluster ray/ray", "where": "x"})
+    assert [row.effect.code for row in findings.rows] == [effect for effect, _ in rows]
+    for row, (_, consequence) in zip(findings.rows, rows, strict=True):
+        assert consequence in row.consequence
+
+
+@pytest.mark.parametrize(("store", "rows"), [("8Gi", ["gcs-volume-zone"]), ("redis:6379", [])])
+def test_a_head_that_moves_may_leave_the_zone_of_its_volume(store: str, rows: list[str]) -> None:
+    """https://docs.aws.amazon.com/ebs/latest/userguide/ebs-volumes.html"""
+    findings = Findings()
+    head, moved = ({"template": {"spec": {"nodeSelector": {"group": name}}}} for name in ("a", "b"))
+    old, new = ({**stored(store), "headGroupSpec": group} for group in (head, moved))
+    raycluster._state_store(old, new, findings, {"what": "RayCluster ray/ray", "where": "x"})
+    assert [row.code for row in findings.rows] == rows
+
+
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 
 

@@ -18,6 +18,7 @@ VARIABLES = {
     "redis_address_by_options": ("RAY_REDIS_ADDRESS",),
     "redis_settings_by_options": ("REDIS_PASSWORD", "RAY_REDIS_ADDRESS"),
     "redis_username_by_options": ("REDIS_USERNAME",),
+    "fault_tolerance_backend": ("RAY_gcs_storage", "RAY_gcs_storage_path"),
 }
 """Environment variables that the operator's rules read."""
 
@@ -28,7 +29,8 @@ def operator_accepts_the_cluster(plan: Plan) -> Iterator[Finding]:
 
     https://github.com/ray-project/kuberay/blob/v1.7.0/ray-operator/controllers/ray/utils/validation.go
     """
-    for verdict in kuberay.judge(outline(plan)):
+    gates = {**kuberay.DEFAULT_GATES, kuberay.EMBEDDED_STORE_GATE: plan.head_volume_gib is not None}
+    for verdict in kuberay.judge(outline(plan), gates=gates):
         if verdict.rule not in OTHERS:
             yield error(
                 *_place(plan, verdict.rule),
@@ -57,7 +59,9 @@ def outline(plan: Plan) -> dict[str, Any]:
     }
     if ray.autoscaling:
         spec |= {"enableInTreeAutoscaling": True, "autoscalerOptions": {"version": "v2"}}
-    if ray.gcs_fault_tolerance:
+    if plan.head_volume_gib is not None:
+        spec["gcsFaultToleranceOptions"] = {"backend": "rocksdb", "storage": {"size": f"{plan.head_volume_gib}Gi"}}
+    elif ray.gcs_fault_tolerance:
         spec["gcsFaultToleranceOptions"] = {
             "redisAddress": ray.gcs_fault_tolerance.redis_address or f"{names.REDIS}:{names.REDIS_PORT}"
         }

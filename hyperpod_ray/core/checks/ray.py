@@ -16,6 +16,8 @@ TOKEN_AUTH_SINCE = (2, 52)
 """Ray version with token authentication (and KubeRay ≥ 1.5.1)."""
 TRAIN_V2_SINCE = (2, 51)
 """Ray version whose Train V2 is the default; the jobs of this project use nothing older."""
+EMBEDDED_STORE_OPERATOR, EMBEDDED_STORE_RAY = (1, 7), (2, 57)
+"""Versions of KubeRay and Ray with the embedded store of the GCS."""
 LOOPBACK = {"localhost", "127.0.0.1", "0.0.0.0"}  # noqa: S104  # names, not an address to listen on
 LEAST_HEAD_GIB = 4
 """Below this the GCS, the dashboard and its agents are killed for memory; Ray's guide asks for 8.
@@ -285,8 +287,8 @@ def head_has_a_second_node(plan: Plan) -> Iterator[Finding]:
 
 
 @rule("ray")
-def redis_is_given_once(plan: Plan) -> Iterator[Finding]:
-    """GCS fault tolerance keeps the head's state in one Redis: run here by image, or existing by address."""
+def one_store_keeps_the_state(plan: Plan) -> Iterator[Finding]:
+    """GCS fault tolerance has one store: a Redis run here by image, an existing one by address, or a volume."""
     gcs = plan.settings.ray.gcs_fault_tolerance
     if gcs is None:
         return
@@ -299,20 +301,21 @@ def redis_is_given_once(plan: Plan) -> Iterator[Finding]:
             expected="the host of a Redis",
             fix="correct the address",
         )
-    if gcs.redis_image is None and gcs.redis_address is None:
+    stores = [name for name in ("redis_image", "redis_address", "volume_gib") if getattr(gcs, name) is not None]
+    if not stores:
         yield error(
             *path,
-            what="needs a Redis",
-            expected="redis_image (run in the namespace) or redis_address (an existing one)",
-            fix="set one of the two",
+            what="the head's state has no store",
+            expected="redis_image (run in the namespace), redis_address (an existing one) or volume_gib (on EBS)",
+            fix="set one of the three",
         )
-    if gcs.redis_image is not None and gcs.redis_address is not None:
+    if len(stores) > 1:
         yield error(
             *path,
-            "redis_address",
-            what="redis_image and redis_address exclude each other",
-            expected="one of the two",
-            fix="remove one",
+            stores[-1],
+            what=f"{' and '.join(stores)} exclude each other",
+            expected="one of them",
+            fix=f"remove {'the others' if len(stores) > 2 else 'one'}",
         )
     yield from _redis_credentials(path, gcs)
     if gcs.redis_address is not None and not 1 <= int(gcs.redis_address.rpartition(":")[2]) <= 65535:
@@ -332,7 +335,7 @@ def _redis_credentials(path: tuple[str, ...], gcs: GcsFaultTolerance) -> Iterato
             yield error(
                 *path,
                 name,
-                what="is of an existing Redis, and the one of redis_image has no password",
+                what="is of an existing Redis, and the other stores take none",
                 expected="redis_address beside it",
                 fix="remove it, or set redis_address",
             )
@@ -375,6 +378,48 @@ def driver_is_off_the_head(plan: Plan) -> Iterator[Finding]:
             what=f"'{group.name}' also carries the head and has {group.count} node",
             expected="a second node for the driver",
             fix=f"set {place_of_group(plan, group.name)}.count: 2, or name another group",
+        )
+
+
+@rule("ray", "helm")
+def embedded_store_is_known(plan: Plan) -> Iterator[Finding]:
+    """KubeRay has the embedded store since 1.7.0; an older operator prunes it, and the head keeps no state.
+
+    https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/kuberay-gcs-rocksdb-ft.html
+    """
+    gcs = plan.settings.ray.gcs_fault_tolerance
+    if gcs is None or gcs.volume_gib is None:
+        return
+    operator, version = plan.settings.helm.kuberay_operator, plan.settings.ray.version
+    if _numbers(operator) < EMBEDDED_STORE_OPERATOR:
+        yield error(
+            "helm",
+            "kuberay_operator",
+            what=f"KubeRay {operator} has no embedded store of the head's state",
+            expected="1.7.0 or newer",
+            fix="set a newer version, and run `hyperpod-ray charts fetch`",
+        )
+    if _numbers(version) < EMBEDDED_STORE_RAY:
+        yield error(
+            "ray",
+            "version",
+            what=f"Ray {version} has no embedded store of the head's state",
+            expected="2.57.0 or newer",
+            fix="set a newer version (with its image), or name a Redis",
+        )
+
+
+@rule("ray", "teams")
+def no_team_has_a_volume_of_a_head(plan: Plan) -> Iterator[Finding]:
+    """A team's job has a RayCluster of its own, and a team's pods mount the team's folders and no other claim."""
+    if plan.head_volume_gib is not None and plan.settings.teams:
+        yield error(
+            "ray",
+            "gcs_fault_tolerance",
+            "volume_gib",
+            what="the heads of teams' jobs would mount volumes, and a team's pods may mount its own folders alone",
+            expected="redis_image or redis_address where teams share the cluster",
+            fix="name a Redis in place of volume_gib",
         )
 
 

@@ -50,12 +50,12 @@ class RayWorkerGroup(RayPod):
 
 
 class GcsFaultTolerance(Settings):
-    """Head failure without losing running work: GCS state in Redis, driver on a CPU worker group."""
+    """Head failure without losing running work: GCS state in Redis or on a volume, driver on a CPU worker group."""
 
     driver_instance_group: HyperPodName
     """CPU instance group that carries the job's driver, off the head's node."""
     redis_image: Annotated[str, shapes.IMAGE_DIGEST.field()] | None = None
-    """Redis by digest, run in the namespace. Without it, `redis_address` is required."""
+    """Redis by digest, run in the namespace. Without it, `redis_address` or `volume_gib` is required."""
     redis_address: Annotated[str, shapes.REDIS_ADDRESS.field()] | None = None
     """An existing Redis, for example ElastiCache: `rediss://cache.example.com:6379`. `rediss://` is TLS, and the head
     trusts the certificate authorities of its image (`RAY_REDIS_CA_PATH`)."""
@@ -64,6 +64,10 @@ class GcsFaultTolerance(Settings):
     redis_password_secret: KubernetesName | None = None
     """Name of a Kubernetes Secret in the Ray namespace whose key `password` opens an existing Redis. You create it; the
     head waits until it is there. Ray users can start pods that mount it. Default: no password."""
+    volume_gib: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """In place of a Redis, Ray's embedded store on an EBS volume (gp3) of this size, which one head at a time mounts.
+    Ray and KubeRay call it alpha. The volume is in the Availability Zone of `ray.head.instance_group`. Default:
+    none."""
 
 
 class Observability(Settings):

@@ -49,6 +49,28 @@ class Inventory:
         return not any(resource.fate != "kept" for resource in self.items)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Volume:
+    """An EBS volume that the driver created for a claim: a Ray head's state."""
+
+    id: str
+    state: str
+    """As EC2 has it: `available` is attached to no node."""
+    gib: int
+
+
+def volumes(target: AnyTarget) -> tuple[Volume, ...]:
+    """EBS volumes of the environment's claims."""
+    filters = [
+        {"Name": f"tag:{names.ENVIRONMENT_TAG}", "Values": [target.name]},
+        {"Name": "tag-key", "Values": [names.CLAIM_TAG]},
+    ]
+    return tuple(
+        Volume(id=volume["VolumeId"], state=volume["State"], gib=volume["Size"])
+        for volume in target.aws.pages("ec2", "describe_volumes", "Volumes", Filters=filters)
+    )
+
+
 def take(target: AnyTarget) -> Inventory:
     """Look at everything: stacks, Ray, claims, file systems, and what nobody owns."""
     target.aws.require_account()
@@ -78,6 +100,15 @@ def take(target: AnyTarget) -> Inventory:
         *(Item(kind="RayJob", id=job, fate="destroyed", note="deleted first") for job in held.jobs),
         *(_claim_item(target, claim) for claim in held.claims),
         *(_file_system_item(target, file_system) for file_system in file_systems),
+        *(
+            Item(
+                kind="EBS volume",
+                id=volume.id,
+                fate="blocks",
+                note=f"{volume.gib} GiB with a head's state: deleted and waited for, before its driver goes",
+            )
+            for volume in volumes(target)
+        ),
         *_load_balancers(held),
         *_left_by_services(target, stacks, unseen),
     ]
@@ -119,6 +150,9 @@ def deletes_data(target: AnyTarget, *, homes: bool = False) -> bool:
 
 
 def _claim_item(target: AnyTarget, claim: Claim) -> Item:
+    if claim.name.endswith(names.STORE_CLAIM_SUFFIX):
+        note = "a head's state: its volume goes with it"
+        return Item(kind="claim", id=f"{claim.namespace}/{claim.name}", fate="destroyed", note=note)
     if orchestrators.of(target).workloads.created_for(claim):
         note = "its file system goes with it" if deletes_data(target) else "its file system stays"
         return Item(kind="claim", id=f"{claim.namespace}/{claim.name}", fate="destroyed", note=note)

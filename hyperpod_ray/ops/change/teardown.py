@@ -1,7 +1,7 @@
 """`teardown`: takes an environment down in the order in which nothing is orphaned.
 
 What is left to do follows from what is there, never from a file of its own: killed at any point and started again, it
-continues. Order: Ray → claims → their file systems are really gone → `cdk destroy` → look again.
+continues. Order: Ray → claims → their file systems and volumes are really gone → `cdk destroy` → look again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hyperpod_ray.core import project
+from hyperpod_ray.core import names, project
 from hyperpod_ray.core.amounts import duration
 from hyperpod_ray.core.evidence import absent, code
 from hyperpod_ray.ops import orchestrators, output
@@ -31,6 +31,8 @@ POLL_SECONDS = 10.0
 DRAIN_SECONDS = 900
 """Ray's pods get their grace period; nodes that are gone keep theirs forever (`nodes free`)."""
 FILE_SYSTEM_SECONDS = 3600
+VOLUME_SECONDS = 900
+"""EC2 deletes a volume in seconds; Kubernetes lets go of the one of a node that is gone after six minutes."""
 
 
 def run(
@@ -72,6 +74,8 @@ def _take_down(
     if holdings.kubernetes:
         _drain(target, holdings, poll=poll)
     if not _wait_for_file_systems(target, poll=poll):
+        return STILL_GOING
+    if not _wait_for_volumes(target, poll=poll):
         return STILL_GOING
     blocking = [resource for resource in inventory.take(target).items if resource.fate == "blocks"]
     if blocking:
@@ -187,6 +191,39 @@ def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
             f"next: hyperpod-ray teardown {target.name}"
         )
     return not remaining
+
+
+def _wait_for_volumes(target: AnyTarget, *, poll: float) -> bool:
+    """Until no EBS volume of a head's state is left. Where nobody can delete it any more, it is deleted here."""
+    requested: set[str] = set()
+    workloads = orchestrators.of(target).workloads
+
+    def left() -> list[str]:
+        volumes = inventory.volumes(target)
+        # one that is attached is let go of when its node goes
+        orphans = volumes if volumes and not workloads.deletes_volumes(names.EBS_CSI_DRIVER) else ()
+        for volume in orphans:
+            if volume.state == "available" and volume.id not in requested:
+                output.log(f"{volume.id} has lost its claim or its driver: deleting it directly")
+                _delete_volume(target, volume.id)
+                requested.add(volume.id)
+        return [f"{volume.id} ({volume.state})" for volume in volumes]
+
+    remaining = _until_none(left, subject="volumes of heads", seconds=VOLUME_SECONDS, poll=poll)
+    if remaining:
+        output.log(
+            f"still there: {', '.join(remaining)}; nothing else was destroyed. "
+            f"next: hyperpod-ray teardown {target.name}"
+        )
+    return not remaining
+
+
+def _delete_volume(target: AnyTarget, identifier: str) -> None:
+    try:
+        target.aws.call("ec2", "delete_volume", VolumeId=identifier)
+    except Exception as error:
+        if code(error) not in ("InvalidVolume.NotFound", "VolumeInUse"):
+            raise
 
 
 def _delete_file_system(target: AnyTarget, identifier: str) -> None:

@@ -36,7 +36,7 @@ CODE = "code.zip"
 CODE_PATH = "/etc/ray-job"
 MOST_BYTES = 1_000_000
 """Of the ConfigMap with the code: Kubernetes takes 1 MiB."""
-GATES = {**kuberay.DEFAULT_GATES, "RayCronJob": True}
+GATES = {**kuberay.DEFAULT_GATES, "RayCronJob": True, kuberay.EMBEDDED_STORE_GATE: True}
 
 
 def namespace_of(plan: Plan, job: Job) -> str:

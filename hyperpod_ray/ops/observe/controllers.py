@@ -88,6 +88,20 @@ EXPECTED = (
         recovers=True,
     ),
     Expected(
+        name="EBS CSI driver's controller",
+        purpose="a head that moves to another node waits for the volume with its state",
+        namespace=names.KUBE_SYSTEM,
+        kind="Deployment",
+        stem="ebs-csi-controller",
+    ),
+    Expected(
+        name="EBS CSI driver's node daemon",
+        purpose="a head that moves to another node cannot mount its state",
+        namespace=names.KUBE_SYSTEM,
+        kind="DaemonSet",
+        stem="ebs-csi-node",
+    ),
+    Expected(
         name="HyperPod's health-monitoring agent",
         purpose="no faulty node is found, so none is replaced",
         namespace=names.HYPERPOD_NAMESPACE,
@@ -115,13 +129,14 @@ EXPECTED = (
         stem=names.GUARD,
     ),
 )
-"""Names: the charts of charts.lock.yaml, EKS's add-ons `coredns` and `aws-fsx-csi-driver`, and `k8s/guard.py`."""
+"""Names: the charts of charts.lock.yaml, EKS's add-ons (`coredns`, the CSI drivers), and `k8s/guard.py`."""
 PATHS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
 
 
 def expected(plan: Plan) -> list[Expected]:
     """What an environment deploys."""
-    absent = () if plan.settings.hyperpod.node_guard is not None else (names.GUARD,)
+    absent = set() if plan.settings.hyperpod.node_guard is not None else {names.GUARD}
+    absent |= set() if plan.head_volume_gib is not None else {"ebs-csi-controller", "ebs-csi-node"}
     return [
         workload
         for workload in EXPECTED

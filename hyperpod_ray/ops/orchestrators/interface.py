@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from hyperpod_ray.core import names
 from hyperpod_ray.core.job_file import JobFile
 from hyperpod_ray.core.loader import GoodFile
 from hyperpod_ray.ops.journal.run_state import State
@@ -169,8 +170,8 @@ class Workloads(Protocol):
     def delete_claims(self, claims: Sequence[Claim]) -> None:
         """Delete volume claims."""
 
-    def deletes_volumes(self) -> bool:
-        """Whether something in the cluster still deletes the file systems of claims."""
+    def deletes_volumes(self, driver: str = names.CSI_DRIVER) -> bool:
+        """Whether something in the cluster still deletes what a CSI driver created for claims."""
 
 
 @dataclass(frozen=True, kw_only=True)

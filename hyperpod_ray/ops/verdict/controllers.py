@@ -12,7 +12,13 @@ from hyperpod_ray.ops.verdict.finding import DEAD_STACK, JOIN_GRACE, Finding, de
 
 START_GRACE = timedelta(minutes=5)
 """A pod that is not ready for longer does not just start."""
-ADDONS = {"coredns": "coredns", "fsx-csi-controller": names.CSI_ADDON, "fsx-csi-node": names.CSI_ADDON}
+ADDONS = {
+    "coredns": "coredns",
+    "fsx-csi-controller": names.CSI_ADDON,
+    "fsx-csi-node": names.CSI_ADDON,
+    "ebs-csi-controller": names.EBS_CSI_ADDON,
+    "ebs-csi-node": names.EBS_CSI_ADDON,
+}
 """Workload of an EKS add-on → the add-on."""
 REPLICAS = 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from hyperpod_ray.core import names
 from hyperpod_ray.ops import output
@@ -15,6 +16,8 @@ from hyperpod_ray.ops.verdict.finding import (
     under_way,
 )
 
+STORE_GRACE = timedelta(minutes=5)
+"""An EBS volume that takes longer does not just start."""
 NEARLY_FULL = 0.1
 """Share of free space below which the next checkpoints fill the file system."""
 
@@ -78,6 +81,8 @@ def storage(snapshot: Snapshot) -> Iterator[Finding]:
     for claim in snapshot.claims:
         if claim.namespace == snapshot.namespace and claim.name == names.CLAIM:
             yield from _claim(snapshot, claim)
+        elif claim.namespace == snapshot.namespace and claim.name.endswith(names.STORE_CLAIM_SUFFIX):
+            yield from _store_claim(snapshot, claim)
 
 
 def _gone(snapshot: Snapshot) -> Iterator[Finding]:
@@ -113,3 +118,20 @@ def _claim(snapshot: Snapshot, claim: Claim) -> Iterator[Finding]:
                 "",
             ),
         )
+
+
+def _store_claim(snapshot: Snapshot, claim: Claim) -> Iterator[Finding]:
+    """The claim of the volume that keeps the head's state."""
+    waits = claim.phase == "Pending" and claim.created is not None and snapshot.at - claim.created > STORE_GRACE
+    if claim.phase != "Lost" and not waits:
+        return
+    told = (event.message for event in snapshot.warnings if event.object == f"PersistentVolumeClaim/{claim.name}")
+    yield Finding(
+        kind="action-required",
+        what=f"claim {claim.namespace}/{claim.name} "
+        + ("has lost its volume: the next head has no state" if claim.phase == "Lost" else "waits for its volume"),
+        why=next(told, "") or "no head starts without it",
+        since=claim.created if waits else None,
+        next=f"kubectl -n {claim.namespace} describe pvc {claim.name}",
+        subject=claim.name,
+    )

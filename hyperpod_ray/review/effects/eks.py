@@ -21,6 +21,7 @@ _ADD_ONS = {
     "coredns": "Its two replicas are rolled; names resolve all the while.",
     names.POD_IDENTITY_ADDON: "Its pods are rolled node by node; a pod that asks for credentials then retries.",
     names.OBSERVABILITY_ADDON: "Its collectors restart: metrics have a gap of minutes. Training does not use them.",
+    names.EBS_CSI_ADDON: "Its pods are rolled; a volume that is attached stays, a new head's waits until then.",
     names.CSI_ADDON: "Its pods are rolled; mounted volumes stay mounted, new mounts wait until then.",
 }
 

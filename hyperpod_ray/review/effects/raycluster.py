@@ -105,6 +105,12 @@ def _kept(
         )
 
 
+def _volume(spec: dict[str, Any]) -> str:
+    """Size of the volume of the head's state; empty without one."""
+    options = spec.get("gcsFaultToleranceOptions") or {}
+    return str((options.get("storage") or {}).get("size") or "") if options.get("backend") == "rocksdb" else ""
+
+
 def _redis(spec: dict[str, Any]) -> str:
     return str((spec.get("gcsFaultToleranceOptions") or {}).get("redisAddress") or "")
 
@@ -113,7 +119,13 @@ def _state_store(
     spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]
 ) -> None:
     """Where the head keeps its state for the case that it is lost."""
+    if _volume(spec_before):
+        _state_volume(spec_before, spec_after, findings, common)
+        return
     before, after = _redis(spec_before), _redis(spec_after)
+    if before and (size := _volume(spec_after)):
+        findings.add(_other_store(f"Redis {before}", f"a volume of {size}", common))
+        return
     if before and after:
         _login(spec_before, spec_after, findings, common)
     if before == after or not before:
@@ -124,20 +136,67 @@ def _state_store(
                 Remark(direction="switched off", what=f"TLS to Redis of {common['what']}", detail=f"{before} → {after}")
             )
         return
-    findings.add(
-        Row(
-            effect=Effect.INTERRUPTS if after else Effect.WEAKENS,
-            code="gcs-store",
-            change=f"Redis {before} → {after or 'none'}",
-            consequence="The head that runs keeps the old one. The next head reads an empty state: jobs and actors of "
+    findings.add(_other_store(f"Redis {before}", after, common))
+
+
+def _other_store(before: str, after: str, common: dict[str, Any], *, first: str = "") -> Row:
+    """The head's state is in another place from its next start on."""
+    return Row(
+        effect=Effect.INTERRUPTS if after else Effect.WEAKENS,
+        code="gcs-store",
+        change=f"{before} → {after or 'none'}",
+        consequence=(
+            "The head that runs keeps the old one. The next head reads an empty state: jobs and actors of "
             "before are unknown to it. Change it between runs."
             if after
-            else "From the next start of the head on, a lost head ends every job that runs.",
-            unavailable="recovery of a lost head" if after else "",
-            source=source("gcs-fault-tolerance"),
-            **common,
+            else "From the next start of the head on, a lost head ends every job that runs."
         )
+        + first,
+        unavailable="recovery of a lost head" if after else "",
+        source=source("gcs-fault-tolerance"),
+        **common,
     )
+
+
+def _state_volume(
+    spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]
+) -> None:
+    """A volume has the head's state: it stays in its zone, keeps its size, and is deleted with its RayCluster alone."""
+    before, after = _volume(spec_before), _volume(spec_after)
+    if not after:
+        first = (
+            " Delete the RayCluster before the deploy: its volume goes with it. Otherwise the driver goes first, the "
+            "volume stays and costs money until teardown, and the deploy waits 30 minutes for it."
+        )
+        redis = _redis(spec_after)
+        findings.add(_other_store(f"a volume of {before}", f"Redis {redis}" if redis else "", common, first=first))
+        return
+    if before != after:
+        findings.add(
+            Row(
+                effect=Effect.SAFE,
+                code="gcs-volume-size",
+                change=f"the head's volume {before} → {after}",
+                consequence="KubeRay leaves the volume as it is, and says so in an event. The next RayCluster has the "
+                "other size: delete this one between runs.",
+                source=source("gcs-fault-tolerance"),
+                **common,
+            )
+        )
+    groups = [_pod(spec.get("headGroupSpec") or {}).get("nodeSelector") for spec in (spec_before, spec_after)]
+    if groups[0] != groups[1]:
+        findings.add(
+            Row(
+                effect=Effect.INTERRUPTS,
+                code="gcs-volume-zone",
+                change="the head moves to other nodes; its volume stays",
+                consequence="A volume is in one Availability Zone. Where the new nodes are in another one, the next "
+                "head does not start. Delete the RayCluster between runs, so that it gets a new volume there.",
+                unavailable="recovery of a lost head, where the zones differ",
+                source=source("gcs-fault-tolerance"),
+                **common,
+            )
+        )
 
 
 def _login(spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:

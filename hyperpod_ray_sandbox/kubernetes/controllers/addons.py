@@ -1,9 +1,9 @@
-"""Workloads of EKS add-ons: what `coredns` and `aws-fsx-csi-driver` run, under the names that EKS gives them.
+"""Workloads of EKS add-ons: what `coredns` and the CSI drivers of FSx and EBS run, under the names that EKS gives them.
 
 Made once when the embedded EKS has the add-on, and deleted with it. In between they belong to whoever scales or deletes
 them, as in EKS, which looks at them again only when the add-on is updated. Their pods do nothing; their images are
 pulled by the rules of every image. Sources: the deployment of CoreDNS in EKS's guide (k8s-app `kube-dns`), and
-kubernetes-sigs/aws-fsx-csi-driver, charts/aws-fsx-csi-driver/templates.
+charts/*/templates of kubernetes-sigs/aws-fsx-csi-driver and aws-ebs-csi-driver.
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ WORKLOADS: dict[str, tuple[Workload, ...]] = {
             kind="Deployment", name="fsx-csi-controller", repository="eks/aws-fsx-csi-driver", section="controller"
         ),
         Workload(kind="DaemonSet", name="fsx-csi-node", repository="eks/aws-fsx-csi-driver", section="node"),
+    ),
+    names.EBS_CSI_ADDON: (
+        Workload(
+            kind="Deployment", name="ebs-csi-controller", repository="eks/aws-ebs-csi-driver", section="controller"
+        ),
+        Workload(kind="DaemonSet", name="ebs-csi-node", repository="eks/aws-ebs-csi-driver", section="node"),
     ),
 }
 REPLICAS = 2

@@ -1,4 +1,4 @@
-"""The controllers that follow the embedded AWS: nodes, file systems, and the end of the EKS cluster itself."""
+"""The controllers that follow the embedded AWS: nodes, file systems, volumes, and the end of the EKS cluster itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.auth import control
 from hyperpod_ray_sandbox.kubernetes.controllers.addons import Addons
 from hyperpod_ray_sandbox.kubernetes.controllers.aws import Aws, AwsError
+from hyperpod_ray_sandbox.kubernetes.controllers.ebs import EbsProvisioner
 from hyperpod_ray_sandbox.kubernetes.controllers.fsx import FsxProvisioner
 from hyperpod_ray_sandbox.kubernetes.controllers.governance import Governance
 from hyperpod_ray_sandbox.kubernetes.controllers.karpenter import Karpenter
@@ -32,7 +33,8 @@ class Cloud:
         self.api = api
         self.settings = settings
         self.nodes = nodes
-        self.fsx = FsxProvisioner(api, control(settings.aws_endpoint, settings.region))
+        client = control(settings.aws_endpoint, settings.region)
+        self.provisioners = (FsxProvisioner(api, client), EbsProvisioner(api, client))
         self.karpenter = Karpenter(api)
         self.addons = Addons(api)
         self.governance = Governance(api)
@@ -74,4 +76,5 @@ class Cloud:
         self.karpenter.follow(clusters)
         await self.governance.poll(self.aws, clusters)
         await self.addons.poll(self.aws, name, mark=mark)
-        await self.fsx.poll(self.aws, name)
+        for provisioner in self.provisioners:
+            await provisioner.poll(self.aws, name)

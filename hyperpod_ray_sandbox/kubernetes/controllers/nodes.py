@@ -198,7 +198,7 @@ class Nodes:
         }
         if zone:
             labels |= {
-                "topology.kubernetes.io/zone": zone,
+                names.ZONE_LABEL: zone,
                 "topology.kubernetes.io/region": zone[:-1],
                 "failure-domain.beta.kubernetes.io/zone": zone,
             }
@@ -277,7 +277,7 @@ class Nodes:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": labels},
-            "spec": {"providerID": f"aws:///{labels.get('topology.kubernetes.io/zone', '')}/sagemaker/cluster/{name}"},
+            "spec": {"providerID": f"aws:///{labels.get(names.ZONE_LABEL, '')}/sagemaker/cluster/{name}"},
             "status": {
                 "capacity": room,
                 "allocatable": room,

@@ -81,27 +81,40 @@ class RayClusters:
                         return str(variable.get("value") or "")
         return ""
 
+    def _gates(self) -> dict[str, bool]:
+        """The feature gates with which the operator runs."""
+        gates = dict(kuberay.DEFAULT_GATES)
+        for deployment in self.api.all("apps/v1", "Deployment"):
+            if (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == names.OPERATOR_CHART:
+                for argument in deployment["spec"]["template"]["spec"]["containers"][0].get("args") or []:
+                    option, _, value = str(argument).partition("=")
+                    if option == "--feature-gates":
+                        pairs = (pair.partition("=") for pair in value.split(","))
+                        gates |= {name: on == "true" for name, _, on in pairs}
+        return gates
+
     def reconcile(self) -> None:
         """One pass."""
         resource = self.api.registry.by_kind(API_VERSION, "RayCluster")
         if resource is None or not self._operator_runs():
             return
+        gates = self._gates()
         for stored in self.api.store.objects(resource.store):
             if not stored["metadata"].get("deletionTimestamp"):
-                self._cluster(self.api.present(resource, stored))
+                self._cluster(self.api.present(resource, stored), gates)
         jobs = self.api.registry.by_kind(API_VERSION, "RayJob")
         if jobs is not None:
             stored_jobs = list(self.api.store.objects(jobs.store))
             self._entrypoints.keep({str(stored["metadata"]["uid"]) for stored in stored_jobs})
             for stored in stored_jobs:
-                self._jobs.reconcile(self.api.present(jobs, stored))
+                self._jobs.reconcile(self.api.present(jobs, stored), gates)
         cron_jobs = self.api.registry.by_kind(API_VERSION, "RayCronJob")
         if cron_jobs is not None and jobs is not None:
             for stored in list(self.api.store.objects(cron_jobs.store)):
-                self._cron_jobs.reconcile(self.api.present(cron_jobs, stored))
+                self._cron_jobs.reconcile(self.api.present(cron_jobs, stored), gates)
 
-    def _cluster(self, cluster: Json) -> None:
-        if problems := kuberay.judge(cluster):
+    def _cluster(self, cluster: Json, gates: dict[str, bool]) -> None:
+        if problems := kuberay.judge(cluster, gates=gates):
             # the operator's sentence names what it found invalid: metadata, spec or UpgradeStrategy
             part = "metadata" if problems[0].reason == "InvalidRayClusterMetadata" else "spec"
             part = "UpgradeStrategy" if problems[0].rule == "upgrade_strategy" else part
@@ -114,6 +127,7 @@ class RayClusters:
         # before the pods, as the operator does: workers look for the head by this Service's name
         self._head_service(cluster)
         self._auth_secret(cluster)
+        self._store_claim(cluster)
         pods = pods_of(self.api, cluster)
         if cluster["spec"].get("suspend"):
             for pod in pods:
@@ -185,6 +199,41 @@ class RayClusters:
             self.api.create(self.api.kind("v1", "Secret"), namespace, body)
         except ApiError as error:
             event(self.api, cluster, "Warning", "FailedToCreateAuthSecret", error.message, "raycluster-controller")
+
+    def _store_claim(self, cluster: Json) -> None:
+        """The claim of the embedded store: made once, and never changed. It goes with the RayCluster, unless retained.
+
+        Source: ray-operator/controllers/ray/raycluster_controller.go (reconcileGCSStoragePVC), common/gcs_ft.go.
+        """
+        options = cluster["spec"].get("gcsFaultToleranceOptions") or {}
+        storage = options.get("storage") or {}
+        if options.get("backend") != "rocksdb" or storage.get("claimName"):
+            return
+        name, namespace = raypods.store_claim(cluster), cluster["metadata"]["namespace"]
+        modes, size = storage.get("accessModes") or ["ReadWriteOnce"], storage.get("size") or "1Gi"
+        existing = self.api.find("v1", "PersistentVolumeClaim", namespace, name)
+        if existing is not None:
+            has_size = existing["spec"]["resources"]["requests"]["storage"]
+            if number(has_size) != number(size):
+                message = (
+                    f"GCS storage PVC {namespace}/{name} already exists and cannot be reconfigured in place (size: "
+                    f"{has_size} != {size}); delete the PVC to recreate it with the new settings"
+                )
+                if not self._told(cluster, message):
+                    event(self.api, cluster, "Warning", "FailedToCreatePVC", message, "raycluster-controller")
+            return
+        spec: Json = {"accessModes": modes, "resources": {"requests": {"storage": size}}}
+        if storage.get("storageClassName"):
+            spec["storageClassName"] = storage["storageClassName"]
+        labels = {names.RAY_CLUSTER_LABEL: cluster["metadata"]["name"]}
+        metadata: Json = {"name": name, "namespace": namespace, "labels": labels}
+        if storage.get("deletionPolicy") != "Retain":
+            metadata["ownerReferences"] = [owner(cluster)]
+        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        try:
+            self.api.create(self.api.kind("v1", "PersistentVolumeClaim"), namespace, body)
+        except ApiError as error:
+            event(self.api, cluster, "Warning", "FailedToCreatePVC", error.message, "raycluster-controller")
 
     def _labels(self, cluster: Json, node_type: str, group: str) -> dict[str, str]:
         name = cluster["metadata"]["name"]

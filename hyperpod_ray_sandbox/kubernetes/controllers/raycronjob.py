@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,12 +47,12 @@ class RayCronJobs:
     def __init__(self, api: Api) -> None:
         self.api = api
 
-    def reconcile(self, cron_job: Json) -> None:
-        """One pass over one RayCronJob."""
+    def reconcile(self, cron_job: Json, gates: Mapping[str, bool] = kuberay.DEFAULT_GATES) -> None:
+        """One pass over one RayCronJob, by an operator with these feature gates."""
         metadata, spec = cron_job["metadata"], cron_job["spec"]
         if metadata.get("deletionTimestamp"):
             return
-        if verdicts := kuberay.judge(cron_job):
+        if verdicts := kuberay.judge(cron_job, gates=gates):
             message = f"{metadata['namespace']}/{metadata['name']}: {verdicts[0].message}"
             self._once(cron_job, "Warning", verdicts[0].reason, message)
             return

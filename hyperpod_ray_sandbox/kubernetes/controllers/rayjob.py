@@ -11,6 +11,7 @@ Source: ray-project/kuberay ray-operator/controllers/ray/rayjob_controller.go
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -41,13 +42,13 @@ class RayJobs:
         self.api = api
         self._entrypoints = entrypoints
 
-    def reconcile(self, job: Json) -> None:
-        """One pass over one RayJob."""
+    def reconcile(self, job: Json, gates: Mapping[str, bool] = kuberay.DEFAULT_GATES) -> None:
+        """One pass over one RayJob, by an operator with these feature gates."""
         if job["metadata"].get("deletionTimestamp"):
             self._entrypoints.stop(job)
             self._deleted(job)
             return
-        if self._refused(job):
+        if self._refused(job, gates):
             return
         match (job.get("status") or {}).get("jobDeploymentStatus", ""):
             case "" | "New":
@@ -71,9 +72,9 @@ class RayJobs:
             case "Suspended" if not job["spec"].get("suspend"):
                 self._set(job, jobDeploymentStatus="", jobStatus="")
 
-    def _refused(self, job: Json) -> bool:
+    def _refused(self, job: Json, gates: Mapping[str, bool]) -> bool:
         """The operator fails a job at once for what it can see; what its RayCluster is refused for comes later."""
-        verdicts = [verdict for verdict in kuberay.judge(job) if verdict.reason != "InvalidRayClusterSpec"]
+        verdicts = [verdict for verdict in kuberay.judge(job, gates=gates) if verdict.reason != "InvalidRayClusterSpec"]
         if not verdicts:
             return False
         message = f"{job['metadata']['namespace']}/{job['metadata']['name']}: {verdicts[0].message}"

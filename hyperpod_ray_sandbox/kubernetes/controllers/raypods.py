@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from hyperpod_ray_rules import names
+from hyperpod_ray_rules.kuberay import ray_cluster
 from hyperpod_ray_rules.quantity import number
 from hyperpod_ray_sandbox.kubernetes.store import copy
 
@@ -144,6 +145,9 @@ def _fault_tolerance(cluster: Json, pod: Json, params: dict[str, str], node_type
     if node_type == "worker":
         _add(main, {"name": "RAY_gcs_rpc_server_reconnect_timeout_s", "value": "600"})
         return
+    if options.get("backend") == "rocksdb":
+        _embedded_store(cluster, pod)
+        return
     namespace = options.get("externalStorageNamespace") or cluster["metadata"]["uid"]
     annotations["ray.io/external-storage-namespace"] = namespace
     _add(main, {"name": "RAY_external_storage_namespace", "value": namespace})
@@ -152,6 +156,25 @@ def _fault_tolerance(cluster: Json, pod: Json, params: dict[str, str], node_type
         if options.get(field):
             params[name.lower().replace("_", "-")] = f"${name}"
             _add(main, {"name": name, **options[field]})
+
+
+def store_claim(cluster: Json) -> str:
+    """The claim of the embedded store of a RayCluster's state."""
+    storage = (cluster["spec"].get("gcsFaultToleranceOptions") or {}).get("storage") or {}
+    return str(storage.get("claimName") or f"{cluster['metadata']['name']}{names.STORE_CLAIM_SUFFIX}")
+
+
+def _embedded_store(cluster: Json, pod: Json) -> None:
+    main = pod["spec"]["containers"][0]
+    path = ray_cluster.EMBEDDED_PATH
+    _add(main, {"name": "RAY_gcs_storage", "value": "rocksdb"}, {"name": "RAY_gcs_storage_path", "value": path})
+    storage = cluster["spec"]["gcsFaultToleranceOptions"].get("storage") or {}
+    mount: Json = {"name": ray_cluster.EMBEDDED_VOLUME, "mountPath": path}
+    main.setdefault("volumeMounts", []).append(
+        mount | ({"subPath": storage["subPath"]} if storage.get("subPath") else {})
+    )
+    volume = {"name": ray_cluster.EMBEDDED_VOLUME, "persistentVolumeClaim": {"claimName": store_claim(cluster)}}
+    pod["spec"].setdefault("volumes", []).append(volume)
 
 
 def _waiter(main: Json, address: str) -> Json:

@@ -4,6 +4,10 @@ A node takes a pod when it is not cordoned, the pod tolerates its taints, nodeSe
 match, required pod (anti-)affinity and topology spread hold, and requests fit into what is allocatable (pods counted
 too). Among those, the node with the highest preferred node affinity wins, then the emptiest. Of topology spread, what
 must hold (`DoNotSchedule`) is looked at; priorities are not.
+
+A claim that waits for its first consumer gets the chosen node as an annotation; the pod is bound once the claim is. A
+volume's node affinity holds, and a claim that one pod alone may use (`ReadWriteOncePod`) has one.
+https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes
 """
 
 from __future__ import annotations
@@ -21,6 +25,9 @@ from hyperpod_ray_sandbox.kubernetes.selectors import matches, node_term
 Json = dict[str, Any]
 
 PASS_SECONDS = 0.1
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node that its first pod is to run on."""
+ALREADY_USED = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 
 
 def tolerates(taint: Json, tolerations: list[Json]) -> bool:
@@ -143,8 +150,14 @@ class Scheduler:
         reasons: dict[str, int] = {}
         fitting: list[tuple[int, int, str, Json]] = []
         needs, domains = requests(pod), _domains(pod, cluster)
+        claims = [claim for name in _claim_names(pod) if (claim := self._claim(pod, name)) is not None]
+        taken = any(_in_use(claim, pod, cluster.running) for claim in claims)
         for node in cluster.nodes:
             why = _why_not(pod, node, cluster, needs, domains)
+            if not why and taken:
+                why = ALREADY_USED
+            if not why and not all(self._reaches(claim, node) for claim in claims):
+                why = "node(s) had volume node affinity conflict"
             if why:
                 reasons[why] = reasons.get(why, 0) + 1
                 continue
@@ -156,6 +169,10 @@ class Scheduler:
             self._refuse(pod, text if cluster.nodes else "no nodes available to schedule pods")
             return
         name = min(fitting, key=lambda f: f[:3])[3]["metadata"]["name"]
+        if pending := [claim for claim in claims if (claim.get("status") or {}).get("phase") != "Bound"]:
+            for claim in pending:
+                self._choose(claim, name)
+            return
 
         def bind(current: Json) -> None:
             current["spec"]["nodeName"] = name
@@ -176,12 +193,28 @@ class Scheduler:
         set_status(self.api, pod, lambda s: condition(s, "PodScheduled", "False", "Unschedulable", message))
         event(self.api, pod, "Warning", "FailedScheduling", message, "default-scheduler")
 
+    def _claim(self, pod: Json, name: str) -> Json | None:
+        return self.api.find("v1", "PersistentVolumeClaim", pod["metadata"]["namespace"], name)
+
+    def _choose(self, claim: Json, node: str) -> None:
+        """Name the node to what makes the claim's volume."""
+        if (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE) == node:
+            return
+
+        def annotate(current: Json) -> None:
+            current["metadata"].setdefault("annotations", {})[SELECTED_NODE] = node
+
+        self.api.modify(claim, annotate)
+
+    def _reaches(self, claim: Json, node: Json) -> bool:
+        """Whether the node affinity of the claim's volume takes the node."""
+        volume = self.api.find("v1", "PersistentVolume", "", claim["spec"].get("volumeName") or "")
+        required = (((volume or {}).get("spec") or {}).get("nodeAffinity") or {}).get("required")
+        return required is None or any(node_term(term, node) for term in required.get("nodeSelectorTerms") or [])
+
     def _unbound_claim(self, pod: Json) -> str:
-        for volume in pod["spec"].get("volumes") or []:
-            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-            if not name:
-                continue
-            claim = self.api.find("v1", "PersistentVolumeClaim", pod["metadata"]["namespace"], name)
+        for name in _claim_names(pod):
+            claim = self._claim(pod, name)
             if claim is None:
                 return f'persistentvolumeclaim "{name}" not found'
             if (claim.get("status") or {}).get("phase") != "Bound":
@@ -196,6 +229,22 @@ class Scheduler:
         affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
         preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []
         return sum(int(p["weight"]) for p in preferred if node_term(p["preference"], node))
+
+
+def _claim_names(pod: Json) -> list[str]:
+    volumes = pod["spec"].get("volumes") or []
+    return [v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim")]
+
+
+def _in_use(claim: Json, pod: Json, running: list[Json]) -> bool:
+    """Whether a claim that one pod alone may use has one; a pod that ends counts until it is gone."""
+    meta = claim["metadata"]
+    return "ReadWriteOncePod" in claim["spec"]["accessModes"] and any(
+        peer["metadata"]["uid"] != pod["metadata"]["uid"]
+        and peer["metadata"]["namespace"] == meta["namespace"]
+        and meta["name"] in _claim_names(peer)
+        for peer in running
+    )
 
 
 Domain = tuple[bool, str, frozenset[str]]

@@ -1,6 +1,6 @@
 """Binds claims to volumes that exist, and releases volumes whose claim went: the persistent-volume controller's part.
 
-Making file systems for claims is `fsx.py`.
+Making what a claim asks for is `provisioner.py`.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ TEAMS: Json = {
     ],
     "ray/workers/0/replicas": 0,
 }
+HEAD_VOLUME: Json = {"ray/gcs_fault_tolerance": {"driver_instance_group": "head", "volume_gib": 8}}
 ADDON, POLICY, QUOTA = (
     "amazon-sagemaker-hyperpod-taskgovernance",
     "arn:aws:sagemaker:us-west-2:1:cluster-scheduler-config/abcdefabcdef",
@@ -42,6 +43,8 @@ CASES: list[Right] = [
     ("its own HyperPod cluster", "orchestrated cluster", EXISTING, {"hyperpod > test": {"ClusterArn": ARN, "ClusterStatus": "InService", **ON_SHARED}}, "fine"),
     ("its own add-on", "add-ons that are created", EXISTING, {"addons > aws-fsx-csi-driver": "v1", "stacks > test-Platform": {**MINE, "resources": ["shared|aws-fsx-csi-driver"]}}, "fine"),
     ("an add-on of others", "add-ons that are created", EXISTING, {"addons > aws-fsx-csi-driver": "v1", "stacks > their-Platform": {**MINE, "resources": ["shared|aws-fsx-csi-driver"]}}, "error"),
+    ("an EBS driver of others, and no volume of a head", "add-ons that are created", EXISTING, {"addons > aws-ebs-csi-driver": "v1"}, "fine"),
+    ("an EBS driver of others", "add-ons that are created", {**EXISTING, **HEAD_VOLUME}, {"addons > aws-ebs-csi-driver": "v1"}, "error"),
     ("task governance of others, and no teams", "add-ons that are created", EXISTING, {f"addons > {ADDON}": "v1"}, "fine"),
     ("its own task governance", "add-ons that are created", {**EXISTING, **TEAMS}, {f"addons > {ADDON}": "v1", "stacks > test-Platform": {**MINE, "resources": [f"shared|{ADDON}"]}}, "fine"),
     ("its own policy and quota", "task governance", {**NEW, **TEAMS}, {**THERE, "policies": {POLICY: "test-policy"}, "team_quotas": {QUOTA: "vision"}, "stacks > test-Platform": {**MINE, "resources": [POLICY, QUOTA]}}, "fine"),

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from rich.table import Table
 
+from hyperpod_ray.core import names
 from hyperpod_ray.core.job_file import JobFile
 from hyperpod_ray.core.loader import GoodFile
 from hyperpod_ray.core.model import Environment
@@ -233,7 +234,7 @@ class Operations:
 
     def delete_claims(self, claims: Sequence[Claim]) -> None: ...
 
-    def deletes_volumes(self) -> bool:
+    def deletes_volumes(self, driver: str = names.CSI_DRIVER) -> bool:
         return False
 
     def way(self) -> tuple[str, Callable[[], Any]] | None:

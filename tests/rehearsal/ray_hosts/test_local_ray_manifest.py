@@ -92,6 +92,11 @@ def test_a_group_without_cpus_carries_the_driver(raycluster: dict[str, Any]) -> 
     assert plan.fault_tolerance == "redis"
 
 
+def test_a_volume_of_the_heads_state_is_rays_embedded_store(raycluster: dict[str, Any]) -> None:
+    raycluster["spec"]["gcsFaultToleranceOptions"] = {"backend": "rocksdb", "storage": {"size": "8Gi"}}
+    assert m.plan(raycluster).fault_tolerance == "rocksdb"
+
+
 def test_group_resources_win_over_start_params() -> None:
     got = m.custom_resources({"resources": '{"old": 1}'}, {"resources": {"CPU": "4", "driver": "2"}}, "x")
     assert got == {"driver": 2.0}

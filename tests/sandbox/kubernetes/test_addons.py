@@ -58,6 +58,11 @@ def test_what_an_add_on_brings_comes_and_goes_with_it(api: Api) -> None:
     assert poll(api, Aws()) == {}
     both = poll(api, Aws(coredns={}, aws_fsx_csi_driver={}))
     assert set(both) == {"coredns", "fsx-csi-controller", "fsx-csi-node"}
+    assert set(poll(api, Aws(coredns={}, aws_fsx_csi_driver={}, aws_ebs_csi_driver={}))) == {
+        *both,
+        "ebs-csi-controller",
+        "ebs-csi-node",
+    }
     assert both["fsx-csi-node"]["kind"] == "DaemonSet", "one on each node"
     assert set(poll(api, Aws(coredns={}))) == {"coredns"}
     assert poll(api, Aws()) == {}

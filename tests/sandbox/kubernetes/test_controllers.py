@@ -134,6 +134,37 @@ def test_a_suspended_ray_cluster_and_a_fixed_head_name(empty: Any) -> None:
     assert (conditions["RayClusterSuspending"], conditions["RayClusterProvisioned"]) == ("False", "False")
 
 
+def test_the_claim_of_an_embedded_store(empty: Any) -> None:
+    """The gate is the operator's; the claim is made once, keeps its size, and goes with its RayCluster.
+
+    ray-operator/controllers/ray/raycluster_controller.go, reconcileGCSStoragePVC.
+    """
+    empty.kubectl("apply", "--server-side", "-f", str(KUBERAY_CRD))
+    empty.kubectl("create", "-f", "-", stdin=yaml.safe_dump(given("cpu-1")))
+    storage = {"size": "8Gi", "storageClassName": "gp3", "accessModes": ["ReadWriteOncePod"]}
+    stored: Json = ray_cluster(replicas=0, minReplicas=0)
+    stored["spec"]["gcsFaultToleranceOptions"] = {"backend": "rocksdb", "storage": storage}
+    empty.apply(stored, OPERATOR)
+    empty.until(lambda: "feature gate to be enabled" in json.dumps(empty.get("events")), "refused without the gate")
+    operator: Json = copy.deepcopy(OPERATOR)
+    operator["spec"]["template"]["spec"]["containers"][0]["args"] = [
+        "--feature-gates=RayCronJob=true,GCSFaultToleranceEmbeddedStorage=true"
+    ]
+    empty.apply(operator)
+    claim = empty.until(lambda: empty.get("pvc")["items"], "the claim")[0]
+    assert claim["metadata"]["name"] == "ray-gcs-pvc"
+    assert claim["metadata"]["ownerReferences"][0]["kind"] == "RayCluster"
+    assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+    assert claim["spec"]["storageClassName"] == "gp3"
+    assert claim["spec"]["resources"]["requests"]["storage"] == "8Gi"
+    stored["spec"]["gcsFaultToleranceOptions"]["storage"]["size"] = "16Gi"
+    empty.apply(stored)
+    empty.until(lambda: "cannot be reconfigured in place" in json.dumps(empty.get("events")), "the size stays")
+    assert empty.get("pvc", "ray-gcs-pvc")["spec"]["resources"]["requests"]["storage"] == "8Gi"
+    empty.kubectl("delete", "raycluster", "ray")
+    empty.until(lambda: not empty.get("pvc")["items"], "the claim gone with its RayCluster")
+
+
 def test_what_client_side_apply_records_has_a_limit(empty: Any) -> None:
     big = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}, "data": {"a": "x" * 270_000}}
     too_long = empty.kubectl("apply", "-f", "-", stdin=json.dumps(big), ok=False)

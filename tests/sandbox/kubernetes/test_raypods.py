@@ -113,6 +113,26 @@ def test_fault_tolerance() -> None:
     assert env(worker)["RAY_gcs_rpc_server_reconnect_timeout_s"] == "600"
 
 
+def test_an_embedded_store() -> None:
+    """ray-operator/controllers/ray/common/pod.go, configureEmbeddedFT."""
+    owner = cluster(gcsFaultToleranceOptions={"backend": "rocksdb", "storage": {"size": "8Gi"}})
+    head = built(owner, "head")
+    main = head["spec"]["containers"][0]
+    assert env(main)["RAY_gcs_storage"] == "rocksdb"
+    assert env(main)["RAY_gcs_storage_path"] == "/data/gcs"
+    assert not {"RAY_REDIS_ADDRESS", "RAY_external_storage_namespace"} & set(env(main))
+    assert {"name": "gcs-storage", "mountPath": "/data/gcs"} in main["volumeMounts"]
+    assert {"name": "gcs-storage", "persistentVolumeClaim": {"claimName": "ray-gcs-pvc"}} in head["spec"]["volumes"]
+    assert head["metadata"]["annotations"] == {"ray.io/ft-enabled": "true"}
+    worker = built(owner, "worker")
+    assert env(worker["spec"]["containers"][0])["RAY_gcs_rpc_server_reconnect_timeout_s"] == "600"
+    assert all("persistentVolumeClaim" not in volume for volume in worker["spec"]["volumes"])
+    owner["spec"]["gcsFaultToleranceOptions"]["storage"] = {"claimName": "mine", "subPath": "a"}
+    head = built(owner, "head")
+    assert head["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "mine"}
+    assert head["spec"]["containers"][0]["volumeMounts"][0]["subPath"] == "a"
+
+
 def test_the_heads_service_has_the_ports_that_the_head_names() -> None:
     named = container(ports=[{"name": "gcs-server", "containerPort": 6379}, {"containerPort": 8265}])
     spec = raypods.head_service(cluster(named), {"a": "b"})

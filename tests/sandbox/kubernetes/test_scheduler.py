@@ -9,6 +9,7 @@ import pytest
 
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.controllers import scheduler
+from hyperpod_ray_sandbox.kubernetes.controllers.common import set_status
 from hyperpod_ray_sandbox.kubernetes.controllers.scheduler import Scheduler
 from hyperpod_ray_sandbox.kubernetes.store import Store
 
@@ -92,3 +93,84 @@ def test_a_pod_that_fits_nowhere_keeps_no_other_from_its_turn(api: Api, monkeypa
     for _ in range(3):
         passes.reconcile()
     assert places(api) == {"huge": "", "a": "n1"}
+
+
+def claimed(name: str, claim: str) -> Json:
+    body = pod(name, cpu="1")
+    body["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]
+    return body
+
+
+def claim_of(api: Api, mode: str) -> Json:
+    kind = {
+        "metadata": {"name": "waits"},
+        "provisioner": "ebs.csi.aws.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    api.create(api.kind("storage.k8s.io/v1", "StorageClass"), "", kind)
+    spec = {"accessModes": [mode], "storageClassName": "waits", "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"metadata": {"name": "state"}, "spec": spec}
+    return api.create(api.kind("v1", "PersistentVolumeClaim"), "default", body)
+
+
+def bind(api: Api, zone: str) -> None:
+    """What provisioner and volume controller do."""
+    term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]}
+    spec = {
+        "accessModes": ["ReadWriteOncePod"],
+        "capacity": {"storage": "1Gi"},
+        "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    api.create(api.kind("v1", "PersistentVolume"), "", {"metadata": {"name": "pv"}, "spec": spec})
+    claim = api.find("v1", "PersistentVolumeClaim", "default", "state")
+    assert claim is not None
+    api.modify(claim, lambda current: current["spec"].update(volumeName="pv"))
+    set_status(api, claim, lambda status: status.update(phase="Bound"))
+
+
+def in_zone(name: str, zone: str) -> Json:
+    body = node(name)
+    body["metadata"]["labels"] = {"topology.kubernetes.io/zone": zone}
+    return body
+
+
+def test_a_claim_that_waits_learns_its_node_before_the_pod_is_bound(api: Api) -> None:
+    """https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode"""
+    claim_of(api, "ReadWriteOnce")
+    fill(api, [in_zone("n1", "us-west-2a")], [claimed("a", "state")])
+    Scheduler(api).reconcile()
+    claim = api.find("v1", "PersistentVolumeClaim", "default", "state")
+    assert claim is not None
+    assert claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "n1"
+    assert places(api) == {"a": ""}
+    bind(api, "us-west-2a")
+    Scheduler(api).reconcile()
+    assert places(api) == {"a": "n1"}
+
+
+def test_a_volume_keeps_its_pod_in_its_zone(api: Api) -> None:
+    claim_of(api, "ReadWriteOnce")
+    bind(api, "us-west-2a")
+    fill(api, [in_zone("n1", "us-west-2b")], [claimed("a", "state")])
+    Scheduler(api).reconcile()
+    assert places(api) == {"a": ""}
+    (refusal,) = [e["message"] for e in api.all("v1", "Event", "default") if e["reason"] == "FailedScheduling"]
+    assert refusal == "0/1 nodes are available: 1 node(s) had volume node affinity conflict."
+
+
+@pytest.mark.parametrize(("mode", "second"), [("ReadWriteOncePod", ""), ("ReadWriteOnce", "n2")])
+def test_one_pod_has_a_claim_that_is_for_one(api: Api, mode: str, second: str) -> None:
+    """A pod of a lost node that does not end keeps it: its successor writes nowhere beside it."""
+    claim_of(api, mode)
+    bind(api, "us-west-2a")
+    fill(api, [in_zone("n1", "us-west-2a")], [claimed("a", "state")])
+    Scheduler(api).reconcile()
+    assert places(api) == {"a": "n1"}
+    first = api.find("v1", "Pod", "default", "a")
+    assert first is not None
+    api.modify(first, lambda current: current["metadata"].update(finalizers=["kept.example.com/node"]))
+    api.delete(api.kind("v1", "Pod"), "default", "a")
+    fill(api, [in_zone("n2", "us-west-2a")], [claimed("b", "state")])
+    Scheduler(api).reconcile()
+    assert places(api)["b"] == second

@@ -39,7 +39,7 @@ def cluster_orchestrates_nothing_else(plan: Plan, account: Account) -> Iterator[
     yield fine(*NAME, what=f"{existing.cluster_name} orchestrates no other HyperPod cluster")
 
 
-@rule("eks", "storage", "hyperpod", "teams", needs="account", title="add-ons that are created")
+@rule("eks", "storage", "hyperpod", "ray", "teams", needs="account", title="add-ons that are created")
 def added_add_ons_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
     """The existing cluster lacks the add-ons that the stacks create: EKS refuses a second one of a name.
 
@@ -50,7 +50,10 @@ def added_add_ons_are_free(plan: Plan, account: Account) -> Iterator[Finding]:
         yield skipped("the Eks stack creates the cluster")
         return
     cluster, free = existing.cluster_name, []
-    for addon in (names.CSI_ADDON, *([names.GOVERNANCE_ADDON] if plan.settings.teams else [])):
+    added = [names.CSI_ADDON]
+    added += [names.EBS_CSI_ADDON] if plan.head_volume_gib is not None else []
+    added += [names.GOVERNANCE_ADDON] if plan.settings.teams else []
+    for addon in added:
         installed = found(account, "eks", "describe_addon", clusterName=cluster, addonName=addon)
         stack = owner(account, f"{cluster}|{addon}") if installed is not None else None
         if installed is None or (stack is not None and ours(plan, stack)):

@@ -66,20 +66,23 @@ class EksWorkloads:
             if self.target.kubernetes.delete(path):
                 output.log(f"deleting claim {claim.namespace}/{claim.name}")
 
-    def deletes_volumes(self) -> bool:
-        """Whether a volume of ours is still in Kubernetes with the driver installed, which deletes its file system."""
-        target = self.target
+    def deletes_volumes(self, driver: str = names.CSI_DRIVER) -> bool:
+        """Whether a volume of ours is still in Kubernetes with the driver installed, which deletes what it is."""
+        target, plan = self.target, self.target.plan
+        addon, ours = {
+            names.CSI_DRIVER: (names.CSI_ADDON, plan_names.storage_class(plan)),
+            names.EBS_CSI_DRIVER: (names.EBS_CSI_ADDON, plan_names.store_class(plan)),
+        }[driver]
+        if not _eks_exists(target):
+            return False
         try:
-            target.aws.call(
-                "eks", "describe_addon", clusterName=target.plan.eks_cluster_name, addonName=names.CSI_ADDON
-            )
+            target.aws.call("eks", "describe_addon", clusterName=plan.eks_cluster_name, addonName=addon)
         except Exception as error:
             if absent(error):
                 return False
             raise
-        ours = plan_names.storage_class(target.plan)
         return any(
-            (volume.get("spec", {}).get("csi") or {}).get("driver") == names.CSI_DRIVER
+            (volume.get("spec", {}).get("csi") or {}).get("driver") == driver
             and volume["spec"].get("storageClassName") == ours
             for volume in target.kubernetes.items("/api/v1/persistentvolumes")
         )

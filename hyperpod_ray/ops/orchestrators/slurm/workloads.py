@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hyperpod_ray.core import names
 from hyperpod_ray.ops.observe.snapshot import Claim, RayCluster
 from hyperpod_ray.ops.orchestrators.interface import Inside
 
@@ -30,6 +31,6 @@ class SlurmWorkloads:
     def delete_claims(self, claims: Sequence[Claim]) -> None:
         """Nothing to delete."""
 
-    def deletes_volumes(self) -> bool:
-        """Nothing in the cluster deletes file systems."""
+    def deletes_volumes(self, driver: str = names.CSI_DRIVER) -> bool:
+        """Nothing in the cluster deletes file systems or volumes."""
         return False
