@@ -19,7 +19,7 @@ HANDLERS = Path(__file__).resolve().parents[2] / "constructs/handlers"
 
 @contextmanager
 def stubbed(
-    name: str, service: Literal["fsx", "sagemaker"], monkeypatch: pytest.MonkeyPatch
+    name: str, service: Literal["ec2", "fsx", "sagemaker"], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[ModuleType, Stubber]]:
     """The handler's module, and the stub of its client: every answer that was added must be asked for."""
     spec = importlib.util.spec_from_file_location(name, HANDLERS / name / "index.py")

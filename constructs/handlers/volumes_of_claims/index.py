@@ -19,16 +19,18 @@ def is_complete(event: dict[str, Any], _context: object) -> dict[str, bool]:
     if event["RequestType"] != "Delete":
         return {"IsComplete": True}
     properties = event["ResourceProperties"]
-    filters = [
-        {"Name": f"tag:{properties['TagKey']}", "Values": [properties["TagValue"]]},
-        # the driver's own mark: a volume of somebody else lacks it
-        {"Name": "tag-key", "Values": ["CSIVolumeName"]},
-    ]
-    left = {
-        volume["VolumeId"]: str(volume["State"])
-        for page in boto3.client("ec2").get_paginator("describe_volumes").paginate(Filters=filters)
-        for volume in page["Volumes"]
-    }
+    pages = (
+        boto3.client("ec2")
+        .get_paginator("describe_volumes")
+        .paginate(
+            Filters=[
+                {"Name": f"tag:{properties['TagKey']}", "Values": [properties["TagValue"]]},
+                # the driver's own mark: a volume of somebody else lacks it
+                {"Name": "tag-key", "Values": ["CSIVolumeName"]},
+            ]
+        )
+    )
+    left = {volume["VolumeId"]: str(volume["State"]) for page in pages for volume in page["Volumes"]}
     # the only trace while a destroy waits
     print("still there:", ", ".join(map(" ".join, sorted(left.items()))) or "none")
     return {"IsComplete": not left}
