@@ -65,7 +65,9 @@ class EbsCsiDriver(Construct):
             oidc_provider=oidc_provider,
             oidc_issuer=oidc_issuer,
         )
-        for statement in _statements(Stack.of(self), environment_name, nodes_of=nodes_of, key_arn=key_arn):
+        for statement in _statements(
+            Stack.of(self), environment_name, nodes_of=nodes_of, eks_cluster=cluster.cluster_arn, key_arn=key_arn
+        ):
             role.add_to_policy(statement)
         self.addon = addon(
             self,
@@ -79,7 +81,7 @@ class EbsCsiDriver(Construct):
 
 
 def _statements(
-    stack: Stack, environment_name: str, *, nodes_of: str, key_arn: str | None
+    stack: Stack, environment_name: str, *, nodes_of: str, eks_cluster: str, key_arn: str | None
 ) -> list[iam.PolicyStatement]:
     arn = f"arn:{stack.partition}:ec2:{stack.region}:{stack.account}"
     of_request = {"StringEquals": {f"aws:RequestTag/{ENVIRONMENT_TAG}": environment_name}}
@@ -101,15 +103,13 @@ def _statements(
             resources=[f"{arn}:volume/*"],
             conditions=owned,
         ),
-        # a call needs volume and instance; HyperPod's instances carry none of our tags
-        iam.PolicyStatement(
-            sid="AnyInstance", actions=["ec2:AttachVolume", "ec2:DetachVolume"], resources=[f"{arn}:instance/*"]
-        ),
         iam.PolicyStatement(
             sid="NodesOfThisCluster",
             actions=["sagemaker:AttachClusterNodeVolume", "sagemaker:DetachClusterNodeVolume"],
             resources=[nodes_of],
         ),
+        # AttachClusterNodeVolume looks up whose nodes these are with the rights of its caller
+        iam.PolicyStatement(sid="ClusterOfTheNodes", actions=["eks:DescribeCluster"], resources=[eks_cluster]),
     ]
     if key_arn is not None:
         statements.append(

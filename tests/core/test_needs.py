@@ -42,7 +42,7 @@ def test_a_volume_of_the_head_brings_the_ebs_driver_with_its_calls() -> None:
     workloads = {need.workload for need in needs.images(plan({}))}
     assert {need.workload for need in needs.images(plan(STORE))} - workloads == {"add-on aws-ebs-csi-driver"}
     added = [call for call in needs.calls(plan({**CLOSED, **STORE})) if call.role == "ebs-csi"]
-    assert {call.endpoint for call in added} == {"ec2", "sagemaker.api", "sts"}
+    assert {call.endpoint for call in added} == {"ec2", "eks", "sagemaker.api", "sts"}
     assert needs.interface_endpoints(plan({**CLOSED, **STORE})) == needs.interface_endpoints(plan(CLOSED))
     assert not [call for call in needs.calls(plan({})) if call.role == "ebs-csi"]
 

@@ -62,7 +62,10 @@ def may(world: World, driver: dict[str, Any], action: str, resource: str, **cont
 def test_its_role_may_do_what_the_catalogue_says(world: World, driver: dict[str, Any]) -> None:
     """pkg/cloud/cloud.go of the driver, and `head_volume_calls`."""
     (cluster,) = [world.references.arn(*key.split("/")) for key in world.assembly.of_type("AWS::SageMaker::Cluster")]
-    resources = {"*": ["*"], "volume": [f"{EC2}:volume/vol-0"], "hyperpod-cluster": [cluster]}
+    (eks,) = [world.references.arn(*key.split("/")) for key in world.assembly.of_type("AWS::EKS::Cluster")]
+    resources = {
+        "*": ["*"], "volume": [f"{EC2}:volume/vol-0"], "hyperpod-cluster": [cluster], "eks-cluster": [eks],
+    }  # fmt: skip
     statements = world.permissions(driver["ServiceAccountRoleArn"])
     context: dict[str, str | list[str]] = {
         f"aws:ResourceTag/{ENVIRONMENT}": NAME,
@@ -76,7 +79,7 @@ def test_its_role_may_do_what_the_catalogue_says(world: World, driver: dict[str,
                 for resource in resources[call.resource]:
                     assert allows(statements, Request(action=action, resource=resource, context=context)), action
                     judged += 1
-    assert judged >= 13
+    assert judged >= 14
 
 
 @pytest.mark.parametrize(
@@ -108,6 +111,9 @@ def test_it_attaches_to_nodes_of_this_cluster_alone(world: World, driver: dict[s
     other = "arn:aws:sagemaker:us-west-2:111122223333:cluster/abcdefghijkl"
     for action in ("sagemaker:AttachClusterNodeVolume", "sagemaker:DetachClusterNodeVolume"):
         assert not may(world, driver, action, other)
+    for resource in (f"{EC2}:instance/i-0", "*"):
+        assert not may(world, driver, "ec2:AttachVolume", resource)
+    assert not may(world, driver, "eks:DescribeCluster", "arn:aws:eks:us-west-2:111122223333:cluster/other")
     for action in ("ec2:ModifyVolume", "ec2:CreateSnapshot", "ec2:DeleteSnapshot", "kms:CreateGrant"):
         assert not may(world, driver, action, "*")
 
