@@ -33,7 +33,7 @@ def losses(recipe: str) -> list[tuple[int, float]]:
 
 
 def picture(recipe: str) -> str:
-    """`loss.svg`, as `hyperpod-ray runs plot --out` draws a run."""
+    """`loss.svg`, drawn as a run is."""
     steps = tuple(Step(t=0.0, step=step, value=loss) for step, loss in losses(recipe))
     run = Run(name=recipe, job="", cluster="", namespace="", state="done", at=datetime.fromtimestamp(0, UTC),
               record=Record(name=recipe, steps=steps))  # fmt: skip
