@@ -140,8 +140,8 @@ class Wires:
         """
         view, lock = memoryview(buffer.numpy()), threading.Lock()
 
-        def send_through(connection: socket.socket, first: int) -> None:
-            for chunk in _chunks(view, first):
+        def send_through(connection: socket.socket, offset: int) -> None:
+            for chunk in _chunks(view, offset):
                 with lock:
                     ready(chunk.stop)
                 connection.sendall(view[chunk])
@@ -152,8 +152,8 @@ class Wires:
         """Receive as many bytes as the buffer has, in the background; what is returned waits for them."""
         view = memoryview(buffer.numpy())
 
-        def receive_through(connection: socket.socket, first: int) -> None:
-            for chunk in _chunks(view, first):
+        def receive_through(connection: socket.socket, offset: int) -> None:
+            for chunk in _chunks(view, offset):
                 _fill(connection, view[chunk])
 
         return self._all(self.incoming, len(view), receive_through)
@@ -178,8 +178,8 @@ class Wires:
     ) -> Callable[[], None]:
         """Use as many connections as there are chunks."""
         flows = [
-            Flow(lambda connection=connection, first=first: transfer(connection, first))  # type: ignore[misc]
-            for first, connection in enumerate(connections[: -(-size // CHUNK)])
+            Flow(lambda connection=connection, offset=offset: transfer(connection, offset))  # type: ignore[misc]
+            for offset, connection in enumerate(connections[: -(-size // CHUNK)])
         ]
 
         def wait() -> None:
@@ -220,9 +220,9 @@ class Flow(threading.Thread):
             raise self._error
 
 
-def _chunks(view: memoryview, first: int) -> Sequence[slice]:
+def _chunks(view: memoryview, offset: int) -> Sequence[slice]:
     """Every so many chunks, from one on: a connection's share."""
-    return [slice(at, min(at + CHUNK, len(view))) for at in range(first * CHUNK, len(view), CONNECTIONS * CHUNK)]
+    return [slice(at, min(at + CHUNK, len(view))) for at in range(offset * CHUNK, len(view), CONNECTIONS * CHUNK)]
 
 
 def _fill(connection: socket.socket, view: memoryview) -> None:
@@ -244,11 +244,11 @@ def _accept_all(
     check: Callable[[], None],
 ) -> None:
     """Accept every connection of one rank; whoever else comes is sent away."""
-    end = time.monotonic() + OPENING_S
+    deadline = time.monotonic() + OPENING_S
     server.settimeout(_ASKED_AGAIN_S)
     while len(incoming) < CONNECTIONS:
         check()
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise ConnectionError(f"rank {source} did not connect for its copies within {OPENING_S:g} s")
         try:
             connection, _ = server.accept()

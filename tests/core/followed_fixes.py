@@ -133,7 +133,7 @@ FOLLOWED: dict[str, list[Edits]] = {
     "remove auto_patch and set update_schedule": [{HERE: GONE, "..update_schedule": {"cron": "cron(0 6 ? * SUN *)"}}],
     "remove the other": [{".grafana_host": GONE, ".prometheus_host": GONE, ".grafana_iframe_host": GONE}],
     "set both": [{".grafana_host": "http://g:80", ".prometheus_host": "http://p:80"}],
-    "set one of the two": [
+    "set one of the three": [
         {".redis_address": "redis.example.com:6379", ".redis_password_secret": "redis"},
         {".redis_address": "redis.example.com:6379"},
     ],
@@ -142,6 +142,10 @@ FOLLOWED: dict[str, list[Edits]] = {
     r"set a newer version \(with its image\)": [
         {HERE: "2.52.0", "image": {"uri": IMAGE}},
         {HERE: "2.53.0", "image": {"uri": IMAGE}},
+        {HERE: "2.57.0", "image": {"uri": IMAGE}},
+    ],
+    "name a Redis( in place of volume_gib)?": [
+        {"ray.gcs_fault_tolerance.volume_gib": GONE, "ray.gcs_fault_tolerance.redis_image": IMAGE}
     ],
     "set a count": [{"..count": 1}],
     "set a weight": put(1),
