@@ -24,7 +24,8 @@ FILE = Path(__file__).with_name("reviews.txt")
 WRITING = "REVIEWS_WRITTEN"
 """Variable of the run that writes the file: nothing is compared."""
 COUNT = "scenario | "
-_PLACES = re.compile(r"/tmp/[^\s:,'`]+|\b[0-9a-f]{40}\b|\b[0-9a-f]{64}\b")
+_PLACES = re.compile(r"/tmp/[^\s:,'`]+|\b[0-9a-f]{40}\b|\b[0-9a-f]{64}\b|(?<=volume-owner-)[0-9a-f]{8}\b")
+"""Folders, and digests of shipped source: each commit has others."""
 
 
 @functools.cache
