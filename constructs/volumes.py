@@ -16,8 +16,8 @@ from hyperpod_ray.constructs.waiter import waiter
 from hyperpod_ray.core.names import EBS_CSI_ADDON, EBS_CSI_SERVICE_ACCOUNT, ENVIRONMENT_TAG, KUBE_SYSTEM
 
 DESCRIBE = [
-    f"ec2:Describe{what}"
-    for what in (
+    f"ec2:Describe{subject}"
+    for subject in (
         "AvailabilityZones", "InstanceTypes", "Instances", "VolumeStatus", "Volumes", "VolumesModifications",
     )
 ]  # fmt: skip

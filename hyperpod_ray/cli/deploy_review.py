@@ -123,8 +123,17 @@ def deployed_stacks(chosen: AnyTarget, stacks: Sequence[Stack]) -> list[Deployed
 
 
 def _template(chosen: AnyTarget, name: str) -> dict[str, Any]:
-    body = chosen.aws.call("cloudformation", "get_template", StackName=name, TemplateStage="Original")
-    return dict(body["TemplateBody"])  # the SDK has read the JSON, which is what the CDK deploys
+    template = chosen.aws.call("cloudformation", "get_template", StackName=name, TemplateStage="Original")[
+        "TemplateBody"
+    ]
+    if not isinstance(template, dict):  # the SDK reads JSON, which is what the CDK deploys
+        raise OpsError(
+            f"stack {name}: its template in the account is not JSON",
+            expected="the template of a deploy by this product",
+            fix=f"compare it by hand (aws cloudformation get-template --stack-name {name}), then cdk deploy {name}",
+            code=BAD_USE,
+        )
+    return template
 
 
 def read(folder: Path, env: str) -> EnvironmentAssembly:

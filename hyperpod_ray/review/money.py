@@ -6,6 +6,7 @@ stays unknown, and what it estimates is said to be an estimate.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from hyperpod_ray.review.errors import ReviewError
 from hyperpod_ray.review.instance_groups import Group, count, groups, instance_type, instance_types, scaled
 from hyperpod_ray.review.kubernetes import Cluster, ObjectName
 from hyperpod_ray.review.references import Reader
-from hyperpod_ray_rules import fsx
+from hyperpod_ray_rules import fsx, quantity
 
 HOURS_PER_MONTH = 730
 """As `hyperpod_ray.pricing.prices` counts, which is imported only when something changes."""
@@ -236,8 +237,8 @@ def _items(assembly: EnvironmentAssembly, cluster: Cluster, price_table: Prices,
             volumes += count(group) * _volume(group)
     if volumes:
         lines["volumes of nodes"] = prices.node_volumes(volumes, region, price_table)
-    for size in _head_volumes(cluster):
-        lines["volume of the head"] = prices.head_volume(size, region, price_table)
+    if gib := sum(_head_volumes(cluster)):
+        lines["volume of the head"] = prices.head_volume(gib, region, price_table)
     for name, size, speed in _file_systems(assembly, cluster):
         lines[name] = prices.line(
             name=name,
@@ -279,20 +280,27 @@ def _file_systems(assembly: EnvironmentAssembly, cluster: Cluster) -> Iterator[t
         )
         if k8s_object.id.kind != "PersistentVolumeClaim" or made_by is None:
             continue
-        requested = str(
-            k8s_object.data["spec"].get("resources", {}).get("requests", {}).get("storage", "")
-        ).removesuffix("Gi")
+        requested = _gib((k8s_object.data["spec"].get("resources") or {}).get("requests", {}).get("storage", ""))
         speed = str((made_by.data.get("parameters") or {}).get("perUnitStorageThroughput", ""))
-        if requested.isdigit() and speed.isdigit():
-            yield f"file system of claim {k8s_object.id.namespace}/{k8s_object.id.name}", int(requested), int(speed)
+        if requested and speed.isdigit():
+            yield f"file system of claim {k8s_object.id.namespace}/{k8s_object.id.name}", requested, int(speed)
+
+
+def _gib(size: object) -> int:
+    """Whole GiB of a quantity of Kubernetes, rounded up as the CSI drivers do; 0 where it is none."""
+    try:
+        return math.ceil(quantity.number(size) / 2**30)
+    except ValueError:
+        return 0
 
 
 def _head_volumes(cluster: Cluster) -> Iterator[int]:
     """GiB of each volume that keeps the state of a RayCluster's head."""
     for k8s_object in cluster.objects.values():
         options = k8s_object.data.get("spec", {}).get("gcsFaultToleranceOptions") or {}
-        if k8s_object.id.kind == "RayCluster" and options.get("backend") == "rocksdb":
-            yield int(str((options.get("storage") or {}).get("size") or "1Gi").removesuffix("Gi"))
+        storage = options.get("storage") or {}
+        if k8s_object.id.kind == "RayCluster" and options.get("backend") == "rocksdb" and not storage.get("claimName"):
+            yield _gib(storage.get("size") or "1Gi")  # the operator's default
 
 
 def _homes(assembly: EnvironmentAssembly) -> Iterator[tuple[str, str, int]]:

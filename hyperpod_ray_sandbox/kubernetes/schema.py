@@ -219,8 +219,8 @@ class _Walk:
         if isinstance(meta, dict):
             meta = {field: inner for field, inner in meta.items() if inner is not None}
         if meta is not None and (error := next(_builtin_validator(_META).iter_errors(meta), None)):
-            given = {"integer": "number", "boolean": "bool"}.get(json_type(error.instance), json_type(error.instance))
-            self.undecodable.append(f"{path}.metadata: Invalid value: json: cannot unmarshal {given} into ObjectMeta")
+            type_ = {"integer": "number", "boolean": "bool"}.get(json_type(error.instance), json_type(error.instance))
+            self.undecodable.append(f"{path}.metadata: Invalid value: json: cannot unmarshal {type_} into ObjectMeta")
         elif meta:
             names.labels(causes, f"{path}.metadata.labels", meta.get("labels"))
             names.annotated(causes, f"{path}.metadata.annotations", meta.get("annotations"))

@@ -72,6 +72,16 @@ def review(
     return made([Stack(name=name, status=state) for name in account.stacks])
 
 
+def test_a_template_of_somebody_elses_tool_is_refused_in_words(tmp_path: Path) -> None:
+    """CloudFormation keeps YAML as it was sent, and the SDK hands it on as text."""
+    text = "Resources:\n  Bucket: {Type: AWS::S3::Bucket}\n"
+    with pytest.raises(
+        OpsError, match=rf"stack {NAME}-Eks: its template in the account is not JSON.*cdk deploy"
+    ) as error:
+        review(tmp_path, {"Eks": {"Resources": {}}}, {"Eks": text})  # type: ignore[dict-item]
+    assert error.value.code == BAD_USE
+
+
 def test_a_new_environment_says_how_long_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected = review(tmp_path, templates(), {})
     assert expected.left() == (pytest.approx(20.3), ["dev-Network", "dev-HyperPod"])

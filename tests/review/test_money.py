@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,36 @@ def test_volumes_of_nodes_are_counted(tmp_path: Path) -> None:
     assert lines["volumes of nodes"].after_usd == pytest.approx(1000 * price.usd / prices.HOURS_PER_MONTH)
     assert lines["volumes of nodes"].estimate.startswith("as EBS gp3")
     assert any(text.startswith("traffic between zones (~0.01 $") for text in found.not_counted)
+
+
+@pytest.mark.parametrize(
+    ("storages", "gib"),
+    [
+        ([{"size": "8Gi"}], 8),
+        ([{"size": "1536Mi"}], 2),
+        ([{"size": "1Ti"}], 1024),
+        ([{"size": 8589934592}], 8),
+        ([{}], 1),
+        ([None], 1),
+        ([{"size": "8Gi"}, {"size": "4Gi"}], 12),
+        ([{"claimName": "my-own"}], 0),
+        ([{"size": "a lot"}], 0),
+    ],
+)
+def test_volumes_of_anybodys_heads_are_counted(storages: list[Any], gib: int, tmp_path: Path) -> None:
+    """RayClusters of somebody else's manifests: sizes as Kubernetes writes them, and claims that they bring."""
+    objects = [
+        {
+            "apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": f"c{number}", "namespace": "n"},
+            "spec": {"gcsFaultToleranceOptions": {"backend": "rocksdb", **({"storage": storage} if storage else {})}},
+        }
+        for number, storage in enumerate(storages)
+    ]  # fmt: skip
+    manifest = {"Type": "Custom::AWSCDK-EKS-KubernetesResource", "Properties": {"Manifest": json.dumps(objects)}}
+    group = cluster("ml.p4d.24xlarge", 2)
+    lines = {line.name: line for line in paid(tmp_path, resources(C=group), resources(C=group, M=manifest)).lines}
+    after = lines["volume of the head"].after if "volume of the head" in lines else ""
+    assert after == (f"{gib} GiB of EBS gp3" if gib else "")
 
 
 # --- the headline, and what ends a review -----------------------------------------------------------------------------
