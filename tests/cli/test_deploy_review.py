@@ -78,7 +78,7 @@ def test_a_template_of_somebody_elses_tool_is_refused_in_words(tmp_path: Path) -
     with pytest.raises(
         OpsError, match=rf"stack {NAME}-Eks: its template in the account is not JSON.*cdk deploy"
     ) as error:
-        review(tmp_path, {"Eks": {"Resources": {}}}, {"Eks": text})  # type: ignore[dict-item]
+        review(tmp_path, {"Eks": {"Resources": {}}}, {"Eks": text})
     assert error.value.code == BAD_USE
 
 

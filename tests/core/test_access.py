@@ -42,29 +42,29 @@ APP: dict[str, Any] = {"ray/tracking": {"mlflow_app": {}}}
     ],
 )
 def test_a_place_is_covered_by_its_bucket_prefix_and_mode(url: str, read: bool, write: bool) -> None:
-    made = plan(S3)
-    assert (covers(made, url, "read"), covers(made, url, "write")) == (read, write)
+    environment = plan(S3)
+    assert (covers(environment, url, "read"), covers(environment, url, "write")) == (read, write)
 
 
 def test_pods_use_the_tiers_bucket_without_a_grant() -> None:
-    made = plan(TIER)
-    assert covers(made, "s3://tier-own/checkpoints", "write")
-    assert covers(made, "s3://tier-own/checkpoints", "read")
-    assert tier_base(made) == "s3://tier-own/checkpoints"
+    environment = plan(TIER)
+    assert covers(environment, "s3://tier-own/checkpoints", "write")
+    assert covers(environment, "s3://tier-own/checkpoints", "read")
+    assert tier_base(environment) == "s3://tier-own/checkpoints"
     assert tier_base(plan()) is None
 
 
 def test_a_teams_grant_of_the_tiers_bucket_is_all_that_it_has() -> None:
-    made = plan({**TIER, "ray/access": {"s3": [{"bucket": "tier-own", "prefix": "teams/a/", "mode": "write"}]}})
-    assert covers(made, "s3://tier-own/teams/a/x", "write")
-    assert not covers(made, "s3://tier-own/checkpoints", "write")
+    environment = plan({**TIER, "ray/access": {"s3": [{"bucket": "tier-own", "prefix": "teams/a/", "mode": "write"}]}})
+    assert covers(environment, "s3://tier-own/teams/a/x", "write")
+    assert not covers(environment, "s3://tier-own/checkpoints", "write")
 
 
 def test_the_apps_bucket_is_read_and_never_a_runs_storage() -> None:
-    made = plan(APP)
-    place = f"s3://{made.mlflow_bucket_name}/artifacts"
-    assert covers(made, place, "read")
-    assert not covers(made, place, "write")
+    environment = plan(APP)
+    place = f"s3://{environment.mlflow_bucket_name}/artifacts"
+    assert covers(environment, place, "read")
+    assert not covers(environment, place, "write")
 
 
 def test_a_url_is_its_bucket_and_key() -> None:

@@ -22,21 +22,25 @@ def plan(plan_with: Callable[..., Plan]) -> Plan:
 
 
 def objects(manifests: list[Any]) -> list[Json]:
-    return [found for manifest in manifests for found in manifest.objects]
+    return [document for manifest in manifests for document in manifest.objects]
 
 
 def cluster(plan: Plan, bindings: k8s.Bindings) -> Json:
-    (found,) = [item for item in objects(k8s.ray_manifests(plan, bindings)) if item["kind"] == "RayCluster"]
-    return found
+    (ray_cluster,) = [
+        document for document in objects(k8s.ray_manifests(plan, bindings)) if document["kind"] == "RayCluster"
+    ]
+    return ray_cluster
 
 
 def test_the_class_is_encrypted_gp3_with_the_environments_tag(plan: Plan, bindings: k8s.Bindings) -> None:
     """https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md"""
-    (made,) = [item for item in objects(k8s.platform_manifests(plan, bindings)) if item["kind"] == "StorageClass"]
-    assert made["provisioner"] == "ebs.csi.aws.com"
-    assert made["reclaimPolicy"] == "Delete"
-    assert made["volumeBindingMode"] == "WaitForFirstConsumer"
-    parameters = made["parameters"]
+    (storage_class,) = [
+        document for document in objects(k8s.platform_manifests(plan, bindings)) if document["kind"] == "StorageClass"
+    ]
+    assert storage_class["provisioner"] == "ebs.csi.aws.com"
+    assert storage_class["reclaimPolicy"] == "Delete"
+    assert storage_class["volumeBindingMode"] == "WaitForFirstConsumer"
+    parameters = storage_class["parameters"]
     assert (parameters["type"], parameters["encrypted"]) == ("gp3", "true")
     tags = {value for key, value in parameters.items() if key.startswith("tagSpecification_")}
     assert tags >= {"hyperpod-ray:environment=prod", "team=research"}
@@ -49,27 +53,31 @@ def test_the_volume_has_the_key_of_the_heads_group(plan_with: Callable[..., Plan
     group = plan.group("head")
     groups = [group.model_copy(update={"volume_kms_key_arn": key}), *plan.settings.hyperpod.instance_groups[1:]]
     plan.settings.hyperpod.instance_groups[:] = groups
-    (made,) = [item for item in objects(k8s.platform_manifests(plan, bindings)) if item["kind"] == "StorageClass"]
-    assert made["parameters"]["kmsKeyId"] == key
+    (storage_class,) = [
+        document for document in objects(k8s.platform_manifests(plan, bindings)) if document["kind"] == "StorageClass"
+    ]
+    assert storage_class["parameters"]["kmsKeyId"] == key
 
 
 def test_one_pod_at_a_time_writes_and_the_claim_goes_with_the_cluster(plan: Plan, bindings: k8s.Bindings) -> None:
     """https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/kuberay-gcs-rocksdb-ft.html"""
-    made = cluster(plan, bindings)
-    (found,) = [item for item in objects(k8s.platform_manifests(plan, bindings)) if item["kind"] == "StorageClass"]
-    options = made["spec"]["gcsFaultToleranceOptions"]
+    ray_cluster = cluster(plan, bindings)
+    (storage_class,) = [
+        document for document in objects(k8s.platform_manifests(plan, bindings)) if document["kind"] == "StorageClass"
+    ]
+    options = ray_cluster["spec"]["gcsFaultToleranceOptions"]
     assert options == {
         "backend": "rocksdb",
         "storage": {
             "size": "8Gi",
-            "storageClassName": found["metadata"]["name"],
+            "storageClassName": storage_class["metadata"]["name"],
             "accessModes": ["ReadWriteOncePod"],
             "deletionPolicy": "DeleteWithCluster",
         },
     }
-    assert [group["groupName"] for group in made["spec"]["workerGroupSpecs"]] == ["gpu", "driver"]
-    assert kuberay.judge(made, gates={**kuberay.DEFAULT_GATES, GATE: True}) == []
-    assert kuberay.judge(made) != [], "an operator without the gate refuses it"
+    assert [group["groupName"] for group in ray_cluster["spec"]["workerGroupSpecs"]] == ["gpu", "driver"]
+    assert kuberay.judge(ray_cluster, gates={**kuberay.DEFAULT_GATES, GATE: True}) == []
+    assert kuberay.judge(ray_cluster) != [], "an operator without the gate refuses it"
 
 
 def test_the_operator_has_the_gate(plan: Plan) -> None:
@@ -89,4 +97,4 @@ def test_the_heads_user_may_write_there(plan: Plan, bindings: k8s.Bindings) -> N
 
 def test_nothing_of_redis_is_there(plan: Plan, bindings: k8s.Bindings) -> None:
     everything = objects([*k8s.namespace_manifests(plan), *k8s.ray_manifests(plan, bindings)])
-    assert not [item for item in everything if "redis" in item["metadata"]["name"]]
+    assert not [document for document in everything if "redis" in document["metadata"]["name"]]

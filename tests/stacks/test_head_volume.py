@@ -26,12 +26,12 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def driver(world: World) -> dict[str, Any]:
-    (found,) = [
+    (properties_of_driver,) = [
         properties
         for _, properties in world.resolved("AWS::EKS::Addon")
         if properties["AddonName"] == "aws-ebs-csi-driver"
     ]
-    return found
+    return properties_of_driver
 
 
 def test_its_controller_keeps_off_accelerated_nodes(driver: dict[str, Any]) -> None:
@@ -41,7 +41,7 @@ def test_its_controller_keeps_off_accelerated_nodes(driver: dict[str, Any]) -> N
 
 
 def test_an_environment_that_does_not_ask_has_none(assembly: Assembly) -> None:
-    text = json.dumps([assembly.of_type(kind) for kind in ("AWS::EKS::Addon", "AWS::IAM::Policy")])
+    text = json.dumps([assembly.of_type(type_) for type_ in ("AWS::EKS::Addon", "AWS::IAM::Policy")])
     assert "ebs-csi" not in text
     assert "ClusterNodeVolume" not in text
     assert assembly.of_type("Custom::VolumesOfClaims") == {}
@@ -49,7 +49,7 @@ def test_an_environment_that_does_not_ask_has_none(assembly: Assembly) -> None:
 
 def test_its_controller_alone_takes_the_role(world: World) -> None:
     account = "system:serviceaccount:kube-system:ebs-csi-controller-sa"
-    trusts = [json.dumps(found) for found in world.assembly.of_type("Custom::AWSCDKCfnJson").values()]
+    trusts = [json.dumps(trust) for trust in world.assembly.of_type("Custom::AWSCDKCfnJson").values()]
     assert len([trust for trust in trusts if account in trust and "sts.amazonaws.com" in trust]) == 1
 
 
@@ -94,7 +94,9 @@ def test_its_role_may_do_what_the_catalogue_says(world: World, driver: dict[str,
 def test_it_touches_no_volume_of_others(world: World, driver: dict[str, Any], action: str, resource: str) -> None:
     statements = world.permissions(driver["ServiceAccountRoleArn"])
     for environment in ("prod", ""):
-        keys = {f"aws:{kind}Tag/{ENVIRONMENT}": environment for kind in ("Request", "Resource")} if environment else {}
+        keys = (
+            {f"aws:{origin}Tag/{ENVIRONMENT}": environment for origin in ("Request", "Resource")} if environment else {}
+        )
         context: dict[str, str | list[str]] = {**keys, "ec2:CreateAction": "CreateVolume"}
         assert not allows(statements, Request(action=action, resource=resource, context=context))
 
@@ -124,12 +126,12 @@ def test_on_destroy_the_volume_goes_before_its_driver(world: World) -> None:
     stack, _, guard = guard_key.partition("/")
     assert "Ray" in stack
     manifests = world.assembly.of_type("Custom::AWSCDK-EKS-KubernetesResource")
-    (ray,) = [found for found in manifests.values() if '\\"kind\\":\\"RayCluster\\"' in json.dumps(found)]
+    (ray,) = [resource for resource in manifests.values() if '\\"kind\\":\\"RayCluster\\"' in json.dumps(resource)]
     assert guard in ray["DependsOn"]
     ((driver_key, addon),) = [
-        (key, found)
-        for key, found in world.assembly.of_type("AWS::EKS::Addon").items()
-        if found["Properties"]["AddonName"] == "aws-ebs-csi-driver"
+        (key, resource)
+        for key, resource in world.assembly.of_type("AWS::EKS::Addon").items()
+        if resource["Properties"]["AddonName"] == "aws-ebs-csi-driver"
     ]
     assert "Platform" in driver_key.partition("/")[0]
     assert any("EbsCsi" in name and "Role" in name for name in addon["DependsOn"])

@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hyperpod_ray.core import names, project
@@ -185,12 +185,7 @@ def _wait_for_file_systems(target: AnyTarget, *, poll: float) -> bool:
     remaining = _until_none(
         left, subject="file systems of claims", seconds=FILE_SYSTEM_SECONDS, poll=poll, usual=str(FILE_SYSTEM_DELETION)
     )
-    if remaining:
-        output.log(
-            f"still there: {', '.join(remaining)}; nothing else was destroyed. "
-            f"next: hyperpod-ray teardown {target.name}"
-        )
-    return not remaining
+    return _all_gone(target, remaining)
 
 
 def _wait_for_volumes(target: AnyTarget, *, poll: float) -> bool:
@@ -210,6 +205,11 @@ def _wait_for_volumes(target: AnyTarget, *, poll: float) -> bool:
         return [f"{volume.id} ({volume.state})" for volume in volumes]
 
     remaining = _until_none(left, subject="volumes of heads", seconds=VOLUME_SECONDS, poll=poll)
+    return _all_gone(target, remaining)
+
+
+def _all_gone(target: AnyTarget, remaining: Sequence[str]) -> bool:
+    """Whether nothing remains; what does is named, with the command that continues."""
     if remaining:
         output.log(
             f"still there: {', '.join(remaining)}; nothing else was destroyed. "
