@@ -119,7 +119,7 @@ def _lines(code: int, out: str, err: str) -> list[str]:
 
 def _stable(text: str) -> str:
     """Without the seconds that a command took."""
-    text = re.sub(r"(after|waited_seconds = )\s*[\d.]+( s)?", r"\1 N\2", text)
+    text = re.sub(r"(after|waited_seconds = |elapsed_seconds = )\s*[\d.]+( s)?", r"\1 N\2", text)
     return text.replace(str(records.PROJECT), "<project>")
 
 
