@@ -286,11 +286,14 @@ class SurvivingWorkerGroup(WorkerGroup):
         )
         report = self.reports.popleft() if self.reports else None
         statuses = judge(statuses, report)
-        done = ended(statuses)
-        if done and len(done) >= done[0].world:
-            # nobody waits for a spare that still imports or rehearses
+        over = ended(statuses)
+        done = [worker for worker in over if worker.world]
+        all_done = bool(done) and len(done) >= done[0].world  # nobody waits for a spare that still imports or rehearses
+        # a process that is lost after its last step never says that it is done, nor does who comes in its place
+        if all_done or (over and not any(status.running and status.error is None for status in statuses)):
+            value = done[0].value if done else None
             running = bool(self.reports)
-            return [WorkerStatus(running=running, return_value=done[0].value, training_report=report) for _ in statuses]
+            return [WorkerStatus(running=running, return_value=value, training_report=report) for _ in statuses]
         if all(status.error is not None for status in statuses) and not self.standbys:
             return statuses
         if self._has_grown():
@@ -303,10 +306,12 @@ class SurvivingWorkerGroup(WorkerGroup):
                 # not there: training may end without it. Ray keeps a queue of reports for it all the same: one that
                 # it misses is taken for the next one's, and the run ends on two paths for one checkpoint
                 statuses[index] = WorkerStatus(running=False, training_report=report)
-                self._replace(index)
-        if statuses and not any(status.running or status.return_value is not None for status in statuses):
+                if not over:
+                    self._replace(index)
+        if statuses and not any(status.running for status in statuses):
             statuses[0].running = True  # all are lost, and their successors come: Ray must not take this for the end
-        self._keep_standbys()
+        if not over:
+            self._keep_standbys()
         return statuses
 
     def _keep_standbys(self) -> None:
@@ -480,9 +485,12 @@ def judge(statuses: list[WorkerStatus], report: Any = None) -> list[WorkerStatus
 
 
 def ended(statuses: list[WorkerStatus]) -> list[Ended]:
-    """Of the ranks that have run the loop to its end, and whose last report Ray has, what they returned."""
+    """What those workers returned that ended because the run is over, and whose last report Ray has.
+
+    A rank ends after its loop. The coordinator then ends each process that has no rank (`world` is 0).
+    """
     returned = [status.return_value for status in statuses if not status.running and status.error is None]
-    return [status for status in returned if isinstance(status, Ended) and status.world]
+    return [value for value in returned if isinstance(value, Ended)]
 
 
 def is_death(error: Exception) -> bool:

@@ -1,4 +1,6 @@
-"""One run in a real Ray cluster of this machine: two ranks, one spare, Ray Data, and a rank that dies once.
+"""One run in a real Ray cluster of this machine: two ranks, one spare, Ray Data, and a rank that dies twice.
+
+The second time, it has done its last step, and the other rank has ended the run.
 
     python tests/resilience/ray_run.py FOLDER
 
@@ -95,6 +97,16 @@ def train(config: dict[str, Any]) -> None:
                 both = torch.tensor([float(loss.detach()), float(batch["id"].sum())], dtype=torch.float64)
                 dist.all_reduce(both)
                 training.note(loss=float(both[0]), ids=float(both[1]))
+    if training.memory is not None and dist.get_rank() == 1:
+        die_when_over(url)
+
+
+def die_when_over(url: str) -> None:
+    """End this process once the other rank has said that the run is done."""
+    while '"kind": "done"' not in Path(url, "events.jsonl").read_text(encoding="utf-8"):
+        time.sleep(0.05)
+    time.sleep(3.0)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(folder: str) -> None:

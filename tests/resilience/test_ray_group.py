@@ -25,6 +25,7 @@ from hyperpod_ray_training import InputError, Run, Settings
 from hyperpod_ray_training import capacity as places
 from hyperpod_ray_training.spares import ray_group
 from hyperpod_ray_training.spares import seat as seats
+from hyperpod_ray_training.spares.member import Ended
 from hyperpod_ray_training.spares.ray_group import SparesConfig, SurvivingWorkerGroup, is_death, judge, supported
 from tests.resilience.ray_group_helpers import Poll, Ray, running, saved
 
@@ -146,6 +147,46 @@ def test_all_dead_is_ray_s_to_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     poll = Poll(monkeypatch, size=2)
     poll.statuses = [running(error=DEATH), running(error=DEATH)]
     assert [status.error for status in poll.poll()] == [DEATH, DEATH]
+    assert poll.begun == []
+
+
+def returned(world: int) -> WorkerStatus:
+    """A worker whose loop returned None in a world of so many ranks; 0: it had no rank when the run ended."""
+    return WorkerStatus(running=False, return_value=Ended(world, None))
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [WorkerStatus(running=False, error=DEATH), returned(0)],
+        [WorkerStatus(running=True, error=DEATH), WorkerStatus(running=False, error=DEATH)],
+        [returned(0), returned(0)],
+        [returned(2), running()],
+    ],
+    ids=["the spare ended", "its health check hangs", "its successor ended at once", "the spare imports"],
+)
+def test_a_run_ends_though_a_rank_is_lost_after_its_last_step(
+    monkeypatch: pytest.MonkeyPatch, others: list[WorkerStatus]
+) -> None:
+    poll = Poll(monkeypatch, size=3)
+    poll.statuses = [returned(2), *others]
+    assert [(status.running, status.error) for status in poll.poll()] == [(False, None)] * 3
+    assert poll.begun == []
+
+
+def test_a_run_ends_though_all_its_ranks_were_lost_after_their_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = Poll(monkeypatch, size=2)
+    poll.statuses = [returned(0), returned(0)]
+    assert [status.running for status in poll.poll()] == [False, False]
+
+
+def test_a_run_that_is_over_waits_for_a_rank_that_still_works_and_replaces_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    poll = Poll(monkeypatch, size=4)
+    for _ in range(5):
+        poll.statuses = [returned(3), WorkerStatus(running=False, error=DEATH), running(), returned(0)]
+        assert [status.running for status in poll.poll()] == [False, False, True, False]
     assert poll.begun == []
 
 
