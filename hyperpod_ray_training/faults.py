@@ -13,7 +13,8 @@ A file in `<run>/faults/` triggers the fault once and is removed by the rank tha
 - `slow-storage-rank-N`: rank N's next shard takes eight seconds longer;
 - `clock-jump-rank-N`: rank N's wall clock jumps by an hour.
 
-While the file `hold` is there, every rank waits at the start of a step. No rank removes it.
+While the file `hold` is there, every rank waits at the start of a step, or once it has done as many steps as the file
+says. No rank removes it.
 """
 
 from __future__ import annotations
@@ -50,14 +51,18 @@ class FaultHooks:
         self.announce("fault", rank=self.rank, fault=name)
         return True
 
-    @property
-    def holds(self) -> bool:
-        """Whether ranks wait at the start of a step."""
-        return self.folder is not None and (self.folder / HOLD).exists()
+    def holds(self, step: int) -> bool:
+        """Whether ranks that have done so many steps wait."""
+        if self.folder is None:
+            return False
+        try:
+            return step >= int((self.folder / HOLD).read_text() or 0)
+        except FileNotFoundError:
+            return False
 
-    def wait(self) -> None:
-        """Return once nothing holds the ranks."""
-        while self.holds:
+    def wait(self, step: int) -> None:
+        """Return once nothing holds ranks that have done so many steps."""
+        while self.holds(step):
             time.sleep(HOLD_POLL_S)
 
     def at_step(self) -> None:

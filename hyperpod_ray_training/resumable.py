@@ -193,9 +193,9 @@ class Resumable(Looping):
 
     def about_to_step(self) -> None:
         """Faults on request; the first steps are watched."""
-        if self.hooks.holds:
+        if self.hooks.holds(self.step):
             with self.unhurried():
-                self.hooks.wait()
+                self.hooks.wait(self.step)
         self.hooks.at_step()
         self.complete.step_begins(self.step, loop_frames())
 

@@ -106,9 +106,9 @@ class Job:
         """Ask a rank for a fault from inside (the library's `faults.py`): hang, die, die-after-shard and others."""
         (self._faults(cluster, run=run) / f"{fault}-rank-{rank}").touch()
 
-    def hold(self, cluster: Cluster, *, run: str) -> None:
-        """Let the ranks wait at the start of their next step, until `release`."""
-        (self._faults(cluster, run=run) / HOLD).touch()
+    def hold(self, cluster: Cluster, *, run: str, after: int = 0) -> None:
+        """Let ranks that have done so many steps wait at the start of their next step, until `release`."""
+        (self._faults(cluster, run=run) / HOLD).write_text(str(after))
 
     def release(self, cluster: Cluster, *, run: str) -> None:
         """Let them continue."""

@@ -15,6 +15,16 @@ def may_hold(faults: Sequence[Fault]) -> bool:
     return not any(fault.watched for fault in faults)
 
 
+def held_after(options: Options, faults: Sequence[Fault], *, steps: int, fault_tolerant: bool) -> int:
+    """Steps after which the ranks of a run of `steps` wait for the first of these faults.
+
+    On a busy machine a run could end before the fault comes. Each fault has steps left to recover in.
+    """
+    return steps - sum(
+        max(1, options.interval // 2) + fault.extra_steps(options, fault_tolerant=fault_tolerant) for fault in faults
+    )
+
+
 def run_lengths(options: Options, faults: Sequence[Fault], *, fault_tolerant: bool) -> tuple[int, int]:
     """Steps of the run whose size is fixed, and of the run whose size changes.
 

@@ -220,6 +220,7 @@ class Scene:
         run, job = self._running()
         armed = time.time() - 1
         job.arm(self.cluster, run=run, fault=fault, rank=rank)
+        job.release(self.cluster, run=run)  # a rank that waits at its step obeys nothing
         return self.wait_for(lambda event: event.kind == "fault" and event.t >= armed, doing=f"before {fault}")
 
     def training_pods(self) -> list[Pod]:

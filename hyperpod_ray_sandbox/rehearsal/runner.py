@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from hyperpod_ray_sandbox.rehearsal.faults import Fault, faults_named
 from hyperpod_ray_sandbox.rehearsal.job import Job, Undisturbed
-from hyperpod_ray_sandbox.rehearsal.lengths import may_hold, run_lengths
+from hyperpod_ray_sandbox.rehearsal.lengths import held_after, may_hold, run_lengths
 from hyperpod_ray_sandbox.rehearsal.loopback_run import NotRecoveredError, Scene, last_line
 from hyperpod_ray_sandbox.rehearsal.options import FINAL, OUT, PROJECT, Listener, Options, Silent
 from hyperpod_ray_sandbox.rehearsal.ray_hosts.errors import LocalError
@@ -48,10 +48,11 @@ class Rehearsal:
         if newest is None or save is None or save.t < after or newest.step is None or save.step is None:
             return False
         into = newest.step - save.step
-        return (
-            self.options.interval * 0.4 <= into < self.options.interval * 0.9
-            and newest.values.get("world") == self.scene.size
-        )
+        return self.options.interval * 0.4 <= into < self.options.interval * 0.9 and self._at_full_size(tail)
+
+    def _at_full_size(self, tail: Tail) -> bool:
+        newest = tail.last("step")
+        return newest is not None and newest.values.get("world") == self.scene.size
 
     def complete(self, tail: Tail, fault: Fault) -> bool:
         """Whether all is there that the fault needs: nodes, and those who stand by."""
@@ -74,8 +75,9 @@ class Rehearsal:
         scene.under_way = run, job
         after = 0.0
         for number, fault in enumerate(faults):
-            self._until_settled(run, job, fault, after=after)
+            self._until_settled(run, job, faults[number:], after=after)
             injected = self.inject(fault, run=run)
+            self._hold_before_end(run, job, faults[number + 1 :])
             self.injected.append(injected)
             scene.note(f"FAULT {fault.name}: {injected.target} at step {injected.step}")
             resubmitted, survived, submitted = False, True, scene.submissions[run]
@@ -108,26 +110,46 @@ class Rehearsal:
         self.status[run] = scene.watcher.status
         scene.note(f"{run}: {scene.watcher.status}")
 
-    def _until_settled(self, run: str, job: Job, fault: Fault, *, after: float) -> None:
-        """Until a good moment for a fault. The ranks wait at a step for what is not complete yet."""
-        scene, held = self.scene, False
+    def _until_settled(self, run: str, job: Job, faults: Sequence[Fault], *, after: float) -> None:
+        """Until a good moment for the first of the faults. The ranks wait at a step for what is not complete yet."""
+        scene, fault, held, guarded = self.scene, faults[0], False, False
 
         def check(tail: Tail) -> bool:
-            nonlocal held
-            if not held and not self.between_checkpoints(tail, after=after):
+            nonlocal held, guarded
+            guarded = guarded or self._hold_before_end(run, job, faults)
+            at_end = guarded and tail.step >= self._held_after(job, faults) and self._at_full_size(tail)
+            if not (held or at_end or self.between_checkpoints(tail, after=after)):
                 return False
             if self.complete(tail, fault):
                 return True
-            # without a coordinator ranks that wait look as if they hang
-            if not held and self.may_hold and tail.last("generation") is not None:
+            if guarded and not held:
                 job.hold(scene.cluster, run=run)
                 held = True
             return False
 
         try:
             scene.until(run, job, check, doing=f"before {fault.name}")
-        finally:
+        except BaseException:
             job.release(scene.cluster, run=run)
+            raise
+        if held:
+            self._hold_before_end(run, job, faults)
+
+    def _held_after(self, job: Job, faults: Sequence[Fault]) -> int:
+        backend = bool(self.scene.cluster.state.backend)
+        return held_after(self.options, faults, steps=job.steps, fault_tolerant=backend)
+
+    def _hold_before_end(self, run: str, job: Job, faults: Sequence[Fault]) -> bool:
+        """Let the ranks wait before the run ends, as long as faults are to come; whether they may wait now.
+
+        Without a coordinator, ranks that wait look as if they hang.
+        """
+        if not faults:
+            job.release(self.scene.cluster, run=run)
+        may_wait = self.may_hold and self.scene.tails[run].last("generation") is not None
+        if faults and may_wait:
+            job.hold(self.scene.cluster, run=run, after=self._held_after(job, faults))
+        return may_wait
 
     def _until_recovered(self, run: str, job: Job, fault: Fault, injected: Injected) -> bool:
         return self.scene.until(

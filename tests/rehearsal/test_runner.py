@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +39,8 @@ class Run:
         self.scene.cluster = SimpleNamespace(
             fsx=folder, state=SimpleNamespace(pods=self.pods), alive_pods=self._alive, training_pods=self._alive
         )
+        self.scene.cluster.state.backend = ""
+        self.scene.tails = {"run": self.tail}
         self.scene.until = self._until
         self.turns: list[Any] = []
         self.rehearsal = Rehearsal(environment="local", scene=self.scene)
@@ -58,8 +61,14 @@ class Run:
         self.writes(kind="spare", standbys=standbys, warm_spares=warm)
 
     @property
+    def held_after(self) -> int | None:
+        """Steps after which the ranks wait; None: nothing holds them."""
+        file = self.folder / "run" / "faults" / "hold"
+        return int(file.read_text()) if file.exists() else None
+
+    @property
     def held(self) -> bool:
-        return (self.folder / "run" / "faults" / "hold").exists()
+        return self.held_after == 0
 
     def _until(self, run: str, job: Any, check: Any, *, doing: str) -> bool:
         """What the scene does, with what the test does in each turn; the last turn must be the moment."""
@@ -71,7 +80,7 @@ class Run:
 
     def settle(self, fault: Fault, *turns: Any) -> None:
         self.turns = list(turns)
-        self.rehearsal._until_settled("run", self.job, fault, after=0.0)
+        self.rehearsal._until_settled("run", self.job, [fault], after=0.0)
         assert not self.held, "training continues before the fault"
 
 
@@ -110,6 +119,41 @@ def test_without_a_coordinator_and_before_an_agent_that_ends_jobs_no_rank_waits(
 
         run.settle(faults_named(["node"])[0], complete)
         assert seen == [False]
+
+
+def test_a_run_does_not_end_before_its_faults(tmp_path: Path) -> None:
+    run, faults = Run(tmp_path, "node", "drain"), faults_named(["node", "drain"])
+    drains = int(run.scene.options.drain_s / run.scene.options.step_delay_s)
+    run.job = replace(run.job, steps=50 + drains)
+    run.writes(kind="generation", gen=0, ranks={}, world=2)
+    run.trains(39, saved=31, standbys=3)
+    seen: list[int | None] = []
+
+    def too_late() -> None:
+        seen.append(run.held_after)
+        run.trains(40, saved=40, standbys=3)  # beside a checkpoint, but no other one comes
+
+    run.turns = [too_late]
+    run.rehearsal._until_settled("run", run.job, faults, after=2.0)
+    assert seen == [run.held_after] == [40]
+    run.rehearsal._hold_before_end("run", run.job, faults[1:])
+    assert run.held_after == 45
+    run.rehearsal._hold_before_end("run", run.job, [])
+    assert run.held_after is None
+
+
+def test_a_rank_that_waits_is_let_go_where_it_shall_break_from_inside(tmp_path: Path) -> None:
+    run = Run(tmp_path, "hang")
+    run.scene.under_way = "run", run.job
+    run.job.hold(run.scene.cluster, run="run", after=30)
+
+    def obeys() -> None:
+        assert run.held_after is None
+        run.writes(kind="fault", t=4e9)
+
+    run.turns = [obeys]
+    assert run.scene.arm("hang", rank=1).kind == "fault"
+    assert (tmp_path / "run" / "faults" / "hang-rank-1").exists()
 
 
 @pytest.mark.parametrize(("step", "saved"), [(11, 10), (13, 10), (19, 10), (10, 10)])

@@ -64,3 +64,16 @@ def test_without_the_switch_of_rehearsals_nothing_holds(tmp_path: Path, monkeypa
     loop = Loop(tmp_path)
     loop.about_to_step()
     assert loop.done == ["begins"]
+
+
+@pytest.mark.parametrize(("done", "waits"), [(2, False), (3, True), (4, True)])
+def test_a_rank_waits_once_it_has_done_so_many_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int, waits: bool
+) -> None:
+    monkeypatch.setenv(faults.SWITCH, "1")
+    (tmp_path / HOLD).write_text("3")
+    monkeypatch.setattr("hyperpod_ray_training.faults.time.sleep", lambda _: (tmp_path / HOLD).unlink())
+    loop = Loop(tmp_path)
+    loop.step = done
+    loop.about_to_step()
+    assert loop.done == (["waits", "continues", "begins"] if waits else ["begins"])
