@@ -357,7 +357,9 @@ def rack(*silent: int, others: tuple[int, ...] = ()) -> Snapshot:
 
 MORE: dict[str, Snapshot] = dict(at_limits()) | {
     # training
-    "a run that is done": trains(state="done"),
+    "a run that is done": trains(state="done", state_since=ago(15)),
+    "a run that is done, and its job is not": trains(state="done", state_since=ago(16)),
+    "a run that failed, and its job did not": trains(state="failed", state_since=ago(99), last_error="disk quota"),
     "a run that saves, and says an error": trains(state="saving", state_since=ago(1), last_error="disk quota"),
     "a run that hangs, of which HyperPod says why": replace(
         trains(last_step_at=ago(9)),

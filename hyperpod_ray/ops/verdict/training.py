@@ -37,6 +37,8 @@ SLOW = 2.0
 """Steps that take so many times as long as the run's best are worth a note."""
 LATE_CHECKPOINT, LATE_CHECKPOINT_LEAST = 3.0, timedelta(minutes=10)
 """A checkpoint is late after so many of its usual intervals, and no earlier than that."""
+OUTLIVED = timedelta(minutes=15)
+"""From the end of a run to the end of its job. What a script does after its loop is longer seldom."""
 REMEMBERED = timedelta(hours=72)
 """A job that failed longer ago is history: a weekend has passed."""
 LIMITS = {
@@ -163,7 +165,8 @@ def _pending(snapshot: Snapshot, job: Job) -> Finding:
 
 def _run(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
     if run.state in ("done", "failed"):
-        return  # its driver ends in a moment, and the job's state then says how
+        yield from _outlived(snapshot, job, run)
+        return
     if run.state in LIMITS:
         yield _standing(snapshot, job, run, max(filter(None, (run.state_since, run.started)), default=job.started))
         return
@@ -181,6 +184,23 @@ def _run(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
     yield from _straggler(snapshot, job, run)
     yield from _slow(snapshot, job, run)
     yield from _late_checkpoint(snapshot, job, run)
+
+
+def _outlived(snapshot: Snapshot, job: Job, run: Run) -> Iterator[Finding]:
+    """A job that runs on although its run has ended. As a rule its driver ends in a moment, and its state says how."""
+    if run.state_since is None or run.at - run.state_since <= OUTLIVED:
+        return
+    yield Finding(
+        kind="note",
+        what=(
+            f"run '{run.name}' {'is done' if run.state == 'done' else 'failed'}, and its job still runs, for "
+            f"{duration((run.at - run.state_since).total_seconds())}: its nodes are taken"
+        ),
+        why=run.last_error,
+        since=run.state_since,
+        next=f"{_logs(snapshot, job)}; then {_stop(snapshot, job)}, unless it still does something after its loop",
+        subject=run.name,
+    )
 
 
 def patience(run: Run) -> float:
