@@ -2,8 +2,8 @@
 
 A claim gets CreateVolume with the parameters of its class, in the zone of the node that its first pod is to run on; a
 released volume gets DeleteVolume. Not modelled: attaching to a node, and what keeps a lost node's volume attached.
-Source: https://github.com/kubernetes-sigs/aws-ebs-csi-driver (pkg/driver/controller.go, pkg/cloud/cloud.go,
-docs/tagging.md).
+Source: https://github.com/kubernetes-sigs/aws-ebs-csi-driver (pkg/driver/controller.go, pkg/cloud/cloud.go) and
+https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/tagging.md.
 """
 
 from __future__ import annotations
