@@ -294,7 +294,8 @@ class SurvivingWorkerGroup(WorkerGroup):
             value = done[0].value if done else None
             running = bool(self.reports)
             return [WorkerStatus(running=running, return_value=value, training_report=report) for _ in statuses]
-        if all(status.error is not None for status in statuses) and not self.standbys:
+        errors = [status.error for status in statuses if status.error is not None]
+        if any(not is_death(error) for error in errors) or (len(errors) == len(statuses) and not self.standbys):
             return statuses
         if self._has_grown():
             room = WorkerGroupStartupFailedError("there is room for more workers than the group was started with")

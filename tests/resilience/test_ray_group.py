@@ -296,6 +296,17 @@ def test_the_loss_of_all_is_not_the_end_while_a_standby_is_there(kept: Poll) -> 
     assert [(status.running, status.error) for status in shown] == [(True, None), (False, None)]
 
 
+def test_an_error_of_user_code_reaches_ray_while_a_standby_is_there(kept: Poll) -> None:
+    kept.statuses = [running(), WorkerStatus(running=False, error=USER)]
+    assert [status.error for status in kept.poll()] == [USER, USER]
+    kept.statuses = [returned(2), WorkerStatus(running=False, error=USER)]
+    assert [status.error for status in kept.poll()] == [USER, USER], "after the loop, too"
+    kept.statuses = [running(error=DEATH), WorkerStatus(running=False, error=USER)]
+    assert [status.error for status in kept.poll()] == [DEATH, USER]
+    assert kept.begun == []
+    assert list(kept.group.standbys) == [("node", 0)]
+
+
 def test_a_coordinator_that_is_gone_is_no_obstacle(monkeypatch: pytest.MonkeyPatch, kept: Poll) -> None:
     def gone(ref: Any) -> Any:
         raise ray.exceptions.ActorDiedError
