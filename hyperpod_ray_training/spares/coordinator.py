@@ -71,6 +71,10 @@ class Coordinator:
         host, port = self.server.sockets[0].getsockname()[:2]
         return str(host), int(port)
 
+    async def begins(self) -> None:
+        """Ray starts all workers: see `Table.begins`."""
+        self.table.begins()
+
     async def trains(self) -> bool:
         """Whether the ranks have done their first steps, so that standbys know what to import."""
         return bool(self.table.modules)

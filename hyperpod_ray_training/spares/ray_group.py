@@ -49,7 +49,7 @@ from hyperpod_ray_training.spares.table import NOBODY, NOT_YET
 _BEFORE_THE_FIRST_TRY_POLLS, _BEFORE_ANOTHER_TRY_POLLS = 2, 4
 """First the ranks recover: a new process imports torch, and would take the processor from the spare beside it."""
 _ANSWER_S = 10.0
-"""So long a worker may take to say which devices it sees."""
+"""So long a worker may take to say which devices it sees, and the coordinator to hear that workers start."""
 _STANDBY_POLLS = 4
 """So often in between the group looks whether its standbys are still complete."""
 _FEW_STANDBYS = 64
@@ -235,6 +235,9 @@ class SurvivingWorkerGroup(WorkerGroup):
 
     def __init__(self, train_run_context: Any, worker_group_context: Any, callbacks: Any = None) -> None:
         self.wanted, self.looked = worker_group_context.num_workers, time.monotonic()
+        if self.coordinator is not None:
+            with contextlib.suppress(Exception):  # one that is gone forgets by itself
+                ray.get(self.coordinator.begins.remote(), timeout=_ANSWER_S)
         super().__init__(train_run_context, self._with_room(worker_group_context), callbacks)
         self._execution_group_callbacks: list[Any] = [
             _SharedDatasets(callback) if isinstance(callback, DatasetsCallback) else callback

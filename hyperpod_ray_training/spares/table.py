@@ -457,14 +457,24 @@ class Table:
         return [(uid, {"type": "abandon", "gen": self.gen}) for uid in self.ranks.values()]
 
     def _give_up(self, why: str) -> Out:
-        """Everybody raises; Ray then starts new workers, who begin here as if they were the first."""
+        """Everybody raises; Ray then starts new workers."""
         self.note("fallback", message=why, gen=self.gen)
         out: Out = [(uid, {"type": "fallback", "message": why}) for uid in self.members]
+        self._forget_all()
+        return out
+
+    def begins(self) -> None:
+        """Ray starts all workers again. After an error behind the loop of one rank, another may have ended the run."""
+        if self.over:
+            self.over = False
+            self._forget_all()
+
+    def _forget_all(self) -> None:
+        """The next workers begin here as if they were the first."""
         for state in (self.members, self.ranks, self.rank_of, self.ready, self._vacant, self._successors):
             state.clear()  # type: ignore[attr-defined]
         self.running, self.gen, self.barren, self.size = False, self.gen + 1, 0, self.active
         self._broken_since = self._forming_since = self._first_hello = None
-        return out
 
     def _overdue(self, now: float) -> Out:
         """A survivor that does not let go of the last generation is stuck in something nobody can interrupt."""

@@ -433,7 +433,12 @@ def test_a_newcomer_shares_the_datasets_of_its_group_and_none_takes_no_process(
     monkeypatch.setattr(ray_datasets, "RayDatasetShardProvider", provider)
     monkeypatch.setattr(SurvivingWorkerGroup, "_with_room", lambda _, context: context)
     callbacks = [ray_datasets.DatasetsCallback(Context(), datasets), WorkingDirectorySetupCallback()]
+    begun: list[bool] = []
+    begins = SimpleNamespace(remote=lambda: begun.append(True))
+    monkeypatch.setattr(SurvivingWorkerGroup, "coordinator", SimpleNamespace(begins=begins))
+    monkeypatch.setattr(ray, "get", lambda _, timeout: 1 / 0)  # nobody answers
     group = SurvivingWorkerGroup(Context(), SimpleNamespace(num_workers=3), callbacks)
+    assert begun == [True]
     sent: list[dict[str, list[Any]]] = []
     monkeypatch.setattr(group, "_init_train_context_on_workers", lambda *facts: sent.append(facts[2]))
     monkeypatch.setattr(group, "_decorate_worker_log_file_paths", lambda _: None)

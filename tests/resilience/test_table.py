@@ -564,6 +564,26 @@ def test_the_end_is_told_to_all_and_to_latecomers() -> None:
     assert world.table.lost(world.t, world.holder(0), "gone") == []
 
 
+def test_the_end_is_not_that_of_workers_that_ray_starts_again() -> None:
+    world = World()
+    world.run(1)
+    world.take(world.table.done(world.holder(0)))
+    world.table.begins()
+    world.alive.clear()
+    for order in range(3):
+        world.join(order, node=f"node-{order}")
+    world.run(6)
+    assert (world.table.running, world.table.over) == (True, False)
+
+
+def test_a_group_that_begins_while_the_run_is_not_over_changes_nothing() -> None:
+    world = World()
+    world.run(1)
+    ranks, gen = dict(world.table.ranks), world.table.gen
+    world.table.begins()
+    assert (world.table.ranks, world.table.gen, world.table.running) == (ranks, gen, True)
+
+
 def test_a_spare_s_done_is_not_the_end() -> None:
     world = World()
     world.take(world.table.done(world.spare))
