@@ -75,6 +75,10 @@ class Coordinator:
         """Ray starts all workers: see `Table.begins`."""
         self.table.begins()
 
+    async def finished(self) -> bool:
+        """Whether every rank has come to the end of its script."""
+        return self.table.finished
+
     async def trains(self) -> bool:
         """Whether the ranks have done their first steps, so that standbys know what to import."""
         return bool(self.table.modules)

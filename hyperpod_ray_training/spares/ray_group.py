@@ -251,6 +251,7 @@ class SurvivingWorkerGroup(WorkerGroup):
         self.unanswered: Counter[int] = Counter()
         self.polls = 0
         self.trains: Any = None
+        self.finished: Any = None
 
     def _with_room(self, context: Any) -> Any:
         """As many spares as there are places now: Ray would wait for the missing ones without a word."""
@@ -291,12 +292,17 @@ class SurvivingWorkerGroup(WorkerGroup):
         statuses = judge(statuses, report)
         over = ended(statuses)
         done = [worker for worker in over if worker.world]
-        all_done = bool(done) and len(done) >= done[0].world  # nobody waits for a spare that still imports or rehearses
-        # a process that is lost after its last step never says that it is done, nor does who comes in its place
-        if all_done or (over and not any(status.running and status.error is None for status in statuses)):
+        finished = self._finished(statuses, over)
+        if finished:
             value = done[0].value if done else None
             running = bool(self.reports)
             return [WorkerStatus(running=running, return_value=value, training_report=report) for _ in statuses]
+        if finished is False:
+            lost = WorkerHealthCheckFailedError(
+                "a rank was lost after its last step, before the end of its script",
+                failure=ray.exceptions.ActorDiedError(),
+            )
+            return [WorkerStatus(running=False, error=lost, training_report=report) for _ in statuses]
         errors = [status.error for status in statuses if status.error is not None]
         if any(not is_death(error) for error in errors) or (len(errors) == len(statuses) and not self.standbys):
             return statuses
@@ -317,6 +323,26 @@ class SurvivingWorkerGroup(WorkerGroup):
         if not over:
             self._keep_standbys()
         return statuses
+
+    def _finished(self, statuses: list[WorkerStatus], over: list[Ended]) -> bool | None:
+        """Whether the run is finished; False where Ray must start all workers again, None where that is not known yet.
+
+        A process that is lost after its last step never says to Ray that it has ended. Its successor does not, either.
+        The coordinator knows whether its script had ended. If not, what comes after the loop is done again: an export.
+        """
+        done = [worker for worker in over if worker.world]
+        if done and len(done) >= done[0].world:
+            return True  # nobody waits for a spare that still imports or rehearses
+        if not over or any(status.running and status.error is None for status in statuses):
+            return None
+        if self.finished is None:
+            self.finished = self.coordinator.finished.remote()
+        if not ray.wait([self.finished], timeout=0)[0]:
+            return None
+        try:
+            return bool(ray.get(self.finished))
+        except Exception:  # a coordinator that is gone cannot say it
+            return False
 
     def _keep_standbys(self) -> None:
         """Let each node with workers have its standbys, from the first steps on. Waits for nothing."""
@@ -452,7 +478,7 @@ class SurvivingWorkerGroup(WorkerGroup):
         self.standbys.clear()
         self.questions.clear()
         self.unanswered.clear()
-        self.trains = None
+        self.trains = self.finished = None
         super()._clear_state()
 
 

@@ -85,6 +85,7 @@ class Table:
         self.gen = 0
         self.running = False
         self.over = False
+        self._done: set[int] = set()
         self.rehearse = True
         self.draining: frozenset[str] = frozenset()
         self.barren = 0
@@ -247,11 +248,19 @@ class Table:
         return self._start(now)
 
     def done(self, uid: str) -> Out:
-        """A rank has finished the run, so all have."""
+        """A rank has come to the end of its script. All have done their last step then, so nobody else is needed."""
         if uid not in self.rank_of:
+            return []
+        self._done.add(self.rank_of[uid])
+        if self.over:
             return []
         self.over = True
         return [(member_id, {"type": "over"}) for member_id in self.members]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every rank has come to the end of its script."""
+        return self.over and len(self._done) >= self.size
 
     def lost(self, now: float, uid: str, why: str) -> Out:
         """A member is gone, or has to go: it is fenced, in case it is not."""
@@ -471,7 +480,7 @@ class Table:
 
     def _forget_all(self) -> None:
         """The next workers begin here as if they were the first."""
-        for state in (self.members, self.ranks, self.rank_of, self.ready, self._vacant, self._successors):
+        for state in (self.members, self.ranks, self.rank_of, self.ready, self._vacant, self._successors, self._done):
             state.clear()  # type: ignore[attr-defined]
         self.running, self.gen, self.barren, self.size = False, self.gen + 1, 0, self.active
         self._broken_since = self._forming_since = self._first_hello = None

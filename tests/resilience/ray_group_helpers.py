@@ -49,7 +49,7 @@ class Poll:
         self.group.replacements, self.group.polls_to_wait, self.group.reports = {}, {}, deque()
         self.group.wanted, self.group.looked = size, time.monotonic()
         self.group.standbys, self.group.questions, self.group.unanswered = {}, {}, Counter()
-        self.group.polls, self.group.trains = 0, None
+        self.group.polls, self.group.trains, self.group.finished = 0, None, None
         self.group._worker_group_context = SimpleNamespace(num_workers=size, resources_per_worker={"CPU": 1})
         self.statuses = [running() for _ in range(size)]
         self.begun: list[int] = []

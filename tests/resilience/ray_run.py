@@ -1,6 +1,6 @@
 """One run in a real Ray cluster of this machine: two ranks, one spare, Ray Data, and a rank that dies twice.
 
-The second time, it has done its last step, and the other rank has ended the run.
+The second time, it has done its last step, and the other rank has come to the end of the script.
 
     python tests/resilience/ray_run.py FOLDER
 
@@ -99,13 +99,18 @@ def train(config: dict[str, Any]) -> None:
                 training.note(loss=float(both[0]), ids=float(both[1]))
     if training.memory is not None and dist.get_rank() == 1:
         die_when_over(url)
+        Path(url, "exported").touch()
 
 
 def die_when_over(url: str) -> None:
-    """End this process once the other rank has said that the run is done."""
+    """End this process, once, when the other rank has said that the run is done."""
+    mark = Path(url, "died behind the loop")
+    if mark.exists():
+        return
     while '"kind": "done"' not in Path(url, "events.jsonl").read_text(encoding="utf-8"):
         time.sleep(0.05)
     time.sleep(3.0)
+    mark.touch()
     os.kill(os.getpid(), signal.SIGKILL)
 
 

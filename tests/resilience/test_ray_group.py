@@ -155,6 +155,25 @@ def returned(world: int) -> WorkerStatus:
     return WorkerStatus(running=False, return_value=Ended(world, None))
 
 
+def all_ended(monkeypatch: pytest.MonkeyPatch, poll: Poll, answer: Any) -> list[bool]:
+    """Let the coordinator say whether all ranks came to the end of their scripts; how often it was asked."""
+    asked: list[bool] = []
+
+    def ask() -> str:
+        asked.append(True)
+        return "answer"
+
+    def get(_: Any) -> bool:
+        if isinstance(answer, Exception):
+            raise answer
+        return bool(answer)
+
+    poll.group.coordinator = SimpleNamespace(finished=SimpleNamespace(remote=ask))
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: (refs, []))
+    monkeypatch.setattr(ray, "get", get)
+    return asked
+
+
 @pytest.mark.parametrize(
     "others",
     [
@@ -169,15 +188,34 @@ def test_a_run_ends_though_a_rank_is_lost_after_its_last_step(
     monkeypatch: pytest.MonkeyPatch, others: list[WorkerStatus]
 ) -> None:
     poll = Poll(monkeypatch, size=3)
+    all_ended(monkeypatch, poll, True)
     poll.statuses = [returned(2), *others]
     assert [(status.running, status.error) for status in poll.poll()] == [(False, None)] * 3
     assert poll.begun == []
 
 
-def test_a_run_ends_though_all_its_ranks_were_lost_after_their_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_ends_though_all_its_ranks_were_lost_after_their_script_s_end(monkeypatch: pytest.MonkeyPatch) -> None:
     poll = Poll(monkeypatch, size=2)
+    all_ended(monkeypatch, poll, True)
     poll.statuses = [returned(0), returned(0)]
-    assert [status.running for status in poll.poll()] == [False, False]
+    assert [(status.running, status.error) for status in poll.poll()] == [(False, None)] * 2
+
+
+@pytest.mark.parametrize("answer", [False, ray.exceptions.ActorDiedError()], ids=["it knows", "it is gone"])
+def test_ray_starts_all_again_where_a_rank_was_lost_before_the_end_of_its_script(
+    monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    poll = Poll(monkeypatch, size=3)
+    asked = all_ended(monkeypatch, poll, answer)
+    ready: list[bool] = [False, False, True]
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: (refs if ready.pop(0) else [], []))
+    for expected in (False, False, True):
+        value = WorkerStatus(running=False, return_value=Ended(2, "what the loop returned"))
+        poll.statuses = [value, WorkerStatus(running=False, error=DEATH), returned(0)]
+        shown = poll.poll()
+        assert [is_death(status.error) if status.error else None for status in shown] == [expected or None] * 3
+        assert any(status.running for status in shown) != expected
+    assert (poll.begun, asked) == ([], [True])
 
 
 def test_a_run_that_is_over_waits_for_a_rank_that_still_works_and_replaces_nobody(

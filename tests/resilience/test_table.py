@@ -564,6 +564,26 @@ def test_the_end_is_told_to_all_and_to_latecomers() -> None:
     assert world.table.lost(world.t, world.holder(0), "gone") == []
 
 
+def test_the_run_is_finished_when_each_rank_has_ended_though_it_is_lost_then() -> None:
+    world = World()
+    first, second = world.holder(0), world.holder(1)
+    assert not world.table.finished
+    world.take(world.table.done(first))
+    world.take(world.table.lost(world.t, first, "gone"))
+    assert not world.table.finished
+    messages = len(world.sent)
+    world.take(world.table.done(second))
+    assert world.table.finished
+    assert len(world.sent) == messages, "the end is told once"
+    world.table.begins()
+    world.alive.clear()
+    for order in range(3):
+        world.join(order, node=f"node-{order}")
+    world.run(6)
+    world.take(world.table.done(world.holder(0)))
+    assert not world.table.finished, "each of the new ones has to end, too"
+
+
 def test_the_end_is_not_that_of_workers_that_ray_starts_again() -> None:
     world = World()
     world.run(1)
