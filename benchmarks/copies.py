@@ -12,6 +12,7 @@ into memory that was touched before, and one plain TCP socket around the same ri
 | exchange | bytes a second of the exchange : of plain sockets | higher |
 | load | seconds of a memcpy : seconds to put a copy back into the tensors that are there | higher |
 | load, new | the same, where the optimizer has no tensors yet: the loop has built the model again | higher |
+| new memory | what that is at most: a memcpy whose two moments go into memory that nobody has touched yet | – |
 | memory | bytes of host memory for copies : bytes of state | lower |
 | CPU s/GB | processor seconds to copy, send and receive one GB of state | lower |
 
@@ -49,7 +50,7 @@ WARM_UP = 4
 LOADS = 3
 CHUNK = 1 << 20
 SECRET = "of this run"  # noqa: S105 - on loopback, for this run
-HEADER = ("state a rank", "ranks", "stall", "exchange", "load", "load, new", "memory", "CPU s/GB")
+HEADER = ("state a rank", "ranks", "stall", "exchange", "load", "load, new", "new memory", "memory", "CPU s/GB")
 
 
 def main(argv: list[str]) -> int:
@@ -134,6 +135,7 @@ def ratios(ranks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "exchange": slowest("socket_s") / slowest("exchange_s"),
         "load": memcpy / slowest("load_s"),
         "load_new": memcpy / slowest("load_new_s"),
+        "new_memory": memcpy / slowest("new_memory_s"),
         "memory": max(rank["copies_bytes"] / rank["state_bytes"] for rank in ranks),
         "cpu_s_per_gb": statistics.median(
             seconds * 1e9 / rank["state_bytes"] for rank in ranks for seconds in rank["cpu_s"]
@@ -147,10 +149,10 @@ def line_of(row: Mapping[str, Any]) -> str:
     """One line of the table."""
     start = f"| {row['gb']:g} GB | {row['ranks']} |"
     if "not_run" in row:
-        return f"{start} {row['not_run']} | | | | | |"
+        return f"{start} {row['not_run']} | | | | | | |"
     return (
         f"{start} {row['stall']:.2f} | {row['exchange']:.2f} | {row['load']:.2f} | {row['load_new']:.2f} | "
-        f"{row['memory']:.1f} | {row['cpu_s_per_gb']:.2f} |"
+        f"{row['new_memory']:.2f} | {row['memory']:.1f} | {row['cpu_s_per_gb']:.2f} |"
     )
 
 
@@ -208,7 +210,11 @@ def measure(*, rank: int, world: int, port: int, size: float, steps: int, out: s
         timed("load_s", lambda: snapshot.load(copy))
         state.forget()
         timed("load_new_s", lambda: snapshot.load(copy))
-    counted = {name: values if name.startswith("load") else values[WARM_UP:] for name, values in seconds.items()}
+        state.forget()
+        timed("new_memory_s", lambda: _into_new_memory(copy, old, state.trained()))
+    counted = {
+        name: values if name.startswith(("load", "new")) else values[WARM_UP:] for name, values in seconds.items()
+    }
     measured = counted | {"state_bytes": snapshot.expected_bytes(), "copies_bytes": copies_bytes}
     Path(out).write_text(json.dumps(measured))
     dist.barrier(group=group)
@@ -228,6 +234,17 @@ def _trained(size: float) -> dict[str, Any]:
     optimizer.step()
     optimizer.zero_grad()
     return {"model": model, "optimizer": optimizer}
+
+
+def _into_new_memory(copy: Any, old: Any, parameters: Sequence[Any]) -> list[Any]:
+    """What a load cannot do without: parameters into memory that is there, their moments into new memory."""
+    at, moments = 0, []
+    for parameter in parameters:
+        size = parameter.numel() * parameter.element_size()
+        old[at : at + size].copy_(copy[at : at + size])
+        moments += [copy[start : start + size].clone() for start in (at + size, at + 2 * size)]
+        at += 3 * size
+    return moments
 
 
 def _ring(rendezvous: Any, *, rank: int, world: int) -> tuple[socket.socket, socket.socket]:

@@ -80,11 +80,12 @@ class Memory:
         """Load the newest step that is whole somewhere, and return it; None where none is, or a checkpoint is newer."""
         answers = self._answers()
         newest = newest_whole(
-            [inventory for inventory, _, _ in answers],
-            owned=[own_keys for _, own_keys, _ in answers],
+            [inventory for inventory, *_ in answers],
+            owned=[own_keys for _, own_keys, *_ in answers],
             replicas=self.neighbour.replicas,
         )
-        self.store.saved_step = max(saved for _, _, saved in answers)
+        self.store.saved_step = max(saved for *_, saved, _ in answers)
+        self.neighbour.pacing.take_up(max(stretch for *_, stretch in answers))
         if newest is None or newest[0] < self.store.saved_step:
             self.store.only(-1, set())
             return None
@@ -104,15 +105,16 @@ class Memory:
         self.snapshot.state.forget()
         return None
 
-    def _answers(self) -> list[tuple[Inventory, Inventory, int]]:
-        """Of each rank: the copies it holds, the own parts it holds, and the newest step it knows to be saved."""
-        answer = json.dumps([self.store.inventory(), sorted(self.store.own), self.store.saved_step]).encode()
+    def _answers(self) -> list[tuple[Inventory, Inventory, int, int]]:
+        """Of each rank: the copies and the own parts it holds, the newest step it knows to be saved, the last pace."""
+        store = self.store
+        answer = json.dumps([store.inventory(), sorted(store.own), store.saved_step, store.stretch]).encode()
         world = self.neighbour.world
         messages = [answer] if world < 2 else gathered_messages(answer, group=self.neighbour.group, world=world)
         return [
             ([(int(owner), int(step)) for owner, step in held], [(int(owner), int(step)) for owner, step in parts],
-             int(saved))
-            for held, parts, saved in map(json.loads, messages)
+             int(saved), int(stretch))
+            for held, parts, saved, stretch in map(json.loads, messages)
         ]  # fmt: skip
 
 

@@ -122,11 +122,12 @@ def test_a_copy_that_is_older_than_what_any_rank_has_saved_is_not_taken(
     store.put(0, 5, snapshot.take(5, store))
     neighbour = Neighbour(store=store, group=None, nodes=["a"], rank=0)
     memory = Memory(snapshot=snapshot, neighbour=neighbour, every=1)
-    answers: Any = [([(0, 5)], [], saved[0]), ([], [], saved[1])]
+    answers: Any = [([(0, 5)], [], saved[0], 1), ([], [], saved[1], 7)]
     monkeypatch.setattr(memory, "_answers", lambda: answers)
     monkeypatch.setattr("hyperpod_ray_training.spares.memory.newest_whole", lambda *_, **__: (5, [Source(0)]))
     assert memory.restore() == step
     assert store.saved_step == max(saved)
+    assert memory.interval == 7, "a newcomer does not know how seldom copies came, and a survivor does"
 
 
 def test_a_step_of_which_some_rank_has_no_copy_does_not_push_out_the_one_before() -> None:
