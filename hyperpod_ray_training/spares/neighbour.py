@@ -319,6 +319,10 @@ class Neighbour:
         under_way = self._under_way is not None and not self._under_way.over
         self.pacing.stepped(time.monotonic(), under_way=under_way)
 
+    def left(self) -> None:
+        """The loop has saved or paused: what that took is no part of a step."""
+        self.pacing.left(time.monotonic())
+
     def _ask(self) -> int:
         """How often this rank would have copies; one begins its way."""
         moment = time.monotonic()

@@ -67,6 +67,10 @@ class Pacing:
                 self._of_this_copy.append(seconds)
         self._stepped_t, self._beside = clock_s, under_way
 
+    def left(self, clock_s: float) -> None:
+        """The loop has saved or paused until now: no part of the step under way."""
+        self._stepped_t = None if self._stepped_t is None else clock_s
+
     def copied(self, clock_s: float, *, held_s: float) -> None:
         """A copy begins its way, for which the loop has waited so long: no part of a step."""
         self._held_s.append(held_s)

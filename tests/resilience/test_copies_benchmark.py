@@ -19,7 +19,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 def measured(**changed: Any) -> dict[str, Any]:
     seconds = {"take_s": 2.0, "exchange_s": 4.0, "socket_s": 3.0, "memcpy_s": 1.0, "load_s": 2.0, "load_new_s": 5.0}
-    seconds["new_memory_s"] = 4.0
+    seconds |= {"new_memory_s": 4.0, "memcpy_processor_s": 1.0}
     usual = {name: [value] for name, value in seconds.items()}
     return usual | {"cpu_s": [1.0], "state_bytes": 2 * 10**9, "copies_bytes": 14 * 10**9} | changed
 

@@ -24,6 +24,7 @@ class Run:
         stall_s: What of that the GPU says of itself.
         exchange_s: So long the copy is on its way, beside one step after the other.
         share: Of the steps.
+        save_s: So long the loop saves after each copy.
     """
 
     held_s: Callable[[int], float] = lambda _: 0.0
@@ -31,6 +32,7 @@ class Run:
     stall_s: float = 0.0
     exchange_s: float = 0.0
     share: float = SHARE
+    save_s: float = 0.0
     clock_s: float = 0.0
     copies: list[tuple[int, float]] = field(default_factory=list)
     """Of each copy its step, and the time."""
@@ -58,6 +60,9 @@ class Run:
             asked = self.pacing.ask()
             under_way_s, longer_s = max(self.exchange_s, STEP_S / 2), self.longer_s(number)
             self.copies.append((step, self.clock_s))
+            if self.save_s:
+                self.clock_s += self.save_s
+                self.pacing.left(self.clock_s)
 
     @property
     def overhead(self) -> float:
@@ -93,6 +98,12 @@ def test_copies_cost_their_share_of_a_period(run: Run, stretch: int) -> None:
     assert run.pacing.stretch == stretch
     if stretch < MOST_STRETCH:
         assert run.overhead <= SHARE + 1e-9
+
+
+def test_a_save_beside_each_copy_is_none_of_its_cost() -> None:
+    run = Run(held_s=lambda _: 0.29, save_s=5.0)
+    run.train(300)
+    assert run.pacing.stretch == 10
 
 
 def test_copies_that_nobody_notices_are_never_skipped() -> None:
