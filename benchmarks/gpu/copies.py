@@ -180,7 +180,7 @@ def whole_period(memory: Any, timed_step: Callable[[int], float]) -> tuple[list[
     period: list[float] = []
     copies = 0
     for number in range(1, MOST_STEPS + 1):
-        due = number % memory.interval == 0
+        due = memory.due(number)
         period.append(timed_step(number))
         if due:
             copies += 1

@@ -58,16 +58,27 @@ class Memory:
     def __init__(self, *, snapshot: Snapshot, neighbour: Neighbour, every: int) -> None:
         self.snapshot, self.neighbour, self.every = snapshot, neighbour, every
         self.store = neighbour.store
+        self._copied: int | None = None
+        """Steps that were done at the last copy."""
 
     @property
     def interval(self) -> int:
         """Steps from one copy to the next, as paced now."""
         return self.every * self.neighbour.stretch
 
+    def due(self, step: int) -> bool:
+        """Whether the state after so many steps is kept: the same on every rank.
+
+        Counted from the last copy: multiples of a pace that changes lie close together.
+        """
+        self._copied = step - 1 if self._copied is None else self._copied
+        return step - self._copied >= self.interval
+
     def finished(self, step: int, *, settle: bool = False) -> None:
         """Keep the state after `step` steps. `settle` waits until the neighbour has it too."""
         self.neighbour.stepped()
-        if step % self.interval == 0 or settle:
+        if self.due(step) or settle:
+            self._copied = step
             self.neighbour.settle()  # its buffers are free then
             buffer = self.snapshot.take(step, self.store)
             if counts(buffer):

@@ -48,11 +48,10 @@ def test_the_table_shows_rows_and_what_is_missed() -> None:
 
 def test_overhead_is_of_a_whole_period_from_one_copy_to_the_next() -> None:
     """Eight steps of eighteen hold one copy or none, whatever copies cost."""
-    memory = SimpleNamespace(interval=1)
+    memory = SimpleNamespace(due=lambda number: number < 8 or number % 18 == 0)
 
     def timed_step(number: int) -> float:
-        memory.interval = 1 if number < 8 else 18
-        return 1.5 if number < 8 or number % 18 == 0 else 1.0
+        return 1.5 if memory.due(number) else 1.0
 
     period, copies = whole_period(memory, timed_step)
     assert (len(period), sum(period), copies) == (18, 18.5, 17)

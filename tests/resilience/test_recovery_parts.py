@@ -151,9 +151,9 @@ def test_a_step_of_which_some_rank_has_no_copy_does_not_push_out_the_one_before(
     ("step", "settle", "does"),
     [
         (10, False, ["stepped", "settle", "take", "send"]),
-        (11, False, ["stepped"]),
+        (9, False, ["stepped"]),
         (10, True, ["stepped", "settle", "take", "send", "settle"]),
-        (11, True, ["stepped", "settle", "take", "send", "settle"]),  # a hand-over holds the very last step
+        (9, True, ["stepped", "settle", "take", "send", "settle"]),  # a hand-over holds the very last step
     ],
 )
 def test_when_a_copy_is_taken(step: int, settle: bool, does: list[str]) -> None:
@@ -168,8 +168,29 @@ def test_when_a_copy_is_taken(step: int, settle: bool, does: list[str]) -> None:
         return torch.zeros(64, dtype=torch.uint8)
 
     snapshot: Any = SimpleNamespace(take=take, pending=None)
-    Memory(snapshot=snapshot, neighbour=neighbour, every=5).finished(step, settle=settle)
+    memory = Memory(snapshot=snapshot, neighbour=neighbour, every=5)
+    memory.finished(6)  # the first one of a generation that began at step 5
+    done.clear()
+    memory.finished(step, settle=settle)
     assert done == does
+
+
+def test_copies_are_as_far_apart_as_agreed_though_the_pace_changes() -> None:
+    """Multiples of 26, 20, 25 and 26 would be at 26, 40, 50 and 52."""
+    paces, copied = iter([26, 20, 25, 26, 90]), []
+    neighbour: Any = SimpleNamespace(
+        stretch=1, rank=0, store=Store(), stepped=lambda: None, send=lambda step, *_, **__: copied.append(step)
+    )
+
+    def settle() -> None:
+        neighbour.stretch = next(paces)
+
+    neighbour.settle = settle
+    snapshot: Any = SimpleNamespace(take=lambda *_: torch.zeros(64, dtype=torch.uint8), pending=None)
+    memory = Memory(snapshot=snapshot, neighbour=neighbour, every=1)
+    for step in range(1, 120):
+        memory.finished(step)
+    assert copied == [1, 27, 47, 72, 98]
 
 
 @pytest.mark.parametrize("fails", [False, True])
