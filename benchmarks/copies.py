@@ -23,6 +23,7 @@ not run.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import resource
@@ -212,8 +213,12 @@ def measure(*, rank: int, world: int, port: int, size: float, steps: int, out: s
         of_thread("memcpy_processor_s", lambda: old.copy_(copy))
         of_thread("load_s", lambda: snapshot.load(copy))
         state.forget()
-        of_thread("new_memory_s", lambda: _into_new_memory(copy, old, state.trained()))
-        of_thread("load_new_s", lambda: snapshot.load(copy))
+        for name, work in (
+            ("new_memory_s", lambda: _into_new_memory(copy, old, state.trained())),
+            ("load_new_s", lambda: snapshot.load(copy)),
+        ):
+            ctypes.CDLL(None).malloc_trim(0)  # what was freed is touched
+            of_thread(name, work)
     alone = ("load", "new_memory", "memcpy_processor")
     counted = {name: values if name.startswith(alone) else values[WARM_UP:] for name, values in seconds.items()}
     measured = counted | {"state_bytes": snapshot.expected_bytes(), "copies_bytes": copies_bytes}

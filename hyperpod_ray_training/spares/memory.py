@@ -91,12 +91,12 @@ class Memory:
         """Load the newest step that is whole somewhere, and return it; None where none is, or a checkpoint is newer."""
         answers = self._answers()
         newest = newest_whole(
-            [inventory for inventory, *_ in answers],
-            owned=[own_keys for _, own_keys, *_ in answers],
+            [inventory for inventory, _, _, _ in answers],
+            owned=[own_keys for _, own_keys, _, _ in answers],
             replicas=self.neighbour.replicas,
         )
-        self.store.saved_step = max(saved for *_, saved, _ in answers)
-        self.neighbour.pacing.take_up(max(stretch for *_, stretch in answers))
+        self.store.saved_step = max(saved for _, _, saved, _ in answers)
+        self.neighbour.pacing.take_up(max(stretch for _, _, _, stretch in answers))
         if newest is None or newest[0] < self.store.saved_step:
             self.store.only(-1, set())
             return None
