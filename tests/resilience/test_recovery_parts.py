@@ -177,7 +177,8 @@ def test_when_a_copy_is_taken(step: int, settle: bool, does: list[str]) -> None:
 
 def test_copies_are_as_far_apart_as_agreed_though_the_pace_changes() -> None:
     """Multiples of 26, 20, 25 and 26 would be at 26, 40, 50 and 52."""
-    paces, copied = iter([26, 20, 25, 26, 90]), []
+    paces = iter([26, 20, 25, 26, 90])
+    copied: list[int] = []
     neighbour: Any = SimpleNamespace(
         stretch=1, rank=0, store=Store(), stepped=lambda: None, send=lambda step, *_, **__: copied.append(step)
     )
