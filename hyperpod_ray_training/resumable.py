@@ -367,6 +367,8 @@ class Resumable(Looping):
                 elif self.run.best is None:  # by a metric, Ray may remove the new one
                     self.folder.make_room(keep=keep)
             self.saver.begin(step=self.step, metrics=self.metrics, reason=reason, wait=wait)
+        if self.memory is not None:
+            self.memory.neighbour.left()
         if stands:
             self.parts.pace.left()
             self.journal.update(at_once=True, state=self._running)
@@ -384,7 +386,7 @@ class Resumable(Looping):
         self.journal.update(at_once=True, phase=name)
         with self.waits.busy(alone=True), self.unhurried():
             yield
-        self.parts.pace.left()
+        self._left()
         self.journal.update(at_once=True, phase="")
 
     @contextlib.contextmanager
@@ -411,8 +413,14 @@ class Resumable(Looping):
             yield
             self.ranks.meet()
         self.shown.began()
-        self.parts.pace.left()
+        self._left()
         self.journal.update(at_once=True, state=self._running)
+
+    def _left(self) -> None:
+        """What it took is no part of a step."""
+        self.parts.pace.left()
+        if self.memory is not None:
+            self.memory.neighbour.left()
 
     def told(self, metrics: Mapping[str, Any]) -> None:
         """Metrics of a `ray.train.report` without a checkpoint, in a run with spares."""

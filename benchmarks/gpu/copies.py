@@ -13,7 +13,10 @@ from typing import Any
 
 from benchmarks.gpu.__main__ import PROJECT, check_of
 
-STEPS, WARM_UP = 8, 6
+STEPS, WARM_UP = 12, 6
+PACED = 16
+"""Copies after which it is known how often they come; one whole period after them is measured, copy included."""
+MOST_STEPS = 400
 STEP_S = 1.0
 SECRET = "of this run"  # noqa: S105 - on loopback, for this run
 
@@ -139,23 +142,21 @@ def _measured(*, device: str, size: float, world: int, rank: int, port: int, ste
     nodes = [str(peer) for peer in range(world)]
     neighbour = Neighbour(store=store, group=group, nodes=nodes, rank=rank, wires=wires)
     memory = Memory(snapshot=snapshot, neighbour=neighbour, every=1)
-    before, most = _resident(), 0
     step = Step(parts["optimizer"], place, step_s / (2 if world > 1 else 1), settle)
     plain = [step.timed(lambda: None) for _ in range(STEPS)][WARM_UP:]
+    before, peaks = _resident(), [store.bytes]  # libraries of the first products are none of the copies' memory
     waits: list[float] = []
-    copied = []
 
     def keep(number: int) -> None:
         begin = time.perf_counter()
         memory.finished(number)
         waits.append(time.perf_counter() - begin)
+        peaks.append(_resident() - before)
 
-    for number in range(1, 2 * STEPS + WARM_UP + 1):
-        copied.append(step.timed(lambda number=number: keep(number)))  # type: ignore[misc]
-        most = max(most, _resident(), store.bytes)
+    period, copies = whole_period(memory, lambda number: step.timed(lambda: keep(number)))
     neighbour.settle()
     load = _load_seconds(memory, store, rank, settle)
-    step_plain, step_copied = statistics.mean(plain), statistics.mean(copied[-STEPS:])
+    step_plain, step_copied = statistics.mean(plain), statistics.mean(period)
     overhead = 100 * (step_copied / step_plain - 1)
     return {
         "memcpy GB/s": round(bytes_of_state / 1e9 / memcpy["down"], 1),
@@ -166,11 +167,27 @@ def _measured(*, device: str, size: float, world: int, rank: int, port: int, ste
         "overhead %": round(overhead, 1),
         "host memory that is free GB": round(memory_free()[1] / 1e9),
         "in all s": round(time.monotonic() - begun),
-        "one copy in": memory.every * neighbour.stretch,
+        "one copy in": len(period),
+        "copies": copies,
         "load s": round(load, 3),
         "load : memcpy": round(memcpy["up"] / load, 2),
-        "memory : state": round(max(most - before, store.bytes) / bytes_of_state, 1),
+        "memory : state": round(max(*peaks, store.bytes) / bytes_of_state, 1),
     }
+
+
+def whole_period(memory: Any, timed_step: Callable[[int], float]) -> tuple[list[float], int]:
+    """Seconds of the steps from one copy to the next, once copies have their pace; and how many copies there were."""
+    period: list[float] = []
+    copies = 0
+    for number in range(1, MOST_STEPS + 1):
+        due = memory.due(number)
+        period.append(timed_step(number))
+        if due:
+            copies += 1
+            if copies > PACED:
+                break
+            period = []
+    return period, copies
 
 
 def trained(size: float, place: Any) -> dict[str, Any]:

@@ -22,7 +22,8 @@ class Limits:
     """When a member counts as lost.
 
     Args:
-        silence_s: No beat from a member that trains, nor from the process beside it.
+        silence_s: No beat from a member that trains, nor from the process beside it. Half as long where that one says
+            that the member is stopped.
         hang_s: Least seconds that a rank stands still in a lock or a device while others wait for it.
         hang_steps: The same as a multiple of the median step.
         floor_s: The same until the run has shown regular steps, and where nobody can tell what the rank waits for.
@@ -95,6 +96,8 @@ class Member:
     pulse: float = float("-inf")
     """When the process beside it last beat: it lives, though it may say nothing (`pulse.py`)."""
     state: str = ""
+    stopped: float = float("inf")
+    """Since when that process has said that this one is stopped by a signal, or has ended."""
     ticks: int = 0
     computed: float = float("-inf")
     """When its processor time last grew."""

@@ -58,16 +58,27 @@ class Memory:
     def __init__(self, *, snapshot: Snapshot, neighbour: Neighbour, every: int) -> None:
         self.snapshot, self.neighbour, self.every = snapshot, neighbour, every
         self.store = neighbour.store
+        self._copied: int | None = None
+        """Steps that were done at the last copy."""
 
     @property
     def interval(self) -> int:
         """Steps from one copy to the next, as paced now."""
         return self.every * self.neighbour.stretch
 
+    def due(self, step: int) -> bool:
+        """Whether the state after so many steps is kept: the same on every rank.
+
+        Counted from the last copy: multiples of a pace that changes lie close together.
+        """
+        self._copied = step - 1 if self._copied is None else self._copied
+        return step - self._copied >= self.interval
+
     def finished(self, step: int, *, settle: bool = False) -> None:
         """Keep the state after `step` steps. `settle` waits until the neighbour has it too."""
         self.neighbour.stepped()
-        if step % self.interval == 0 or settle:
+        if self.due(step) or settle:
+            self._copied = step
             self.neighbour.settle()  # its buffers are free then
             buffer = self.snapshot.take(step, self.store)
             if counts(buffer):
@@ -80,11 +91,12 @@ class Memory:
         """Load the newest step that is whole somewhere, and return it; None where none is, or a checkpoint is newer."""
         answers = self._answers()
         newest = newest_whole(
-            [inventory for inventory, _, _ in answers],
-            owned=[own_keys for _, own_keys, _ in answers],
+            [inventory for inventory, _, _, _ in answers],
+            owned=[own_keys for _, own_keys, _, _ in answers],
             replicas=self.neighbour.replicas,
         )
-        self.store.saved_step = max(saved for _, _, saved in answers)
+        self.store.saved_step = max(saved for _, _, saved, _ in answers)
+        self.neighbour.pacing.take_up(max(stretch for _, _, _, stretch in answers))
         if newest is None or newest[0] < self.store.saved_step:
             self.store.only(-1, set())
             return None
@@ -104,15 +116,16 @@ class Memory:
         self.snapshot.state.forget()
         return None
 
-    def _answers(self) -> list[tuple[Inventory, Inventory, int]]:
-        """Of each rank: the copies it holds, the own parts it holds, and the newest step it knows to be saved."""
-        answer = json.dumps([self.store.inventory(), sorted(self.store.own), self.store.saved_step]).encode()
+    def _answers(self) -> list[tuple[Inventory, Inventory, int, int]]:
+        """Of each rank: the copies and the own parts it holds, the newest step it knows to be saved, the last pace."""
+        store = self.store
+        answer = json.dumps([store.inventory(), sorted(store.own), store.saved_step, store.stretch]).encode()
         world = self.neighbour.world
         messages = [answer] if world < 2 else gathered_messages(answer, group=self.neighbour.group, world=world)
         return [
             ([(int(owner), int(step)) for owner, step in held], [(int(owner), int(step)) for owner, step in parts],
-             int(saved))
-            for held, parts, saved in map(json.loads, messages)
+             int(saved), int(stretch))
+            for held, parts, saved, stretch in map(json.loads, messages)
         ]  # fmt: skip
 
 

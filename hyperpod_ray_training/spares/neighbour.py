@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hyperpod_ray_training.journal import log
 from hyperpod_ray_training.spares.host_memory import memory_free
+from hyperpod_ray_training.spares.pacing import Pacing
 from hyperpod_ray_training.spares.sealed import room_for
 from hyperpod_ray_training.spares.snapshot import counts, numbers_of, own_part
 from hyperpod_ray_training.spares.store import Store
@@ -28,16 +27,6 @@ from hyperpod_ray_training.spares.wires import Wires
 from hyperpod_ray_training.state import TrainingState
 
 Inventory = Sequence[tuple[int, int]]
-MOST_STRETCH = 64
-"""At least one copy in so many is made."""
-UNNOTICED_S = 0.02
-"""Copies that hold a step up for less than this are never skipped."""
-SETTLED = 8
-"""Copies of a generation before their cost is judged: they take memory, and steps are watched beside them."""
-JUDGED = 3
-"""How often to copy follows from the median of so many copies: one that met a busy moment says little."""
-STEPS = 8
-"""Newest steps by which the time of a step is known."""
 _AVERAGING = {
     default_hooks.allreduce_hook,
     default_hooks.fp16_compress_hook,
@@ -276,21 +265,13 @@ class Neighbour:
         self.limit, self.wires = limit, wires
         self.store, self.group, self.rank, self.world, self.replicas = store, group, rank, len(nodes), replicas
         self.source = (rank - neighbour_distance(nodes)) % self.world
-        self.stretch = 1
-        """A copy after so many times as many steps as asked for: the same on every rank."""
-        self.share, self.steps = share, steps
+        self.pacing = Pacing(share=share, steps=steps)
         self.pinned = pinned
         self._sizes: list[int] | None = None
         self._under_way: Exchange | None = None
-        self._costs: deque[float] = deque(maxlen=JUDGED)
-        self._exchanges: deque[float] = deque(maxlen=JUDGED)
-        self._free_s: deque[float] = deque(maxlen=STEPS)
-        self._busy_s: deque[float] = deque(maxlen=STEPS)
-        """Seconds of steps without a copy under way, and with one."""
         self._begun = time.monotonic()
-        self._stepped_t: float | None = None
-        self._copies = self._accepted = 0
-        """Copies of this generation, and the size of the last frame that had room."""
+        self._accepted = 0
+        """The size of the last frame that had room."""
 
     def send(self, step: int, buffer: torch.Tensor, *, pending: Pending | None = None) -> None:
         """Begin to exchange copies of `step`; the exchange before is over already (`settle`).
@@ -328,35 +309,25 @@ class Neighbour:
             self._accepted = room_for(size, free=free, source=source)
         return self.store.buffer(size, pinned=self.pinned)
 
+    @property
+    def stretch(self) -> int:
+        """A copy after so many times as many steps as asked for: the same on every rank."""
+        return self.pacing.stretch
+
     def stepped(self) -> None:
-        """A step is over: with a copy under way it may have taken longer than without."""
-        moment = time.monotonic()
-        if self._stepped_t is not None:
-            free = self._under_way is None or self._under_way.over
-            (self._free_s if free else self._busy_s).append(moment - self._stepped_t)
-        self._stepped_t = moment
+        """A step is over: beside a copy it may have taken longer than without."""
+        under_way = self._under_way is not None and not self._under_way.over
+        self.pacing.stepped(time.monotonic(), under_way=under_way)
+
+    def left(self) -> None:
+        """The loop has saved or paused: what that took is no part of a step."""
+        self.pacing.left(time.monotonic())
 
     def _ask(self) -> int:
-        """How often this rank would have copies, after what this one and those before have cost.
-
-        So seldom that an exchange is over before the next one, and that what a step waits for its copy, and what it
-        loses beside it, is the given share of the steps at most.
-        """
+        """How often this rank would have copies; one begins its way."""
         moment = time.monotonic()
-        self._costs.append(moment - self._begun)
-        self._copies += 1
-        self._stepped_t = moment  # what a copy takes is no part of a step
-        steps = [*self._free_s, *self._busy_s]
-        if not self.share or self._copies < SETTLED or len(steps) < JUDGED:
-            return self.stretch if self.share else 1
-        step_s = max(1e-6, statistics.median(self._free_s or self._busy_s))
-        exchange = statistics.median(self._exchanges) if self._exchanges else 0.0
-        # an exchange that nobody notices must not make copies seldom
-        exchange = exchange if exchange > UNNOTICED_S else 0.0
-        slower = statistics.median(self._busy_s) - step_s if self._free_s and self._busy_s else 0.0
-        cost = statistics.median(self._costs) + max(0.0, slower) * max(1.0, exchange / step_s)
-        often = 1.0 if cost <= UNNOTICED_S else cost / (self.share * step_s)
-        return max(1, min(MOST_STRETCH, math.ceil(max(often, exchange / step_s) / self.steps)))
+        self.pacing.copied(moment, held_s=moment - self._begun)
+        return self.pacing.ask()
 
     def settle(self) -> None:
         """Wait until the exchange under way is over, on every rank."""
@@ -366,17 +337,17 @@ class Neighbour:
             return
         exchange.wait()
         begun = time.monotonic()
-        if exchange.pending is not None and self._costs:
-            self._costs[-1] += exchange.pending.stall_s
         if exchange.received is not None:
             self._keep(exchange.step, exchange.received)
         stretch, incomplete = (int(number) for number in exchange.vote)
         (self.store.drop if incomplete else self.store.whole)(exchange.step)
         if stretch != self.stretch and self.rank == 0:
-            log(f"memory: a copy after each {self.steps * stretch} steps now, so that steps wait for copies no longer")
-        self.stretch = stretch
+            steps = self.pacing.steps * stretch
+            log(f"memory: a copy after each {steps} steps now, so that copies cost {self.pacing.share:.0%} of them")
+        self.pacing.stretch = self.store.stretch = stretch
         self._begun = time.monotonic()
-        self._exchanges.append(exchange.seconds + self._begun - begun)
+        stall_s = exchange.pending.stall_s if exchange.pending is not None else 0.0
+        self.pacing.settled(exchange_s=exchange.seconds + self._begun - begun, stall_s=stall_s)
 
     def _keep(self, step: int, received: torch.Tensor) -> None:
         length, _, _, next_size, next_own, *_ = numbers_of(received)

@@ -20,6 +20,8 @@ _REGULAR_STEPS = 10
 """So many steps of a run show how long one takes."""
 _PAUSE_FACTOR = 2.0
 """A pause that ended by itself may be as long again, and as much."""
+_OFTEN = 3
+"""A rank that was fenced so often at one line, in different steps, may be the script's: by a clock of its own."""
 _IN_COLLECTIVES = frozenset({COLLECTIVE, BACKWARD, COPY})
 WAY_OUT = 'with training.phase("evaluate"): around what takes long on some ranks only'
 
@@ -29,7 +31,8 @@ class Habits:
     """What a run has shown, over all its generations.
 
     That is how long steps take, how long a rank has stood in a lock or at a line and come back, and where ranks were
-    fenced.
+    fenced. A fence alone teaches nothing of a line: only that the step is done again shows whether the script stands
+    there (`docs/adr/0022-a-fence-does-not-teach-patience.md`).
     """
 
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=50))
@@ -37,15 +40,27 @@ class Habits:
     came_back_s: dict[str, float] = field(default_factory=dict)
     """By line, the longest stand that ended by itself."""
     fenced: Counter[str] = field(default_factory=Counter)
-    """By line, how many ranks were fenced there; 1 at most where the step was done again without a fence."""
+    """By line, how often ranks were fenced there in a step that is not done yet; several at one moment are once."""
     fenced_in: dict[str, int] = field(default_factory=dict)
     """By line, the steps that were done when a rank was last fenced there."""
+    fenced_rank: Counter[tuple[int, str]] = field(default_factory=Counter)
+    """By rank and line, how often it was fenced there in the whole run."""
+
+    def fence(self, rank_lines: Collection[tuple[int, str]], *, step: int) -> None:
+        """These ranks were fenced, each at its line, when so many steps were done."""
+        self.fenced_rank.update(rank_lines)
+        lines = {line for _, line in rank_lines}
+        self.fenced.update(lines)
+        self.fenced_in |= dict.fromkeys(lines, step)
 
     def step_done(self, step: int) -> None:
         """So many steps are done: a line that was passed in the step of its fence is not the script's."""
         for line in [line for line, fenced_in in self.fenced_in.items() if fenced_in < step]:
-            self.fenced[line] = 1
-            del self.fenced_in[line]
+            del self.fenced[line], self.fenced_in[line]
+
+    def may_be_the_script(self, rank: int, line: str) -> bool:
+        """Whether a rank that stands at this line may do what the script asks for."""
+        return bool(self.fenced[line]) or self.fenced_rank[rank, line] >= _OFTEN
 
     @property
     def regular(self) -> bool:
@@ -67,8 +82,9 @@ class Progress:
     stands: dict[str, float] = field(default_factory=dict)
     """By line, how long ranks have stood there in this generation."""
 
-    def behind(self, now: float, holders: Collection[Member], limits: Limits) -> list[tuple[Member, str]]:
+    def behind(self, now: float, by_rank: Sequence[tuple[int, Member]], limits: Limits) -> list[tuple[Member, str]]:
         """The ranks that hang, each with what shows it."""
+        holders = [member for _, member in by_rank]
         step = max((member.step for member in holders), default=0)  # a newcomer's own counts from its first step
         self._count_steps(now, step)
         # one number for all ranks: while any of them begins a collective, the generation gets on
@@ -79,27 +95,28 @@ class Progress:
                 self.habits.came_back_s[line] = max(self.habits.came_back_s.get(line, 0.0), stood_s)
             self.total, self.since, self.stood_s = total, now, 0.0
             return []
-        hung = []
+        hung: list[tuple[Member, str]] = []
+        fenced: list[tuple[int, str]] = []
         others = _Waiting.of(holders)
-        for member in holders:
+        for rank, member in by_rank:
             if member.busy or not others.wait_for(member):
                 continue
             if member.place == LOCK:
                 # noted though it may open again: what has opened once may take as long once more
                 self.stood_s = max(self.stood_s, member.still)
-            limit = self.limit_s(member, limits)
+            limit = self.limit_s(rank, member, limits)
             # a rank at work moves, and one without a stance says nothing: both are judged by the others' standstill
             # alone
             still = member.still if member.place not in WORK | {""} else now - self.since
             # both: who stood still before the others came to wait has not kept them waiting
             stood = min(still, now - self.since)
             if stood > limit:
-                self.habits.fenced[member.at] += 1
-                self.habits.fenced_in[member.at] = step
+                fenced.append((rank, member.at))
                 hung.append((member, self._why(member, limit)))
             elif member.at and stood > limits.hang_s:
                 self.stands[member.at] = max(self.stands.get(member.at, 0.0), stood)
         if hung:
+            self.habits.fence(fenced, step=step)
             self.since = now
         return hung
 
@@ -127,14 +144,14 @@ class Progress:
             self.steps, self.step_t = done, now
             self.habits.step_done(step)
 
-    def limit_s(self, member: Member, limits: Limits) -> float:
+    def limit_s(self, rank: int, member: Member, limits: Limits) -> float:
         """So long this rank may stand where it stands while others wait for it."""
-        fenced_before = self.habits.fenced[member.at] if member.at else 0
-        # where two others were fenced in one step it is the script: a machine that hangs is not there any more
-        if member.place in WORK or fenced_before > 1:
+        # where two were fenced in one step it is the script: a machine that hangs is not there any more
+        if member.place in WORK or (member.at and self.habits.fenced[member.at] > 1):
             return limits.patience_s
-        # nobody can tell what a device or a copy waits for; and where one was fenced before it may be the script
-        least = limits.floor_s if member.place != LOCK or fenced_before else 0.0
+        # nobody can tell what a device or a copy waits for
+        unsure = member.place != LOCK or bool(member.at and self.habits.may_be_the_script(rank, member.at))
+        least = limits.floor_s if unsure else 0.0
         came_back_s = self.habits.came_back_s.get(member.at, 0.0) if member.at else 0.0
         return max(least, self.hang_limit_s(limits), _PAUSE_FACTOR * came_back_s)
 

@@ -24,13 +24,15 @@ class Store:
         """The newest step this process knows to be in a checkpoint."""
         self.world = 0
         """Ranks of the generation whose copies these are."""
+        self.stretch = 1
+        """How seldom its copies came at last."""
         self._free: list[torch.Tensor] = []
         self._pageable = False
 
     def of(self, world: int) -> Store:
         """This store, for a generation of so many ranks: copies of another number of ranks fit nobody."""
         if self.world != world:
-            self.world = world
+            self.world, self.stretch = world, 1
             self.only(-1, set())
         return self
 

@@ -32,6 +32,8 @@ _IDLE_SILENCE_FACTOR = 10.0
 _SAVING_SILENCE_FACTOR = 4.0
 """A save on a machine that is short of everything has kept beats back for 1.6 s (seen at load 20). Imports and the
 loading of a model, before a worker's first step, have kept them back for 8 s (seen at load 40)."""
+_STOPPED_SILENCE_FACTOR = 0.5
+"""The kernel says that it is stopped: no slow machine explains that. Who stops it for a moment has so long."""
 _GAP_FACTOR, _GAP_MEMORY_S = 3.0, 30.0
 """A machine short of processor time beats late: the limit for silence is this many of the longest recent gaps."""
 
@@ -140,7 +142,7 @@ class Table:
             # where the process beside it was heard all the time its machine is not slow: something keeps Python's lock
             most = max(now - member.pulse, self.limits.silence_s) if member.state else math.inf
             self._remember_gap(now, min(now - member.beat, most))
-        member.beat = now
+        member.beat, member.stopped = now, math.inf
         member.proven = member.proven or fields.get("step", 0) > member.step
         for name in BEAT:
             if name in fields:
@@ -157,6 +159,7 @@ class Table:
                 member.ticks, member.computed = ticks, now
             if uid in self.ranks.values() and member.state:
                 self._remember_gap(now, now - member.pulse)
+            member.stopped = min(member.stopped, now) if state in _STOPPED else math.inf
             member.pulse, member.state = now, state
         return []
 
@@ -296,9 +299,14 @@ class Table:
                 member.beat += late
                 member.pulse += late
                 member.computed += late
+                member.stopped += late
             self._progress.since += late
         out: Out = []
         for member in list(self.members.values()):
+            if now - member.stopped > self.limits.silence_s * _STOPPED_SILENCE_FACTOR:
+                why = f"no beat for {now - member.beat:.1f} s: its process is stopped ({member.state} in /proc)"
+                out += self.lost(now, member.uid, why)
+                continue
             trains = member.uid in self.rank_of
             factor = 1.0 if trains else _IDLE_SILENCE_FACTOR
             if member.busy or member.saving or not member.proven:
@@ -317,7 +325,7 @@ class Table:
 
     def _mute_limit_s(self, now: float, member: Member) -> float:
         """So long a member may be silent whose process is known to live: something holds Python's lock."""
-        if now - member.pulse > self.silence_limit_s(now) or member.state in _STOPPED:
+        if now - member.pulse > self.silence_limit_s(now):
             return 0.0
         if member.state == _TRACED or now - member.computed <= _COMPUTES_S:
             return self.limits.patience_s
@@ -501,7 +509,7 @@ class Table:
         holders = [member for _, member in by_rank]
         if slow := self._stragglers.judge(by_rank):
             self.note("slow", **slow)
-        hung = self._progress.behind(now, holders, self.limits)
+        hung = self._progress.behind(now, by_rank, self.limits)
         standstill = None if hung else self._progress.together(now, holders, self.limits)
         if not hung and standstill is None:
             return []

@@ -77,7 +77,8 @@ class World:
     ) -> None:
         """Let everybody train, except those who stand still: they stand in `place`, the others in a collective."""
         until = self.t + seconds
-        started, first = self.t, {uid: state["step"] for uid, state in self.alive.items()}
+        # a newcomer says the run's step after its first one
+        started, first = self.t, max((state["step"] for state in self.alive.values()), default=0)
         while self.t < until:
             self.t += 0.1
             for uid, state in list(self.alive.items()):
@@ -85,7 +86,7 @@ class World:
                     continue
                 stance: dict[str, Any] = {"place": "moves", "still": 0.0, "at": at}
                 if not stuck and uid in self.table.ranks.values():
-                    state["step"] = first.get(uid, 0) + int((self.t - started) / step_s) + 1
+                    state["step"] = first + int((self.t - started) / step_s) + 1
                     state["seq"] += 1
                 elif stuck:
                     still = 0.0 if uid in stuck and place == "moves" else self.t - started

@@ -19,6 +19,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 def measured(**changed: Any) -> dict[str, Any]:
     seconds = {"take_s": 2.0, "exchange_s": 4.0, "socket_s": 3.0, "memcpy_s": 1.0, "load_s": 2.0, "load_new_s": 5.0}
+    seconds |= {"new_memory_s": 4.0, "memcpy_processor_s": 1.0}
     usual = {name: [value] for name, value in seconds.items()}
     return usual | {"cpu_s": [1.0], "state_bytes": 2 * 10**9, "copies_bytes": 14 * 10**9} | changed
 
@@ -26,9 +27,11 @@ def measured(**changed: Any) -> dict[str, Any]:
 def test_ratios_are_of_the_slowest_rank() -> None:
     row = copies.ratios([measured(), measured(take_s=[3.0], socket_s=[2.0], copies_bytes=10 * 10**9)])
     assert (row["stall"], row["exchange"]) == (3.0, 0.75)
-    assert (row["load"], row["load_new"]) == (0.5, 0.2)
+    assert (row["load"], row["load_new"], row["new_memory"]) == (0.5, 0.2, 0.25)
     assert (row["memory"], row["cpu_s_per_gb"]) == (7.0, 0.5)
-    assert copies.line_of({"gb": 2.0, "ranks": 2, **row}) == "| 2 GB | 2 | 3.00 | 0.75 | 0.50 | 0.20 | 7.0 | 0.50 |"
+    assert (
+        copies.line_of({"gb": 2.0, "ranks": 2, **row}) == "| 2 GB | 2 | 3.00 | 0.75 | 0.50 | 0.20 | 0.25 | 7.0 | 0.50 |"
+    )
 
 
 def test_a_size_that_does_not_fit_is_not_run_and_says_so(
@@ -62,7 +65,7 @@ def test_two_ranks_measure_every_ratio(tmp_path: Path) -> None:
     rows = tmp_path / "rows"
     run = subprocess.run([*command, "--json", str(rows)], capture_output=True, text=True, check=False, timeout=300)
     assert run.returncode == 0, run.stderr
-    assert re.fullmatch(r"\| 0\.002 GB \| 2 \|( \d+\.\d+ \|){6}", run.stdout.splitlines()[-1])
+    assert re.fullmatch(r"\| 0\.002 GB \| 2 \|( \d+\.\d+ \|){7}", run.stdout.splitlines()[-1])
     row = json.loads(rows.read_text())[0]
     assert all(row[name] > 0 for name in ("stall", "exchange", "load", "load_new", "cpu_s_per_gb"))
     assert row["memory"] >= 4  # two steps of its own and two of its neighbour's

@@ -7,11 +7,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from benchmarks.gpu.__main__ import LIMITS_S, MISSED, NO_GPU, check_of, main, table
+from benchmarks.gpu.copies import whole_period
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -42,6 +44,17 @@ def test_the_table_shows_rows_and_what_is_missed() -> None:
     assert lines[0] == "name H100"
     assert "| 1 GB | 1 |" in lines
     assert lines[-2:] == ["met    overhead: 2 % (bar: <= 3 %)", "MISSED load: 0.4 (bar: >= 0.5)"]
+
+
+def test_overhead_is_of_a_whole_period_from_one_copy_to_the_next() -> None:
+    """Eight steps of eighteen hold one copy or none, whatever copies cost."""
+    memory = SimpleNamespace(due=lambda number: number < 8 or number % 18 == 0)
+
+    def timed_step(number: int) -> float:
+        return 1.5 if memory.due(number) else 1.0
+
+    period, copies = whole_period(memory, timed_step)
+    assert (len(period), sum(period), copies) == (18, 18.5, 17)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from hyperpod_ray_training.ranks import set_limit
 from hyperpod_ray_training.spares import neighbour
 from hyperpod_ray_training.spares.memory import Memory
 from hyperpod_ray_training.spares.neighbour import Neighbour, Source
+from hyperpod_ray_training.spares.pacing import Pacing
 from hyperpod_ray_training.spares.store import SLOTS, Store
 from hyperpod_ray_training.spares.wires import Ends, Wires
 from tests.resilience.memory_helpers import make, snapshot_of, train
@@ -56,6 +57,7 @@ class Alone(Neighbour):
 
     def __init__(self, store: Store) -> None:
         self.store, self.rank, self.world, self.group, self.replicas = store, 0, 1, None, ()
+        self.pacing = Pacing(share=0.03)
 
     def restore(self, step: int, sources: Sequence[Source]) -> torch.Tensor:
         assert list(sources) == [Source(0)]
@@ -75,8 +77,10 @@ def test_a_checkpoint_that_is_newer_goes_before_a_copy(
     store = Store()
     snapshot = snapshot_of(*parts)
     store.put(0, 7, snapshot.take(7, store))
-    store.saved_step = saved
-    assert Memory(snapshot=snapshot, neighbour=Alone(store), every=1).restore() == step
+    store.saved_step, store.stretch = saved, 5
+    memory = Memory(snapshot=snapshot, neighbour=Alone(store), every=2)
+    assert memory.restore() == step
+    assert memory.interval == 10, "copies come as seldom as before"
     assert (store.inventory() == []) == (step is None)
 
 
@@ -102,9 +106,12 @@ def test_a_copy_that_cannot_be_loaded_goes_back_to_the_checkpoint(saved: int, mo
 
 def test_copies_of_another_number_of_ranks_are_forgotten() -> None:
     store = Store().of(2)
+    store.stretch = 9
+    assert store.of(2).stretch == 9
     store.put(0, 5, torch.zeros(4, dtype=torch.uint8))
     assert store.of(2).inventory() == [(0, 5)]
     assert store.of(1).inventory() == []
+    assert store.stretch == 1, "their cost says nothing of other copies"
 
 
 def test_who_leaves_a_broken_generation_waits_for_no_save() -> None:
@@ -171,6 +178,7 @@ def slow_copies(rank: int, port: int, pipe: Any) -> None:
     exchange.settle()
     held = {owner: [s for o, s in exchange.store.inventory() if o == owner] for owner in (0, 1)}
     whole = all(int(exchange.store.held[key][-1]) == key[1] % 256 for key in exchange.store.inventory())
+    assert exchange.store.stretch == exchange.stretch
     pipe.send((copied, exchange.stretch, held, whole))
 
 

@@ -122,11 +122,12 @@ def test_a_copy_that_is_older_than_what_any_rank_has_saved_is_not_taken(
     store.put(0, 5, snapshot.take(5, store))
     neighbour = Neighbour(store=store, group=None, nodes=["a"], rank=0)
     memory = Memory(snapshot=snapshot, neighbour=neighbour, every=1)
-    answers: Any = [([(0, 5)], [], saved[0]), ([], [], saved[1])]
+    answers: Any = [([(0, 5)], [], saved[0], 1), ([], [], saved[1], 7)]
     monkeypatch.setattr(memory, "_answers", lambda: answers)
     monkeypatch.setattr("hyperpod_ray_training.spares.memory.newest_whole", lambda *_, **__: (5, [Source(0)]))
     assert memory.restore() == step
     assert store.saved_step == max(saved)
+    assert memory.interval == 7, "a newcomer does not know how seldom copies came, and a survivor does"
 
 
 def test_a_step_of_which_some_rank_has_no_copy_does_not_push_out_the_one_before() -> None:
@@ -150,9 +151,9 @@ def test_a_step_of_which_some_rank_has_no_copy_does_not_push_out_the_one_before(
     ("step", "settle", "does"),
     [
         (10, False, ["stepped", "settle", "take", "send"]),
-        (11, False, ["stepped"]),
+        (9, False, ["stepped"]),
         (10, True, ["stepped", "settle", "take", "send", "settle"]),
-        (11, True, ["stepped", "settle", "take", "send", "settle"]),  # a hand-over holds the very last step
+        (9, True, ["stepped", "settle", "take", "send", "settle"]),  # a hand-over holds the very last step
     ],
 )
 def test_when_a_copy_is_taken(step: int, settle: bool, does: list[str]) -> None:
@@ -167,8 +168,30 @@ def test_when_a_copy_is_taken(step: int, settle: bool, does: list[str]) -> None:
         return torch.zeros(64, dtype=torch.uint8)
 
     snapshot: Any = SimpleNamespace(take=take, pending=None)
-    Memory(snapshot=snapshot, neighbour=neighbour, every=5).finished(step, settle=settle)
+    memory = Memory(snapshot=snapshot, neighbour=neighbour, every=5)
+    memory.finished(6)  # the first one of a generation that began at step 5
+    done.clear()
+    memory.finished(step, settle=settle)
     assert done == does
+
+
+def test_copies_are_as_far_apart_as_agreed_though_the_pace_changes() -> None:
+    """Multiples of 26, 20, 25 and 26 would be at 26, 40, 50 and 52."""
+    paces = iter([26, 20, 25, 26, 90])
+    copied: list[int] = []
+    neighbour: Any = SimpleNamespace(
+        stretch=1, rank=0, store=Store(), stepped=lambda: None, send=lambda step, *_, **__: copied.append(step)
+    )
+
+    def settle() -> None:
+        neighbour.stretch = next(paces)
+
+    neighbour.settle = settle
+    snapshot: Any = SimpleNamespace(take=lambda *_: torch.zeros(64, dtype=torch.uint8), pending=None)
+    memory = Memory(snapshot=snapshot, neighbour=neighbour, every=1)
+    for step in range(1, 120):
+        memory.finished(step)
+    assert copied == [1, 27, 47, 72, 98]
 
 
 @pytest.mark.parametrize("fails", [False, True])
