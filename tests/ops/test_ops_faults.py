@@ -276,6 +276,21 @@ def test_only_the_newest_failure_of_a_command_counts() -> None:
     assert re.findall(r"job (\w+) failed", said(verdict)) == ["b"]
 
 
+def test_a_job_of_another_cluster_is_no_second_try() -> None:
+    first = replace(FAILED, id="a", started=ago(90))
+    for other in (replace(FAILED, id="b", started=ago(40), cluster="nightly"), replace(first, started=ago(95))):
+        assert re.findall(r"job a failed", said(judge(replace(healthy(), jobs=(first, other)))))
+
+
+def test_steps_of_one_run_end_no_hang_of_another() -> None:
+    """The agent names a node, and no job, where it does not know whose process it was."""
+    second = replace(JOB, id="raysubmit_2", command="other")
+    for stands, ends in ((ago(30), False), (ago(0.1), True)):
+        runs = (RUN, replace(RUN, name="second", job=second.id, last_step_at=stands))
+        seen = replace(trains(), jobs=(*trains().jobs, second), runs=runs, hangs=(hung(2),))
+        assert ("reports a hung job" not in said(judge(seen))) is ends
+
+
 def test_a_rayjobs_failure_is_said_once() -> None:
     failed = RayJob(
         name="nightly", namespace="ray", status="FAILED", deployment_status="Failed", job_id="raysubmit_1", ended=ago(5)

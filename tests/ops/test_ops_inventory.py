@@ -427,6 +427,29 @@ def test_a_teardown_deletes_an_orphan_itself(lost: str, capsys: pytest.CaptureFi
     assert "deleting it directly" in capsys.readouterr().err
 
 
+def test_an_orphan_is_deleted_once_its_node_has_let_go() -> None:
+    """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DeleteVolume.html: it must be `available`."""
+    states = [*["in-use"] * 3, *["available"] * 9]
+    refused = refusal("VolumeInUse")
+
+    def look(_: Json) -> Json:
+        return {"Volumes": [ebs_volume(states.pop(0))] if states else []}
+
+    def delete(request: Json) -> Json:
+        assert request == {"VolumeId": "vol-0123456789abcdef0"}
+        if "in-use" in states:
+            raise refused
+        deleted.append(len(states))
+        states.clear()
+        return {}
+
+    deleted: list[int] = []
+
+    target, _, _ = of(describe_volumes=look, delete_volume=delete)
+    assert teardown._wait_for_volumes(target, poll=0)
+    assert deleted == [8], "at the first look that lists it as available"
+
+
 def test_a_volume_that_stays_stops_the_teardown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
