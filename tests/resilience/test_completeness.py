@@ -21,7 +21,15 @@ from torch import nn
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
 from hyperpod_ray_training import Values, iterators
-from hyperpod_ray_training.completeness import AGAIN_FROM, WATCHED, Completeness, Missing, _begins_pair, _is_data
+from hyperpod_ray_training.completeness import (
+    AGAIN_FROM,
+    WATCHED,
+    Completeness,
+    Missing,
+    _begins_pair,
+    _in_state,
+    _is_data,
+)
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.variables import loop_frames
 
@@ -627,3 +635,35 @@ def test_a_container_of_any_class_is_looked_into_once() -> None:
     assert not _is_data(itself, step)
     assert _is_data([itself, (1, {"rate": 0.5})], step)
     assert not _is_data(torch.zeros(2), step), "no step has read it"
+
+
+class Counter:
+    """Counts calls, and may save something of it."""
+
+    def __init__(self, saved: Any) -> None:
+        self.calls, self.ready, self.saved = 1, True, saved
+
+    def state_dict(self) -> Any:
+        return self.saved
+
+
+@pytest.mark.parametrize(
+    ("saved", "has"),
+    [
+        ({"calls": 1}, True),
+        ({"_calls": 5}, True),
+        ({"count": 1}, True),
+        ({"inner": {"count": 1}}, True),
+        ({"ready": True}, False),
+        ({"ready": True, "count": 7}, False),
+        ({"count": None}, False),
+        ({}, False),
+        ({"text": "calls 1"}, True),
+        ({"packed": b"1"}, True),
+        ([1], True),
+    ],
+    ids=str,
+)
+def test_a_flag_in_a_state_is_no_number_in_it(saved: Any, has: bool) -> None:
+    """`True == 1` in Python: https://docs.python.org/3/library/stdtypes.html#boolean-type-bool ."""
+    assert _in_state(Counter(saved), "calls") is has

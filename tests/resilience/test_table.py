@@ -112,6 +112,19 @@ def test_a_silent_process_that_lives_is_given_longer(state: str, computes: bool,
     assert (mute, {"type": "fence"}) in world.sent
 
 
+@pytest.mark.parametrize(("state", "computes", "silent_s"), [("S", False, 5.0), ("R", True, 100.0)])
+def test_a_coordinator_that_stood_still_blames_nobody_for_it(state: str, computes: bool, silent_s: float) -> None:
+    """It could hear neither a member nor the process beside it, which said until then that it lives."""
+    world = World(patience_s=180.0)
+    world.run(2)
+    mute = world.holder(1)
+    beside(world, mute, silent_s, state, computes=computes)
+    world.t += 20.0
+    world.take(world.table.tick(world.t))
+    assert world.holder(1) == mute
+    assert not [message for _, message in world.sent if message["type"] == "fence"]
+
+
 def test_a_node_that_stands_still_silences_both() -> None:
     world = World()
     world.run(2)
