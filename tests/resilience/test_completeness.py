@@ -20,7 +20,7 @@ import torch._dynamo.utils
 from torch import nn
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
-from hyperpod_ray_training import Values, iterators
+from hyperpod_ray_training import Values, completeness, iterators
 from hyperpod_ray_training.completeness import (
     AGAIN_FROM,
     WATCHED,
@@ -285,6 +285,49 @@ def test_a_constant_that_somebody_writes_is_looked_at_at_once() -> None:
             named_at = step
     assert watched.refused.keys() == {"target"}
     assert named_at is not None and 40 < named_at <= 44
+
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "copy_": (torch.ones(4),), "zero_": (), "fill_": (2.0,), "normal_": (), "uniform_": (), "random_": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(completeness._FILLS))
+def test_what_fills_a_tensor_needs_nothing_of_it(name: str) -> None:
+    """As torch documents them: an operator that reads its tensor (lerp_, mul_) shows state, and fills nothing."""
+    results = []
+    for before in (0.0, 7.0):
+        torch.manual_seed(0)
+        tensor = torch.full((4,), before)
+        if name.startswith("_foreach_"):
+            getattr(torch, name)([tensor], *([[torch.ones(4)]] if name == "_foreach_copy_" else []))
+        else:
+            getattr(tensor, name)(*ARGUMENTS[name])
+        results.append(tensor)
+    assert torch.equal(*results)
+
+
+AVERAGES = {
+    "lerp": lambda slow, quick: slow.lerp_(quick, 0.1),
+    "mul and add": lambda slow, quick: slow.mul_(0.9).add_(quick, alpha=0.1),
+    "addcmul": lambda slow, quick: slow.addcmul_(quick, quick),
+    "out": lambda slow, quick: torch.lerp(slow, quick, 0.1, out=slow),
+    "copy": lambda slow, quick: slow.copy_(0.9 * slow + 0.1 * quick),
+    "foreach": lambda slow, quick: torch._foreach_lerp_([slow], [quick], 0.1),
+}
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_an_average_is_state_however_it_is_written(name: str) -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    average = torch.zeros(16)
+    watched = Watched(model, optimizer)
+    for _ in watched.steps():
+        x = torch.randn(8, 16)
+        train(model, optimizer, x)
+        AVERAGES[name](average, x.mean(0))
+    assert watched.refused.keys() == {"average"}
 
 
 def test_a_loop_that_is_left_within_a_watched_step_leaves_no_mode_behind() -> None:
