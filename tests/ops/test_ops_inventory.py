@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import botocore.session
 import pytest
 
 from hyperpod_ray.core import names, plan_names
@@ -315,6 +316,20 @@ def test_a_file_system_that_lost_its_driver_is_deleted_once() -> None:
     )
     assert teardown._wait_for_file_systems(target, poll=0) is True
     assert account.arguments("delete_file_system") == [{"FileSystemId": f"fs-{1:017x}"}]
+
+
+def lifecycles() -> set[str]:
+    """Of a file system, as botocore has them."""
+    return set(botocore.session.get_session().get_service_model("fsx").shape_for("FileSystemLifecycle").enum)
+
+
+@pytest.mark.parametrize("lifecycle", sorted(lifecycles()))
+def test_an_orphan_is_deleted_in_each_state_in_which_fsx_deletes_it(lifecycle: str) -> None:
+    """One that failed or is misconfigured costs as well, and nobody else deletes it."""
+    claimed = file_system(1, lifecycle, tags=MADE_BY_CLAIM)
+    target, account, _ = of(environment_text(mode="dynamic"), describe_file_systems=listings([claimed], [claimed], []))
+    assert teardown._wait_for_file_systems(target, poll=0) is True
+    assert bool(account.arguments("delete_file_system")) is (lifecycle not in {"CREATING", "DELETING"})
 
 
 def test_a_file_system_that_takes_longer_stops_the_teardown(

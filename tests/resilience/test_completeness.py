@@ -250,6 +250,24 @@ def test_what_is_used_in_every_second_step_only_is_seen() -> None:
     assert watched.refused.keys() == {"rare"}
 
 
+@pytest.mark.parametrize(
+    ("saved", "again"),
+    [
+        ({"model.a"}, False),
+        ({"model.a", "model.b"}, True),
+        ({"model.b"}, True),
+        (set(), True),
+        ({"model.a", "gradients.a"}, False),
+    ],
+    ids=str,
+)
+def test_steps_are_watched_again_where_other_tensors_are_saved(saved: set[str], again: bool) -> None:
+    watched = Watched(net(), [])
+    watched.state.proved, watched.complete.names = True, frozenset({"model.a"})
+    watched.complete.noticed(12, frozenset(saved))
+    assert watched.complete.over is not again
+
+
 @pytest.mark.slow
 def test_other_tensors_at_a_save_are_watched_again() -> None:
     model, late = net(), torch.zeros(4)

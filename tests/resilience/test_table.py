@@ -875,6 +875,16 @@ def test_a_standby_on_a_node_that_stands_still_is_not_asked() -> None:
     assert world.holder(1) == uid
 
 
+def test_a_standby_on_a_node_that_is_taken_away_is_not_asked() -> None:
+    """It would go with the node, and its rank a second time."""
+    world, uid = with_standby()
+    world.take(world.table.drain(world.t, frozenset({"node-1"})))
+    world.kill(world.holder(1))
+    world.run(1)
+    assert not adopted(world)
+    assert uid not in world.table.ranks.values()
+
+
 def test_a_place_that_ray_fills_is_not_given_to_a_standby_as_well() -> None:
     world = World(spares=0)
     world.run(2)
