@@ -246,6 +246,13 @@ def test_what_may_not_be_seen_limits_the_verdict() -> None:
     assert (verdict.state, verdict.without) == ("Healthy", ("controllers of kube-system",))
 
 
+def test_without_kubernetes_nothing_of_ray_is_known_and_so_nothing_is_healthy() -> None:
+    """Who may not see one service sees the others; who may not see Kubernetes sees no node and no pod."""
+    for source, state in (("Kubernetes", "Action required"), ("FSx", "Healthy")):
+        seen = replace(healthy(), unseen=(Unseen(source=source, why="no", refused=True),))
+        assert judge(seen).state == state, source
+
+
 @pytest.mark.parametrize("step", [0.1, 1, 10, 22])
 def test_a_hang_shows_within_a_minute(step: float) -> None:
     """The latest moment at which a run is still called healthy: a look and a page's poll have 15 s more."""

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from hyperpod_ray_training.settings import Settings
-from hyperpod_ray_training.spares.members import Limits, unpacked
-from hyperpod_ray_training.spares.progress import Habits
+from hyperpod_ray_training.spares.members import Limits, Member, unpacked
+from hyperpod_ray_training.spares.progress import Habits, Progress
 from hyperpod_ray_training.spares.table import Message, Table
 from tests.resilience.table_helpers import World
 
@@ -123,6 +123,20 @@ def test_a_coordinator_that_stood_still_blames_nobody_for_it(state: str, compute
     world.take(world.table.tick(world.t))
     assert world.holder(1) == mute
     assert not [message for _, message in world.sent if message["type"] == "fence"]
+
+
+def test_who_stood_still_before_the_others_waited_has_not_kept_them_waiting() -> None:
+    """A rank writes a file for minutes while the others still compute: it is late once they wait, and not before."""
+    common: dict[str, Any] = {"order": 0, "port": 1, "pid": 1, "beat": 0.0}
+    slow = Member(uid="slow", node="a", seq=5, place="lock", still=300.0, at="save.py:3", **common)
+    other = Member(uid="other", node="b", seq=6, place="collective", **common)
+    progress, limits = Progress(), Limits()
+    assert progress.behind(300.0, [slow, other], limits) == []
+    slow.still = 300.1
+    assert progress.behind(300.1, [slow, other], limits) == [], "the other has just come to wait"
+    slow.still = 300.0 + limits.floor_s + 1
+    (hung,) = progress.behind(slow.still, [slow, other], limits)
+    assert hung[0] is slow
 
 
 def test_a_node_that_stands_still_silences_both() -> None:
