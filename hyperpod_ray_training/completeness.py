@@ -97,14 +97,15 @@ class Step(TorchDispatchMode):
         namespace, _, name = func._schema.name.partition("::")
         fills = name in (_FILLED_BY_PEERS if namespace == "c10d" else _FILLS)
         filled = len(tree_leaves(args[0])) if args and fills else 0
-        out = {id(tensor) for tensor in tree_leaves(kwargs.get("out")) if isinstance(tensor, torch.Tensor)}
-        for index, leaf in enumerate(tree_leaves((args, kwargs))):
+        # what is read first: a tensor may be an argument and the place of the result
+        inputs = tree_leaves((args, {key: value for key, value in kwargs.items() if key != "out"}))
+        for index, leaf in enumerate([*inputs, *tree_leaves(kwargs.get("out"))]):
             if isinstance(leaf, torch.Generator) and leaf._cdata not in self.generators:
                 self.generators[leaf._cdata] = (leaf, _bytes_of(leaf.get_state()))
             if isinstance(leaf, torch.Tensor) and _has_memory(leaf) and leaf.numel():
                 memory = _memory(leaf)
                 if memory in self.before and memory not in self.read and memory not in self.written:
-                    self._meet(memory, leaf, overwritten=index < filled or id(leaf) in out)
+                    self._meet(memory, leaf, overwritten=index < filled or index >= len(inputs))
         return func(*args, **kwargs)
 
     def _meet(self, memory: int, leaf: torch.Tensor, *, overwritten: bool) -> None:

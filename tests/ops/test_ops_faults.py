@@ -246,6 +246,13 @@ def test_what_may_not_be_seen_limits_the_verdict() -> None:
     assert (verdict.state, verdict.without) == ("Healthy", ("controllers of kube-system",))
 
 
+def test_without_kubernetes_nothing_of_ray_is_known_and_so_nothing_is_healthy() -> None:
+    """Who may not see one service sees the others; who may not see Kubernetes sees no node and no pod."""
+    for source, state in (("Kubernetes", "Action required"), ("FSx", "Healthy")):
+        seen = replace(healthy(), unseen=(Unseen(source=source, why="no", refused=True),))
+        assert judge(seen).state == state, source
+
+
 @pytest.mark.parametrize("step", [0.1, 1, 10, 22])
 def test_a_hang_shows_within_a_minute(step: float) -> None:
     """The latest moment at which a run is still called healthy: a look and a page's poll have 15 s more."""
@@ -274,6 +281,21 @@ def test_only_the_newest_failure_of_a_command_counts() -> None:
     first, second = replace(FAILED, id="a", started=ago(90)), replace(FAILED, id="b", started=ago(40))
     verdict = judge(replace(healthy(), jobs=(second, first)))
     assert re.findall(r"job (\w+) failed", said(verdict)) == ["b"]
+
+
+def test_a_job_of_another_cluster_is_no_second_try() -> None:
+    first = replace(FAILED, id="a", started=ago(90))
+    for other in (replace(FAILED, id="b", started=ago(40), cluster="nightly"), replace(first, started=ago(95))):
+        assert re.findall(r"job a failed", said(judge(replace(healthy(), jobs=(first, other)))))
+
+
+def test_steps_of_one_run_end_no_hang_of_another() -> None:
+    """The agent names a node, and no job, where it does not know whose process it was."""
+    second = replace(JOB, id="raysubmit_2", command="other")
+    for stands, ends in ((ago(30), False), (ago(0.1), True)):
+        runs = (RUN, replace(RUN, name="second", job=second.id, last_step_at=stands))
+        seen = replace(trains(), jobs=(*trains().jobs, second), runs=runs, hangs=(hung(2),))
+        assert ("reports a hung job" not in said(judge(seen))) is ends
 
 
 def test_a_rayjobs_failure_is_said_once() -> None:

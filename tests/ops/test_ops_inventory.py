@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import botocore.session
 import pytest
 
 from hyperpod_ray.core import names, plan_names
@@ -317,6 +318,20 @@ def test_a_file_system_that_lost_its_driver_is_deleted_once() -> None:
     assert account.arguments("delete_file_system") == [{"FileSystemId": f"fs-{1:017x}"}]
 
 
+def lifecycles() -> set[str]:
+    """Of a file system, as botocore has them."""
+    return set(botocore.session.get_session().get_service_model("fsx").shape_for("FileSystemLifecycle").enum)
+
+
+@pytest.mark.parametrize("lifecycle", sorted(lifecycles()))
+def test_an_orphan_is_deleted_in_each_state_in_which_fsx_deletes_it(lifecycle: str) -> None:
+    """One that failed or is misconfigured costs as well, and nobody else deletes it."""
+    claimed = file_system(1, lifecycle, tags=MADE_BY_CLAIM)
+    target, account, _ = of(environment_text(mode="dynamic"), describe_file_systems=listings([claimed], [claimed], []))
+    assert teardown._wait_for_file_systems(target, poll=0) is True
+    assert bool(account.arguments("delete_file_system")) is (lifecycle not in {"CREATING", "DELETING"})
+
+
 def test_a_file_system_that_takes_longer_stops_the_teardown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -425,6 +440,29 @@ def test_a_teardown_deletes_an_orphan_itself(lost: str, capsys: pytest.CaptureFi
     assert teardown._wait_for_volumes(target, poll=0)
     assert account.arguments("delete_volume") == [{"VolumeId": "vol-0123456789abcdef0"}]
     assert "deleting it directly" in capsys.readouterr().err
+
+
+def test_an_orphan_is_deleted_once_its_node_has_let_go() -> None:
+    """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DeleteVolume.html: it must be `available`."""
+    states = [*["in-use"] * 3, *["available"] * 9]
+    refused = refusal("VolumeInUse")
+
+    def look(_: Json) -> Json:
+        return {"Volumes": [ebs_volume(states.pop(0))] if states else []}
+
+    def delete(request: Json) -> Json:
+        assert request == {"VolumeId": "vol-0123456789abcdef0"}
+        if "in-use" in states:
+            raise refused
+        deleted.append(len(states))
+        states.clear()
+        return {}
+
+    deleted: list[int] = []
+
+    target, _, _ = of(describe_volumes=look, delete_volume=delete)
+    assert teardown._wait_for_volumes(target, poll=0)
+    assert deleted == [8], "at the first look that lists it as available"
 
 
 def test_a_volume_that_stays_stops_the_teardown(

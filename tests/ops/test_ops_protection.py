@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import botocore.session
 import pytest
 from botocore.exceptions import ClientError
 
@@ -85,6 +86,24 @@ def test_only_the_stack_that_goes_is_concerned() -> None:
 def test_an_update_that_fails_stops_the_command() -> None:
     with pytest.raises(OpsError, match="did not take the deletion protection of ray-prod-eks off: Failed not now"):
         lifted(Account(statuses=["InProgress", "Failed"]), EKS)
+
+
+def statuses_of_updates() -> set[str]:
+    """As botocore has them."""
+    shape = botocore.session.get_session().get_service_model("eks").shape_for("UpdateStatus")
+    return set(shape.enum)
+
+
+@pytest.mark.parametrize("status", sorted(statuses_of_updates() - {"InProgress", "Successful"}))
+def test_an_update_that_ends_otherwise_than_well_stops_the_command(status: str) -> None:
+    with pytest.raises(OpsError, match=f"off: {status}"):
+        lifted(Account(statuses=["InProgress", status]), EKS)
+
+
+def test_an_update_that_does_not_end_stops_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protection, "UPDATE_SECONDS", 0.0)
+    with pytest.raises(OpsError, match="off: InProgress"):
+        lifted(Account(statuses=["InProgress"]), EKS)
 
 
 # --- status -----------------------------------------------------------------------------------------------------------

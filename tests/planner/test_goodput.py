@@ -16,6 +16,13 @@ def daly(every: float, delta: float, rate: float, restart: float) -> float:
     return every / (mtbf * math.exp(restart / mtbf) * (math.exp((every + delta) / mtbf) - 1))
 
 
+@pytest.mark.parametrize(("restart", "waiting"), [(900.0, 0.0), (300.0, 600.0), (0.0, 900.0)])
+def test_a_wait_for_a_node_is_down_time_as_a_restart_is(restart: float, waiting: float) -> None:
+    """Daly's restart is all that passes from an interruption to the first step."""
+    run = Run(stall=60, usable_after=60, rate=1e-5, restart=restart, waiting=waiting)
+    assert goodput.goodput(run, 1800) == pytest.approx(daly(1800, 60, 1e-5, 900))
+
+
 @pytest.mark.parametrize(("nodes", "every"), [(8, 5000), (64, 2000), (512, 800), (2048, 400)])
 def test_synchronous_saves_are_dalys_renewal(nodes: int, every: float) -> None:
     rate = nodes * 6.5e-3 / DAY

@@ -117,6 +117,16 @@ def test_rates_of_the_file_system(system: str, clients: int, gigabytes: float, l
     assert found.limit == limit
 
 
+@pytest.mark.parametrize(
+    ("system", "gbps", "gigabytes"),
+    [("96000@1000", 10, 1.25), ("96000@1000", 50, 6.25), ("96000@1000+efa", 100, 12.5), ("96000@1000+efa", 25, 3.125)],
+)
+def test_no_node_writes_faster_than_its_network(system: str, gbps: float, gigabytes: float) -> None:
+    """FSx guide, performance: a client gets the least of its network's, the servers' and the file system's rate."""
+    found = storage.rate(storage.parse(system), clients=1, network_gbps=gbps)
+    assert (found.bytes_per_second / 1e9, found.limit) == (pytest.approx(gigabytes), "clients")
+
+
 def test_a_node_whose_lustre_has_no_efa_stays_on_tcp() -> None:
     """FSx guide, configuring EFA clients: Nitro v4 or later. P4de is v3."""
     found = storage.rate(storage.parse("96000@1000+efa"), clients=1, network_gbps=400, efa_client=False)

@@ -46,6 +46,22 @@ class Stream(IterableDataset[torch.Tensor]):  # type: ignore[misc]
             yield torch.full((3,), float(index)) / SAMPLES + 0.01 * torch.rand(3)
 
 
+class Own(torch.utils.data.Sampler[int]):  # type: ignore[misc]
+    """A sampler of the user's, with random numbers of its own, and a count of its rounds."""
+
+    def __init__(self) -> None:
+        self.random, self.rounds = random.Random(3), 0
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __iter__(self) -> Iterator[int]:
+        self.rounds += 1
+        order = list(range(SAMPLES))
+        self.random.shuffle(order)
+        yield from order[self.rounds :] + order[: self.rounds]
+
+
 class Prefetching:
     """Fetches a batch ahead, and has no length."""
 
@@ -82,6 +98,7 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "distributed": lambda: DataLoader(
         Numbers(), BATCH, sampler=DistributedSampler(Numbers(), num_replicas=2, rank=1, seed=3)
     ),
+    "of-the-users": lambda: DataLoader(Numbers(), BATCH, sampler=Own()),
     "workers": lambda: DataLoader(Numbers(augment=False), BATCH, shuffle=True, num_workers=1),
     "stream": lambda: DataLoader(Stream(), BATCH),
     "prefetching": lambda: Prefetching(DataLoader(Numbers(augment=False), BATCH, shuffle=True)),
@@ -191,6 +208,14 @@ def test_every_step_of_every_loader_can_be_the_last(kind: str) -> None:
         second = loop(kind, copy=first.copy)
         assert first.losses | second.losses == whole.losses, f"stopped after {stop}"
         assert len(second.losses) == len(whole.losses) - stop
+
+
+@pytest.mark.parametrize("kind", ["of-the-users", "weighted", "own-generator"])
+@pytest.mark.parametrize("stop", [3, 7])
+def test_samplers_and_generators_go_on_where_they_were(kind: str, stop: int) -> None:
+    """Within each of two epochs: the order of an epoch that was begun is drawn again, and the next is another."""
+    whole, first = loop(kind, copy=None), loop(kind, copy=None, stop=stop)
+    assert first.losses | loop(kind, copy=first.copy).losses == whole.losses
 
 
 def test_gradients_are_accumulated_within_a_step() -> None:

@@ -20,8 +20,16 @@ import torch._dynamo.utils
 from torch import nn
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
-from hyperpod_ray_training import Values, iterators
-from hyperpod_ray_training.completeness import AGAIN_FROM, WATCHED, Completeness, Missing, _begins_pair, _is_data
+from hyperpod_ray_training import Values, completeness, iterators
+from hyperpod_ray_training.completeness import (
+    AGAIN_FROM,
+    WATCHED,
+    Completeness,
+    Missing,
+    _begins_pair,
+    _in_state,
+    _is_data,
+)
 from hyperpod_ray_training.state import TrainingState
 from hyperpod_ray_training.variables import loop_frames
 
@@ -242,6 +250,24 @@ def test_what_is_used_in_every_second_step_only_is_seen() -> None:
     assert watched.refused.keys() == {"rare"}
 
 
+@pytest.mark.parametrize(
+    ("saved", "again"),
+    [
+        ({"model.a"}, False),
+        ({"model.a", "model.b"}, True),
+        ({"model.b"}, True),
+        (set(), True),
+        ({"model.a", "gradients.a"}, False),
+    ],
+    ids=str,
+)
+def test_steps_are_watched_again_where_other_tensors_are_saved(saved: set[str], again: bool) -> None:
+    watched = Watched(net(), [])
+    watched.state.proved, watched.complete.names = True, frozenset({"model.a"})
+    watched.complete.noticed(12, frozenset(saved))
+    assert watched.complete.over is not again
+
+
 @pytest.mark.slow
 def test_other_tensors_at_a_save_are_watched_again() -> None:
     model, late = net(), torch.zeros(4)
@@ -277,6 +303,49 @@ def test_a_constant_that_somebody_writes_is_looked_at_at_once() -> None:
             named_at = step
     assert watched.refused.keys() == {"target"}
     assert named_at is not None and 40 < named_at <= 44
+
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "copy_": (torch.ones(4),), "zero_": (), "fill_": (2.0,), "normal_": (), "uniform_": (), "random_": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(completeness._FILLS))
+def test_what_fills_a_tensor_needs_nothing_of_it(name: str) -> None:
+    """As torch documents them: an operator that reads its tensor (lerp_, mul_) shows state, and fills nothing."""
+    results = []
+    for before in (0.0, 7.0):
+        torch.manual_seed(0)
+        tensor = torch.full((4,), before)
+        if name.startswith("_foreach_"):
+            getattr(torch, name)([tensor], *([[torch.ones(4)]] if name == "_foreach_copy_" else []))
+        else:
+            getattr(tensor, name)(*ARGUMENTS[name])
+        results.append(tensor)
+    assert torch.equal(*results)
+
+
+AVERAGES = {
+    "lerp": lambda slow, quick: slow.lerp_(quick, 0.1),
+    "mul and add": lambda slow, quick: slow.mul_(0.9).add_(quick, alpha=0.1),
+    "addcmul": lambda slow, quick: slow.addcmul_(quick, quick),
+    "out": lambda slow, quick: torch.lerp(slow, quick, 0.1, out=slow),
+    "copy": lambda slow, quick: slow.copy_(0.9 * slow + 0.1 * quick),
+    "foreach": lambda slow, quick: torch._foreach_lerp_([slow], [quick], 0.1),
+}
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_an_average_is_state_however_it_is_written(name: str) -> None:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    average = torch.zeros(16)
+    watched = Watched(model, optimizer)
+    for _ in watched.steps():
+        x = torch.randn(8, 16)
+        train(model, optimizer, x)
+        AVERAGES[name](average, x.mean(0))
+    assert watched.refused.keys() == {"average"}
 
 
 def test_a_loop_that_is_left_within_a_watched_step_leaves_no_mode_behind() -> None:
@@ -627,3 +696,35 @@ def test_a_container_of_any_class_is_looked_into_once() -> None:
     assert not _is_data(itself, step)
     assert _is_data([itself, (1, {"rate": 0.5})], step)
     assert not _is_data(torch.zeros(2), step), "no step has read it"
+
+
+class Counter:
+    """Counts calls, and may save something of it."""
+
+    def __init__(self, saved: Any) -> None:
+        self.calls, self.ready, self.saved = 1, True, saved
+
+    def state_dict(self) -> Any:
+        return self.saved
+
+
+@pytest.mark.parametrize(
+    ("saved", "has"),
+    [
+        ({"calls": 1}, True),
+        ({"_calls": 5}, True),
+        ({"count": 1}, True),
+        ({"inner": {"count": 1}}, True),
+        ({"ready": True}, False),
+        ({"ready": True, "count": 7}, False),
+        ({"count": None}, False),
+        ({}, False),
+        ({"text": "calls 1"}, True),
+        ({"packed": b"1"}, True),
+        ([1], True),
+    ],
+    ids=str,
+)
+def test_a_flag_in_a_state_is_no_number_in_it(saved: Any, has: bool) -> None:
+    """`True == 1` in Python: https://docs.python.org/3/library/stdtypes.html#boolean-type-bool ."""
+    assert _in_state(Counter(saved), "calls") is has

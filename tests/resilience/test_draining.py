@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import ray.train
@@ -55,6 +57,28 @@ def test_a_drain_notice_saves_at_once_and_again_before_the_deadline(
     assert [event["step"] for event in events(run, "drain")] == [5]
 
 
+@pytest.mark.parametrize(
+    ("margin_s", "last_save_s", "left_s", "saves"),
+    [
+        (5.0, 1.0, 6.0, False), (5.0, 1.0, 4.0, True),
+        # of EC2's two minutes: a save that took half a minute must begin while there is time for it
+        (5.0, 30.0, 95.0, False), (5.0, 30.0, 85.0, True), (60.0, 1.0, 50.0, True),
+    ],
+)  # fmt: skip
+def test_the_second_save_begins_while_there_is_time_for_it(
+    *, margin_s: float, last_save_s: float, left_s: float, saves: bool, notices: Callable[..., None]
+) -> None:
+    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html"""
+    clock = {"s": 0.0}
+    told: Any = SimpleNamespace(event=lambda *_, **__: None, update=lambda **_: None)
+    watch = draining.DrainWatch(Settings(deadline_margin_s=margin_s), told, clock=lambda: clock["s"])
+    notice = PreemptionInfo(deadline_ms=int((time.time() + 120) * 1000), preempted_node_to_ranks={"node-a": [0]})
+    notices(lambda: notice)
+    assert watch.look(1, last_save_s=last_save_s) == (draining.DRAIN, 1)
+    clock["s"] = 120 - left_s
+    assert watch.look(2, last_save_s=last_save_s)[0] == (draining.DEADLINE if saves else draining.NONE)
+
+
 def test_a_second_notice_saves_again(run: Run, notices: Callable[..., None]) -> None:
     step_now = {"step": 0}
 
@@ -77,8 +101,6 @@ def test_a_second_notice_saves_again(run: Run, notices: Callable[..., None]) -> 
 
 
 def test_a_notice_is_what_rays_watcher_left_with_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    from types import SimpleNamespace
-
     from ray.train.v2._internal.execution import context
     from ray.train.v2._internal.execution.preemption import PreemptionContext
 

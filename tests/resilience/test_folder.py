@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperpod_ray_training.folder import METADATA, SNAPSHOT, RunFolder
+from hyperpod_ray_training.folder import METADATA, POINTER, SNAPSHOT, RunFolder
 
 NAME, ATTEMPT = "step-00000004-aaaaaa", "bbbbbb"
 PART, CONTENT = "__0_0.distcp", b"weights" * 10
@@ -61,3 +61,16 @@ def test_only_what_nobody_needs_is_deleted(folder: RunFolder, tmp_path: Path) ->
     (tmp_path / SNAPSHOT).write_text(json.dumps(snapshot), encoding="utf-8")
     assert folder.remove_unfinished(keep_attempt=ATTEMPT) == [unfinished]
     assert sorted(path.name for path in tmp_path.glob("step-*")) == sorted([NAME, named, of_this_attempt])
+
+
+def test_what_a_tier_holds_is_not_emptied_to_make_room(folder: RunFolder, tmp_path: Path) -> None:
+    """Its folder has a pointer alone, which takes no room: without it nothing says what memory and S3 have."""
+    older = [f"step-{step:08}-aaaaaa" for step in (1, 2)]
+    for name in older:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / POINTER).write_text("{}", encoding="utf-8")
+    folder.make_room(keep=1)
+    assert [name for name in older if folder.why_unusable(name) is None] == older
+    assert folder.why_unusable(NAME) is None, "the newest"
+    folder.make_room(keep=0)
+    assert folder.why_unusable(NAME) is not None

@@ -67,6 +67,18 @@ def test_a_link_to_somebody_elses_file_is_not(run: Path, tmp_path_factory: pytes
     assert f"is of user {SOMEBODY}" in reason
 
 
+def test_a_link_of_somebody_else_is_not(run: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Who has the link may point it elsewhere, whoever has what it points at now: symlink(7)."""
+    own = tmp_path_factory.mktemp("elsewhere") / "own"
+    (run / NAME / "__0_0.distcp").rename(own)
+    link = run / NAME / "__0_0.distcp"
+    link.symlink_to(own)
+    assert RunFolder(str(run)).why_foreign(NAME) is None
+    os.chown(link, SOMEBODY, SOMEBODY, follow_symlinks=False)
+    reason = RunFolder(str(run)).why_foreign(NAME)
+    assert reason == f"foreign: {link} is of user {SOMEBODY}, and this process of user 0"
+
+
 def test_a_link_to_what_everybody_writes_is_not(run: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     planted = tmp_path_factory.mktemp("elsewhere") / "planted"
     planted.write_bytes(b"")

@@ -49,6 +49,17 @@ def test_without_a_limit_the_machine_counts(tmp_path: Path, meminfo: Path, limit
     assert room.memory_free(root, meminfo) == (102_400_000_000, 81_920_000_000)
 
 
+def test_what_the_machine_has_free_counts_where_the_limit_is_above_it(tmp_path: Path, meminfo: Path) -> None:
+    """A limit reserves nothing, and those of all containers may add up to more than there is.
+
+    https://docs.kernel.org/admin-guide/cgroup-v2.html#limits
+    """
+    root = container(tmp_path, limit=str(90 * GB), used=GB, cache=0)
+    assert room.memory_free(root, meminfo) == (90 * GB, 81_920_000_000)
+    root = container(tmp_path, limit=str(900 * GB), used=GB, cache=0)
+    assert room.memory_free(root, meminfo) == (102_400_000_000, 81_920_000_000)
+
+
 def test_an_older_kernels_limit_counts(tmp_path: Path, meminfo: Path) -> None:
     folder = tmp_path / "memory"
     folder.mkdir()

@@ -46,6 +46,27 @@ def settle(holder: Any, step: int, *, error: Exception | None = None) -> float:
     return outcome
 
 
+@pytest.mark.parametrize(
+    ("reason", "durable"),
+    [("interval", False), ("drain", True), ("deadline", True), ("signal", True), ("leave", True), ("final", True)],
+)
+def test_only_a_save_that_another_follows_may_be_in_memory_alone(
+    reason: str, durable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory of the tier goes with the nodes, and nobody saves again before they go.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/managed-tier-checkpointing.html
+    """
+    asked: list[dict[str, Any]] = []
+    holder = saver()
+    holder.ranks = SimpleNamespace(rank=1, world=2, patient=None)
+    holder.in_flight, holder.attempt, holder.run.async_save = None, "aaaaaa", True
+    holder.tier = SimpleNamespace(writer=lambda **fields: asked.append(fields))
+    monkeypatch.setattr(saving, "to_save", lambda *_: (_ for _ in ()).throw(IO))
+    holder.begin(step=3, metrics={}, reason=reason, wait=False)
+    assert asked == [{"step": 3, "durable": durable}]
+
+
 def test_a_watched_step_waits_for_the_thread_of_a_save(monkeypatch: pytest.MonkeyPatch) -> None:
     holder, future = saver(), Future[Any]()
     holder.in_flight = None

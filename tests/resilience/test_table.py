@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from hyperpod_ray_training.settings import Settings
-from hyperpod_ray_training.spares.members import Limits, unpacked
-from hyperpod_ray_training.spares.progress import Habits
+from hyperpod_ray_training.spares.members import Limits, Member, unpacked
+from hyperpod_ray_training.spares.progress import Habits, Progress
 from hyperpod_ray_training.spares.table import Message, Table
 from tests.resilience.table_helpers import World
 
@@ -139,6 +139,33 @@ def test_a_process_that_was_stopped_for_a_moment_stays() -> None:
         beside(world, stopped, 0.6, "T", computes=False)
         world.run(0.5)
     assert world.kinds().count("lost") == 0
+
+
+@pytest.mark.parametrize(("state", "computes", "silent_s"), [("S", False, 5.0), ("R", True, 100.0)])
+def test_a_coordinator_that_stood_still_blames_nobody_for_it(state: str, computes: bool, silent_s: float) -> None:
+    """It could hear neither a member nor the process beside it, which said until then that it lives."""
+    world = World(patience_s=180.0)
+    world.run(2)
+    mute = world.holder(1)
+    beside(world, mute, silent_s, state, computes=computes)
+    world.t += 20.0
+    world.take(world.table.tick(world.t))
+    assert world.holder(1) == mute
+    assert not [message for _, message in world.sent if message["type"] == "fence"]
+
+
+def test_who_stood_still_before_the_others_waited_has_not_kept_them_waiting() -> None:
+    """A rank writes a file for minutes while the others still compute: it is late once they wait, and not before."""
+    common: dict[str, Any] = {"order": 0, "port": 1, "pid": 1, "beat": 0.0}
+    slow = Member(uid="slow", node="a", seq=5, place="lock", still=300.0, at="save.py:3", **common)
+    other = Member(uid="other", node="b", seq=6, place="collective", **common)
+    progress, limits = Progress(), Limits()
+    assert progress.behind(300.0, [slow, other], limits) == []
+    slow.still = 300.1
+    assert progress.behind(300.1, [slow, other], limits) == [], "the other has just come to wait"
+    slow.still = 300.0 + limits.floor_s + 1
+    (hung,) = progress.behind(slow.still, [slow, other], limits)
+    assert hung[0] is slow
 
 
 def test_a_node_that_stands_still_silences_both() -> None:
@@ -971,6 +998,16 @@ def test_a_standby_on_a_node_that_stands_still_is_not_asked() -> None:
     world.take(world.table.beat(world.t, uid, step=0, seq=0, busy=False))
     world.take(world.table.tick(world.t))
     assert world.holder(1) == uid
+
+
+def test_a_standby_on_a_node_that_is_taken_away_is_not_asked() -> None:
+    """It would go with the node, and its rank a second time."""
+    world, uid = with_standby()
+    world.take(world.table.drain(world.t, frozenset({"node-1"})))
+    world.kill(world.holder(1))
+    world.run(1)
+    assert not adopted(world)
+    assert uid not in world.table.ranks.values()
 
 
 def test_a_place_that_ray_fills_is_not_given_to_a_standby_as_well() -> None:

@@ -69,7 +69,7 @@ def document(*statements: Json) -> Json:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
-def allow(action: Any, resource: str = "*", **more: Any) -> Json:
+def allow(action: Any, resource: Any = "*", **more: Any) -> Json:
     """A statement."""
     return {"Effect": "Allow", "Action": action, "Resource": resource, **more}
 

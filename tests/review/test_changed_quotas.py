@@ -36,6 +36,8 @@ POLICY: dict[str, Any] = {
         },
     },
 }
+EQUALS: dict[str, Any] = copy.deepcopy(POLICY)
+EQUALS["Properties"]["SchedulerConfig"]["PriorityClasses"][0]["Weight"] = 2
 CONFIG = "Properties/ComputeQuotaConfig"
 
 
@@ -126,6 +128,13 @@ CASES: dict[str, tuple[dict[str, Any], str, Any, str, str]] = {
     ),
     "priority below another": (
         POLICY, "Properties/SchedulerConfig/PriorityClasses/1/Weight", 0, "priority-overtaken", "interrupts"
+    ),
+    # https://kueue.sigs.k8s.io/docs/concepts/preemption/: LowerPriority spares an equal, and not one that is below now
+    "priority above its equal": (
+        EQUALS, "Properties/SchedulerConfig/PriorityClasses/0/Weight", 3, "priority-overtaken", "interrupts"
+    ),
+    "priority below its equal": (
+        EQUALS, "Properties/SchedulerConfig/PriorityClasses/1/Weight", 1, "priority-overtaken", "interrupts"
     ),
     "priority renamed": (
         POLICY, "Properties/SchedulerConfig/PriorityClasses/0/Name", "c", "priority-removed", "interrupts"

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.review.changes import Kind, compare
 from hyperpod_ray.review.effects import general
 from hyperpod_ray.review.review import EnvironmentReview, review
-from tests.review.small import Json, compared, of, resources, write
+from tests.review.small import Json, compared, of, read, resources, write
 
 STAYS = {"Stays": of("SNS::Topic")}
 
@@ -83,6 +84,31 @@ def test_what_is_kept_leaves_the_stack_and_costs(tmp_path: Path) -> None:
     (row,) = compared(tmp_path, {**STAYS, "B": kept}, STAYS).rows
     assert row.consequence == "It stays in the account, unmanaged and paid for."
     assert row.lost == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "stays"),
+    [
+        # the policy of the update that replaces it:
+        # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-attribute-updatereplacepolicy.html
+        ({"UpdateReplacePolicy": "Retain"}, {}, False),
+        ({"UpdateReplacePolicy": "Retain"}, {"UpdateReplacePolicy": "Delete"}, False),
+        ({}, {"UpdateReplacePolicy": "Retain"}, True),
+        ({}, {"UpdateReplacePolicy": "Snapshot"}, True),
+        ({"UpdateReplacePolicy": "Retain"}, {"UpdateReplacePolicy": "Retain"}, True),
+        ({"DeletionPolicy": "Retain"}, {"DeletionPolicy": "Retain"}, False),
+    ],
+    ids=str,
+)
+def test_what_is_replaced_stays_by_the_policy_of_the_new_template(
+    before: Json, after: Json, stays: bool, tmp_path: Path
+) -> None:
+    sides = (
+        read(tmp_path / name, Bucket={**of("S3::Bucket", BucketName=name), **policies})
+        for name, policies in (("base", before), ("head", after))
+    )
+    (change,) = compare(*sides).of_kind(Kind.REPLACED)
+    assert change.kept is stays
 
 
 @pytest.mark.parametrize(

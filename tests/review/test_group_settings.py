@@ -40,6 +40,20 @@ def test_a_new_taint(after: Json, effect: Effect, code: str, words: str, tmp_pat
     assert [(row.effect, row.code, words in row.consequence) for row in rows] == [(effect, code, True)]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        # a taint is key, value and effect: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+        ("NoSchedule", "NoExecute", "taint-evicts"),
+        ("PreferNoSchedule", "NoExecute", "taint-evicts"),
+        ("NoExecute", "NoSchedule", "kubernetes-config"),
+    ],
+)
+def test_a_taint_of_the_same_key_with_another_effect(before: str, after: str, code: str, tmp_path: Path) -> None:
+    rows = compared(tmp_path, cluster(**taints(before)), cluster(**taints(after))).rows
+    assert [row.code for row in rows] == [code]
+
+
 def schedule(size: int = 1, wait: int = 60, *, unit: str = "INSTANCE_COUNT", cron: str = "cron(0 6 ? * SUN *)") -> Json:
     rolling = {"MaximumBatchSize": {"Type": unit, "Value": size}}
     config = {"WaitIntervalInSeconds": wait, "RollingUpdatePolicy": rolling}

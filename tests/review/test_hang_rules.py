@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.core.model.ray import HangRule
 from hyperpod_ray.review.effects import hang_rules
 
 Rules = dict[str, Any]
@@ -49,3 +50,17 @@ def rules(*listed: Rules, enabled: bool = True, action: str = "notify") -> Rules
 def test_what_is_no_longer_noticed(before: Rules, after: Rules, less: list[str]) -> None:
     """https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-ray-hung-job-detection.html"""
     assert hang_rules.weaker(before, after) == less
+
+
+NUMBERS = [
+    name
+    for name, field in HangRule.model_fields.items()
+    if "int" in str(field.annotation) or "float" in str(field.annotation)
+]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_each_number_of_a_rule_makes_it_later_as_it_grows(name: str) -> None:
+    """Of the service's own schema: a longer time, or more evaluations in a row, until a job counts as hung."""
+    assert hang_rules.weaker(rules({**RULE, name: 3}), rules({**RULE, name: 5})) == [f"rule progress: {name} 3 → 5"]
+    assert hang_rules.weaker(rules({**RULE, name: 5}), rules({**RULE, name: 3})) == []

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from hyperpod_ray.review.findings import Effect
+from hyperpod_ray.review.changes import compare
+from hyperpod_ray.review.effects import storage
+from hyperpod_ray.review.findings import Effect, Findings
 from hyperpod_ray.review.security.network import within
-from tests.review.small import Json, compared, of
+from tests.review.small import Json, compared, of, read
 
 # --- OpenZFS ----------------------------------------------------------------------------------------------------------
 
@@ -40,6 +42,32 @@ def test_home_folders_change(after: Json, effect: Effect | None, code: str, word
         assert rows[0].effect > Effect.SAFE, "backups that end are no harmless change"
     else:
         assert [(row.effect, row.code, words in row.consequence) for row in rows] == [(effect, code, True)]
+
+
+@pytest.mark.parametrize("form", ["LUSTRE", "OPENZFS"])
+@pytest.mark.parametrize(
+    ("before", "after", "effect"),
+    [
+        (30, 7, Effect.LOSES_DATA),
+        (7, 0, Effect.LOSES_DATA),
+        (7, 6, Effect.LOSES_DATA),
+        (7, 30, Effect.SAFE),
+        (0, 7, Effect.SAFE),
+    ],
+)
+def test_backups_that_are_kept_for_fewer_days_are_deleted(
+    form: str, before: int, after: int, effect: Effect, tmp_path: Path
+) -> None:
+    """When their retention is over: https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-backups-fsx.html ."""
+    own = "OpenZFSConfiguration" if form == "OPENZFS" else "LustreConfiguration"
+    sides = []
+    for name, days in (("base", before), ("head", after)):
+        settings = {own: {"AutomaticBackupRetentionDays": days}}
+        item = of("FSx::FileSystem", FileSystemType=form, SubnetIds=["a"], **settings)
+        sides.append(read(tmp_path / name, Item=item))
+    findings = Findings()
+    storage.find(compare(*sides), findings)
+    assert [(row.code, row.effect) for row in findings.rows] == [("backups", effect)]
 
 
 def test_a_file_system_without_a_standby_is_away_for_minutes(tmp_path: Path) -> None:

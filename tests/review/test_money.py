@@ -293,6 +293,19 @@ def test_what_autoscaling_may_add_is_a_range(assemble: Assemble) -> None:
     assert fails(made, "costs=1000"), "it may cost that"
 
 
+@pytest.mark.parametrize("limit", ["costs=1000000", "costs=1000%"])
+def test_autoscaling_without_a_limit_may_cost_anything(limit: str, tmp_path: Path) -> None:
+    """A NodePool without limits has none: https://karpenter.sh/docs/concepts/nodepools/#speclimits ."""
+    fixed = cluster("ml.p5.48xlarge", 1)
+    scaled = json.loads(json.dumps(fixed))
+    scaled["Properties"]["AutoScaling"] = {"Mode": "Enable", "AutoScalerType": "Karpenter"}
+    scaled["Properties"]["InstanceGroups"].append(
+        {"InstanceGroupName": "burst", "InstanceType": "ml.p5.48xlarge", "InstanceCount": 0}
+    )
+    sides = [write(tmp_path / name, {"A": resources(Cluster=made)}) for name, made in (("a", fixed), ("b", scaled))]
+    assert fails(review(*sides, day=DAY), limit)
+
+
 def test_the_template_and_the_file_agree_on_what_autoscaling_may_add(assemble: Assemble) -> None:
     (environment,) = of_scenario(assemble, Side(), karpenter(3)).environments
     assert environment.money is not None

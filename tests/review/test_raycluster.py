@@ -137,6 +137,15 @@ def spec(*groups: Json, **more: Any) -> Json:
     return {"rayVersion": "2.50.0", "headGroupSpec": group("head"), "workerGroupSpecs": list(groups), **more}
 
 
+def projected(*names: str) -> Json:
+    return {"volumes": [{"projected": {"sources": [{"secret": {"name": name}} for name in names]}}]}
+
+
+def needs(name: str, **more: bool) -> Json:
+    reference = {"secretKeyRef": {"name": name, "key": "k", **more}}
+    return {"initContainers": [{"name": "first", "env": [{"name": "A", "valueFrom": reference}]}]}
+
+
 SECRET = {"volumes": [{"secret": {"secretName": "token"}}]}
 GRACE = {"terminationGracePeriodSeconds": 600}
 CHANGES: dict[str, tuple[Json, Json, dict[str, str]]] = {
@@ -167,6 +176,17 @@ CHANGES: dict[str, tuple[Json, Json, dict[str, str]]] = {
     "a secret goes": (
         spec(group(pod=SECRET)), spec(group()), {"secret-taken": "interrupts", "ray-not-restarted": "safe"},
     ),
+    # https://kubernetes.io/docs/concepts/storage/projected-volumes/
+    "a secret of a projected volume goes": (
+        spec(group(pod=projected("token", "other"))), spec(group(pod=projected("other"))),
+        {"secret-taken": "interrupts", "ray-not-restarted": "safe"},
+    ),
+    # https://kubernetes.io/docs/concepts/configuration/secret/#restriction-secret-must-exist: unless marked optional
+    "a secret is needed": (spec(group()), spec(group(pod=needs("pw"))), {"secret-needed": "interrupts", "ray-not-restarted": "safe"}),
+    "a secret is needed for certain": (
+        spec(group()), spec(group(pod=needs("pw", optional=False))), {"secret-needed": "interrupts", "ray-not-restarted": "safe"},
+    ),
+    "a secret that may be missing": (spec(group()), spec(group(pod=needs("pw", optional=True))), {"ray-not-restarted": "safe"}),
     "less time for a checkpoint": (
         spec(group(pod=GRACE)), spec(group(pod={"terminationGracePeriodSeconds": 60})), {"ray-not-restarted": "safe"},
     ),

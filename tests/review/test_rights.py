@@ -39,6 +39,15 @@ CODES: dict[str, tuple[Json, Json, str, str]] = {
         {"T": of("SNS::TopicPolicy", Topics=["t"], PolicyDocument=document(allow("sns:Publish", Principal={"AWS": "arn:aws:iam::1:root"})))},
         {"T": of("SNS::TopicPolicy", Topics=["t"], PolicyDocument=document())}, "right-taken", "interrupts",
     ),
+    # https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-access.html: without a policy everything passes
+    "an endpoint gets its first policy": (
+        {"E": of("EC2::VPCEndpoint", VpcId="v", ServiceName="s")},
+        {"E": of("EC2::VPCEndpoint", VpcId="v", ServiceName="s", PolicyDocument=document(allow("s3:GetObject", Principal="*")))}, "right-taken", "interrupts",
+    ),
+    "an endpoint's policy gets narrower": (
+        {"E": of("EC2::VPCEndpoint", VpcId="v", ServiceName="s", PolicyDocument=document(allow(["s3:GetObject", "s3:PutObject"], Principal="*")))},
+        {"E": of("EC2::VPCEndpoint", VpcId="v", ServiceName="s", PolicyDocument=document(allow("s3:GetObject", Principal="*")))}, "right-taken", "interrupts",
+    ),
 }  # fmt: skip
 
 
@@ -92,6 +101,17 @@ TAKES = {"Effect": "Allow", "Action": "sts:AssumeRoleWithWebIdentity", "Principa
             [allow("s3:GetObject")],
             [allow("s3:GetObject"), allow("s3:PutObject", "arn:aws:s3:::scripts/*")],
             {"scripts-writable"},
+        ),
+        *(
+            ([allow("s3:GetObject")], [allow("s3:GetObject"), allow(action, resource)], {"scripts-writable"})
+            # as the CDK and people write an ARN of S3
+            for resource in (
+                {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":s3:::scripts/*"]]},
+                {"Fn::Sub": "arn:${AWS::Partition}:s3:::scripts/*"},
+                "arn:aws:s3:::script*",
+                "*",
+            )
+            for action in ("s3:PutObject", "s3:Delete*", "s3:*")
         ),
         ([allow("s3:GetObject")], [allow("s3:GetObject"), allow("s3:PutObject", "arn:aws:s3:::others/*")], set()),
         (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hyperpod_ray.review import assembly
-from hyperpod_ray.review.schedule import Minutes, _side_by_side, first_deploy, load_durations
+from hyperpod_ray.review.schedule import Minutes, _group, _side_by_side, first_deploy, load_durations
 from tests.review.parts_helpers import read, stacks
 from tests.review.scenario import Assemble, Side
 from tests.review.small import resources, write
@@ -74,6 +74,30 @@ def test_a_stack_begins_when_the_slowest_that_it_needs_is_done(tmp_path: Path) -
     }
     without = _side_by_side(head, {key: (minutes(took[name]), []) for key, name in names.items() if name != "Eks"})
     assert {names[key]: span.mid for key, (span, _) in without.items()}["Ray"] == 18
+
+
+@pytest.mark.parametrize(
+    ("count", "largest", "wait_s", "batches", "pauses_min"),
+    [
+        (4, {"Type": "INSTANCE_COUNT", "Value": 1}, 600, 4, 30),
+        (4, {"Type": "INSTANCE_COUNT", "Value": 2}, 600, 2, 10),
+        (5, {"Type": "INSTANCE_COUNT", "Value": 2}, 3600, 3, 120),
+        (8, {"Type": "CAPACITY_PERCENTAGE", "Value": 25}, 300, 4, 15),
+        (8, {"Type": "INSTANCE_COUNT", "Value": 1}, 0, 8, 0),
+    ],
+)
+def test_a_rolling_update_takes_its_batches_and_the_pauses_between_them(
+    count: int, largest: dict[str, object], wait_s: int, batches: int, pauses_min: int
+) -> None:
+    """Seconds: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeploymentConfiguration.html ."""
+    deployment = {"WaitIntervalInSeconds": wait_s, "RollingUpdatePolicy": {"MaximumBatchSize": largest}}
+    before = {
+        "InstanceGroupName": "gpu", "InstanceType": "ml.g5.8xlarge", "InstanceCount": count, "ImageReleaseVersion": "1",
+        "ScheduledUpdateConfig": {"DeploymentConfig": deployment},
+    }  # fmt: skip
+    table = load_durations()["nodes"]
+    span, _ = _group(before, {**before, "ImageReleaseVersion": "2"}, table, fresh=False)
+    assert span == pytest.approx([batches * each + pauses_min for each in table["software_update"]["minutes"]])
 
 
 def test_spans_in_words() -> None:

@@ -15,12 +15,30 @@ from hyperpod_ray.core.names import GPU_RESOURCE, INSTANCE_GROUP_LABEL
 from hyperpod_ray.review import renames, severity
 from hyperpod_ray.review.changes import compare
 from hyperpod_ray.review.effects import alarms, karpenter
-from hyperpod_ray.review.findings import Effect
+from hyperpod_ray.review.findings import Effect, Findings
 from hyperpod_ray.review.kubernetes import KubernetesObject, ObjectName
 from hyperpod_ray.review.references import references
 from hyperpod_ray.review.report.grouping import RemarkGroup
 from hyperpod_ray.review.security import objects
 from tests.review.small import ROLE, Json, allow, compared, document, of, read
+
+
+# --- links to S3 ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        # https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-linked-dra.html: no two with overlapping paths
+        ("/data", "/data", True), ("/data", "/data/images", True), ("/data/images", "/data", True),
+        ("/data/images", "/", True), ("/data", "/database", False), ("/database", "/data", False),
+    ],
+)  # fmt: skip
+def test_a_link_in_the_place_of_another(before: str, after: str, refused: bool, tmp_path: Path) -> None:
+    def link(path: str, bucket: str) -> Json:
+        there = {"FileSystemPath": path, "DataRepositoryPath": f"s3://{bucket}"}
+        return of("FSx::DataRepositoryAssociation", FileSystemId="fs-1", **there)
+
+    environment = compared(tmp_path, {"Old": link(before, "a")}, {"New": link(after, "b")})
+    assert ("link-moved" in {row.code for row in environment.rows}) is refused
 
 
 # --- events and alarms -----------------------------------------------------------------------------------------------
@@ -182,6 +200,31 @@ def test_nodes_that_karpenter_may_add(limits: Json, form: str, nodes: int | None
     assert karpenter.most_nodes(listed, "nobody", form) is None
 
 
+@pytest.mark.parametrize(
+    ("disruption", "effect"),
+    [
+        # https://karpenter.sh/docs/concepts/disruption/#consolidation: WhenEmptyOrUnderutilized is the default
+        ({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30m"}, Effect.SAFE),
+        ({"consolidationPolicy": "WhenEmptyOrUnderutilized"}, Effect.INTERRUPTS),
+        ({"consolidateAfter": "30m"}, Effect.INTERRUPTS),
+        ({}, Effect.INTERRUPTS),
+        (None, Effect.INTERRUPTS),
+    ],
+    ids=str,
+)
+def test_when_karpenter_removes_nodes(disruption: Json | None, effect: Effect) -> None:
+    before, after = (
+        KubernetesObject(id=ObjectName(karpenter.POOL, "", "p"), data=data, manifest=None, where="")  # type: ignore[arg-type]
+        for data in (
+            {"spec": {"disruption": {"consolidationPolicy": "WhenEmpty"}}},
+            {"spec": {} if disruption is None else {"disruption": disruption}},
+        )
+    )
+    findings = Findings()
+    karpenter.find(before, after, findings)
+    assert [(row.code, row.effect) for row in findings.rows] == [("nodepool-disruption", effect)]
+
+
 def namespaced(level: str | None) -> KubernetesObject:
     labels = {} if level is None else {"pod-security.kubernetes.io/enforce": level}
     name = ObjectName("Namespace", "", "ray")
@@ -199,6 +242,30 @@ def namespaced(level: str | None) -> KubernetesObject:
 def test_levels_of_pod_security(before: str | None, after: str | None, direction: str | None) -> None:
     said = [remark.direction for remark in objects._namespace(namespaced(before), namespaced(after))]
     assert said == ([] if direction is None else [direction])
+
+
+SECRET = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "directions"),
+    [
+        # https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources; without names it is all
+        ({**SECRET, "resourceNames": ["a"]}, SECRET, {"broadened", "narrowed"}),
+        ({**SECRET, "resourceNames": ["a"]}, {**SECRET, "resourceNames": ["a", "b"]}, {"broadened", "narrowed"}),
+        (SECRET, {**SECRET, "verbs": ["get", "list"]}, {"broadened"}),
+        (SECRET, {**SECRET, "resources": ["secrets", "pods"]}, {"broadened"}),
+        (SECRET, {**SECRET, "apiGroups": ["", "apps"]}, {"broadened"}),
+        (SECRET, SECRET, set()),
+    ],
+    ids=str,
+)
+def test_rights_of_a_role_of_kubernetes(before: Json, after: Json, directions: set[str]) -> None:
+    sides = []
+    for rule in (before, after):
+        role = KubernetesObject(id=ObjectName("Role", "ray", "r"), data={"rules": [rule]}, manifest=None, where="")  # type: ignore[arg-type]
+        sides.append(SimpleNamespace(objects={role.id: role}))
+    assert {remark.direction for remark in objects.remarks(*sides)} == directions  # type: ignore[arg-type]
 
 
 def test_a_container_is_found_again_by_its_name_where_another_comes_before_it() -> None:

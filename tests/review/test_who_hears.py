@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hyperpod_ray.review.effects import alarms
 from hyperpod_ray.review.review import EnvironmentReview, review
 from tests.review.small import resources, write
 
@@ -71,6 +72,21 @@ def compared(folder: Path, before: dict[str, Any], after: dict[str, Any]) -> Env
 def test_an_alarm(properties: dict[str, Any], effect: str, tmp_path: Path) -> None:
     environment = compared(tmp_path, {"Alarm": alarm()}, {"Alarm": alarm(**properties)})
     assert ("no-change" if environment.empty else environment.effect.code) == effect, environment.rows
+
+
+@pytest.mark.parametrize(
+    ("properties", "seconds"),
+    [
+        # M out of N: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-evaluation.html
+        ({"Period": 60, "EvaluationPeriods": 5}, 300),
+        ({"Period": 60, "EvaluationPeriods": 5, "DatapointsToAlarm": 5}, 300),
+        ({"Period": 60, "EvaluationPeriods": 5, "DatapointsToAlarm": 1}, 60),
+        ({"Period": 300, "EvaluationPeriods": 3, "DatapointsToAlarm": 2}, 600),
+    ],
+    ids=str,
+)
+def test_how_long_an_alarm_waits(properties: dict[str, int], seconds: int) -> None:
+    assert alarms._patience(properties.get) == seconds
 
 
 def counts(**properties: Any) -> dict[str, Any]:
@@ -197,6 +213,7 @@ FILTER = {"TagKeyValue": ["user:environment$prod"]}
         (budget(*NOTICES[:2]), "no mail of the forecast"),
         (budget(NOTICES[2]), "no mail of what is spent"),
         (budget(NOTICES[1], NOTICES[2]), "mails of what is spent at 80 %, 100 % → 100 %"),
+        (budget(NOTICES[0], NOTICES[2]), "mails of what is spent at 80 %, 100 % → 80 %"),
         (budget(("ACTUAL", 81), *NOTICES[1:]), "mails of what is spent at 80 %, 100 % → 81 %, 100 %"),
         (budget(("ACTUAL", 79), *NOTICES[1:]), ""),
         (budget(("ACTUAL", 50), *NOTICES), ""),
