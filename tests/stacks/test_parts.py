@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 import pytest
+import yaml
+from aws_cdk import assertions
 
 from hyperpod_ray import core
 from hyperpod_ray.core import orchestrators as registry
 from hyperpod_ray.stacks.environment import EnvironmentStage
+from hyperpod_ray.stacks.parts import Parts
 from tests.ops.kuberay import KubeRayEnvironment, KubeRayPlan
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -28,3 +32,49 @@ def test_a_third_orchestrator_builds_its_own_stacks(tmp_path: Path, monkeypatch:
     assert stage.eks_cluster is None
     with pytest.raises(ValueError, match="no control plane"):
         stage.add_manifests(stage.network, "Mine", [])
+
+
+def parts_of(settings: dict[str, Any], folder: Path) -> Parts:
+    """The network of an environment, and what a test adds to it: no other stack is synthesized."""
+    (folder / "mine.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return Parts(cdk.App(), plan=core.load_any("mine", folder=folder).plan, project=PROJECT)
+
+
+def resources(stack: cdk.Stack, of: str) -> list[dict[str, Any]]:
+    """Properties of a stack's resources of one type."""
+    found = assertions.Template.from_stack(stack).find_resources(of).values()
+    return [dict(resource["Properties"]) for resource in found]
+
+
+def test_each_file_system_is_in_the_zone_of_the_nodes_that_train(tmp_path: Path) -> None:
+    """Traffic between zones is charged, and slower: https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html"""
+    settings = yaml.safe_load((PROJECT / "environments" / "examples" / "slurm-homes.yaml").read_text("utf-8"))
+    (workers,) = (each for each in settings["hyperpod"]["instance_groups"] if each["slurm"]["role"] == "compute")
+    second = workers["availability_zone_id"] = settings["network"]["availability_zone_ids"][1]
+    stage = parts_of(settings, tmp_path)
+    stage.add_file_system()
+    assert stage.storage is not None
+    file_systems = resources(stage.storage, "AWS::FSx::FileSystem")
+    network = assertions.Template.from_stack(stage.network).to_json()
+    subnets = {output["Export"]["Name"]: output["Value"].get("Ref", "") for output in network["Outputs"].values()}
+    zones = {}
+    for file_system in file_systems:
+        (subnet,) = file_system["SubnetIds"]
+        resource = network["Resources"][subnets[subnet["Fn::ImportValue"]]]
+        zones[file_system["FileSystemType"]] = resource["Properties"]["AvailabilityZoneId"]
+    assert zones == {"LUSTRE": second, "OPENZFS": second}
+
+
+def test_a_build_that_needs_nothing_else_runs_inside_the_vpc_all_the_same(tmp_path: Path) -> None:
+    """https://docs.aws.amazon.com/codebuild/latest/userguide/vpc-support.html: without VpcConfig it runs outside."""
+    settings = yaml.safe_load((PROJECT / "environments" / "dev.yaml").read_text("utf-8"))
+    inside = {}
+    for in_vpc in (False, True):
+        folder = tmp_path / str(in_vpc)
+        folder.mkdir()
+        stage = parts_of({**settings, "image": {"in_vpc": in_vpc}}, folder)
+        image = stage.add_image(way_out=stage.network)
+        assert image is not None
+        (project,) = resources(image, "AWS::CodeBuild::Project")
+        inside[in_vpc] = len(project.get("VpcConfig", {}).get("Subnets", []))
+    assert inside == {False: 0, True: len(settings["network"]["availability_zone_ids"])}
