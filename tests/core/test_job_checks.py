@@ -48,6 +48,7 @@ OTHER = "210987654321.dkr.ecr.us-west-2.amazonaws.com"
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("more workers than places", {}, {"workers": 33}, "workers: 33 workers (1 GPU each)"),
+    ("places that only autoscaling would bring", {**FREE, "ray/workers/0/max_replicas": 4}, {"workers": 9}, "has places for 8. Expected at most 8"),
     ("the least of an elastic size", {}, {"workers": "33:40"}, "has places for 32. Expected at most 32"),
     ("spares do not fit", {}, {"workers": 30, "spares": 3}, "spares: 3 beside 30 workers need 33 places"),
     ("spares of an elastic size", {}, {"workers": "2:4", "spares": 1}, "Expected 0 for a run that continues"),

@@ -78,3 +78,23 @@ def test_a_build_that_needs_nothing_else_runs_inside_the_vpc_all_the_same(tmp_pa
         (project,) = resources(image, "AWS::CodeBuild::Project")
         inside[in_vpc] = len(project.get("VpcConfig", {}).get("Subnets", []))
     assert inside == {False: 0, True: len(settings["network"]["availability_zone_ids"])}
+
+
+def test_a_base_of_another_region_is_pulled_from_there(tmp_path: Path) -> None:
+    """A token of Amazon ECR and the ARN of a repository are of the registry's own Region.
+
+    https://docs.aws.amazon.com/AmazonECR/latest/userguide/registry_auth.html
+    """
+    settings = yaml.safe_load((PROJECT / "environments" / "dev.yaml").read_text("utf-8"))
+    registry = "444455556666.dkr.ecr.eu-west-1.amazonaws.com"
+    stage = parts_of({**settings, "image": {"base": f"{registry}/copies/ray@sha256:{'0' * 64}"}}, tmp_path)
+    image = stage.add_image(way_out=stage.network)
+    assert image is not None and settings["region"] != "eu-west-1"
+    rows = [row for policy in resources(image, "AWS::IAM::Policy") for row in policy["PolicyDocument"]["Statement"]]
+    pulls = [
+        row["Resource"] for row in rows if "ecr:BatchGetImage" in row["Action"] and isinstance(row["Resource"], str)
+    ]
+    assert pulls == ["arn:aws:ecr:eu-west-1:444455556666:repository/copies/ray"]
+    (project,) = resources(image, "AWS::CodeBuild::Project")
+    commands = str(project["Source"]["BuildSpec"])
+    assert "get-login-password --region eu-west-1" in commands and registry in commands
