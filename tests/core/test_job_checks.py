@@ -209,6 +209,12 @@ TEAM_CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "error",
         "takes 4 instances of ml.g5.8xlarge, and team 'speech' has 2 and may borrow 1. Expected at most 3",
     ),
+    "it may grow beyond what it may borrow": (
+        {"workers": "1:4"},
+        "workers",
+        "error",
+        "takes 4 instances of ml.g5.8xlarge, and team 'speech' has 2 and may borrow 1. Expected at most 3",
+    ),
     "no team": ({"team": None, "cluster": "own"}, "cluster", "warning", "own, without a team"),
     "standing": ({"cluster": "standing"}, "team", "error", "speech on the standing RayCluster"),
     "topology of nobody": (

@@ -41,6 +41,13 @@ def test_karpenter_scales_groups_of_count_zero(plan_with: Callable[..., Plan], b
     # WhenEmpty needs the time after which an empty node goes
     assert pool["spec"]["disruption"] == {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "10m"}
     assert pool["spec"]["limits"] == {"nvidia.com/gpu": "32"}, "4 nodes of 8, as max_replicas says"
+    # Karpenter adds a node for a pod that selects a label of the group only where the pool promises that label:
+    # https://karpenter.sh/docs/concepts/scheduling/#labels
+    assert template["metadata"]["labels"] == {
+        "sagemaker.amazonaws.com/instance-group-name": "Burst",
+        "sagemaker.amazonaws.com/node-health-status": "Schedulable",
+        "team": "research",
+    }
     # what Ray's pods select and tolerate is what Karpenter promises
     cluster = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
     pod = cluster["workerGroupSpecs"][0]["template"]["spec"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,6 +21,9 @@ from hyperpod_ray.k8s.rayjob import through_shells
 from hyperpod_ray.k8s.team_policies import policies
 from hyperpod_ray.ops.jobs import job_object
 from hyperpod_ray_rules import kuberay, kueue
+from tests.core.environment_files import plan as plan_of
+from tests.core.team_quotas_helpers import shared
+from tests.core.team_quotas_helpers import team as team_of
 from tests.k8s.conftest import BINDINGS
 
 TYPE, GROUP = "node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance-group-name"
@@ -192,3 +196,14 @@ def test_a_pod_takes_no_devices_of_any_type_without_a_request(accelerator: str) 
     assert len(rules) == 2
     for name in types:
         assert all(f"'{name}': '{DEVICES[accelerator]}'" in rule for rule in rules), name
+
+
+def test_partitions_of_a_gpu_are_devices_by_the_plugins_name() -> None:
+    """NVIDIA's device plugin calls them `nvidia.com/mig-<slices>g.<memory>gb` (strategy `mixed`).
+
+    https://docs.nvidia.com/datacenter/cloud-native/kubernetes/latest/index.html
+    """
+    quota = {"type": "ml.p5.48xlarge", "partition": {"profile": "mig-1g.10gb", "count": 7}}
+    settled = plan_of(shared(team_of("vision", quota, {"type": "ml.m5.2xlarge", "vcpus": 4})))
+    text = "".join(str(policy["spec"]) for policy in policies(settled).objects)
+    assert set(re.findall(r"nvidia\.com/mig-[^']*", text)) == {"nvidia.com/mig-1g.10gb"}
