@@ -12,6 +12,7 @@ from aws_cdk import assertions
 
 from hyperpod_ray import core
 from hyperpod_ray.core import orchestrators as registry
+from hyperpod_ray.stacks.base import EnvironmentStack
 from hyperpod_ray.stacks.environment import EnvironmentStage
 from hyperpod_ray.stacks.parts import Parts
 from tests.ops.kuberay import KubeRayEnvironment, KubeRayPlan
@@ -73,8 +74,10 @@ def test_a_build_that_needs_nothing_else_runs_inside_the_vpc_all_the_same(tmp_pa
         folder = tmp_path / str(in_vpc)
         folder.mkdir()
         stage = parts_of({**settings, "image": {"in_vpc": in_vpc}}, folder)
-        image = stage.add_image(way_out=stage.network)
+        way_out = EnvironmentStack(stage, "WayOut", plan=stage.plan, description="routes to the internet")
+        image = stage.add_image(way_out=way_out)
         assert image is not None
+        assert (way_out in image.dependencies) is in_vpc, "before there is a route, the build fails"
         (project,) = resources(image, "AWS::CodeBuild::Project")
         inside[in_vpc] = len(project.get("VpcConfig", {}).get("Subnets", []))
     assert inside == {False: 0, True: len(settings["network"]["availability_zone_ids"])}
@@ -98,3 +101,27 @@ def test_a_base_of_another_region_is_pulled_from_there(tmp_path: Path) -> None:
     (project,) = resources(image, "AWS::CodeBuild::Project")
     commands = str(project["Source"]["BuildSpec"])
     assert "get-login-password --region eu-west-1" in commands and registry in commands
+
+
+def test_each_link_to_s3_is_as_the_file_has_it(tmp_path: Path) -> None:
+    """No two links agree in a member, so that none can stand for another one's.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-fsx-datarepositoryassociation.html
+    """
+    settings = yaml.safe_load((PROJECT / "environments" / "examples" / "data-in-s3.yaml").read_text("utf-8"))
+    settings["storage"]["data_repositories"] = [
+        {"bucket": "first", "prefix": "a/", "path": "/one", "import_metadata": False, "auto_import": ["NEW"]},
+        {"bucket": "second", "path": "/two", "auto_import": [], "auto_export": ["CHANGED", "DELETED"]},
+    ]
+    stage = parts_of(settings, tmp_path)
+    stage.add_file_system()
+    assert stage.storage is not None
+    links = {link["FileSystemPath"]: link for link in resources(stage.storage, "AWS::FSx::DataRepositoryAssociation")}
+    assert {path: link["DataRepositoryPath"] for path, link in links.items()} == {
+        "/one": "s3://first/a/", "/two": "s3://second/",
+    }  # fmt: skip
+    assert {path: link["BatchImportMetaDataOnCreate"] for path, link in links.items()} == {"/one": False, "/two": True}
+    events = {
+        path: [link["S3"][f"Auto{way}Policy"]["Events"] for way in ("Import", "Export")] for path, link in links.items()
+    }
+    assert events == {"/one": [["NEW"], []], "/two": [[], ["CHANGED", "DELETED"]]}
