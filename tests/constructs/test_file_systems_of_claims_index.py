@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import botocore.session
 import pytest
 from botocore.stub import Stubber
 
 from tests.constructs.handlers import stubbed
 
 PROPERTIES = {"TagKey": "hyperpod-ray:environment", "TagValue": "dev"}
+LIFECYCLES = botocore.session.get_session().get_service_model("fsx").shape_for("FileSystemLifecycle").enum
+"""Every state of a file system, by botocore's model of the service."""
+READY = {"AVAILABLE", "UPDATING"}
+"""States in which a file system can be mounted.
+https://docs.aws.amazon.com/fsx/latest/LustreGuide/file-system-lifecycle-states.html"""
 
 
 @pytest.fixture
@@ -132,3 +138,26 @@ def test_the_log_says_what_is_waited_for(
         stub.add_response("describe_file_systems", {"FileSystems": listed[::-1]})
     ask(module, request_type, kind=kind)
     assert capsys.readouterr().out == said
+
+
+def of_claim(number: int, lifecycle: str) -> dict[str, Any]:
+    tags = {"hyperpod_ray__environment": "dev", "CSIVolumeName": f"pvc-{number}"}
+    return file_system(f"fs-{number:017}", lifecycle, **tags)
+
+
+@pytest.mark.parametrize("lifecycle", LIFECYCLES)
+def test_delete_waits_in_every_state_of_a_file_system(handler: tuple[ModuleType, Stubber], lifecycle: str) -> None:
+    """FSx lists a file system until it is gone, with its interface in the VPC."""
+    module, stub = handler
+    stub.add_response("describe_file_systems", {"FileSystems": [of_claim(0, lifecycle)]})
+    assert not ask(module, "Delete")
+
+
+@pytest.mark.parametrize("lifecycle", [lifecycle for lifecycle in LIFECYCLES if lifecycle != "FAILED"])
+def test_a_deploy_waits_for_each_of_several_file_systems(handler: tuple[ModuleType, Stubber], lifecycle: str) -> None:
+    """One that is there from before says nothing of the one that the claim makes."""
+    module, stub = handler
+    for others in ([], ["AVAILABLE"], ["UPDATING"]):
+        listed = [of_claim(number, state) for number, state in enumerate([*others, lifecycle])]
+        stub.add_response("describe_file_systems", {"FileSystems": listed})
+        assert ask(module, "Create", kind=module.MADE) is (lifecycle in READY), others

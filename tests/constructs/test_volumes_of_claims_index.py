@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import botocore.session
 import pytest
 from botocore.stub import Stubber
 
@@ -47,6 +48,21 @@ def test_delete_waits_while_a_volume_of_the_environment_is_there(handler: tuple[
     look(stub, [])
     assert not ask(module, "Delete")
     assert ask(module, "Delete")
+
+
+STATES = botocore.session.get_session().get_service_model("ec2").shape_for("VolumeState").enum
+"""Every state of a volume, by botocore's model of the service."""
+
+
+@pytest.mark.parametrize("state", [state for state in STATES if state != "deleted"])
+def test_delete_waits_in_every_state_of_a_volume(handler: tuple[ModuleType, Stubber], state: str) -> None:
+    """A volume that is detached (`available`) is there and costs.
+
+    https://docs.aws.amazon.com/ebs/latest/userguide/ebs-describing-volumes.html#volume-state
+    """
+    module, stub = handler
+    look(stub, [{**LEFT, "State": state}])
+    assert not ask(module, "Delete")
 
 
 def test_delete_looks_at_every_page(handler: tuple[ModuleType, Stubber]) -> None:

@@ -128,6 +128,21 @@ def test_a_node_that_comes_later_brings_its_keys_and_no_other_file(tmp_path: Pat
     assert later.home == "/homes/ubuntu"
 
 
+def test_a_line_is_known_as_a_whole(tmp_path: Path, homes: Path) -> None:
+    """An empty line is allowed, and the line of a key with options has that of the key in it: neither hides another.
+
+    https://man.openbsd.org/sshd#AUTHORIZED_KEYS_FILE_FORMAT
+    """
+    assert Node(tmp_path, 1, homes=homes).run().returncode == 0
+    (homes / "ubuntu" / ".ssh" / "authorized_keys").open("a").write("\n# people\n")
+    later = Node(tmp_path, 2, homes=homes)
+    mine = later.root / "home" / "ubuntu" / ".ssh" / "authorized_keys"
+    mine.write_text(f'{KEY.format(0, "all")}\nfrom="10.0.0.0/8" {KEY.format(1, 1)}\n{KEY.format(2, 2)}\n')
+    assert later.run().returncode == 0
+    added = [f'from="10.0.0.0/8" {KEY.format(1, 1)}', KEY.format(2, 2)]
+    assert keys(homes) == sorted(["", "# people", KEY.format(0, "all"), KEY.format(1, 1), *added])
+
+
 def test_a_home_without_keys_gets_them(tmp_path: Path, homes: Path) -> None:
     (homes / "ubuntu").mkdir()
     node = Node(tmp_path, 3, homes=homes)

@@ -80,7 +80,7 @@ FOLLOWED: dict[str, list[Edits]] = {
         {"ray.workers.0.replicas": RAISE, "hyperpod.instance_groups.1.count": 64},
         {"ray.workers.0.replicas": RAISE},
     ],
-    "add nodes": [{"hyperpod.instance_groups.1.count": RAISE}],
+    "add nodes": [{"hyperpod.instance_groups.1.count": RAISE}, {"hyperpod.instance_groups.0.count": RAISE}],
     "set fewer spares": [{HERE: LOWER}],
     "set a smaller size": put(98400),
     "correct the value|give it a value": put("value"),

@@ -32,6 +32,7 @@ CASES = [
     Case("pods_fit_their_node", {"ray/head/cpu": 4, f"{HEAD}/threads_per_core": 1}, "ray.head.cpu", "with threads_per_core 1; with 2 it has 7", {"ray/head/cpu": 3, f"{HEAD}/threads_per_core": 1}),
     Case("pods_fit_their_node", {f"{HEAD}/type": "ml.t3.medium", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}, "ray.head.instance_group", "carries 5 pods, and the 5 daemon sets", {f"{HEAD}/type": "ml.t3.large", "ray/head": {"instance_group": "head", "cpu": 1, "memory_gib": 1}}, beside=("ray.head.memory_gib",)),
     Case("pods_fit_their_node", {"ray/head/cpu": 7, "ray/autoscaling": True}, "ray.head.cpu", "asks for 8 vCPUs", {"ray/head/cpu": 6, "ray/autoscaling": True}),
+    Case("pods_fit_their_node", {"ray/head/memory_gib": 28, "ray/autoscaling": True}, "ray.head.memory_gib", "asks for 29 GiB of memory", {"ray/head/memory_gib": 27, "ray/autoscaling": True}),
     Case("pods_fit_their_node", {"hyperpod/tiered_storage": {"memory_percent": 20}, f"{WORKER}/memory_gib": 1500}, "ray.workers[0].memory_gib", "has 1482", {"hyperpod/tiered_storage": {"memory_percent": 20}, f"{WORKER}/memory_gib": 1482}),
     Case("replicas_fit_the_group", {f"{WORKER}/replicas": 5}, "ray.workers[0].replicas", "need 5 nodes, 'workers' has 4 × ml.p5.48xlarge", {f"{WORKER}/replicas": 4}),
     Case("replicas_fit_the_group", {f"{WORKER}/replicas": 9, f"{WORKER}/gpus": 4}, "ray.workers[0].replicas", "9 × worker of 'gpu' (4 accelerators, 16 EFA", {f"{WORKER}/replicas": 8, f"{WORKER}/gpus": 4}),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ipaddress
 import re
 
 import pytest
@@ -49,3 +50,18 @@ def test_unknown_types_are_a_key_error() -> None:
     with pytest.raises(KeyError):
         plan().type_spec("ml.none.large")
     assert "ml.none.large" not in catalogue()
+
+
+@pytest.mark.parametrize("zone", [0, 1, 2])
+def test_the_range_of_nodes_is_that_of_their_zones_slot(zone: int) -> None:
+    """The VPC is laid out zone by zone: nodes of the last zone are in its slot, though the first ones are empty.
+
+    https://docs.aws.amazon.com/cdk/api/v2/docs/aws-cdk-lib.aws_ec2.Vpc.html (availabilityZones, ipAddresses)
+    """
+    zones = ["usw2-az1", "usw2-az2", "usw2-az3"]
+    edits = {f"hyperpod/instance_groups/{group}/availability_zone_id": zones[zone] for group in (0, 1)}
+    settled = plan({"network/availability_zone_ids": zones, **edits})
+    assert settled.new_network is not None
+    whole = ipaddress.ip_network(settled.new_network.cidr)
+    slots = list(whole.subnets(new_prefix=settled.node_subnet_prefix))
+    assert settled.node_subnet_cidrs == [str(slots[zone])]

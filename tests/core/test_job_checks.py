@@ -48,6 +48,7 @@ OTHER = "210987654321.dkr.ecr.us-west-2.amazonaws.com"
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("more workers than places", {}, {"workers": 33}, "workers: 33 workers (1 GPU each)"),
+    ("places that only autoscaling would bring", {**FREE, "ray/workers/0/max_replicas": 4}, {"workers": 9}, "has places for 8. Expected at most 8"),
     ("the least of an elastic size", {}, {"workers": "33:40"}, "has places for 32. Expected at most 32"),
     ("spares do not fit", {}, {"workers": 30, "spares": 3}, "spares: 3 beside 30 workers need 33 places"),
     ("spares of an elastic size", {}, {"workers": "2:4", "spares": 1}, "Expected 0 for a run that continues"),
@@ -204,6 +205,12 @@ TEAM_CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "it borrows": ({"workers": 3}, "workers", "warning", "borrows 1 instances of ml.g5.8xlarge"),
     "more than it may borrow": (
         {"workers": 4},
+        "workers",
+        "error",
+        "takes 4 instances of ml.g5.8xlarge, and team 'speech' has 2 and may borrow 1. Expected at most 3",
+    ),
+    "it may grow beyond what it may borrow": (
+        {"workers": "1:4"},
         "workers",
         "error",
         "takes 4 instances of ml.g5.8xlarge, and team 'speech' has 2 and may borrow 1. Expected at most 3",

@@ -53,3 +53,16 @@ def test_a_closed_network_has_the_names_of_its_endpoints() -> None:
 @pytest.mark.parametrize("host", outbound.AGENTS)
 def test_agents_of_the_own_node_are_never_asked_through_it(host: str) -> None:
     assert host in outbound.no_proxy(plan(WITH))
+
+
+@pytest.mark.parametrize(
+    ("region", "zone", "suffix"),
+    [("us-west-2", "usw2", ".us-west-2.compute.internal"), ("us-east-1", "use1", ".ec2.internal")],
+)
+def test_names_of_nodes_go_past_it(region: str, zone: str, suffix: str) -> None:
+    """EC2's private names have a suffix of their own in us-east-1.
+
+    https://docs.aws.amazon.com/vpc/latest/userguide/AmazonDNS-concepts.html#vpc-dns-hostnames
+    """
+    there = plan({**WITH, "region": region, "network/availability_zone_ids": [f"{zone}-az1", f"{zone}-az2"]})
+    assert [host for host in outbound.no_proxy(there) if host.endswith(".internal")] == [suffix]

@@ -20,6 +20,33 @@ def test_a_secret(name: str, value: str) -> None:
     assert secret_words.of_variable(name, value)
 
 
+FORMS = {
+    "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html": [
+        "AKIA" + "A" * 16,
+        "ASIA" + "A" * 16,
+    ],
+    "https://docs.github.com/en/authentication/keeping-your-account-and-data-secure/about-authentication-to-github": [
+        f"{prefix}_{'a' * 36}" for prefix in ("ghp", "gho", "ghu", "ghs", "ghr", "github_pat")
+    ],
+    "https://docs.gitlab.com/security/tokens/": ["glpat-" + "a" * 20],
+    "https://api.slack.com/authentication/token-types": [f"xox{kind}-1234567890-a" for kind in "abpr"],
+    "https://huggingface.co/docs/hub/security-tokens": ["hf_" + "a" * 34],
+    "https://cloud.google.com/docs/authentication/api-keys": ["AIza" + "a" * 35],
+    "https://docs.docker.com/security/access-tokens/": ["dckr_pat_" + "a" * 27],
+    "https://docs.npmjs.com/about-access-tokens": ["npm_" + "a" * 36],
+    "https://pypi.org/help/#apitoken": ["pypi-" + "A" * 60],
+    "https://datatracker.ietf.org/doc/html/rfc7519": ["eyJ" + "a" * 20 + ".eyJ" + "b" * 20 + ".c"],
+}
+"""Where its issuer says the form of a token, and tokens of that form."""
+
+
+@pytest.mark.parametrize("value", [token for tokens in FORMS.values() for token in tokens], ids=lambda value: value[:9])
+def test_a_token_is_known_by_its_form(value: str) -> None:
+    assert secret_words.value_of_secret(value)
+    assert secret_words.options_of_command(["train.py", value]) == ["command"]
+    assert value not in secret_words.masked(f"'{value}'")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

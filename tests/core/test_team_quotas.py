@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from hyperpod_ray.core import load
+from hyperpod_ray.core.checks.teams import borrowable
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray_rules import kueue
 from hyperpod_ray_rules.hyperpod import orchestrator_version
 from tests.core.account.good import EXISTING
-from tests.core.environment_files import problems
+from tests.core.environment_files import plan, problems
 from tests.core.team_quotas_helpers import HEAD, shared, team
 
 ROLE = "arn:aws:iam::123456789012:role/Vision"
@@ -313,3 +314,21 @@ def test_a_group_that_is_scaled_counts_with_the_nodes_it_can_have(instances: int
     found = [problem.message for problem in problems(file) if "quotas of ml.g5.48xlarge" in problem.message]
     assert len(found) == (1 if said else 0), found
     assert not said or said in found[0]
+
+
+def test_what_may_be_borrowed_of_a_type_is_the_limit_of_that_type() -> None:
+    """`AbsoluteBorrowLimits` has an amount for each instance type; a percentage is of the quota of each.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ResourceSharingConfig.html
+    """
+    quota = [{"type": "ml.p5.48xlarge", "instances": 2}, {"type": "ml.m5.2xlarge", "instances": 1}]
+    limits = [{"type": "ml.p5.48xlarge", "accelerators": 4}, {"type": "ml.m5.2xlarge", "instances": 1}]
+    expected = {
+        "amounts": (team("a", *quota, borrow_limits=limits), [0.5, 1.0]),
+        "percent": (team("a", *quota, borrow_limit_percent=50), [1.0, 0.5]),
+        "nothing": (team("a", *quota, sharing="lend"), [0.0, 0.0]),
+    }
+    for name, (settings, instances) in expected.items():
+        settled = plan({**shared(settings), "hyperpod/instance_groups/0/count": 4})
+        (vision,) = settled.settings.teams
+        assert [borrowable(settled, vision, own) for own in vision.quota] == instances, name

@@ -11,7 +11,10 @@ import pytest
 
 from hyperpod_ray.core import names
 from hyperpod_ray.core.model import HangRule, HungJobDetection
+from hyperpod_ray.k8s.hangs import hang_rules
 from hyperpod_ray_training.settings import HANG_RULES_VARIABLE, Settings
+from tests.core.environment_files import plan as plan_of
+from tests.core.team_quotas_helpers import shared, team
 from tests.k8s.k8s_ray_cluster_helpers import env_of
 
 RULES_OF_THE_SERVICE = {
@@ -79,3 +82,15 @@ def test_the_library_imports_awss_only_where_it_sends() -> None:
             assert "toolkit_for_ray" not in ast.unparse(node) or not isinstance(node, (ast.Import, ast.ImportFrom)), (
                 path
             )
+
+
+def test_each_namespace_has_them_that_may_hold_a_raycluster() -> None:
+    """A pod mounts a ConfigMap of its own namespace alone; `optional` hides that it is not there.
+
+    https://kubernetes.io/docs/concepts/configuration/configmap/#using-configmaps-as-files-from-a-pod
+    """
+    detection = HungJobDetection(rules=[HangRule(name="x", enabled=True, log_pattern="y")])
+    user = {"role_arn": "arn:aws:iam::123456789012:role/Researcher", "namespaces": ["ray", "ada"]}
+    settled = plan_of({**shared(team("vision"), team("speech")), "eks/ray_users": [user]})
+    spaces = [item["metadata"]["namespace"] for item in hang_rules(settled, detection).objects]
+    assert sorted(spaces) == ["ada", "hyperpod-ns-speech", "hyperpod-ns-vision", "ray"]

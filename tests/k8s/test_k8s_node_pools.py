@@ -41,6 +41,13 @@ def test_karpenter_scales_groups_of_count_zero(plan_with: Callable[..., Plan], b
     # WhenEmpty needs the time after which an empty node goes
     assert pool["spec"]["disruption"] == {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "10m"}
     assert pool["spec"]["limits"] == {"nvidia.com/gpu": "32"}, "4 nodes of 8, as max_replicas says"
+    # Karpenter adds a node for a pod that selects a label of the group only where the pool promises that label:
+    # https://karpenter.sh/docs/concepts/scheduling/#labels
+    assert template["metadata"]["labels"] == {
+        "sagemaker.amazonaws.com/instance-group-name": "Burst",
+        "sagemaker.amazonaws.com/node-health-status": "Schedulable",
+        "team": "research",
+    }
     # what Ray's pods select and tolerate is what Karpenter promises
     cluster = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
     pod = cluster["workerGroupSpecs"][0]["template"]["spec"]
@@ -53,6 +60,28 @@ def test_karpenter_scales_groups_of_count_zero(plan_with: Callable[..., Plan], b
     off = plan_with("prod", hyperpod={"managed_autoscaling": False})
     kinds = {item["kind"] for manifest in k8s.platform_manifests(off, bindings) for item in manifest.objects}
     assert not {"HyperpodNodeClass", "NodePool"} & kinds
+
+
+@pytest.mark.parametrize(
+    "instance_type, devices",
+    [("ml.p5.48xlarge", {"nvidia.com/gpu": 8}), ("ml.trn1.32xlarge", {"aws.amazon.com/neuron": 16})],
+)
+def test_a_pool_is_limited_in_devices_that_its_nodes_offer(
+    instance_type: str, devices: dict[str, int], plan_with: Callable[..., Plan]
+) -> None:
+    """Karpenter counts what nodes report: a limit in devices that none of them has limits nothing.
+
+    https://karpenter.sh/docs/concepts/nodepools/#speclimits. EC2's DescribeInstanceTypes has the numbers.
+    """
+    groups = [
+        {"name": "head", "type": "ml.m5.2xlarge", "count": 3},
+        {"name": "burst", "type": instance_type, "count": 0},
+    ]
+    workers = [{"name": "burst", "instance_group": "burst", "replicas": 1, "max_replicas": 3}]
+    hyperpod = {"instance_groups": groups, "managed_autoscaling": True}
+    plan = plan_with("prod", hyperpod=hyperpod, ray={"workers": workers, "autoscaling": True})
+    (pool,) = (item for item in node_pools(plan).objects if item["kind"] == "NodePool")
+    assert pool["spec"]["limits"] == {device: str(3 * number) for device, number in devices.items()}
 
 
 DEFINITIONS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "definitions.yaml").read_text(encoding="utf-8"))

@@ -115,12 +115,18 @@ def test_own_variables_win(plan_with: Callable[..., Plan], bindings: k8s.Binding
         ray={
             "env": {"NCCL_DEBUG": "INFO", "FI_PROVIDER": "tcp"},
             "head": {"instance_group": "head", "env": {"NCCL_DEBUG": "WARN"}},
+            "workers": [
+                {"name": "cpu", "instance_group": "workers", "replicas": 2},
+                {"name": "traced", "instance_group": "workers", "replicas": 1, "env": {"NCCL_DEBUG": "TRACE"}},
+            ],
         },
     )
     spec = k8s.ray_manifests(plan, bindings)[-1].objects[0]["spec"]
     assert env_of(spec["headGroupSpec"]["template"]["spec"])["NCCL_DEBUG"] == "WARN"
-    worker = env_of(spec["workerGroupSpecs"][0]["template"]["spec"])
-    assert (worker["NCCL_DEBUG"], worker["FI_PROVIDER"]) == ("INFO", "tcp")
+    cpu, traced = (env_of(group["template"]["spec"]) for group in spec["workerGroupSpecs"])
+    assert (cpu["NCCL_DEBUG"], cpu["FI_PROVIDER"]) == ("INFO", "tcp")
+    # the group's own variables are "on top of the ones for the whole cluster"
+    assert (traced["NCCL_DEBUG"], traced["FI_PROVIDER"]) == ("TRACE", "tcp")
 
 
 def test_the_agents_address_is_the_nodes_unless_the_file_names_one(

@@ -187,15 +187,18 @@ class TestQueue:
 
 
 class TestCronJob:
-    def test_it_carries_a_job(self, render: Render, bindings: k8s.Bindings) -> None:
+    @pytest.mark.parametrize("options", [{}, {"retries": 0}, {"retries": 7}, {"on_existing_cluster": True}])
+    def test_it_carries_a_job(self, render: Render, bindings: k8s.Bindings, options: dict[str, Any]) -> None:
+        """`jobTemplate` is a RayJobSpec: https://ray-project.github.io/kuberay/reference/api/#raycronjobspec"""
         plan = render("prod").plan
-        made = k8s.ray_cron_job(
-            plan, bindings, name="nightly", entrypoint="python main.py", schedule="0 3 * * *", time_zone="UTC"
-        )
+        settings = {"name": "nightly", "entrypoint": "python main.py", **options}
+        made = k8s.ray_cron_job(plan, bindings, schedule="0 3 * * *", time_zone="UTC", **settings)
         assert made["kind"] == "RayCronJob"
         assert (made["spec"]["schedule"], made["spec"]["timeZone"]) == ("0 3 * * *", "UTC")
-        expected = k8s.ray_job(plan, bindings, name="nightly", entrypoint="python main.py")["spec"]
-        assert made["spec"]["jobTemplate"] == expected
+        assert made["spec"]["jobTemplate"] == k8s.ray_job(plan, bindings, **settings)["spec"]
+        assert made["spec"]["jobTemplate"]["backoffLimit"] == options.get(
+            "retries", 0 if "on_existing_cluster" in options else 3
+        )
 
     def test_a_wrong_schedule_is_refused(self, render: Render, bindings: k8s.Bindings) -> None:
         with pytest.raises(RefusedError, match="invalid cron schedule: expected exactly 5 fields"):

@@ -32,6 +32,25 @@ def test_fault_tolerance_puts_the_driver_off_the_heads_node(render: Render) -> N
     assert [group["groupName"] for group in render("prod").cluster["workerGroupSpecs"]] == ["gpu"]
 
 
+def test_redis_and_the_driver_are_on_nodes_of_the_drivers_group(
+    plan_with: Callable[..., Plan], bindings: k8s.Bindings
+) -> None:
+    """Off the head's group: what keeps the head's state must outlive the head's node."""
+    image = f"redis@sha256:{'0' * 64}"
+    groups = [
+        {"name": "head", "type": "ml.m5.2xlarge", "count": 1},
+        {"name": "keeper", "type": "ml.m5.2xlarge", "count": 1, "taints": [{"key": "keeper", "effect": "NoSchedule"}]},
+        {"name": "workers", "type": "ml.g5.8xlarge", "count": 2},
+    ]
+    tolerance = {"driver_instance_group": "keeper", "redis_image": image}
+    plan = plan_with("local", hyperpod={"instance_groups": groups}, ray={"gcs_fault_tolerance": tolerance})
+    objects = {item["kind"]: item for made in k8s.ray_manifests(plan, bindings) for item in made.objects}
+    *_, driver = objects["RayCluster"]["spec"]["workerGroupSpecs"]
+    for pod in (objects["Deployment"]["spec"]["template"]["spec"], driver["template"]["spec"]):
+        assert pod["nodeSelector"] == {"sagemaker.amazonaws.com/instance-group-name": "keeper"}
+        assert {"key": "keeper", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
+
+
 def test_a_redis_with_tls_and_password(plan_with: Callable[..., Plan], bindings: k8s.Bindings) -> None:
     tolerance = {
         "driver_instance_group": "head",

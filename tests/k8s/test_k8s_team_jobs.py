@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hyperpod_ray import k8s
 from hyperpod_ray.core import Plan, load
+from hyperpod_ray.core.common_plan import catalogue
 from hyperpod_ray.core.job import Job
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.k8s.rayjob import through_shells
+from hyperpod_ray.k8s.team_policies import policies
 from hyperpod_ray.ops.jobs import job_object
 from hyperpod_ray_rules import kuberay, kueue
+from tests.core.environment_files import plan as plan_of
+from tests.core.team_quotas_helpers import shared
+from tests.core.team_quotas_helpers import team as team_of
 from tests.k8s.conftest import BINDINGS
 
 TYPE, GROUP = "node.kubernetes.io/instance-type", "sagemaker.amazonaws.com/instance-group-name"
@@ -165,3 +172,38 @@ def test_a_compound_command_is_still_to_be_read() -> None:
     plain = k8s.ray_job(plan(), BINDINGS, name="x", entrypoint="python main.py", on_existing_cluster=True)
     assert plain["spec"]["entrypoint"] == "python main.py"
     assert "annotations" not in plain["metadata"]
+
+
+DEVICES = {"nvidia": "nvidia.com/gpu", "neuron": "aws.amazon.com/neuron"}
+"""What the device plugins of NVIDIA and of AWS Neuron offer on a node.
+https://github.com/NVIDIA/k8s-device-plugin
+https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/kubernetes-getting-started.html"""
+
+
+@pytest.mark.parametrize("accelerator", DEVICES)
+def test_a_pod_takes_no_devices_of_any_type_without_a_request(accelerator: str) -> None:
+    """A container without a request sees all devices of its node: each type with some is in the policy."""
+    types = [name for name, spec in catalogue().items() if spec.accelerator == accelerator]
+    head, *_ = plan().settings.hyperpod.instance_groups
+    groups = [head, *(head.model_copy(update={"name": f"group-{n}", "type": name}) for n, name in enumerate(types))]
+    hyperpod = plan().settings.hyperpod.model_copy(update={"instance_groups": groups})
+    settled = replace(plan(), settings=plan().settings.model_copy(update={"hyperpod": hyperpod}))
+    rules = [
+        rule["expression"]
+        for policy in policies(settled).objects if policy["kind"] == "ValidatingAdmissionPolicy"
+        for rule in policy["spec"]["validations"] if "accelerators" in rule["message"]
+    ]  # fmt: skip
+    assert len(rules) == 2
+    for name in types:
+        assert all(f"'{name}': '{DEVICES[accelerator]}'" in rule for rule in rules), name
+
+
+def test_partitions_of_a_gpu_are_devices_by_the_plugins_name() -> None:
+    """NVIDIA's device plugin calls them `nvidia.com/mig-<slices>g.<memory>gb` (strategy `mixed`).
+
+    https://docs.nvidia.com/datacenter/cloud-native/kubernetes/latest/index.html
+    """
+    quota = {"type": "ml.p5.48xlarge", "partition": {"profile": "mig-1g.10gb", "count": 7}}
+    settled = plan_of(shared(team_of("vision", quota, {"type": "ml.m5.2xlarge", "vcpus": 4})))
+    text = "".join(str(policy["spec"]) for policy in policies(settled).objects)
+    assert set(re.findall(r"nvidia\.com/mig-[^']*", text)) == {"nvidia.com/mig-1g.10gb"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import assertions
 
 from hyperpod_ray import core
 from hyperpod_ray.charts.errors import ChartError
@@ -82,6 +83,22 @@ def test_objects_of_your_own_are_applied_one_after_the_other(eks: EnvironmentSta
     names = sorted(str(own.resolve(child.logical_id)) for child in resources(manifests))
     assert len(names) == 2 and "ConfigMapa" in names[0] and "ConfigMapb" in names[1]
     assert eks.platform in own.dependencies, "namespaces, drivers and operators come first"
+
+
+def test_what_a_stack_of_your_own_gives_cloudformation() -> None:
+    """An object comes after those before it, and Helm makes a namespace that is not there."""
+    stage = built("dev", FOLDER)
+    own = cdk.Stack(stage, "Company")
+    names = ("a", "b", "c")
+    stage.add_manifests(own, "Mine", [{"kind": "ConfigMap", "metadata": {"name": name}} for name in names])
+    lock = "hyperpod_ray/locks/charts.lock.yaml"
+    stage.add_chart(own, "Chart", lock=lock, key="kuberay-operator", namespace="mine")
+    template = assertions.Template.from_stack(own)
+    applied = template.find_resources("Custom::AWSCDK-EKS-KubernetesResource")
+    ids = [next(key for key, each in applied.items() if f'"name":"{name}"' in str(each)) for name in names]
+    assert ids[0] in applied[ids[1]]["DependsOn"] and ids[1] in applied[ids[2]]["DependsOn"]
+    (chart,) = template.find_resources("Custom::AWSCDK-EKS-HelmChart").values()
+    assert (chart["Properties"]["Namespace"], chart["Properties"]["CreateNamespace"]) == ("mine", True)
 
 
 @pytest.mark.parametrize(

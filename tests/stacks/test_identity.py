@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
+from aws_cdk import assertions
+from aws_cdk import aws_eks_v2 as eks
 
+from hyperpod_ray.constructs.identity import PodIdentity
 from hyperpod_ray.core import Plan, load
 from hyperpod_ray.core.access import covers
 from hyperpod_ray.core.names import GUARD, SERVICE_ACCOUNT
@@ -182,3 +186,25 @@ def test_metrics_go_to_hyperpods_namespace_only(role: tuple[str, list[Any], list
 
     assert put("/aws/sagemaker/Clusters")
     assert not put("Custom")
+
+
+@pytest.mark.parametrize("resource, called", [("mlflow-app/app-ABCDEF", True), ("mlflow-tracking-server/runs", False)])
+def test_an_mlflow_app_is_called_by_a_right_of_its_own(resource: str, called: bool) -> None:
+    """`CallMlflowAppApi` has the resource type mlflow-app, and no other one.
+
+    https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemakerai.html
+    """
+    arn = f"arn:aws:sagemaker:us-west-2:111122223333:{resource}"
+    stack = cdk.Stack(cdk.App(builtin_cloud_formation_validation=False), "Pods")
+    cluster = eks.Cluster.from_cluster_attributes(stack, "Cluster", cluster_name="ray")
+    pods = PodIdentity(
+        stack, "Identity", mlflow_arn=arn, cluster=cluster, namespaces=["ray"], service_account=SERVICE_ACCOUNT
+    )
+    pods.team("hyperpod-ns-vision", purpose="a team", buckets=[], mlflow_arn=arn)
+    policies = assertions.Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
+    statements = [row for policy in policies for row in policy["Properties"]["PolicyDocument"]["Statement"]]
+    of_server = [row["Action"] for row in statements if row["Resource"] == arn]
+    assert len(of_server) == 2, "Ray's pods, and the team's"
+    for actions in of_server:
+        assert "sagemaker-mlflow:LogMetric" in actions
+        assert ("sagemaker:CallMlflowAppApi" in actions) is called

@@ -17,6 +17,9 @@ from hyperpod_ray.constructs.teams import TaskGovernance
 from hyperpod_ray.core.loader import FOLDER
 from hyperpod_ray.core.model import Partition, Team, TeamQuota
 from hyperpod_ray.stacks import teams
+from tests.core.environment_files import plan as plan_of
+from tests.core.team_quotas_helpers import shared as shared_by
+from tests.core.team_quotas_helpers import team as team_of
 from tests.stacks.assembled import Assembly, synthesize
 
 QUOTA, POLICY = "AWS::SageMaker::ComputeQuota", "AWS::SageMaker::ClusterSchedulerConfig"
@@ -201,3 +204,22 @@ def test_limits_in_amounts_take_the_place_of_a_percentage() -> None:
     }  # fmt: skip
     model = botocore.session.get_session().get_service_model("sagemaker").shape_for("ComputeQuotaConfig")
     assert not validate.ParamValidator().validate(config, model).has_errors()
+
+
+@pytest.mark.parametrize("fair_share", [True, False])
+@pytest.mark.parametrize("share_idle", [True, False])
+def test_each_way_of_sharing_is_switched_by_its_own_setting(fair_share: bool, share_idle: bool) -> None:
+    """`FairShare` divides idle instances by weight, `IdleResourceSharing` lends what no quota covers.
+
+    https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_SchedulerConfig.html
+    """
+    governance = {"fair_share": fair_share, "share_idle": share_idle}
+    settled = plan_of({**shared_by(team_of("a")), "task_governance": governance})
+    stack = Stack(App(builtin_cloud_formation_validation=False), "S")
+    cluster = eks.Cluster.from_cluster_attributes(stack, "C", cluster_name="c")
+    teams.task_governance(stack, settled, cluster=cluster, cluster_arn="arn:aws:sagemaker:us-west-2:1:cluster/x")
+    (policy,) = Template.from_stack(stack).find_resources(POLICY).values()
+    words = {True: "Enabled", False: "Disabled"}
+    assert policy["Properties"]["SchedulerConfig"] == {
+        "FairShare": words[fair_share], "IdleResourceSharing": words[share_idle],
+    }  # fmt: skip

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from hyperpod_ray.core.checks.account.keys import trusts
 from tests.core.account.good import ACCOUNT, ADMIN, GONE, KEY, NEW
 from tests.core.account.sabotage import APP, OUR_STACK, RECORDED, Sabotage, assert_named_rules, assert_sabotage, case_id
 
@@ -39,3 +42,24 @@ def test_sabotage(case: Sabotage) -> None:
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_the_named_rules_say_it(case: Sabotage) -> None:
     assert_named_rules(case)
+
+
+LAMBDA = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+
+
+@pytest.mark.parametrize(
+    ("statements", "trusted"),
+    [
+        ([LAMBDA], True),
+        (LAMBDA, True),
+        ([{**LAMBDA, "Principal": {"Service": ["ec2.amazonaws.com", "lambda.amazonaws.com"]}}], True),
+        ([{**LAMBDA, "Principal": {"Service": "ec2.amazonaws.com"}}, LAMBDA], True),
+        ([{**LAMBDA, "Principal": {"Service": "ec2.amazonaws.com"}}], False),
+        ([{**LAMBDA, "Principal": {"AWS": "lambda.amazonaws.com"}}], False),
+        ([{**LAMBDA, "Effect": "Deny"}], False),
+        ([], False),
+    ],
+)
+def test_who_a_role_trusts(statements: Any, trusted: bool) -> None:
+    """https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_effect.html: a Deny lets nobody in."""
+    assert trusts({"AssumeRolePolicyDocument": {"Statement": statements}}, "lambda.amazonaws.com") is trusted

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from hyperpod_ray.core.checks import account_rules
+from hyperpod_ray.core.checks.account.quotas import quota_values
 from hyperpod_ray.core.evidence import Evidence
 from tests.core.account.good import (
     FILE_SYSTEM,
@@ -81,3 +82,23 @@ def test_the_last_that_a_quota_allows_is_fine(title: str, file: Json, edits: Jso
     found = list(rule(made, Evidence(account=RecordedAccount(account(edits)))))
     assert [one.message for one in found if one.severity != "fine"] == []
     assert any(says in one.message for one in found), [one.message for one in found]
+
+
+class Quotas:
+    """An account of which AWS raised one quota, lowered another and left a third as it is."""
+
+    def pages(self, service: str, operation: str, member: str, **asked: str) -> list[Json]:
+        assert (service, member, asked) == ("service-quotas", "Quotas", {"ServiceCode": "sagemaker"})
+        values = {
+            "list_aws_default_service_quotas": {"raised": 1, "lowered": 8, "as it is": 3},
+            "list_service_quotas": {"raised": 5, "lowered": 2},
+        }[operation]
+        return [{"QuotaName": name, "Value": float(value)} for name, value in values.items()]
+
+
+def test_a_quota_is_the_one_that_is_applied_to_the_account() -> None:
+    """AWS's default counts where nothing is applied: both calls are needed.
+
+    https://docs.aws.amazon.com/servicequotas/2019-06-24/apireference/API_ListServiceQuotas.html
+    """
+    assert quota_values(Quotas(), "sagemaker") == {"raised": 5, "lowered": 2, "as it is": 3}  # type: ignore[arg-type]

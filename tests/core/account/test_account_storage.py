@@ -72,8 +72,16 @@ def test_notifications_of_a_bucket_without_automatic_import_are_fine() -> None:
         ({}, "error", "runs: no such bucket"),
         ({"buckets": {"runs": REGION}}, "warning", "no lifecycle rule"),
         ({"buckets": {"runs": REGION}, "lifecycles": {"runs": [{"Status": "Enabled", "Expiration": {"Days": 7}}]}}, "fine", "runs"),
+        ({"buckets": {"runs": REGION}, "lifecycles": {"runs": [{"Status": "Disabled", "Expiration": {"Days": 7}}]}}, "warning", "no lifecycle rule"),
+        ({"buckets": {"runs": REGION}, "lifecycles": {"runs": [{"Status": "Enabled", "Expiration": {"ExpiredObjectDeleteMarker": True}}]}}, "warning", "no lifecycle rule"),
+        ({"buckets": {"runs": REGION}, "lifecycles": {"runs": [{"Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 7}}]}}, "warning", "no lifecycle rule"),
+        ({"buckets": {"runs": REGION}, "lifecycles": {"runs": [{"Status": "Disabled", "Expiration": {"Days": 1}}, {"Status": "Enabled", "Expiration": {"Days": 7}}]}}, "fine", "runs"),
     ],
 )  # fmt: skip
 def test_an_existing_tier_bucket(edits: Json, severity: str, words: str) -> None:
+    """A rule that is off does nothing, and some rules that expire delete no object that is there.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/API/API_LifecycleExpiration.html
+    """
     (found,) = judged({"hyperpod/tiered_storage": {"memory_percent": 20, "bucket": "runs"}}, edits)["tier bucket"]
     assert (found.severity, words in found.message) == (severity, True)

@@ -255,7 +255,7 @@ def _prunes(account: Account, bucket: str) -> bool:
             return False
         raise
     return any(
-        lifecycle_rule.get("Status") == "Enabled" and "Expiration" in lifecycle_rule
+        lifecycle_rule.get("Status") == "Enabled" and {"Days", "Date"} & set(lifecycle_rule.get("Expiration") or ())
         for lifecycle_rule in answer.get("Rules", [])
     )
 
