@@ -108,7 +108,8 @@ def _pod_spec(spec: Json) -> None:
 
 
 def _containers(spec: Json) -> list[Json]:
-    return [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+    fields = ("containers", "initContainers", "ephemeralContainers")
+    return [container for field in fields for container in spec.get(field) or []]
 
 
 def _pod(spec: Json) -> None:
@@ -139,11 +140,11 @@ def _service(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
-    spec.setdefault("internalTrafficPolicy", "Cluster")
     for port in spec.get("ports") or []:
         port.setdefault("protocol", "TCP")
         port["targetPort"] = port.get("targetPort") or port.get("port")
     if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         if spec.get("clusterIP"):
@@ -174,10 +175,6 @@ def _job(obj: Json, old: Json | None) -> None:
     """A Job gets a selector and labels of its own when it is created, and never later."""
     spec = obj.setdefault("spec", {})
     _job_spec(spec)
-    if (template_labels := (spec["template"].get("metadata") or {}).get("labels")) and not obj["metadata"].get(
-        "labels"
-    ):
-        obj["metadata"]["labels"] = template_labels
     if old is None and not spec.get("manualSelector"):
         uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
         selector = spec.setdefault("selector", {})
@@ -185,6 +182,9 @@ def _job(obj: Json, old: Json | None) -> None:
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         for key in _JOB_LABELS:
             labels.setdefault(key, uid if key.endswith("controller-uid") else name)
+    labels = (spec["template"].get("metadata") or {}).get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
 
 
 _MOST_RETRIES = 2**31 - 1
@@ -206,6 +206,7 @@ def _workload(obj: Json, _old: Json | None) -> None:
     elif kind == "DaemonSet":
         strategy, bounds = spec.setdefault("updateStrategy", {}), {"maxUnavailable": 1, "maxSurge": 0}
     elif kind == "StatefulSet":
+        spec.setdefault("serviceName", "")
         spec.setdefault("podManagementPolicy", "OrderedReady")
         retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
         retention.setdefault("whenDeleted", "Retain")
@@ -231,7 +232,8 @@ def _cron_job(obj: Json, _old: Json | None) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("successfulJobsHistoryLimit", 3)
     spec.setdefault("failedJobsHistoryLimit", 1)
-    template = (spec.get("jobTemplate") or {}).get("spec", {}).get("template", {})
+    spec.setdefault("jobTemplate", {}).setdefault("metadata", {})
+    template = spec["jobTemplate"].get("spec", {}).get("template", {})
     _pod_spec(template.setdefault("spec", {}))
 
 
@@ -402,10 +404,11 @@ def _claim(obj: Json, old: Json | None) -> None:
         spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
 
 
-def _namespace(obj: Json, _old: Json | None) -> None:
-    """A namespace is labelled with its name."""
+def _namespace(obj: Json, old: Json | None) -> None:
+    """A namespace is labelled with its name, and stays until it is empty."""
     obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
-    obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    if old is None:
+        obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
     obj.setdefault("status", {}).setdefault("phase", "Active")
 
 
@@ -425,7 +428,11 @@ def _definition(obj: Json, _old: Json | None) -> None:
 
 
 def _autoscaler(obj: Json, _old: Json | None) -> None:
+    """An autoscaler follows the processors, 80 percent of what its pods request."""
     obj["spec"].setdefault("minReplicas", 1)
+    if obj["apiVersion"] == "autoscaling/v2":
+        target = {"type": "Utilization", "averageUtilization": 80}
+        obj["spec"].setdefault("metrics", [{"type": "Resource", "resource": {"name": "cpu", "target": target}}])
 
 
 def _lease(obj: Json, _old: Json | None) -> None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 APPLY = "application/apply-patch+yaml"
-_PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json")
+_STRATEGIC = "application/strategic-merge-patch+json"
+_PATCHES = ("application/json-patch+json", "application/merge-patch+json", _STRATEGIC)
 
 
 def patch_object(  # noqa: PLR0917
@@ -40,6 +41,8 @@ def patch_object(  # noqa: PLR0917
     stored = api.store.get(api.key(resource, namespace, name))
     if content_type == APPLY:
         return _apply(api, resource, namespace, name, body, options, subresource)
+    if content_type not in _PATCHES or (content_type == _STRATEGIC and resource.crd):
+        raise _unsupported(content_type)
     if stored is None:
         raise not_found(resource.plural, resource.group, name)
     shape = None if resource.crd else schema.SHAPES.of(resource)
@@ -55,7 +58,7 @@ def patch_object(  # noqa: PLR0917
 
 def patched_object(current: Json, body: bytes, content_type: str, shape: Json | None) -> Any:
     """What a patch makes of an object; `shape` is the schema of a built-in kind. Raises 400, 415 or 422."""
-    strategic = content_type == "application/strategic-merge-patch+json"
+    strategic = content_type == _STRATEGIC
     if content_type not in _PATCHES or (strategic and shape is None):
         raise _unsupported(content_type)
     try:
@@ -89,6 +92,7 @@ def _apply(  # noqa: PLR0917
     try:
         if undeclared:
             raise applied.UntypedError(f".{undeclared[0]}: field not declared in schema")
+        applied.check_types(pruned, shape)
         applied.check_doubles(pruned, shape)
     except applied.UntypedError as error:
         raise ApiError(500, "", f"failed to create typed patch object ({where}): {error}") from None
