@@ -75,6 +75,10 @@ _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
 
 def check_types(value: Any, schema: Json | None, path: str = "") -> None:
     """Refuse a value of another type than its field's: nobody could own it. Raises UntypedError."""
+    declared_type = _one_type(schema)
+    for container, name, word in ((dict, "object", "map"), (list, "array", "list")):
+        if declared_type == name and value is not None and not isinstance(value, container):
+            raise UntypedError(f"{path}: expected {word}, got &{{{value}}}")
     if isinstance(value, dict):
         for key, child in value.items():
             check_types(child, _declared(schema, key), f"{path}.{key}")
@@ -82,7 +86,7 @@ def check_types(value: Any, schema: Json | None, path: str = "") -> None:
         items = SHAPES.items(schema) if schema else None
         for index, element in enumerate(value):
             check_types(element, items, f"{path}[{index}]")
-    expected = _SCALARS.get(_one_type(schema))
+    expected = _SCALARS.get(declared_type)
     if expected is None or value is None:
         return
     types, word = expected

@@ -76,7 +76,33 @@ def patched_object(current: Json, body: bytes, content_type: str, shape: Json | 
 def _apply(  # noqa: PLR0917
     api: Objects, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str
 ) -> tuple[Json, bool]:
-    config = accept(resource, namespace, configuration(resource, body, strict=options.validation == "Strict"))
+    config = configuration(resource, body, strict=options.validation == "Strict")
+    kind = f"{resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
+    where, shape = f"{namespace}/{name}; {kind}", schema.SHAPES.of(resource)
+    try:
+        applied.check_types(config, shape)
+    except applied.UntypedError as error:
+        raise ApiError(500, "", f"failed to create typed patch object ({where}): {error}") from None
+    try:
+        return _merged(api, resource, namespace, name, config, options, subresource, where)
+    except UnreadableError as error:
+        why = f"unable to convert unstructured object to {kind.removeprefix('/')}: {error.why}"
+        raise ApiError(500, "", f"failed to convert new object ({where}) to proper version: {why}") from None
+
+
+def _merged(  # noqa: PLR0917
+    api: Objects,
+    resource: Resource,
+    namespace: str,
+    name: str,
+    config: Json,
+    options: Options,
+    subresource: str,
+    where: str,
+) -> tuple[Json, bool]:
+    """The object that an apply leaves, and whether it is new; `where` names the request in refusals."""
+    shape = schema.SHAPES.of(resource)
+    config = accept(resource, namespace, config)
     stored = api.store.get(api.key(resource, namespace, name))
     if stored is None and subresource:
         raise not_found(resource.plural, resource.group, name)
@@ -84,15 +110,12 @@ def _apply(  # noqa: PLR0917
         raise bad_request("metadata.managedFields must be nil")
     if subresource == "status":  # the rest is ignored there, whatever its form: Kueue sends `spec: {podSets: null}`
         config = {field: config[field] for field in ("apiVersion", "kind", "metadata", "status") if field in config}
-    shape = schema.SHAPES.of(resource)
     # unknown fields are judged on what was sent, before it is merged
-    where = f"{namespace}/{name}; {resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
     pruned, undeclared = schema.check_unknown(resource, config)
     schema.check_nulls(resource, pruned, name)
     try:
         if undeclared:
             raise applied.UntypedError(f".{undeclared[0]}: field not declared in schema")
-        applied.check_types(pruned, shape)
         applied.check_doubles(pruned, shape)
     except applied.UntypedError as error:
         raise ApiError(500, "", f"failed to create typed patch object ({where}): {error}") from None
