@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -257,7 +258,7 @@ def _drop_of_type(spec: Json, before: Json) -> None:
     """
     types = before.get("type", "ClusterIP"), spec.get("type") or "ClusterIP"
     if types[1] == "ExternalName":
-        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        for field in ("clusterIP", "clusterIPs", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"):
             if spec.get(field) == before.get(field):
                 spec.pop(field, None)
     elif types[0] != "ExternalName":
@@ -442,7 +443,9 @@ def _lease(obj: Json, _old: Json | None) -> None:
 
 
 def _slice(obj: Json, _old: Json | None) -> None:
-    """Ports of an EndpointSlice are TCP and may have no name."""
+    """Ports of an EndpointSlice are TCP and may have no name; no endpoints and no ports are null."""
+    obj["endpoints"] = obj.get("endpoints") or None
+    obj["ports"] = obj.get("ports") or None
     for port in obj.get("ports") or []:
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
@@ -494,7 +497,26 @@ _BY_KIND: dict[str, Callable[[Json, Json | None], None]] = {
 }
 
 
+_ROLES = ("ClusterRole", "Role")
+_STATUS: dict[str, Json] = {
+    **{kind: {} for kind in ("CronJob", "Deployment", "Job", "ResourceQuota")},
+    **{kind: {"loadBalancer": {}} for kind in ("Ingress", "Service")},
+    **{kind: {"replicas": 0} for kind in ("ReplicaSet", "ReplicationController")},
+    "StatefulSet": {"replicas": 0, "availableReplicas": 0},
+    "DaemonSet": dict.fromkeys(
+        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+    ),
+    "HorizontalPodAutoscaler": {"desiredReplicas": 0, "currentMetrics": None},
+    "PodDisruptionBudget": dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
+}
+"""What is in the status of a new object before anybody writes it: Go's fields that are never absent."""
+
+
 def fill(obj: Json, old: Json | None) -> None:
     """Fill the defaults of a built-in kind in place; `old` is the stored object on an update."""
+    if old is None and obj["kind"] in _STATUS:
+        obj.setdefault("status", copy.deepcopy(_STATUS[obj["kind"]]))
+    if obj["kind"] in _ROLES:
+        obj.setdefault("rules", None)
     if act := _BY_KIND.get(obj["kind"]):
         act(obj, old)
