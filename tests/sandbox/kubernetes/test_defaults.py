@@ -91,3 +91,8 @@ def test_an_autoscaler_follows_the_processors(api: Api) -> None:
     target = {"type": "Utilization", "averageUtilization": 80}
     assert scaler["spec"]["metrics"] == [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     assert "generation" not in scaler["metadata"]
+
+
+def test_a_token_request_says_that_it_is_bound_to_nothing(api: Api) -> None:
+    account = api.get(api.kind("v1", "ServiceAccount"), "default", "default")
+    assert api.tokens.issue(account, {"spec": {"audiences": ["a"]}})["spec"]["boundObjectRef"] is None
