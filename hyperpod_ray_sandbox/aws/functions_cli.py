@@ -194,8 +194,8 @@ def main(argv: list[str]) -> int:
         return 0
     target = options["--kubeconfig"]
     if os.environ.get(GIVEN):
-        with open(os.environ[GIVEN], "rb") as given:
-            content = given.read()
+        with open(os.environ[GIVEN], "rb") as own:
+            content = own.read()
     else:
         import json
 

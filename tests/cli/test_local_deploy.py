@@ -220,12 +220,12 @@ def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         environment=lambda: {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"},
         endpoint="http://127.0.0.1:4566",
         secret="s",
-        inventory=lambda: parts.inventory,
     )
     parts = SimpleNamespace(
         running=SimpleNamespace(account="111122223333", region="us-west-2", client=client), there=True, inventory=[],
         steps=list[Any](), s3=S3({"of-others": ["a"]}), code=0, state=tmp_path / "state",
     )  # fmt: skip
+    client.inventory = lambda: parts.inventory
     (tmp_path / "cdk.json").write_text("{}")
     monkeypatch.setattr(local_deploy, "project_folder", lambda: tmp_path)
     monkeypatch.setattr(local_deploy, "program", lambda _: tmp_path / "cdk")

@@ -38,7 +38,7 @@ class _CallError(Exception):
 def call(api: Objects, plural: str, attributes: matching.Attributes, options: Options) -> Json | None:
     """Ask every webhook that is about a request; the changed object, None where none changed it. Raises ApiError."""
     changed: Json | None = None
-    seen: list[tuple[Json, Json | None]] = []
+    called: list[tuple[Json, Json | None]] = []
     for configuration in api.store.objects(f"{_GROUP}/{plural}"):
         for webhook in configuration.get("webhooks") or []:
             if not _concerns(api, webhook, attributes):
@@ -48,8 +48,8 @@ def call(api: Objects, plural: str, attributes: matching.Attributes, options: Op
                 changed = _patched(webhook, attributes, answer)
                 attributes = attributes.with_object(changed)
             if webhook.get("reinvocationPolicy") == "IfNeeded":
-                seen.append((webhook, attributes.obj))
-    for webhook, left in seen:  # once more, those after which another one changed the object
+                called.append((webhook, attributes.obj))
+    for webhook, left in called:  # once more, those after which another one changed the object
         if attributes.obj == left or not _concerns(api, webhook, attributes):
             continue
         answer = _asked(api, webhook, attributes, options, mutates=True)

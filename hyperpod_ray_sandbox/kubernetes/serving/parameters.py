@@ -72,8 +72,9 @@ def delete_options(request: Request, options: Options, body: Json | None = None)
         options.grace_seconds = _seconds(body["gracePeriodSeconds"])
     options.preconditions = body.get("preconditions") or {}
     if not request.body:  # the query has them without the name of the field around them
-        asked = {field: request.query[field] for field in ("uid", "resourceVersion") if field in request.query}
-        options.preconditions = options.preconditions or asked
+        options.preconditions = {
+            field: request.query[field] for field in ("uid", "resourceVersion") if field in request.query
+        }
     options.dry_run = bool(body.get("dryRun"))
 
 

@@ -184,9 +184,11 @@ def _bind(api: Api, request: Request, options: Options, target: Target) -> Json:
     if isinstance(body, dict):
         _readable(_BINDING, body, request, options)
     aim = (body.get("target") or {}) if isinstance(body, dict) else {}
-    node, kind = aim.get("name"), aim.get("kind") or "Node"
+    node, node_kind = aim.get("name"), aim.get("kind") or "Node"
     faults = (
-        [] if kind == "Node" else [f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"']
+        []
+        if node_kind == "Node"
+        else [f'target.kind: Unsupported value: "{node_kind}": supported values: "Node", "<empty>"']
     )
     faults += [] if node else ["target.name: Required value"]
     if faults:  # the server reports them without a status of their own

@@ -200,8 +200,8 @@ def debuggers(new: Json, old: Json) -> Causes:
     for container in old["spec"].get(field) or []:
         name = container["name"]
         if after.get(name) != container:
-            what = "changed" if name in after else "removed"
-            causes.forbidden(path, f'existing ephemeral containers "{name}" may not be {what}\n')
+            verb = "changed" if name in after else "removed"
+            causes.forbidden(path, f'existing ephemeral containers "{name}" may not be {verb}\n')
     return causes
 
 

@@ -77,8 +77,8 @@ def _apply(  # noqa: PLR0917
     api: Objects, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str
 ) -> tuple[Json, bool]:
     config = configuration(resource, body, strict=options.validation == "Strict")
-    kind = f"{resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
-    where, shape = f"{namespace}/{name}; {kind}", schema.SHAPES.of(resource)
+    version_kind = f"{resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
+    where, shape = f"{namespace}/{name}; {version_kind}", schema.SHAPES.of(resource)
     try:
         applied.check_types(config, shape)
     except applied.UntypedError as error:
@@ -86,7 +86,7 @@ def _apply(  # noqa: PLR0917
     try:
         return _merged(api, resource, namespace, name, config, options, subresource, where)
     except UnreadableError as error:
-        why = f"unable to convert unstructured object to {kind.removeprefix('/')}: {error.why}"
+        why = f"unable to convert unstructured object to {version_kind.removeprefix('/')}: {error.why}"
         raise ApiError(500, "", f"failed to convert new object ({where}) to proper version: {why}") from None
 
 

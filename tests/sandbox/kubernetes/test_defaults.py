@@ -12,7 +12,7 @@ from hyperpod_ray_sandbox.kubernetes.store import Store
 
 Json = dict[str, Any]
 
-TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "busybox:1"}]}}
+TEMPLATE: Json = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "busybox:1"}]}}
 ONCE = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}
 WORKLOAD = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
 BACKEND = {"service": {"name": "web", "port": {"number": 80}}}
