@@ -445,6 +445,9 @@ def _lease(obj: Json, _old: Json | None) -> None:
 def _slice(obj: Json, _old: Json | None) -> None:
     """Ports of an EndpointSlice are TCP and may have no name; no endpoints and no ports are null."""
     obj["endpoints"] = obj.get("endpoints") or None
+    for endpoint in obj["endpoints"] or []:
+        endpoint.setdefault("conditions", {})
+        endpoint.pop("deprecatedTopology", None)  # of v1beta1
     obj["ports"] = obj.get("ports") or None
     for port in obj.get("ports") or []:
         port.setdefault("name", "")
