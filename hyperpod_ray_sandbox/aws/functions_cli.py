@@ -5,7 +5,7 @@ bucket deployments call `aws s3 cp s3://BUCKET/KEY FILE`. These do the same here
 GetCallerIdentity, and GetObject. Every other command goes to the real AWS CLI, and so does a copy that fails. Run as a
 file, by the `aws` that `up` puts on the functions' PATH.
 
-A deployment starts it fifty times, so it imports what starts in a moment: `urllib.parse`, `http.client`, `pathlib`,
+A deployment starts it fifty times, so it imports what starts in a moment: `urllib.parse`, `pathlib`,
 `shutil` and `socket` take four times as long as all that it does.
 """
 
@@ -87,7 +87,7 @@ def get(
         region: The service's.
         moment: The time of the signature.
     """
-    import _socket  # what `socket` is made of, without its selectors
+    import http.client  # `get-token`, which every kubectl starts, needs none
 
     environment = os.environ
     host = environment["AWS_ENDPOINT_URL"].partition("://")[2].rstrip("/")
@@ -100,30 +100,11 @@ def get(
     scope, signed = signature(environment=environment, service=service, region=region, moment=moment, canonical=request)
     key = environment["AWS_ACCESS_KEY_ID"]
     headers["authorization"] = f"{ALGORITHM} Credential={key}/{scope}, SignedHeaders={names}, Signature={signed}"
-    name, _, port = host.rpartition(":")
-    connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-    connection.settimeout(300)
-    connection.connect((name, int(port)))
-    # HTTP/1.0: the body ends where the connection does
-    sent = "".join(f"{header}: {value}\r\n" for header, value in headers.items())
-    connection.sendall(f"GET {path} HTTP/1.0\r\n{sent}\r\n".encode())
-    begun = b""
-    while b"\r\n\r\n" not in begun:
-        part = connection.recv(65536)
-        if not part:
-            raise SystemExit(f"the embedded AWS ended its answer: {begun!r}")
-        begun += part
-    head, _, rest = begun.partition(b"\r\n\r\n")
-    status, *fields = head.decode("latin-1").split("\r\n")
-    answered = {field.partition(":")[0].lower(): field.partition(":")[2].strip() for field in fields}
-
-    def body() -> Iterator[bytes]:
-        part = rest
-        while part:
-            yield part
-            part = connection.recv(1 << 20)
-
-    return int(status.split()[1]), answered, body()
+    connection = http.client.HTTPConnection(host, timeout=300)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    answered = {name.lower(): value for name, value in answer.getheaders()}
+    return answer.status, answered, iter(lambda: answer.read(1 << 20), b"")
 
 
 def describe(cluster: str, region: str, moment: datetime) -> dict[str, object]:
