@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -58,12 +59,30 @@ def _deploy(env: str, file: Any, *, state: Path, lock: int) -> int:
     variables, work = running.client.environment(), rehearsed.parent.parent
     cdk = Cdk(env, environments=rehearsed.parent, variables=variables, work=work, lock=lock)
     _create_buckets(rehearsed, running)
-    with cdk.bootstrapping(f"aws://{running.account}/{running.region}"):
+    with _bootstrapped(cdk, running, note=state / "rehearsed" / "bootstrapped"):
         cdk.synthesize()
     cdk.run("deploy", "--require-approval", "never", "--concurrency", "3", "--progress", "events")
     output.log(f"'{env}' is deployed to the embedded AWS on {running.client.endpoint}")
     output.log(f'next: eval "$({paths.command("env", state)})"; hyperpod-ray status {env}')
     return OK
+
+
+@contextlib.contextmanager
+def _bootstrapped(cdk: Cdk, running: Any, *, note: Path) -> Iterator[None]:
+    """Bootstrap beside what the caller does, once for each embedded AWS and each version of the cdk CLI.
+
+    The note says for which one that was done. Each start of an embedded AWS has a secret of its own.
+    """
+    pinned = cdk.project / "package.json"
+    version = pinned.read_bytes() if pinned.is_file() else b""
+    mark = hashlib.sha256(running.client.secret.encode() + version).hexdigest()
+    noted = note.is_file() and note.read_text(encoding="utf-8") == mark
+    if noted and any(resource["id"] == names.BOOTSTRAP_STACK for resource in running.client.inventory()):
+        yield
+        return
+    with cdk.bootstrapping(f"aws://{running.account}/{running.region}"):
+        yield
+    note.write_text(mark, encoding="utf-8")
 
 
 def destroy(env: str, *, folder: Path, state: Path) -> int:

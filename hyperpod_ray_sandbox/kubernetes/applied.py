@@ -65,6 +65,51 @@ def item_step(element: Any, keys: list[str]) -> str:
     return "k:" + json.dumps({k: v for k, v in values.items() if v is not None}, separators=(",", ":"), sort_keys=True)
 
 
+_SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
+    "string": ((str,), "string"),
+    "boolean": ((bool,), "boolean"),
+    "integer": ((int, float), "numeric (int or float)"),
+    "number": ((int, float), "numeric (int or float)"),
+}
+
+
+def check_types(value: Any, schema: Json | None, path: str = "") -> None:
+    """Refuse a value of another type than its field's: nobody could own it. Raises UntypedError."""
+    declared_type = _one_type(schema)
+    for container, name, word in ((dict, "object", "map"), (list, "array", "list")):
+        if declared_type == name and value is not None and not isinstance(value, container):
+            raise UntypedError(f"{path}: expected {word}, got &{{{value}}}")
+    if isinstance(value, dict):
+        for key, child in value.items():
+            check_types(child, _declared(schema, key), f"{path}.{key}")
+    elif isinstance(value, list):
+        items = SHAPES.items(schema) if schema else None
+        for index, element in enumerate(value):
+            check_types(element, items, f"{path}[{index}]")
+    expected = _SCALARS.get(declared_type)
+    if expected is None or value is None:
+        return
+    types, word = expected
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise UntypedError(f"{path}: expected {word}, got &value.valueUnstructured{{Value:{_in_go(value)}}}")
+
+
+def _one_type(schema: Json | None) -> str:
+    """The type of a field that has one; empty where it may be several, as for quantities and percentages."""
+    if not schema or schema.get("x-kubernetes-int-or-string") or schema.get("oneOf") or schema.get("format"):
+        return "integer" if str((schema or {}).get("format", "")).startswith("int3") else ""
+    declared = schema.get("type")
+    if isinstance(declared, list):
+        declared = [word for word in declared if word != "null"]
+        declared = declared[0] if len(declared) == 1 else ""
+    return declared if isinstance(declared, str) else ""
+
+
+def _in_go(value: Any) -> str:
+    """A value as Go's `%#v` writes it, where it is short."""
+    return json.dumps(value) if isinstance(value, str | bool | int | float) else "..."
+
+
 def check_doubles(value: Any, schema: Json | None, path: str = "") -> None:
     """Refuse a list with two items of one key: nobody could own them apart. Raises ApiError 500, as the server does."""
     if isinstance(value, dict):
@@ -233,9 +278,41 @@ def _merge(live: Any, config: Any, schema: Json | None) -> Any:
         existing = {item_step(v, keys): v for v in live} if isinstance(live, list) else {}
         order = [item_step(v, keys) for v in config]
         merged = {**existing, **{s: _merge(existing.get(s), v, items) for s, v in zip(order, config, strict=True)}}
-        # the applied order first, then what others added
-        return [merged[s] for s in dict.fromkeys(order)] + [v for s, v in merged.items() if s not in order]
+        return [merged[step] for step in _interleaved(list(existing), list(dict.fromkeys(order)))]
     return copy(config)
+
+
+def _interleaved(live: list[str], config: list[str]) -> list[str]:
+    """The items of two lists in one order: the applied one's, with what only the other has where it stood.
+
+    Source: sigs.k8s.io/structured-merge-diff, typed/merge.go, visitListItems.
+    """
+    shared = [step for step in config if step in live]
+    result: list[str] = []
+    left = right = 0
+    while left < len(live) or right < len(config):
+        if left < len(live) and right < len(config):
+            if live[left] == config[right]:
+                result.append(live[left])
+                shared = shared[1:] if shared[:1] == [live[left]] else shared
+                left, right = left + 1, right + 1
+                continue
+            if live[left] in config and shared and shared[0] != live[left]:
+                left += 1
+                continue
+        if left < len(live):
+            if live[left] not in config:
+                result.append(live[left])
+                left += 1
+                continue
+            if live[left] in result:
+                left += 1
+                continue
+        if right < len(config):
+            result.append(config[right])
+            shared = shared[1:] if shared[:1] == [config[right]] else shared
+            right += 1
+    return result
 
 
 def _remove(value: Any, path: Path, schema: Json | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -108,7 +109,8 @@ def _pod_spec(spec: Json) -> None:
 
 
 def _containers(spec: Json) -> list[Json]:
-    return [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+    fields = ("containers", "initContainers", "ephemeralContainers")
+    return [container for field in fields for container in spec.get(field) or []]
 
 
 def _pod(spec: Json) -> None:
@@ -139,11 +141,11 @@ def _service(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
-    spec.setdefault("internalTrafficPolicy", "Cluster")
     for port in spec.get("ports") or []:
         port.setdefault("protocol", "TCP")
         port["targetPort"] = port.get("targetPort") or port.get("port")
     if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         if spec.get("clusterIP"):
@@ -174,10 +176,6 @@ def _job(obj: Json, old: Json | None) -> None:
     """A Job gets a selector and labels of its own when it is created, and never later."""
     spec = obj.setdefault("spec", {})
     _job_spec(spec)
-    if (template_labels := (spec["template"].get("metadata") or {}).get("labels")) and not obj["metadata"].get(
-        "labels"
-    ):
-        obj["metadata"]["labels"] = template_labels
     if old is None and not spec.get("manualSelector"):
         uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
         selector = spec.setdefault("selector", {})
@@ -185,6 +183,9 @@ def _job(obj: Json, old: Json | None) -> None:
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         for key in _JOB_LABELS:
             labels.setdefault(key, uid if key.endswith("controller-uid") else name)
+    labels = (spec["template"].get("metadata") or {}).get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
 
 
 _MOST_RETRIES = 2**31 - 1
@@ -206,6 +207,7 @@ def _workload(obj: Json, _old: Json | None) -> None:
     elif kind == "DaemonSet":
         strategy, bounds = spec.setdefault("updateStrategy", {}), {"maxUnavailable": 1, "maxSurge": 0}
     elif kind == "StatefulSet":
+        spec.setdefault("serviceName", "")
         spec.setdefault("podManagementPolicy", "OrderedReady")
         retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
         retention.setdefault("whenDeleted", "Retain")
@@ -231,7 +233,8 @@ def _cron_job(obj: Json, _old: Json | None) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("successfulJobsHistoryLimit", 3)
     spec.setdefault("failedJobsHistoryLimit", 1)
-    template = (spec.get("jobTemplate") or {}).get("spec", {}).get("template", {})
+    spec.setdefault("jobTemplate", {}).setdefault("metadata", {})
+    template = spec["jobTemplate"].get("spec", {}).get("template", {})
     _pod_spec(template.setdefault("spec", {}))
 
 
@@ -255,7 +258,7 @@ def _drop_of_type(spec: Json, before: Json) -> None:
     """
     types = before.get("type", "ClusterIP"), spec.get("type") or "ClusterIP"
     if types[1] == "ExternalName":
-        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        for field in ("clusterIP", "clusterIPs", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"):
             if spec.get(field) == before.get(field):
                 spec.pop(field, None)
     elif types[0] != "ExternalName":
@@ -402,10 +405,11 @@ def _claim(obj: Json, old: Json | None) -> None:
         spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
 
 
-def _namespace(obj: Json, _old: Json | None) -> None:
-    """A namespace is labelled with its name."""
+def _namespace(obj: Json, old: Json | None) -> None:
+    """A namespace is labelled with its name, and stays until it is empty."""
     obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
-    obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    if old is None:
+        obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
     obj.setdefault("status", {}).setdefault("phase", "Active")
 
 
@@ -425,7 +429,11 @@ def _definition(obj: Json, _old: Json | None) -> None:
 
 
 def _autoscaler(obj: Json, _old: Json | None) -> None:
+    """An autoscaler follows the processors, 80 percent of what its pods request."""
     obj["spec"].setdefault("minReplicas", 1)
+    if obj["apiVersion"] == "autoscaling/v2":
+        target = {"type": "Utilization", "averageUtilization": 80}
+        obj["spec"].setdefault("metrics", [{"type": "Resource", "resource": {"name": "cpu", "target": target}}])
 
 
 def _lease(obj: Json, _old: Json | None) -> None:
@@ -435,7 +443,12 @@ def _lease(obj: Json, _old: Json | None) -> None:
 
 
 def _slice(obj: Json, _old: Json | None) -> None:
-    """Ports of an EndpointSlice are TCP and may have no name."""
+    """Ports of an EndpointSlice are TCP and may have no name; no endpoints and no ports are null."""
+    obj["endpoints"] = obj.get("endpoints") or None
+    for endpoint in obj["endpoints"] or []:
+        endpoint.setdefault("conditions", {})
+        endpoint.pop("deprecatedTopology", None)  # of v1beta1
+    obj["ports"] = obj.get("ports") or None
     for port in obj.get("ports") or []:
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
@@ -487,7 +500,26 @@ _BY_KIND: dict[str, Callable[[Json, Json | None], None]] = {
 }
 
 
+_ROLES = ("ClusterRole", "Role")
+_STATUS: dict[str, Json] = {
+    **{kind: {} for kind in ("CronJob", "Deployment", "Job", "ResourceQuota")},
+    **{kind: {"loadBalancer": {}} for kind in ("Ingress", "Service")},
+    **{kind: {"replicas": 0} for kind in ("ReplicaSet", "ReplicationController")},
+    "StatefulSet": {"replicas": 0, "availableReplicas": 0},
+    "DaemonSet": dict.fromkeys(
+        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+    ),
+    "HorizontalPodAutoscaler": {"desiredReplicas": 0, "currentMetrics": None},
+    "PodDisruptionBudget": dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
+}
+"""What is in the status of a new object before anybody writes it: Go's fields that are never absent."""
+
+
 def fill(obj: Json, old: Json | None) -> None:
     """Fill the defaults of a built-in kind in place; `old` is the stored object on an update."""
+    if old is None and obj["kind"] in _STATUS:
+        obj.setdefault("status", copy.deepcopy(_STATUS[obj["kind"]]))
+    if obj["kind"] in _ROLES:
+        obj.setdefault("rules", None)
     if act := _BY_KIND.get(obj["kind"]):
         act(obj, old)

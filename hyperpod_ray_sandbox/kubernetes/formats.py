@@ -159,6 +159,11 @@ def supported(name: Any) -> str:
     return plain if plain in _JUDGES else ""
 
 
+def matches(name: str, text: str) -> bool:
+    """Whether a text has a format that `supported` names."""
+    return _JUDGES[name](text)
+
+
 def _checker() -> jsonschema.FormatChecker:
     checker = jsonschema.FormatChecker(formats=())
     for name, judge in _JUDGES.items():

@@ -133,9 +133,9 @@ _VERSION_NEEDED = (
 
 # kinds whose changes nobody counts: their objects have the generation that a client wrote, or none
 _UNCOUNTED = (
-    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Endpoints", "Event", "Lease", "LimitRange", "Namespace", "Node",
-    "PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "Role", "RoleBinding", "Secret", "Service",
-    "ServiceAccount", "StorageClass",
+    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "ControllerRevision", "Endpoints", "Event",
+    "HorizontalPodAutoscaler", "Lease", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim",
+    "ResourceQuota", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "StorageClass",
 )  # fmt: skip
 
 

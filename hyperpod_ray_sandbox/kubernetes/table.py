@@ -46,6 +46,12 @@ def _pod_ready(obj: Json) -> str:
     return f"{sum(bool(s.get('ready')) for s in statuses)}/{total}"
 
 
+def _gates(obj: Json) -> str:
+    gates = [gate["conditionType"] for gate in obj["spec"].get("readinessGates") or []]
+    true = {c["type"] for c in (obj.get("status") or {}).get("conditions") or [] if c["status"] == "True"}
+    return f"{sum(gate in true for gate in gates)}/{len(gates)}" if gates else "<none>"
+
+
 def _pod_status(obj: Json) -> str:
     if obj["metadata"].get("deletionTimestamp"):
         return "Terminating"
@@ -96,11 +102,16 @@ _COLUMNS: dict[str, list[tuple[str, Cell, int]]] = {
         ("Status", _pod_status, 0),
         (
             "Restarts",
-            lambda o: sum(s.get("restartCount", 0) for s in (o.get("status") or {}).get("containerStatuses") or []),
+            lambda o: str(
+                sum(s.get("restartCount", 0) for s in (o.get("status") or {}).get("containerStatuses") or [])
+            ),
             0,
         ),
+        ("Age", lambda o: age(o["metadata"].get("creationTimestamp")), 0),
         ("IP", _get("status.podIP", "<none>"), 1),
         ("Node", _get("spec.nodeName", "<none>"), 1),
+        ("Nominated Node", _get("status.nominatedNodeName", "<none>"), 1),
+        ("Readiness Gates", _gates, 1),
     ],
     "Node": [
         ("Status", _node_status, 0),
@@ -217,7 +228,10 @@ def columns(resource: Resource) -> list[tuple[Json, Cell]]:
         add(title, "string", cell, priority)
     for column in resource.printer_columns:
         add(column["name"], column["type"], _custom(column), int(column.get("priority") or 0))
-    if not any(c["jsonPath"] == ".metadata.creationTimestamp" for c in resource.printer_columns):
+    aged = any(definition["name"] == "Age" for definition, _ in pairs) or any(
+        column["jsonPath"] == ".metadata.creationTimestamp" for column in resource.printer_columns
+    )
+    if not aged:
         add("Age", "string", lambda o: age(o["metadata"].get("creationTimestamp")), 0)
     return pairs
 
@@ -228,9 +242,9 @@ def table(resource: Resource, objects: list[Json], meta: Json, *, include: str, 
     rows = []
     for obj in objects:
         row: Json = {"cells": [cell(obj) for _, cell in shape]}
-        if include == "Object":
-            row["object"] = obj
-        elif include != "None":
+        if include in ("None", "Object"):
+            row["object"] = obj if include == "Object" else None
+        else:
             row["object"] = {
                 "kind": "PartialObjectMetadata",
                 "apiVersion": "meta.k8s.io/v1",

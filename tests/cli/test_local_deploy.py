@@ -217,12 +217,15 @@ class S3:
 def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """An embedded AWS that answers at once, and processes that only note how they are started."""
     client = SimpleNamespace(
-        environment=lambda: {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}, endpoint="http://127.0.0.1:4566", secret="s"
+        environment=lambda: {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"},
+        endpoint="http://127.0.0.1:4566",
+        secret="s",
     )
     parts = SimpleNamespace(
         running=SimpleNamespace(account="111122223333", region="us-west-2", client=client), there=True, inventory=[],
         steps=list[Any](), s3=S3({"of-others": ["a"]}), code=0, state=tmp_path / "state",
     )  # fmt: skip
+    client.inventory = lambda: parts.inventory
     (tmp_path / "cdk.json").write_text("{}")
     monkeypatch.setattr(local_deploy, "project_folder", lambda: tmp_path)
     monkeypatch.setattr(local_deploy, "program", lambda _: tmp_path / "cdk")
@@ -285,6 +288,25 @@ def test_a_local_deploy_has_its_steps_in_their_order(embedded: Any, capsys: pyte
     ]
     assert local_deploy.deploy(NAME, folder=EXAMPLES, state=embedded.state) == 0, "a second time creates no bucket"
     assert (work / "buckets.txt").read_text().split() == BUCKETS
+
+
+def test_one_embedded_aws_is_bootstrapped_once(embedded: Any) -> None:
+    bootstrap = ("bootstrap", "aws://111122223333/us-west-2")
+
+    def deployed() -> int:
+        embedded.steps.clear()
+        assert local_deploy.deploy(NAME, folder=EXAMPLES, state=embedded.state) == 0
+        return int(embedded.steps.count(bootstrap))
+
+    assert deployed() == 1
+    embedded.inventory = [{"type": "AWS::CloudFormation::Stack", "id": "CDKToolkit", "stack": ""}]
+    assert deployed() == 0
+    embedded.running.client.secret = "of another start"
+    assert (deployed(), deployed()) == (1, 0)
+    (embedded.state.parent / "package.json").write_text('{"devDependencies": {"aws-cdk": "9"}}')
+    assert deployed() == 1, "a newer CLI may need more"
+    embedded.inventory = []
+    assert deployed() == 1, "somebody deleted the stack"
 
 
 def test_a_bucket_in_us_east_1_names_no_region(embedded: Any) -> None:

@@ -65,6 +65,10 @@ class Attributes:
         """The `request` of an expression or a review."""
         resource = self.resource
         group_kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        sent = self.obj or self.stored or {}
+        if self.subresource and sent.get("kind"):  # a scale is sent a Scale, an eviction an Eviction
+            group, _, version = sent["apiVersion"].rpartition("/")
+            group_kind = {"group": group, "version": version, "kind": sent["kind"]}
         plural = {"group": resource.group, "version": resource.version, "resource": resource.plural}
         facts = {
             "uid": str(uuid.uuid4()),
@@ -147,11 +151,9 @@ def _rule(rule: Json, attributes: Attributes) -> bool:
     facts = (("apiGroups", resource.group), ("apiVersions", resource.version), ("operations", attributes.operation))
     if not all({value, "*"} & set(rule.get(field) or []) for field, value in facts):
         return False
-    declared = set(rule.get("resources") or [])
-    if not attributes.subresource:
-        return bool(declared & {resource.plural, "*", "*/*"})
-    full = f"{resource.plural}/{attributes.subresource}"
-    return bool(declared & {full, f"{resource.plural}/*", f"*/{attributes.subresource}", "*/*"})
+    declared = [text.partition("/")[::2] for text in rule.get("resources") or []]
+    plurals, subresources = ("*", resource.plural), ("*", attributes.subresource)  # `pods/*` are pods too
+    return any(plural in plurals and subresource in subresources for plural, subresource in declared)
 
 
 def _in_namespace(api: Objects, selector: Json | None, attributes: Attributes) -> bool:

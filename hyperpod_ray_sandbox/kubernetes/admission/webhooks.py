@@ -38,16 +38,24 @@ class _CallError(Exception):
 def call(api: Objects, plural: str, attributes: matching.Attributes, options: Options) -> Json | None:
     """Ask every webhook that is about a request; the changed object, None where none changed it. Raises ApiError."""
     changed: Json | None = None
+    called: list[tuple[Json, Json | None]] = []
     for configuration in api.store.objects(f"{_GROUP}/{plural}"):
         for webhook in configuration.get("webhooks") or []:
             if not _concerns(api, webhook, attributes):
                 continue
-            answer = _asked(api, webhook, attributes, options)
-            if answer is None:
-                continue
-            if plural == MUTATING and answer.get("patch"):
+            answer = _asked(api, webhook, attributes, options, mutates=plural == MUTATING)
+            if answer is not None and answer.get("patch"):
                 changed = _patched(webhook, attributes, answer)
                 attributes = attributes.with_object(changed)
+            if webhook.get("reinvocationPolicy") == "IfNeeded":
+                called.append((webhook, attributes.obj))
+    for webhook, left in called:  # once more, those after which another one changed the object
+        if attributes.obj == left or not _concerns(api, webhook, attributes):
+            continue
+        answer = _asked(api, webhook, attributes, options, mutates=True)
+        if answer is not None and answer.get("patch"):
+            changed = _patched(webhook, attributes, answer)
+            attributes = attributes.with_object(changed)
     return changed
 
 
@@ -71,7 +79,9 @@ def _concerns(api: Objects, webhook: Json, attributes: matching.Attributes) -> b
         ) from None
 
 
-def _asked(api: Objects, webhook: Json, attributes: matching.Attributes, options: Options) -> Json | None:
+def _asked(
+    api: Objects, webhook: Json, attributes: matching.Attributes, options: Options, *, mutates: bool
+) -> Json | None:
     """What a webhook answers to a request that it allows; None where its silence is ignored."""
     name = webhook["name"]
     review = attributes.review()
@@ -80,6 +90,9 @@ def _asked(api: Objects, webhook: Json, attributes: matching.Attributes, options
         response = answer.get("response")
         if not isinstance(response, dict) or response.get("uid") != review["request"]["uid"]:
             raise _CallError("expected response.uid to be the one of the request")
+        if not mutates and (response.get("patch") or response.get("patchType")):
+            field = "patch" if response.get("patch") else "patchType"
+            raise _CallError(f"received invalid webhook response: validating webhook may not return response.{field}")
     except _CallError as error:
         if webhook.get("failurePolicy") == "Ignore":
             return None
@@ -91,7 +104,8 @@ def _asked(api: Objects, webhook: Json, attributes: matching.Attributes, options
     status = response.get("status") or {}
     why = status.get("message") or status.get("reason")
     message = f'admission webhook "{name}" denied the request' + (f": {why}" if why else " without explanation")
-    raise ApiError(int(status.get("code") or 403), str(status.get("reason") or "Forbidden"), message)
+    code = int(status.get("code") or 0)
+    raise ApiError(max(code, 400), str(status.get("reason") or ""), message)
 
 
 def _sent(api: Objects, webhook: Json, review: Json) -> Json:

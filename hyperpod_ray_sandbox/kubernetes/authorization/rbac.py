@@ -131,26 +131,37 @@ class Rbac:
 
     def rules(self, user: Identity, namespace: str) -> list[Json]:
         """What a user may do, in a namespace (or, without one, at the cluster scope)."""
-        granted: list[Json] = []
+        return [rule for rules, _ in self._grants(user, namespace) for rule in rules]
+
+    def _grants(self, user: Identity, namespace: str) -> Iterator[tuple[list[Json], str]]:
+        """The rules that a user has, with what gives them."""
         for binding in self._objects("clusterrolebindings"):
-            if _bound(binding, user, ""):
-                granted += self.role_rules(binding.get("roleRef") or {}, "")
+            if subject := _bound(binding, user, ""):
+                yield self.role_rules(binding.get("roleRef") or {}, ""), _described(binding, subject)
         for policy in user.policies:
             scope = policy.get("scope") or {}
             if scope.get("type") != "namespace" or namespace in (scope.get("namespaces") or []):
                 role = EKS_POLICIES.get(str(policy.get("policy")).rpartition("/")[2], "")
-                granted += self.role_rules({"kind": "ClusterRole", "name": role}, "")
+                rules = self.role_rules({"kind": "ClusterRole", "name": role}, "")
+                yield rules, f"EKS Access Policy: allowed by {policy.get('policy')}"
         for binding in self._objects("rolebindings", namespace) if namespace else ():
-            if _bound(binding, user, namespace):
-                granted += self.role_rules(binding.get("roleRef") or {}, namespace)
-        return granted
+            if subject := _bound(binding, user, namespace):
+                yield self.role_rules(binding.get("roleRef") or {}, namespace), _described(binding, subject)
 
     def allowed(self, user: Identity, action: Action) -> bool:
         """Whether a user may do something."""
-        return user.all_powerful or any(covers(rule, action) for rule in self.rules(user, action.namespace))
+        return self.decision(user, action)[0]
 
-    def answer(self, check: Json) -> bool:
-        """Whether a user may do what an expression asks."""
+    def decision(self, user: Identity, action: Action) -> tuple[bool, str]:
+        """Whether a user may do something, and by what."""
+        if user.all_powerful:
+            return True, ""
+        grants = self._grants(user, action.namespace)
+        reason = next((why for rules, why in grants if any(covers(rule, action) for rule in rules)), None)
+        return reason is not None, reason or ""
+
+    def answer(self, check: Json) -> tuple[bool, str]:
+        """Whether a user may do what an expression asks, and by what; selectors decide nothing."""
         user = Identity(check["user"], tuple(check["groups"]))
         sub = f"/{check['subresource']}" if check.get("subresource") else ""
         action = Action(
@@ -161,7 +172,7 @@ class Rbac:
             check.get("name", ""),
             check.get("path", ""),
         )
-        return self.allowed(user, action)
+        return self.decision(user, action)
 
     def require(self, user: Identity, action: Action) -> None:
         """Raise 403 where a user may not do something."""
@@ -207,15 +218,28 @@ def _shown(rules: list[Json]) -> str:
     return "\n".join(lines)
 
 
-def _bound(binding: Json, user: Identity, namespace: str) -> bool:
+def _described(binding: Json, subject: Json) -> str:
+    """What gives a right, as the server says it."""
+    meta, reference = binding["metadata"], binding.get("roleRef") or {}
+    subject_kind, name = subject.get("kind"), str(subject.get("name"))
+    if subject_kind == "ServiceAccount":
+        name = f"{name}/{subject.get('namespace') or meta.get('namespace', '')}"
+    space = f"/{meta['namespace']}" if meta.get("namespace") else ""
+    binding_kind = "RoleBinding" if space else "ClusterRoleBinding"
+    role = f'{reference.get("kind")} "{reference.get("name")}"'
+    return f'RBAC: allowed by {binding_kind} "{meta["name"]}{space}" of {role} to {subject_kind} "{name}"'
+
+
+def _bound(binding: Json, user: Identity, namespace: str) -> Json | None:
+    """The subject of a binding that a user is."""
     for subject in binding.get("subjects") or []:
         subject_kind, name = subject.get("kind"), subject.get("name")
         if subject_kind == "User" and name == user.username:
-            return True
+            return dict(subject)
         if subject_kind == "Group" and name in user.groups:
-            return True
+            return dict(subject)
         if subject_kind == "ServiceAccount":
             home = subject.get("namespace") or namespace
             if user.username == f"system:serviceaccount:{home}:{name}":
-                return True
-    return False
+                return dict(subject)
+    return None

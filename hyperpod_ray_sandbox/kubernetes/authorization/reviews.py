@@ -89,5 +89,6 @@ def answer(rbac: Rbac, resource: Resource, body: Any, user: Identity) -> Json:
         about = user
         if resource.kind == "SubjectAccessReview":
             about = Identity(str(spec.get("user", "")), tuple(spec.get("groups") or ()))
-        review["status"] = {"allowed": rbac.allowed(about, _action(spec))}
+        allowed, reason = rbac.decision(about, _action(spec))
+        review["status"] = {"allowed": allowed, **({"reason": reason} if reason else {})}
     return review

@@ -68,7 +68,11 @@ class Tokens:
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
-            "spec": {"audiences": claims["aud"], "expirationSeconds": seconds},
+            "spec": {
+                "audiences": claims["aud"],
+                "expirationSeconds": seconds,
+                "boundObjectRef": spec.get("boundObjectRef"),
+            },
             "status": {"token": f"{body}.{self._signature(body)}", "expirationTimestamp": expires},
         }
 

@@ -64,8 +64,12 @@ class Addons:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def poll(self, aws: Aws, cluster: str, *, mark: str) -> None:
-        """Create what a new add-on brings, delete what one that is gone has left; `mark` tells two clusters apart."""
+    async def poll(self, aws: Aws, cluster: str, *, mark: str) -> set[str]:
+        """Create what a new add-on brings, delete what one that is gone has left; `mark` tells two clusters apart.
+
+        Returns:
+            The add-ons that the cluster has.
+        """
         present = set(await aws.pages("eks", "list_addons", "addons", clusterName=cluster))
         for addon, workloads in WORKLOADS.items():
             key = f"addon/{addon}/{mark}"
@@ -79,6 +83,7 @@ class Addons:
                 for workload in workloads:
                     self._delete(workload)
                 self._api.store.note(key, "")
+        return present
 
     def _create(self, workload: Workload, configuration: Json, region: str) -> None:
         resource = self._api.kind("apps/v1", workload.kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from hyperpod_ray_rules import names
 from hyperpod_ray_sandbox.kubernetes.api import Api
 from hyperpod_ray_sandbox.kubernetes.auth import control
 from hyperpod_ray_sandbox.kubernetes.controllers.addons import Addons
@@ -57,24 +58,25 @@ class Cloud:
             pause = min(max(_LONGEST_PAUSE, pause), 2 * pause) if quiet else self.settings.poll_seconds
 
     async def _poll(self) -> None:
-        names = await self.aws.pages("eks", "list_clusters", "clusters")
-        name = self.settings.eks_cluster or (names[0] if len(names) == 1 else "")
+        there = await self.aws.pages("eks", "list_clusters", "clusters")
+        name = self.settings.eks_cluster or (there[0] if len(there) == 1 else "")
         arn = born = ""
-        if name in names:
+        if name in there:
             cluster = (await self.aws.call("eks", "describe_cluster", name=name))["cluster"]
             arn, born = str(cluster["arn"]), str(cluster["createdAt"])
         noted = self.api.store.note("eks")
         mark = f"{arn}@{born}" if arn else ""
         # where clusters are there and none of them is surely this API's, nothing is forgotten
-        if noted and mark != noted and not (not mark and names):
+        if noted and mark != noted and not (not mark and there):
             self.api.reset()
-        if mark or not names:
+        if mark or not there:
             self.api.store.note("eks", mark)
         if not arn:
             return
         clusters = await self.nodes.poll(self.aws, arn)
         self.karpenter.follow(clusters)
-        await self.governance.poll(self.aws, clusters)
-        await self.addons.poll(self.aws, name, mark=mark)
+        present = await self.addons.poll(self.aws, name, mark=mark)
+        # quotas need the add-on, so that nobody asks for them without it
+        await self.governance.poll(self.aws, clusters if names.GOVERNANCE_ADDON in present else ())
         for provisioner in self.provisioners:
             await provisioner.poll(self.aws, name)

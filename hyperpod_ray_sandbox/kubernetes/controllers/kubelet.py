@@ -102,6 +102,7 @@ class Kubelet:
         elif phase == "Running":
             if not has(pod, "Ready"):
                 self._ready(pod, ready=True)
+            self._debug(pod)
             if pod["spec"].get("restartPolicy") != "Always" and self._waited(f"{uid}/run", RUN_SECONDS):
                 self._end(pod)
 
@@ -171,6 +172,29 @@ class Kubelet:
             status.pop("initContainerStatuses", None)
             for condition_type in ("Initialized", "ContainersReady", "Ready"):
                 condition(status, condition_type, "True")
+
+        set_status(self.api, pod, fill)
+
+    def _debug(self, pod: Json) -> None:
+        """Start ephemeral containers that somebody added."""
+        shown = {status["name"] for status in pod["status"].get("ephemeralContainerStatuses") or []}
+        added = [c for c in pod["spec"].get("ephemeralContainers") or [] if c["name"] not in shown]
+        if not added:
+            return
+
+        def fill(status: Json) -> None:
+            running = {"running": {"startedAt": now()}}
+            status.setdefault("ephemeralContainerStatuses", []).extend(
+                {
+                    "name": c["name"],
+                    "image": c["image"],
+                    "imageID": "",
+                    "ready": False,
+                    "restartCount": 0,
+                    "state": running,
+                }
+                for c in added
+            )
 
         set_status(self.api, pod, fill)
 

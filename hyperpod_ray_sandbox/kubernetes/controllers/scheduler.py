@@ -107,6 +107,9 @@ class Cluster:
             free[resource] = free.get(resource, Fraction(0)) - amount
 
 
+_OURS = "default-scheduler"
+
+
 class Scheduler:
     """Binds pods that wait."""
 
@@ -125,6 +128,7 @@ class Scheduler:
             and alive(p)
             and not p["metadata"].get("deletionTimestamp")
             and not p["spec"].get("schedulingGates")
+            and p["spec"].get("schedulerName", _OURS) == _OURS  # nobody else's
         ]
         if not waiting:
             self._tried.clear()
@@ -182,7 +186,7 @@ class Scheduler:
             cluster.add(bound)
             set_status(self.api, bound, lambda s: condition(s, "PodScheduled", "True"))
             at = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-            event(self.api, pod, "Normal", "Scheduled", f"Successfully assigned {at} to {name}", "default-scheduler")
+            event(self.api, pod, "Normal", "Scheduled", f"Successfully assigned {at} to {name}", _OURS)
 
     def _refuse(self, pod: Json, message: str) -> None:
         current: Json = next(
@@ -191,7 +195,7 @@ class Scheduler:
         if current.get("message") == message:
             return
         set_status(self.api, pod, lambda s: condition(s, "PodScheduled", "False", "Unschedulable", message))
-        event(self.api, pod, "Warning", "FailedScheduling", message, "default-scheduler")
+        event(self.api, pod, "Warning", "FailedScheduling", message, _OURS)
 
     def _claim(self, pod: Json, name: str) -> Json | None:
         return self.api.find("v1", "PersistentVolumeClaim", pod["metadata"]["namespace"], name)

@@ -12,7 +12,8 @@ from typing import Any
 
 Json = dict[str, Any]
 Check = dict[str, Any]
-Allowed = Callable[[Check], bool]
+Allowed = Callable[[Check], tuple[bool, str]]
+"""Whether somebody may, and why."""
 
 _ALLOWED: ContextVar[Allowed] = ContextVar("allowed")
 
@@ -60,4 +61,5 @@ def narrowed(part: str) -> Callable[[Check, str], Check]:
 
 def decided(check: Check, verb: str) -> Json:
     """The decision."""
-    return {"allowed": _ALLOWED.get()({**check, "verb": verb})}
+    allowed, reason = _ALLOWED.get()({**check, "verb": verb})
+    return {"allowed": allowed, "reason": reason}

@@ -18,6 +18,8 @@ from hyperpod_ray_sandbox.kubernetes.expressions.value_types import ValueType, u
 
 MOST = 2**64 - 1
 _TRAVERSAL, _PATTERN = 0.1, 0.25
+_LONGEST_FORMAT = 128
+"""Letters of the longest pattern among the formats of `format`."""
 _NEW_LIST, _NEW_MAP, _NEW_STRUCT = 10, 30, 40
 _SCALARS = ("bool", "double", "duration", "int", "timestamp", "uint")
 
@@ -394,6 +396,10 @@ class _Estimate:
         size = self.bound(target)
         return Answer(size.scaled(_TRAVERSAL), size)
 
+    def _of_format(self, overload: str, target: Argument, arguments: Sequence[Argument]) -> Answer:
+        del overload, target
+        return Answer(self.bound(arguments[0]).scaled(_TRAVERSAL).scaled(_LONGEST_FORMAT * _PATTERN))
+
     def _of_split(self, overload: str, target: Argument, arguments: Sequence[Argument]) -> Answer:
         del overload
         size = self.bound(target)
@@ -443,8 +449,8 @@ class _Estimate:
 
 
 _NOMINAL = {
-    "add", "asApproximateFloat", "asInteger", "compareTo", "family", "getEscapedPath", "getHost", "getHostname",
-    "getPort", "getQuery", "getScheme", "isGlobalUnicast", "isGreaterThan", "isInteger", "isLessThan",
+    "add", "asApproximateFloat", "asInteger", "compareTo", "family", "format.named", "getEscapedPath", "getHost",
+    "getHostname", "getPort", "getQuery", "getScheme", "isGlobalUnicast", "isGreaterThan", "isInteger", "isLessThan",
     "isLinkLocalMulticast", "isLinkLocalUnicast", "isLoopback", "isUnspecified", "major", "masked", "minor", "patch",
     "prefixLength", "sign", "sub",
 }  # fmt: skip
@@ -458,7 +464,7 @@ _METHODS = {
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), "traversal"),
     **dict.fromkeys(("find", "findAll"), "find"),
     **dict.fromkeys(("containsIP", "containsCIDR"), "contained"),
-    "split": "split", "join": "join", "replace": "replace",
+    "split": "split", "join": "join", "replace": "replace", "validate": "format",
 }  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from hyperpod_ray_rules.quantity import number
-from hyperpod_ray_sandbox.kubernetes.expressions import authorizer
+from hyperpod_ray_sandbox.kubernetes.expressions import authorizer, named_formats
+from hyperpod_ray_sandbox.kubernetes.expressions.signatures import FORMATS
 
 Json = dict[str, Any]
 
@@ -344,6 +345,17 @@ def _rank(value: Json) -> tuple[Any, ...]:
     return (int(match[1]), int(match[2]), int(match[3]), not pre, parts)
 
 
+def _as_text(value: Any) -> str:
+    """What `string` gives of an address, a network, a number, a truth or text."""
+    return str(next(iter(value.values())) if isinstance(value, dict) else value)
+
+
+def _there(value: Any) -> Any:
+    if not value:
+        raise CallError("optional.none() dereference")
+    return value
+
+
 def _order(a: Any, b: Any) -> int:
     return int(a > b) - int(a < b)
 
@@ -448,11 +460,26 @@ FUNCTIONS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
     ("allowed", True, "m", "b", lambda decision: decision["allowed"]),
     ("errored", True, "m", "b", lambda _decision: False),
     ("error", True, "m", "s", lambda _decision: ""),
+    ("reason", True, "m", "s", lambda decision: decision["reason"]),
+    ("fieldSelector", True, "ms", "m", authorizer.narrowed("fieldSelector")),
+    ("labelSelector", True, "ms", "m", authorizer.narrowed("labelSelector")),
+    *((f"format.{name}", False, "", "m", named_formats.constant(name)) for name in FORMATS),
+    ("format.named", False, "s", "d", named_formats.named),
+    ("validate", True, "ms", "d", named_formats.faults),
 )  # fmt: skip
+HELPERS: tuple[tuple[str, bool, str, str, Callable[..., Any]], ...] = (
+    # `string` of an address, a network or a number: the evaluator's own takes no maps
+    *(("textof", False, letter, "s", _as_text) for letter in "mibs"),
+    # what is optional there is empty here, a map without a format or a list without faults, and has methods of its own
+    *((named_formats.METHOD + "hasValue", True, letter, "b", bool) for letter in "ml"),
+    *((named_formats.METHOD + "value", True, letter, "d", _there) for letter in "ml"),
+    *((named_formats.METHOD + name, True, letter * 2, "d", lambda value, instead: value or instead)
+        for letter in "ml" for name in ("or", "orValue")),
+)  # fmt: skip
+"""What the evaluator calls in the place of functions and methods of its own, which take no such values."""
 UNSERVED = re.compile(
-    r"(?<![.\w])(string(?=\(\s*(?:ip|cidr)\()|format\.\w+(?=\()|jsonpatch)\b"
+    r"(?<![.\w])jsonpatch\b"
     r"|\.(transformList|transformMap|transformMapEntry|sortBy|unwrapOpt)(?=\()|optional\.unwrap(?=\()"
-    r"|\.(fieldSelector|labelSelector|reason)(?=\()"
     r"|\.(all|exists|existsOne)(?=\(\s*\w+\s*,\s*\w+\s*,)"
 )
 """What Kubernetes' expressions may name and this evaluator has not."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes.expressions import checker, trees
+from hyperpod_ray_sandbox.kubernetes.expressions import checker, named_formats, trees
 from hyperpod_ray_sandbox.kubernetes.expressions.checker import Checked
 from hyperpod_ray_sandbox.kubernetes.expressions.declared import Declared
-from hyperpod_ray_sandbox.kubernetes.expressions.functions import FUNCTIONS, UNSERVED, CallError
+from hyperpod_ray_sandbox.kubernetes.expressions.functions import FUNCTIONS, HELPERS, UNSERVED, CallError
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
 
 Json = dict[str, Any]
@@ -43,7 +43,7 @@ def _declarations() -> tuple[list[Any], list[Any]]:
         "l": types.List(types.DYN), "m": types.Map(types.DYN, types.DYN),
     }  # fmt: skip
     overloads: dict[str, list[Any]] = {}
-    for name, member, parameters, answer, implementation in FUNCTIONS:
+    for name, member, parameters, answer, implementation in (*FUNCTIONS, *HELPERS):
         key = f"kubernetes_{name.replace('.', '_')}_{'member_' if member else ''}{parameters}"
         declared = [kinds[letter] for letter in parameters]
         overload = cel().Overload(key, kinds[answer], declared, is_member=member, impl=_plain(implementation))
@@ -85,6 +85,10 @@ def compiled(expression: str, names: tuple[str, ...], timed: tuple[tuple[str, st
     return _free(names, timed).compile(expression)
 
 
+_AS_TEXT = "textof"  # as long as the name that it replaces, so that what is wrong stands where it stood
+_OF_ADDRESS = re.compile(r"(?<![.\w])string(?=\(\s*(?:ip|cidr)\()")
+
+
 def evaluate(expression: str, data: Json, timed: Mapping[str, str] | None = None) -> Any:
     """The value of an expression; raises one of `FAULTS` where it has none.
 
@@ -93,6 +97,7 @@ def evaluate(expression: str, data: Json, timed: Mapping[str, str] | None = None
     for name, value in data.items():
         if value is None:  # Kubernetes finds no field in null, where this evaluator fails
             expression = re.sub(rf"\bhas\(\s*{name}\.\w+\s*\)", "false", expression)
+    expression = _OF_ADDRESS.sub(_AS_TEXT, named_formats.rewritten(expression))
     answer = compiled(expression, tuple(sorted(data)), tuple(sorted((timed or {}).items()))).eval(data=data)
     if answer.type().name() == "ERROR" or answer.type() == cel().Type.ERROR:
         raise ValueError(str(answer.value()))
@@ -110,7 +115,9 @@ def check(expression: str, variables: Mapping[str, Declared]) -> Checked:
     """What is known of an expression over typed variables; raises ValueError with what is wrong."""
     refuse_unserved(expression)
     try:
-        tree = trees.read(compiled(expression, tuple(sorted(variables))).serialize())
+        tree = trees.read(compiled(_OF_ADDRESS.sub(_AS_TEXT, expression), tuple(sorted(variables))).serialize())
+        for node in trees.walk(tree.root):
+            node.name = "string" if node.kind == "call" and node.name == _AS_TEXT else node.name
     except FAULTS as error:
         raise ValueError(f"compilation failed: {_words(error)}") from None
     fields = {name: inner for declared in variables.values() for name, inner in declared.structs().items()}

@@ -17,12 +17,14 @@ CIDR = ValueType("opaque", "net.CIDR")
 QUANTITY = ValueType("struct", "kubernetes.Quantity")
 SEMVER = ValueType("struct", "kubernetes.Semver")
 URL = ValueType("struct", "kubernetes.URL")
+FORMAT = ValueType("struct", "kubernetes.NamedFormat")
 AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION = (
     ValueType("struct", f"kubernetes.authorization.{name}")
     for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
 )
 _KUBERNETES = {
-    "IP": IP, "CIDR": CIDR, "Quantity": QUANTITY, "Semver": SEMVER, "URL": URL, "Authorizer": AUTHORIZER,
+    "IP": IP, "CIDR": CIDR, "Quantity": QUANTITY, "Semver": SEMVER, "URL": URL, "Format": FORMAT,
+    "Authorizer": AUTHORIZER,
     "PathCheck": PATH_CHECK, "GroupCheck": GROUP_CHECK, "ResourceCheck": RESOURCE_CHECK, "Decision": DECISION,
 }  # fmt: skip
 
@@ -268,6 +270,8 @@ semver_compare_to: Semver . compareTo(Semver) int
 semver_major: Semver . major() int
 semver_minor: Semver . minor() int
 semver_patch: Semver . patch() int
+format-named: format.named(string) optional(Format)
+format-validate: Format . validate(string) optional(list(string))
 authorizer_path: Authorizer . path(string) PathCheck
 authorizer_group: Authorizer . group(string) GroupCheck
 authorizer_serviceaccount: Authorizer . serviceAccount(string, string) Authorizer
@@ -276,11 +280,19 @@ resourcecheck_subresource: ResourceCheck . subresource(string) ResourceCheck
 resourcecheck_namespace: ResourceCheck . namespace(string) ResourceCheck
 resourcecheck_name: ResourceCheck . name(string) ResourceCheck
 pathcheck_check: PathCheck . check(string) Decision
+authorizer_fieldselector: ResourceCheck . fieldSelector(string) ResourceCheck
+authorizer_labelselector: ResourceCheck . labelSelector(string) ResourceCheck
 resourcecheck_check: ResourceCheck . check(string) Decision
+decision_reason: Decision . reason() string
 decision_errored: Decision . errored() bool
 decision_error: Decision . error() string
 decision_allowed: Decision . allowed() bool
 """
+FORMATS = (
+    "dns1123Label", "dns1123Subdomain", "dns1035Label", "qualifiedName", "dns1123LabelPrefix", "dns1123SubdomainPrefix",
+    "dns1035LabelPrefix", "labelValue", "uri", "uuid", "byte", "date", "datetime",
+)  # fmt: skip
+"""Formats of names and text that `format` knows."""
 _LINE = re.compile(r"(?P<id>\S+): (?:(?P<target>\S.*) \. )?(?P<name>[^(\s]+?)\((?P<arguments>.*)\) (?P<answer>.+)")
 
 
@@ -288,7 +300,8 @@ _LINE = re.compile(r"(?P<id>\S+): (?:(?P<target>\S.*) \. )?(?P<name>[^(\s]+?)\((
 def overloads() -> dict[str, list[Overload]]:
     """The overloads of each function, in the order in which they are tried."""
     table: dict[str, list[Overload]] = {}
-    for line in "\n".join([_TABLE, _comparisons(), _of_lists(), _of_times()]).split("\n"):
+    formats = "\n".join(f"format.{name}: format.{name}() Format" for name in FORMATS)
+    for line in "\n".join([_TABLE, formats, _comparisons(), _of_lists(), _of_times()]).split("\n"):
         if match := _LINE.fullmatch(line):
             words = [*filter(None, [match["target"]]), *_split(match["arguments"])]
             arguments = tuple(_type(word) for word in words)

@@ -71,6 +71,10 @@ def delete_options(request: Request, options: Options, body: Json | None = None)
     if body.get("gracePeriodSeconds") is not None:
         options.grace_seconds = _seconds(body["gracePeriodSeconds"])
     options.preconditions = body.get("preconditions") or {}
+    if not request.body:  # the query has them without the name of the field around them
+        options.preconditions = {
+            field: request.query[field] for field in ("uid", "resourceVersion") if field in request.query
+        }
     options.dry_run = bool(body.get("dryRun"))
 
 

@@ -19,6 +19,9 @@ from hyperpod_ray_sandbox.kubernetes.status import ApiError, bad_request, no_suc
 
 Json = dict[str, Any]
 
+_OLD_WATCH = re.compile(r"/(api/v1|apis/[^/]+/[^/]+)/watch/")
+"""The old form of ?watch=true."""
+
 
 @dataclass
 class Request:
@@ -142,7 +145,7 @@ def read(scope: Json, body: bytes) -> Request:
     """Read a request from ASGI's scope."""
     query = parse_qs(scope["query_string"].decode(), keep_blank_values=True)
     path = scope["path"]
-    if re.match(r"/(api/v1|apis/[^/]+/[^/]+)/watch/", path):
+    if _OLD_WATCH.match(path):
         query["watch"] = ["true"]
     return Request(
         method=scope["method"],
@@ -160,7 +163,8 @@ def verb_of(request: Request, target: Target | None) -> str:
     if target is None:
         return request.method.lower()
     if request.method in ("GET", "HEAD"):
-        if request.flag("watch"):
+        # `?watch` of one object's own path is ignored: kubectl watches the list by metadata.name
+        if request.flag("watch") and (not target.name or _OLD_WATCH.match(request.path)):
             return "watch"
         return "get" if target.name else "list"
     words = {

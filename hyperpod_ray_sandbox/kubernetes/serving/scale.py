@@ -49,6 +49,12 @@ def act(api: Api, request: Request, options: Options, target: Target, verb: str)
     # policies and webhooks see a Scale of `…/scale`, not the workload
     admission.validate(api, resource, _of(resource, changed), _of(resource, obj), options, "scale")
     inside = dataclasses.replace(options, user=None)
+    if not replicas and not applies and options.manager:
+        # none is absent from a Scale, so that nobody owns it afterwards
+        path = tuple(f"f:{step}" for step in _steps(resource, "specReplicasPath"))
+        owners = {manager: paths - {path} for manager, paths in applied.read_managers(obj).items()}
+        applied.write_managers(changed, owners, obj)
+        applies = True
     return _of(resource, api.update(resource, namespace, name, changed, inside, recorded=applies))
 
 

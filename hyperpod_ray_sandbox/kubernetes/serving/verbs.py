@@ -25,7 +25,7 @@ from hyperpod_ray_sandbox.kubernetes.writes.delete import check_preconditions
 
 Json = dict[str, Any]
 
-_NO_CONTAINERS = ("exec", "attach", "proxy", "log", "ephemeralcontainers")
+_NO_CONTAINERS = ("exec", "attach", "proxy", "log")
 
 _EVICTION = Resource("policy", "v1", "Eviction", "evictions", namespaced=True)
 _TOKEN = Resource("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", namespaced=True)
@@ -34,6 +34,7 @@ _SUBRESOURCE_VERBS = {
     "status": ("get", "update", "patch"),
     "scale": ("get", "update", "patch"),
     "resize": ("get", "update", "patch"),
+    "ephemeralcontainers": ("get", "update", "patch"),
     "eviction": ("create",),
     "binding": ("create",),
     "token": ("create",),
@@ -83,7 +84,7 @@ def act(  # noqa: PLR0911, PLR0912
             raise invalid(_TOKEN.kind, _TOKEN.group, name, [Cause("FieldValueInvalid", why, "metadata.name")])
         return 201, api.tokens.issue(api.get(resource, namespace, name), asked)
     if target.subresource == "finalize":
-        stored = api.update(resource, namespace, name, request.object(), options)
+        stored = api.update(resource, namespace, name, request.object(), options, subresource="finalize")
         return 200, stored
     if verb == "create":
         if not resource.crd and resource.group in ("authorization.k8s.io", "authentication.k8s.io"):
@@ -98,7 +99,7 @@ def act(  # noqa: PLR0911, PLR0912
         body = request.object()
         if not target.subresource and creates_on_update(resource) and not api.exists(resource, namespace, name):
             api.rbac.require(options.user or ADMINISTRATOR, action_of(request, target, "create", request.path))
-            return 201, api.create(resource, namespace, unversioned(named(body, name)), options)
+            return 201, api.create(resource, namespace, unversioned(named(body, name), resource), options)
         return 200, api.update(resource, namespace, name, body, options, subresource=target.subresource)
     if verb == "patch":
         stored, created = api.patch(
@@ -182,10 +183,16 @@ def _bind(api: Api, request: Request, options: Options, target: Target) -> Json:
     body = request.object()
     if isinstance(body, dict):
         _readable(_BINDING, body, request, options)
-    node = (body.get("target") or {}).get("name") if isinstance(body, dict) else ""
-    if not node or (body["target"].get("kind") or "Node") != "Node":
-        field = "target.name" if not node else "target.kind"
-        raise invalid("Binding", "", target.name, [Cause("FieldValueRequired", "Required value", field)])
+    aim = (body.get("target") or {}) if isinstance(body, dict) else {}
+    node, node_kind = aim.get("name"), aim.get("kind") or "Node"
+    faults = (
+        []
+        if node_kind == "Node"
+        else [f'target.kind: Unsupported value: "{node_kind}": supported values: "Node", "<empty>"']
+    )
+    faults += [] if node else ["target.name: Required value"]
+    if faults:  # the server reports them without a status of their own
+        raise ApiError(500, "", faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
     pod = api.get(target.resource, target.namespace, target.name)
     pod_spec, meta = pod["spec"], pod["metadata"]
     why = ""
@@ -201,6 +208,8 @@ def _bind(api: Api, request: Request, options: Options, target: Target) -> Json:
         raise ApiError(409, "Conflict", message, details)
     bound = copy(pod)
     bound["spec"]["nodeName"] = node
+    if annotations := (body.get("metadata") or {}).get("annotations"):
+        bound["metadata"].setdefault("annotations", {}).update(annotations)
     api.update(target.resource, target.namespace, target.name, bound, Options(dry_run=options.dry_run))
     return success(code=201)
 

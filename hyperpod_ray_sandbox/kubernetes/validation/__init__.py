@@ -18,6 +18,7 @@ from hyperpod_ray_sandbox.kubernetes.validation import (
     changes,
     cluster,
     configuration,
+    containers,
     csi,
     custom,
     definitions,
@@ -34,7 +35,7 @@ from hyperpod_ray_sandbox.kubernetes.validation.pods import pod_spec
 
 Json = dict[str, Any]
 
-__all__ = ["check_change", "check_created", "check_new", "check_resize", "check_status", "custom"]
+__all__ = ["check_change", "check_created", "check_debuggers", "check_new", "check_resize", "check_status", "custom"]
 
 
 def _pod(obj: Json) -> Causes:
@@ -43,8 +44,8 @@ def _pod(obj: Json) -> Causes:
     for index, volume in enumerate(obj["spec"].get("volumes") or []):
         if volume.get("image") is not None and not volume["image"].get("reference"):
             causes.required(f"spec.volumes[{index}].image.reference")
-    if obj["spec"].get("ephemeralContainers") and not (obj.get("status") or {}).get("startTime"):
-        causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
+    volume_names = {str(volume.get("name")) for volume in obj["spec"].get("volumes") or []}
+    containers.ephemeral(causes, obj["spec"], volume_names)
     return causes
 
 
@@ -103,6 +104,8 @@ def check_created(resource: Resource, obj: Json) -> None:
         network.one_class(causes, obj)
     if not resource.crd and resource.kind == "StatefulSet" and (obj.get("spec") or {}).get("serviceName"):
         names.label(causes, "spec.serviceName", obj["spec"]["serviceName"])
+    if not resource.crd and resource.kind == "Pod" and obj["spec"].get("ephemeralContainers"):
+        causes.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if causes:
         raise invalid(resource.kind, resource.group, obj["metadata"].get("name", ""), causes)
 
@@ -130,6 +133,13 @@ def check_change(
 def check_resize(resource: Resource, new: Json, old: Json) -> None:
     """Refuse a pod's new size that a pod cannot take; raises ApiError 422."""
     causes = changes.resize(new, old)
+    if causes:
+        raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)
+
+
+def check_debuggers(resource: Resource, new: Json, old: Json) -> None:
+    """Refuse a change of ephemeral containers that a pod cannot take; raises ApiError 422."""
+    causes = changes.debuggers(new, old)
     if causes:
         raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)
 

@@ -189,6 +189,22 @@ def resize(new: Json, old: Json) -> Causes:
     return causes
 
 
+def debuggers(new: Json, old: Json) -> Causes:
+    """Judge a change of a pod's ephemeral containers: they are added, and stay as they are.
+
+    Source: ValidatePodEphemeralContainersUpdate of pkg/apis/core/validation.
+    """
+    causes = Causes()
+    path, field = "spec.ephemeralContainers", "ephemeralContainers"
+    after = {container["name"]: container for container in new["spec"].get(field) or []}
+    for container in old["spec"].get(field) or []:
+        name = container["name"]
+        if after.get(name) != container:
+            verb = "changed" if name in after else "removed"
+            causes.forbidden(path, f'existing ephemeral containers "{name}" may not be {verb}\n')
+    return causes
+
+
 def _sizes(causes: Causes, path: str, before: Json | None, after: Json | None) -> None:
     for field in ("requests", "limits"):
         amounts = ((before or {}).get(field) or {}), ((after or {}).get(field) or {})

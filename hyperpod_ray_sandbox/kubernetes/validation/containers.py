@@ -225,6 +225,35 @@ def _security(causes: Causes, path: str, context: Json) -> None:
             )
 
 
+_NOT_EPHEMERAL = (
+    "ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy",
+    "restartPolicy", "restartPolicyRules",
+)  # fmt: skip
+
+
+def ephemeral(causes: Causes, spec: Json, volume_names: set[str]) -> None:
+    """Judge the containers that somebody adds to a pod that runs, as `kubectl debug` does."""
+    others = {c.get("name") for field in ("containers", "initContainers") for c in spec.get(field) or []}
+    taken = set(others)
+    for index, debugger in enumerate(spec.get("ephemeralContainers") or []):
+        path = f"spec.ephemeralContainers[{index}]"
+        plain = {field: value for field, value in debugger.items() if field not in _NOT_EPHEMERAL}
+        container(causes, path, plain, volume_names, init=False, grace_seconds=0)
+        if debugger.get("name") in taken:
+            causes.duplicate(f"{path}.name", debugger["name"])
+        taken.add(debugger.get("name"))
+        target = debugger.get("targetContainerName")
+        if target and target not in others:
+            causes.missing(f"{path}.targetContainerName", target)
+        for field in _NOT_EPHEMERAL:
+            if debugger.get(field):
+                causes.forbidden(f"{path}.{field}", "cannot be set for an Ephemeral Container")
+        for at, mount in enumerate(debugger.get("volumeMounts") or []):
+            for field in ("subPath", "subPathExpr"):
+                if mount.get(field):
+                    causes.forbidden(f"{path}.volumeMounts[{at}].{field}", "cannot be set for an Ephemeral Container")
+
+
 def container(  # noqa: PLR0912  (a list of fields)
     causes: Causes, path: str, spec: Json, volume_names: set[str], *, init: bool, grace_seconds: int
 ) -> None:

@@ -72,12 +72,12 @@ def has_rules(schema: Any) -> bool:
 
 
 _UNIQUE = ("map", "set")
-_TIMED = {"date": "TIMESTAMP", "datetime": "TIMESTAMP", "duration": "DURATION"}
+_TIMED = {"byte": "BYTES", "date": "TIMESTAMP", "datetime": "TIMESTAMP", "duration": "DURATION"}
 _HAS = re.compile(r"\bhas\(\s*((?:self|oldSelf)(?:\.\w+)*)\.(\w+)\s*\)")
 
 
 def _timed(path: str, schema: Json, value: Any) -> Iterator[tuple[str, str, Any]]:
-    """The times and durations of a value: path, type, and what a rule reads there."""
+    """The times, durations and bytes of a value: path, type, and what a rule reads there."""
     timed = _TIMED.get(formats.supported(schema.get("format"))) if schema.get("type") == "string" else None
     if timed and isinstance(value, str):
         yield path, timed, formats.read(value, schema["format"])
@@ -120,8 +120,11 @@ _REASONS = ("FieldValueRequired", "FieldValueForbidden", "FieldValueDuplicate")
 def _rules(causes: Causes, path: str, schema: Json, value: Any, old: Any) -> None:
     for validation in schema.get(RULES) or []:
         rule, optional = str(validation["rule"]), bool(validation.get("optionalOldSelf"))
-        if _OLD.search(rule) and old is None and not optional:
+        changes = bool(_OLD.search(rule))
+        if changes and old is None and not optional:
             continue  # a rule about a change
+        if not changes and value == old:
+            continue  # what an update leaves as it is may break a rule that came later
         if (where := _whole_float(schema, value)) and re.search(rf"\b{re.escape(where)}\b", rule):
             causes.invalid(path, value, "rule evaluation error: invalid data, expected int, got float64")
             continue
@@ -174,10 +177,12 @@ def check(causes: Causes, schema: Json, value: Any, old: Any, path: str = "") ->
         list_type = schema.get("x-kubernetes-list-type")
         keys = list(schema.get("x-kubernetes-list-map-keys") or []) if list_type == "map" else []
         previous = {_mark(i, keys, items): i for i in old} if isinstance(old, list) and list_type in _UNIQUE else {}
+        unchanged = value == old
         marks: set[str] = set()
         for index, element in enumerate(value):
             mark = _mark(element, keys, items)
             if list_type in _UNIQUE and mark in marks:
                 causes.duplicate(f"{path}[{index}]", json.loads(mark))
             marks.add(mark)
-            check(causes, items, element, previous.get(mark), f"{path}[{index}]")
+            before_change = element if unchanged and list_type not in _UNIQUE else previous.get(mark)
+            check(causes, items, element, before_change, f"{path}[{index}]")

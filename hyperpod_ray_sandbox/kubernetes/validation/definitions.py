@@ -244,6 +244,9 @@ def _schema(causes: Causes, path: str, schema: Any, level: str) -> None:  # noqa
     if schema.get("x-kubernetes-list-type") == "set" and mutable:
         words = "must be atomic as item of a list with x-kubernetes-list-type=set"
         causes.invalid(f"{path}.items.x-kubernetes-map-type", listed.get("x-kubernetes-map-type"), words)
+    list_type = schema.get("x-kubernetes-list-type")
+    if list_type in ("map", "set") and listed.get("nullable"):
+        causes.forbidden(f"{path}.items.nullable", f"cannot be nullable when x-kubernetes-list-type is {list_type}")
     if properties and extra is not None:
         causes.forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
     _forbidden(causes, path, schema)

@@ -31,7 +31,7 @@ SUBDOMAIN_RULE = (
     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
-_LABEL_RULE = (
+LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
@@ -101,7 +101,7 @@ def subdomain(causes: Causes, path: str, text: str) -> None:
 def label(causes: Causes, path: str, text: str) -> None:
     """Judge a label of a domain name."""
     if not is_label(text):
-        causes.invalid(path, text, _LABEL_RULE)
+        causes.invalid(path, text, LABEL_RULE)
 
 
 def key(causes: Causes, path: str, text: str) -> None:

@@ -89,6 +89,9 @@ def volume(obj: Json) -> Causes:
     return causes
 
 
+_MOST_PARAMETERS, _PARAMETER_BYTES = 512, 256 * 1024
+
+
 def storage_class(obj: Json) -> Causes:
     """Judge a StorageClass."""
     causes = Causes()
@@ -96,8 +99,13 @@ def storage_class(obj: Json) -> Causes:
         causes.required("provisioner")
     else:
         names.key(causes, "provisioner", obj["provisioner"].lower())
-    if "" in (obj.get("parameters") or {}):
+    parameters = obj.get("parameters") or {}
+    if len(parameters) > _MOST_PARAMETERS:
+        causes.long("parameters", _MOST_PARAMETERS)
+    elif "" in parameters:
         causes.invalid("parameters", "", "field can not be empty.")
+    elif sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _PARAMETER_BYTES:
+        causes.long("parameters", _PARAMETER_BYTES)
     causes.one_of("reclaimPolicy", obj.get("reclaimPolicy"), ("Delete", "Retain"))
     mode = obj.get("volumeBindingMode")
     causes.choice("volumeBindingMode", mode, ("Immediate", "WaitForFirstConsumer"))

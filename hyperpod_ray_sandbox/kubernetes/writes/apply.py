@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 APPLY = "application/apply-patch+yaml"
-_PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json")
+_STRATEGIC = "application/strategic-merge-patch+json"
+_PATCHES = ("application/json-patch+json", "application/merge-patch+json", _STRATEGIC)
 
 
 def patch_object(  # noqa: PLR0917
@@ -40,6 +41,8 @@ def patch_object(  # noqa: PLR0917
     stored = api.store.get(api.key(resource, namespace, name))
     if content_type == APPLY:
         return _apply(api, resource, namespace, name, body, options, subresource)
+    if content_type not in _PATCHES or (content_type == _STRATEGIC and resource.crd):
+        raise _unsupported(content_type)
     if stored is None:
         raise not_found(resource.plural, resource.group, name)
     shape = None if resource.crd else schema.SHAPES.of(resource)
@@ -55,7 +58,7 @@ def patch_object(  # noqa: PLR0917
 
 def patched_object(current: Json, body: bytes, content_type: str, shape: Json | None) -> Any:
     """What a patch makes of an object; `shape` is the schema of a built-in kind. Raises 400, 415 or 422."""
-    strategic = content_type == "application/strategic-merge-patch+json"
+    strategic = content_type == _STRATEGIC
     if content_type not in _PATCHES or (strategic and shape is None):
         raise _unsupported(content_type)
     try:
@@ -73,7 +76,33 @@ def patched_object(current: Json, body: bytes, content_type: str, shape: Json | 
 def _apply(  # noqa: PLR0917
     api: Objects, resource: Resource, namespace: str, name: str, body: bytes, options: Options, subresource: str
 ) -> tuple[Json, bool]:
-    config = accept(resource, namespace, configuration(resource, body, strict=options.validation == "Strict"))
+    config = configuration(resource, body, strict=options.validation == "Strict")
+    version_kind = f"{resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
+    where, shape = f"{namespace}/{name}; {version_kind}", schema.SHAPES.of(resource)
+    try:
+        applied.check_types(config, shape)
+    except applied.UntypedError as error:
+        raise ApiError(500, "", f"failed to create typed patch object ({where}): {error}") from None
+    try:
+        return _merged(api, resource, namespace, name, config, options, subresource, where)
+    except UnreadableError as error:
+        why = f"unable to convert unstructured object to {version_kind.removeprefix('/')}: {error.why}"
+        raise ApiError(500, "", f"failed to convert new object ({where}) to proper version: {why}") from None
+
+
+def _merged(  # noqa: PLR0917
+    api: Objects,
+    resource: Resource,
+    namespace: str,
+    name: str,
+    config: Json,
+    options: Options,
+    subresource: str,
+    where: str,
+) -> tuple[Json, bool]:
+    """The object that an apply leaves, and whether it is new; `where` names the request in refusals."""
+    shape = schema.SHAPES.of(resource)
+    config = accept(resource, namespace, config)
     stored = api.store.get(api.key(resource, namespace, name))
     if stored is None and subresource:
         raise not_found(resource.plural, resource.group, name)
@@ -81,9 +110,7 @@ def _apply(  # noqa: PLR0917
         raise bad_request("metadata.managedFields must be nil")
     if subresource == "status":  # the rest is ignored there, whatever its form: Kueue sends `spec: {podSets: null}`
         config = {field: config[field] for field in ("apiVersion", "kind", "metadata", "status") if field in config}
-    shape = schema.SHAPES.of(resource)
     # unknown fields are judged on what was sent, before it is merged
-    where = f"{namespace}/{name}; {resource.api_version if resource.group else '/v1'}, Kind={resource.kind}"
     pruned, undeclared = schema.check_unknown(resource, config)
     schema.check_nulls(resource, pruned, name)
     try:

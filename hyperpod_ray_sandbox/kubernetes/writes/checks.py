@@ -10,7 +10,14 @@ from hyperpod_ray_sandbox.kubernetes import admission, defaults, schema
 from hyperpod_ray_sandbox.kubernetes.authorization import defaults as roles
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, UnreadableError, bad_request, forbidden, not_found
+from hyperpod_ray_sandbox.kubernetes.status import (
+    ApiError,
+    UnreadableError,
+    bad_request,
+    forbidden,
+    not_found,
+    qualified,
+)
 from hyperpod_ray_sandbox.kubernetes.store import copy
 from hyperpod_ray_sandbox.kubernetes.times import is_time, now
 
@@ -90,11 +97,29 @@ def read_version(meta: Json) -> int:
     return int(text)
 
 
-def unversioned(obj: Json) -> Json:
-    """An object that a PUT or an apply creates: its resourceVersion is read, and not obeyed."""
+def unversioned(obj: Json, resource: Resource | None = None) -> Json:
+    """An object that a PUT or an apply creates: its resourceVersion is read, and not obeyed.
+
+    A PUT, which names its resource, means an object that is there where it has a uid: 409.
+    """
     meta = obj["metadata"]
     read_version(meta)
+    if resource and isinstance(meta.get("uid"), str) and meta["uid"]:
+        raise mistaken_uid(resource, meta.get("namespace", ""), meta["name"], sent=meta["uid"])
     return {**obj, "metadata": {key: value for key, value in meta.items() if key != "resourceVersion"}}
+
+
+def mistaken_uid(resource: Resource, namespace: str, name: str, *, sent: str, live: str = "") -> ApiError:
+    """409 for a write that means another object of that name, or one that is not there."""
+    key = f"/registry/{resource.plural}/{namespace}/{name}".replace("//", "/")
+    why = f"Precondition failed: UID in precondition: {sent}, UID in object meta: {live}"
+    return ApiError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {qualified(resource.plural, resource.group)} "{name}": StorageError: '
+        f"invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}",
+        {"name": name, "group": resource.group, "kind": resource.plural},
+    )
 
 
 def named(body: Any, name: str) -> Any:
@@ -120,6 +145,7 @@ def namespace_open(api: Objects, resource: Resource, namespace: str, name: str) 
 
 def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Json | None = None) -> Json:
     """Judge an object by its schema and fill in the defaults; warnings go to the options."""
+    _single_owners(obj["metadata"], options)
     if resource.kind == "Secret" and not resource.group and obj.get("stringData"):
         data = obj.setdefault("data", {}) or {}
         for key, value in (obj.pop("stringData") or {}).items():
@@ -152,6 +178,22 @@ def judge(api: Objects, resource: Resource, obj: Json, options: Options, old: Js
     if not resource.crd:
         defaults.fill(obj, old)
     return obj
+
+
+def _single_owners(meta: Json, options: Options) -> None:
+    """Keep each owner once, as the server does with a warning."""
+    owners = meta.get("ownerReferences")
+    if not isinstance(owners, list):
+        return
+    single = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
+    if len(single) < len(owners):
+        meta["ownerReferences"] = single
+        uids = sorted({str(owner.get("uid")) for owner in single if owners.count(owner) > 1})
+        options.warnings.append(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
+            "may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+            + ", ".join(uids)
+        )
 
 
 def hooked(  # noqa: PLR0917

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+_DESCRIPTION = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+    "clusters."
+)
 _PREFIX = 58
 """Characters of `generateName` that a name keeps."""
 
@@ -146,7 +151,11 @@ def publish_certificates(api: Objects, namespace: str) -> None:
         bundle = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": ROOT_CERTIFICATES, "namespace": namespace},
+            "metadata": {
+                "name": ROOT_CERTIFICATES,
+                "namespace": namespace,
+                "annotations": {"kubernetes.io/description": _DESCRIPTION},
+            },
             "data": {"ca.crt": api.certificates},
         }
         api.create(api.kind("v1", "ConfigMap"), namespace, bundle)

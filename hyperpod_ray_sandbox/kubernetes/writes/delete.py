@@ -11,6 +11,7 @@ from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.status import ApiError, forbidden, not_found, qualified
 from hyperpod_ray_sandbox.kubernetes.store import Key, copy
+from hyperpod_ray_sandbox.kubernetes.times import now
 
 if TYPE_CHECKING:
     from hyperpod_ray_sandbox.kubernetes.objects import Objects
@@ -58,7 +59,9 @@ def delete(  # noqa: PLR0912
     held = bool(finalizers) or grace > 0 or (resource.kind == "Namespace" and not resource.group)
     if not held:
         api.finish(key)
-        return stored, True
+        if resource.kind == "Pod" and not resource.group:  # a pod is shown as it ended
+            meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = now(), 0
+        return obj, True
     if finalizers:
         meta["finalizers"] = finalizers
     if not meta.get("deletionTimestamp"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_ray_sandbox.kubernetes import admission, applied, schema, validation
 from hyperpod_ray_sandbox.kubernetes.options import Options
 from hyperpod_ray_sandbox.kubernetes.resources import Resource, counts_generations, version_needed
-from hyperpod_ray_sandbox.kubernetes.status import ApiError, Cause, invalid, not_found, stale
+from hyperpod_ray_sandbox.kubernetes.status import Cause, invalid, not_found, stale
 from hyperpod_ray_sandbox.kubernetes.store import Key, copy
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes, shown
 from hyperpod_ray_sandbox.kubernetes.writes import addresses
@@ -19,6 +19,7 @@ from hyperpod_ray_sandbox.kubernetes.writes.checks import (
     crd_status,
     hooked,
     judge,
+    mistaken_uid,
     named,
     read_version,
 )
@@ -44,15 +45,20 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     """Replace an object (or only its status); `recorded` says that managedFields were worked out already."""
     options = options or Options()
     key = api.key(resource, namespace, name)
-    live = api.store.get(key)
-    if live is None:
-        raise not_found(resource.plural, resource.group, name)
     obj = accept(resource, namespace, obj)
     meta = obj["metadata"]
     named(obj, name)
+    live = api.store.get(key)
+    if live is None:
+        raise not_found(resource.plural, resource.group, name)
     _preconditions(resource, name, meta, live, required=options.user is not None and not recorded)
     if subresource == "resize":
         obj = _resized(live, obj)
+        meta = obj["metadata"]
+    if subresource == "ephemeralcontainers":
+        added = (obj.get("spec") or {}).get("ephemeralContainers") or []
+        obj = copy(live)
+        obj["spec"]["ephemeralContainers"] = added
         meta = obj["metadata"]
     if subresource == "status":
         submitted = obj
@@ -66,6 +72,8 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
         obj.pop("status", None)
         if "status" in live:
             obj["status"] = copy(live["status"])
+    if resource.kind == "Namespace" and not resource.group and subresource != "finalize":
+        obj["spec"] = copy(live["spec"])  # only `finalize` changes it
     _check_ending(resource, meta, live)
     for fixed in SERVER_FIELDS:
         meta.pop(fixed, None)
@@ -83,6 +91,8 @@ def update(  # noqa: PLR0912, PLR0915, PLR0917
     if subresource != "status":
         if subresource == "resize":
             validation.check_resize(resource, obj, live)
+        elif subresource == "ephemeralcontainers":
+            validation.check_debuggers(resource, obj, live)
         else:
             validation.check_change(
                 resource, obj, live, expandable=lambda name: _expandable(api, name), internal=options.user is None
@@ -121,11 +131,8 @@ def _preconditions(resource: Resource, name: str, meta: Json, live: Json, *, req
     if version and version != int(live["metadata"]["resourceVersion"]):
         raise stale(resource.plural, resource.group, name)
     if meta.get("uid") and meta["uid"] != live["metadata"]["uid"]:
-        raise ApiError(
-            409,
-            "Conflict",
-            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['metadata']['uid']}",
-        )
+        own = live["metadata"]
+        raise mistaken_uid(resource, own.get("namespace", ""), name, sent=meta["uid"], live=own["uid"])
 
 
 def _check_finalizers(resource: Resource, name: str, meta: Json, live: Json) -> None:

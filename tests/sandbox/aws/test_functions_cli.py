@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -24,6 +27,23 @@ def test_the_quick_login_makes_the_token_that_botocore_verifies() -> None:
     # a session's secret without the session's token is nobody's
     with pytest.raises(Refused):
         verify(made, cluster="ray eks", own_hosts=frozenset(), lookup=lambda _key: Secret(value="s+/=", token="u"))
+
+
+@pytest.mark.parametrize("text", ["a b/ü+%.zip", "ray-local-eks", "~._-", "s3://x?y=1&z=\U0001f600"])
+def test_texts_in_urls_are_quoted_as_botocore_does(text: str) -> None:
+    assert functions_cli.quoted(text) == quote(text, safe="-_.~")
+    assert functions_cli.quoted(text, slashes=True) == quote(text, safe="/-_.~")
+
+
+def test_a_login_imports_nothing_that_starts_slowly() -> None:
+    """A deployment runs it for each manifest, twice, and one manifest at a time."""
+    environment = {"AWS_ACCESS_KEY_ID": "ASIA1", "AWS_SECRET_ACCESS_KEY": "s"}
+    command = [sys.executable, "-I", "-S", "-X", "importtime", functions_cli.__file__]
+    command += ["--region", "us-west-2", "eks", "get-token", "--cluster-name", "ray", "--output", "json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"email", "http.client", "json", "pathlib", "re", "shutil", "socket", "urllib.parse"}
+    assert json.loads(done.stdout)["status"]["token"].startswith("k8s-aws-v1.")
 
 
 def through_the_shim(emulator: Emulator, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -16,12 +16,12 @@ def asked(check: dict[str, Any], verb: str = "get") -> dict[str, Any]:
     """The question that reaches who answers."""
     questions: list[dict[str, Any]] = []
 
-    def answer(question: dict[str, Any]) -> bool:
+    def answer(question: dict[str, Any]) -> tuple[bool, str]:
         questions.append(question)
-        return True
+        return True, "RBAC: allowed"
 
     with authorizer.answered_by(answer):
-        assert authorizer.decided(check, verb) == {"allowed": True}
+        assert authorizer.decided(check, verb) == {"allowed": True, "reason": "RBAC: allowed"}
     (question,) = questions
     return question
 

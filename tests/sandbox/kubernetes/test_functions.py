@@ -64,6 +64,21 @@ EXAMPLES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("lastIndexOf", ([1, 2, 2, 3], 2), 2),
     ("indexOf", ([1], 4), -1),
     ("lastIndexOf", ([1], 4), -1),
+    # format.go
+    ("validate", (call("format.named", "dns1123Label"), "my-label-name"), []),
+    ("validate", (call("format.named", "dns1123Subdomain"), "apiextensions.k8s.io"), []),
+    ("validate", (call("format.named", "qualifiedName"), "apiextensions.k8s.io/v1beta1"), []),
+    ("validate", (call("format.named", "dns1123LabelPrefix"), "my-label-prefix-"), []),
+    ("validate", (call("format.named", "dns1123SubdomainPrefix"), "mysubdomain.prefix.-"), []),
+    ("validate", (call("format.named", "dns1035LabelPrefix"), "my-label-prefix-"), []),
+    ("validate", (call("format.named", "uri"), "http://example.com"), []),
+    ("validate", (call("format.named", "uuid"), "123e4567-e89b-12d3-a456-426614174000"), []),
+    ("validate", (call("format.named", "byte"), "aGVsbG8="), []),
+    ("validate", (call("format.named", "date"), "2021-01-01"), []),
+    ("validate", (call("format.named", "datetime"), "2021-01-01T00:00:00Z"), []),
+    ("validate", (call("format.named", "date"), "2021-13-01"), ["invalid date"]),
+    ("validate", (call("format.named", "dns1035Label"), "a" * 64), ["must be no more than 63 bytes"]),
+    ("format.named", ("nothing",), {}),
     # cel-go: lists.go and sets.go
     ("distinct", ([1, 2, 2, 3, 3, 3],), [1, 2, 3]),
     ("flatten", ([1, [2, 3], [4]],), [1, 2, 3, 4]),
@@ -241,8 +256,6 @@ def test_what_the_documentation_calls_an_error_is_one(name: str, arguments: tupl
 @pytest.mark.parametrize(
     ("expression", "named"),
     [
-        ("authorizer.path('/a').check('get').reason()", ".reason"),
-        ("format.dns1123Label().validate('x')", "format.dns1123Label"),
         ("self.list.all(i, v, v > i)", ".all"),
         ("self.map.transformMap(k, v, v)", ".transformMap"),
         ("self.format.size() > 1", ""),

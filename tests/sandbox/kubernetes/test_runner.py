@@ -39,12 +39,12 @@ def test_a_policy_of_deletes_keeps_what_it_guards(client: Client) -> None:
 
 def test_what_no_policy_here_can_obey_is_refused_by_name(client: Client) -> None:
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
-    reason = "authorizer.path('/healthz').check('get').reason() == ''"
-    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": reason}]}
+    paired = "object.data.all(key, value, key != value)"
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": paired}]}
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-    code, answer = sent(client, "POST", path, {"metadata": {"name": "with-a-reason"}, "spec": spec})
+    code, answer = sent(client, "POST", path, {"metadata": {"name": "with-pairs"}, "spec": spec})
     assert code == 501
-    assert "does not evaluate .reason" in answer["message"]
+    assert "does not evaluate .all" in answer["message"]
 
 
 def test_the_template_of_a_suspended_job_may_go_elsewhere(client: Client) -> None:

@@ -174,3 +174,12 @@ def test_one_pod_has_a_claim_that_is_for_one(api: Api, mode: str, second: str) -
     fill(api, [in_zone("n2", "us-west-2a")], [claimed("b", "state")])
     Scheduler(api).reconcile()
     assert places(api)["b"] == second
+
+
+def test_pods_of_another_scheduler_stay_without_a_node(api: Api) -> None:
+    """https://kubernetes.io/docs/tasks/extend-kubernetes/configure-multiple-schedulers/"""
+    foreign = pod("foreign")
+    foreign["spec"]["schedulerName"] = "mine"
+    fill(api, [node("n1")], [foreign, pod("own")])
+    Scheduler(api).reconcile()
+    assert places(api) == {"foreign": "", "own": "n1"}

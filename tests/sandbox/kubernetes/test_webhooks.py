@@ -62,6 +62,12 @@ class Webhook:
         if path.startswith("/label"):
             operations = [{"op": "add", "path": "/metadata/labels", "value": {"hooked": "yes"}}]
             answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+        elif path.startswith("/count"):
+            count = int((request["object"]["metadata"].get("annotations") or {}).get("count", "0")) + 1
+            operations = [{"op": "add", "path": "/metadata/annotations", "value": {"count": str(count)}}]
+            answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+        elif path.startswith("/agree"):
+            answer |= {"allowed": False, "status": {"message": "fine", "code": 200}}
         elif (request["object"] or request["oldObject"]).get("data", {}).get("deny") == request["operation"]:
             answer |= {"allowed": False, "status": {"message": "not this one"}, "warnings": ["think again"]}
         return answer
@@ -123,17 +129,72 @@ def test_webhooks_change_and_refuse(cluster: Any, webhook: Webhook) -> None:
     request = webhook.reviews[-1]["request"]
     assert request["object"]["metadata"]["labels"] == {"hooked": "yes"}  # validating ones see the change
     assert (request["operation"], request["name"], request["namespace"]) == ("CREATE", "a", "hooked")
-    refused = created(client, maps, config_map("b", {"deny": "CREATE"}), 403)
+    refused = created(client, maps, config_map("b", {"deny": "CREATE"}), 400)
     assert refused["message"] == 'admission webhook "deny.check.example.com" denied the request: not this one'
-    assert client.send(Step("DELETE", f"{maps}/a", ""))[0] == 403
+    assert client.send(Step("DELETE", f"{maps}/a", ""))[0] == 400
     patch = Step("PATCH", f"{maps}/a", json.dumps({"data": {"deny": "UPDATE"}}), "application/merge-patch+json")
-    assert client.send(patch)[0] == 403
+    assert client.send(patch)[0] == 400
     count = len(webhook.reviews)
     created(client, "/api/v1/namespaces/default/configmaps", config_map("elsewhere", {"deny": "CREATE"}))
     assert len(webhook.reviews) == count
     for name in ("mutatingwebhookconfigurations/label", "validatingwebhookconfigurations/deny"):
         assert client.send(Step("DELETE", f"{REGISTRATION}/{name}", ""))[0] == 200
     assert client.send(Step("DELETE", f"{maps}/a", ""))[0] == 200
+
+
+def test_a_webhook_is_called_again_where_another_one_changed_the_object(cluster: Any, webhook: Webhook) -> None:
+    """https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#reinvocation-policy"""
+    client = Client.of(Path(cluster.server["kubeconfig"]))
+    created(client, "/api/v1/namespaces", {"metadata": {"name": "again"}})
+    counting = webhook.entry("count.check.example.com", "/count", ["CREATE"], "again")
+    counting["reinvocationPolicy"] = "IfNeeded"
+    changing = webhook.entry("label.check.example.com", "/label", ["CREATE"], "again")
+    path = f"{REGISTRATION}/mutatingwebhookconfigurations"
+    created(client, path, configuration("MutatingWebhookConfiguration", "again", counting, changing))
+    stored = created(client, "/api/v1/namespaces/again/configmaps", config_map("a", {}))
+    assert stored["metadata"]["annotations"] == {"count": "2"}
+    assert client.send(Step("DELETE", f"{path}/again", ""))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "words"),
+    [
+        ("/agree", 400, "denied the request: fine"),  # a refusal is never below 400
+        ("/label", 500, "validating webhook may not return response.patch"),
+    ],
+)
+def test_what_a_validating_webhook_may_not_answer(
+    cluster: Any, webhook: Webhook, path: str, code: int, words: str
+) -> None:
+    client = Client.of(Path(cluster.server["kubeconfig"]))
+    space = f"answers{code}"
+    created(client, "/api/v1/namespaces", {"metadata": {"name": space}})
+    configurations = f"{REGISTRATION}/validatingwebhookconfigurations"
+    entry = webhook.entry("answers.check.example.com", path, ["CREATE"], space)
+    created(client, configurations, configuration("ValidatingWebhookConfiguration", space, entry))
+    refused = created(client, f"/api/v1/namespaces/{space}/configmaps", config_map("a", {}), code)
+    assert words in refused["message"]
+    assert client.send(Step("DELETE", f"{configurations}/{space}", ""))[0] == 200
+
+
+def test_a_webhook_of_scales_is_sent_a_scale_and_pods_with_a_star_are_pods_too(cluster: Any, webhook: Webhook) -> None:
+    client = Client.of(Path(cluster.server["kubeconfig"]))
+    created(client, "/api/v1/namespaces", {"metadata": {"name": "scaled"}})
+    entry = webhook.entry("scale.check.example.com", "/see", ["CREATE", "UPDATE"], "scaled")
+    entry["rules"] = [{**RULE, "apiGroups": ["apps"], "resources": ["deployments/*"], "operations": ["*"]}]
+    configurations = f"{REGISTRATION}/validatingwebhookconfigurations"
+    created(client, configurations, configuration("ValidatingWebhookConfiguration", "scaled", entry))
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "busybox:1"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    deployments = "/apis/apps/v1/namespaces/scaled/deployments"
+    created(client, deployments, {"metadata": {"name": "web"}, "spec": spec})
+    assert webhook.reviews[-1]["request"]["kind"]["kind"] == "Deployment"
+    patch = Step("PATCH", f"{deployments}/web/scale", '{"spec":{"replicas":1}}', "application/merge-patch+json")
+    assert client.send(patch)[0] == 200
+    request = webhook.reviews[-1]["request"]
+    assert request["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert (request["resource"]["resource"], request["subResource"]) == ("deployments", "scale")
+    assert client.send(Step("DELETE", f"{configurations}/scaled", ""))[0] == 200
 
 
 def test_a_webhook_behind_a_service_is_refused_by_name(cluster: Any, webhook: Webhook) -> None:
