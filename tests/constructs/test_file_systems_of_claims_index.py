@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import botocore.session
 import pytest
 from botocore.stub import Stubber
 
 from tests.constructs.handlers import stubbed
+from tests.support.service_models import values_of
 
 PROPERTIES = {"TagKey": "hyperpod-ray:environment", "TagValue": "dev"}
-LIFECYCLES = botocore.session.get_session().get_service_model("fsx").shape_for("FileSystemLifecycle").enum
+LIFECYCLES = sorted(values_of("fsx", "FileSystemLifecycle"))
 """Every state of a file system, by botocore's model of the service."""
 READY = {"AVAILABLE", "UPDATING"}
 """States in which a file system can be mounted.

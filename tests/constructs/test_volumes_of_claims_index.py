@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import botocore.session
 import pytest
 from botocore.stub import Stubber
 
 from tests.constructs.handlers import stubbed
+from tests.support.service_models import values_of
 
 PROPERTIES = {"TagKey": "hyperpod-ray:environment", "TagValue": "dev"}
 FILTERS = [
@@ -50,7 +50,7 @@ def test_delete_waits_while_a_volume_of_the_environment_is_there(handler: tuple[
     assert ask(module, "Delete")
 
 
-STATES = botocore.session.get_session().get_service_model("ec2").shape_for("VolumeState").enum
+STATES = sorted(values_of("ec2", "VolumeState"))
 """Every state of a volume, by botocore's model of the service."""
 
 

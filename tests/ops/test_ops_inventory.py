@@ -8,7 +8,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import botocore.session
 import pytest
 
 from hyperpod_ray.core import names, plan_names
@@ -19,6 +18,7 @@ from hyperpod_ray.ops.observe.snapshot import Claim, FileSystem, Stack
 from hyperpod_ray.ops.output import Format
 from tests.ops.ops_inventory_helpers import Json, listings, of, refusal, service, stack, volume
 from tests.ops.world import ROOT, environment_text
+from tests.support.service_models import values_of
 
 EXAMPLES = ROOT / "environments" / "examples"
 RAY = "/apis/ray.io/v1/namespaces/ray"
@@ -318,12 +318,7 @@ def test_a_file_system_that_lost_its_driver_is_deleted_once() -> None:
     assert account.arguments("delete_file_system") == [{"FileSystemId": f"fs-{1:017x}"}]
 
 
-def lifecycles() -> set[str]:
-    """Of a file system, as botocore has them."""
-    return set(botocore.session.get_session().get_service_model("fsx").shape_for("FileSystemLifecycle").enum)
-
-
-@pytest.mark.parametrize("lifecycle", sorted(lifecycles()))
+@pytest.mark.parametrize("lifecycle", sorted(values_of("fsx", "FileSystemLifecycle")))
 def test_an_orphan_is_deleted_in_each_state_in_which_fsx_deletes_it(lifecycle: str) -> None:
     """One that failed or is misconfigured costs as well, and nobody else deletes it."""
     claimed = file_system(1, lifecycle, tags=MADE_BY_CLAIM)

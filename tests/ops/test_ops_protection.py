@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import botocore.session
 import pytest
 from botocore.exceptions import ClientError
 
@@ -19,6 +18,7 @@ from hyperpod_ray.ops.observe.snapshot import ControlPlane, Stack, Unseen
 from hyperpod_ray.ops.reach import clients
 from hyperpod_ray.ops.verdict import judge
 from tests.ops.snapshots import healthy
+from tests.support.service_models import values_of
 
 EXAMPLES = FOLDER / "examples"
 EKS = Stack(name="prod-Eks", status="CREATE_COMPLETE", protected=True)
@@ -88,13 +88,7 @@ def test_an_update_that_fails_stops_the_command() -> None:
         lifted(Account(statuses=["InProgress", "Failed"]), EKS)
 
 
-def statuses_of_updates() -> set[str]:
-    """As botocore has them."""
-    shape = botocore.session.get_session().get_service_model("eks").shape_for("UpdateStatus")
-    return set(shape.enum)
-
-
-@pytest.mark.parametrize("status", sorted(statuses_of_updates() - {"InProgress", "Successful"}))
+@pytest.mark.parametrize("status", sorted(values_of("eks", "UpdateStatus") - {"InProgress", "Successful"}))
 def test_an_update_that_ends_otherwise_than_well_stops_the_command(status: str) -> None:
     with pytest.raises(OpsError, match=f"off: {status}"):
         lifted(Account(statuses=["InProgress", status]), EKS)

@@ -160,11 +160,12 @@ def test_who_stood_still_before_the_others_waited_has_not_kept_them_waiting() ->
     slow = Member(uid="slow", node="a", seq=5, place="lock", still=300.0, at="save.py:3", **common)
     other = Member(uid="other", node="b", seq=6, place="collective", **common)
     progress, limits = Progress(), Limits()
-    assert progress.behind(300.0, [slow, other], limits) == []
+    by_rank = [(0, slow), (1, other)]
+    assert progress.behind(300.0, by_rank, limits) == []
     slow.still = 300.1
-    assert progress.behind(300.1, [slow, other], limits) == [], "the other has just come to wait"
+    assert progress.behind(300.1, by_rank, limits) == [], "the other has just come to wait"
     slow.still = 300.0 + limits.floor_s + 1
-    (hung,) = progress.behind(slow.still, [slow, other], limits)
+    (hung,) = progress.behind(slow.still, by_rank, limits)
     assert hung[0] is slow
 
 
