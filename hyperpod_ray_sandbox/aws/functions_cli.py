@@ -175,8 +175,8 @@ def main(argv: list[str]) -> int:
         return 0
     target = options["--kubeconfig"]
     if os.environ.get(GIVEN):
-        with open(os.environ[GIVEN], "rb") as own:
-            content = own.read()
+        with open(os.environ[GIVEN], "rb") as kubeconfig_file:
+            content = kubeconfig_file.read()
     else:
         import json
 

@@ -289,29 +289,29 @@ def _interleaved(live: list[str], config: list[str]) -> list[str]:
     """
     shared = [step for step in config if step in live]
     result: list[str] = []
-    left = right = 0
-    while left < len(live) or right < len(config):
-        if left < len(live) and right < len(config):
-            if live[left] == config[right]:
-                result.append(live[left])
-                shared = shared[1:] if shared[:1] == [live[left]] else shared
-                left, right = left + 1, right + 1
+    live_index = config_index = 0
+    while live_index < len(live) or config_index < len(config):
+        if live_index < len(live) and config_index < len(config):
+            if live[live_index] == config[config_index]:
+                result.append(live[live_index])
+                shared = shared[1:] if shared[:1] == [live[live_index]] else shared
+                live_index, config_index = live_index + 1, config_index + 1
                 continue
-            if live[left] in config and shared and shared[0] != live[left]:
-                left += 1
+            if live[live_index] in config and shared and shared[0] != live[live_index]:
+                live_index += 1
                 continue
-        if left < len(live):
-            if live[left] not in config:
-                result.append(live[left])
-                left += 1
+        if live_index < len(live):
+            if live[live_index] not in config:
+                result.append(live[live_index])
+                live_index += 1
                 continue
-            if live[left] in result:
-                left += 1
+            if live[live_index] in result:
+                live_index += 1
                 continue
-        if right < len(config):
-            result.append(config[right])
-            shared = shared[1:] if shared[:1] == [config[right]] else shared
-            right += 1
+        if config_index < len(config):
+            result.append(config[config_index])
+            shared = shared[1:] if shared[:1] == [config[config_index]] else shared
+            config_index += 1
     return result
 
 

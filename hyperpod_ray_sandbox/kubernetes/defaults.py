@@ -405,10 +405,10 @@ def _claim(obj: Json, old: Json | None) -> None:
         spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
 
 
-def _namespace(obj: Json, old: Json | None) -> None:
+def _namespace(obj: Json, stored: Json | None) -> None:
     """A namespace is labelled with its name, and stays until it is empty."""
     obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
-    if old is None:
+    if stored is None:
         obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
     obj.setdefault("status", {}).setdefault("phase", "Active")
 
@@ -502,9 +502,9 @@ _BY_KIND: dict[str, Callable[[Json, Json | None], None]] = {
 
 _ROLES = ("ClusterRole", "Role")
 _STATUS: dict[str, Json] = {
-    **{kind: {} for kind in ("CronJob", "Deployment", "Job", "ResourceQuota")},
-    **{kind: {"loadBalancer": {}} for kind in ("Ingress", "Service")},
-    **{kind: {"replicas": 0} for kind in ("ReplicaSet", "ReplicationController")},
+    **{kind_name: {} for kind_name in ("CronJob", "Deployment", "Job", "ResourceQuota")},
+    **{kind_name: {"loadBalancer": {}} for kind_name in ("Ingress", "Service")},
+    **{kind_name: {"replicas": 0} for kind_name in ("ReplicaSet", "ReplicationController")},
     "StatefulSet": {"replicas": 0, "availableReplicas": 0},
     "DaemonSet": dict.fromkeys(
         ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0

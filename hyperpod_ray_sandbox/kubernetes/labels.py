@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from hyperpod_ray_sandbox.kubernetes import name_forms
 from hyperpod_ray_sandbox.kubernetes.status import bad_request
-from hyperpod_ray_sandbox.kubernetes.validation import names
 
 Match = Callable[[dict[str, str]], bool]
 
@@ -65,8 +65,8 @@ class _Parser:
         key = self.take()
         if not _plain(key):
             raise _SelectorError(f"found '{key}', expected: identifier")
-        if not names.is_key(key):
-            raise _SelectorError(f'key: Invalid value: "{key}": {names.key_rule(key)}')
+        if not name_forms.is_key(key):
+            raise _SelectorError(f'key: Invalid value: "{key}": {name_forms.key_rule(key)}')
         if absent or self.look() in ("", ","):
             return lambda have: (key in have) != absent
         operator = self.take()
@@ -78,8 +78,10 @@ class _Parser:
                 if not value.lstrip("-").isdigit():
                     why = "for 'Gt', 'Lt' operators, the value must be an integer"
                     raise _SelectorError(f'values[{index}]: Invalid value: "{value}": {why}')
-            elif not names.is_value(value):
-                raise _SelectorError(f'values[{index}][{key}]: Invalid value: "{value}": {names.value_rule(value)}')
+            elif not name_forms.is_value(value):
+                raise _SelectorError(
+                    f'values[{index}][{key}]: Invalid value: "{value}": {name_forms.value_rule(value)}'
+                )
         if operator in ("in", "notin"):
             return (
                 (lambda have: have.get(key) in values)

@@ -119,12 +119,12 @@ def forbidden(plural: str, group: str, name: str, why: str) -> ApiError:
 
 def success(code: int = 200, details: Json | None = None) -> Json:
     """The `Status` object of a request that leaves no object to return."""
-    told = {key: value for key, value in (details or {}).items() if value}
+    stated = {key: value for key, value in (details or {}).items() if value}
     return {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
-        **({"details": told} if told else {}),
+        **({"details": stated} if stated else {}),
         **({"code": code} if code != 200 else {}),
     }

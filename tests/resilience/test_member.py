@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import ray
 from ray.train.v2._internal.exceptions import (
@@ -57,10 +59,9 @@ def test_the_end_waits_for_every_rank_and_for_no_spare(monkeypatch: pytest.Monke
     # of an elastic run with one rank left
     poll.statuses = [returned(5, 1), running(error=DEATH), running()]
     assert [(status.running, status.return_value) for status in poll.poll()] == [(False, 5)] * 3
-    # the second rank is lost after the last step: what returned is what the loop returned
+    # the second rank is lost after the end of its script: what returned is what the loop returned
+    poll.group.coordinator = SimpleNamespace(finished=SimpleNamespace(remote=lambda: "answer"))
+    monkeypatch.setattr(ray, "wait", lambda refs, timeout: (refs, []))
+    monkeypatch.setattr(ray, "get", lambda _: True)
     poll.statuses = [returned(7), running(error=DEATH), stood_by]
-    assert [(status.running, status.return_value) for status in poll.poll()] == [
-        (False, 7),
-        (False, None),
-        (False, None),
-    ]
+    assert [(status.running, status.return_value) for status in poll.poll()] == [(False, 7)] * 3

@@ -217,6 +217,7 @@ FAULTS = [
     Fault(name="a pause that the run makes again and again is no hang", section=HANG, happens=lambda a: a.trains(pauses_s=[120.0, 100.0], last_step_t=140), state="Healthy"),
     Fault(name="a hang beyond its usual pauses", section=HANG, happens=lambda a: a.trains(pauses_s=[120.0, 100.0], last_step_t=160), what="hangs"),
     Fault(name="a hang while it drains", section=HANG, happens=lambda a: a.trains(state="draining", last_step_t=90), what="hangs"),
+    Fault(name="a job outlives its run", section=HANG, happens=lambda a: a.trains(state="done", state_t=1200, last_step_t=1200), state="Healthy", what="run 'first' is done, and its job still runs, for 20 min: its nodes are taken", next=f"{RUNS} logs demo raysubmit_1; then {RUNS} stop demo raysubmit_1, unless it still does something after its loop"),
     Fault(name="a validation on purpose", section=HANG, happens=lambda a: a.trains(state="paused", state_t=300, last_step_t=300), state="Healthy", what="run 'first' pauses on purpose at step 4000"),
     Fault(name="a validation without an end", section=HANG, happens=lambda a: a.trains(state="paused", state_t=2400, last_step_t=2400), what="pauses on purpose at step 4000, for 40 min", next=f"{RUNS} logs demo raysubmit_1"),
     Fault(name="a save that has just ended", section=HANG, happens=lambda a: a.trains(state_t=5, last_step_t=120), state="Healthy"),

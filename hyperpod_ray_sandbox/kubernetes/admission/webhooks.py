@@ -49,8 +49,8 @@ def call(api: Objects, plural: str, attributes: matching.Attributes, options: Op
                 attributes = attributes.with_object(changed)
             if webhook.get("reinvocationPolicy") == "IfNeeded":
                 called.append((webhook, attributes.obj))
-    for webhook, left in called:  # once more, those after which another one changed the object
-        if attributes.obj == left or not _concerns(api, webhook, attributes):
+    for webhook, reviewed in called:  # once more, those after which another one changed the object
+        if attributes.obj == reviewed or not _concerns(api, webhook, attributes):
             continue
         answer = _asked(api, webhook, attributes, options, mutates=True)
         if answer is not None and answer.get("patch"):

@@ -58,18 +58,18 @@ class Cloud:
             pause = min(max(_LONGEST_PAUSE, pause), 2 * pause) if quiet else self.settings.poll_seconds
 
     async def _poll(self) -> None:
-        there = await self.aws.pages("eks", "list_clusters", "clusters")
-        name = self.settings.eks_cluster or (there[0] if len(there) == 1 else "")
+        clusters = await self.aws.pages("eks", "list_clusters", "clusters")
+        name = self.settings.eks_cluster or (clusters[0] if len(clusters) == 1 else "")
         arn = born = ""
-        if name in there:
+        if name in clusters:
             cluster = (await self.aws.call("eks", "describe_cluster", name=name))["cluster"]
             arn, born = str(cluster["arn"]), str(cluster["createdAt"])
         noted = self.api.store.note("eks")
         mark = f"{arn}@{born}" if arn else ""
         # where clusters are there and none of them is surely this API's, nothing is forgotten
-        if noted and mark != noted and not (not mark and there):
+        if noted and mark != noted and not (not mark and clusters):
             self.api.reset()
-        if mark or not there:
+        if mark or not clusters:
             self.api.store.note("eks", mark)
         if not arn:
             return

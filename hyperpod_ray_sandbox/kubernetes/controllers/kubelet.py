@@ -177,8 +177,8 @@ class Kubelet:
 
     def _debug(self, pod: Json) -> None:
         """Start ephemeral containers that somebody added."""
-        shown = {status["name"] for status in pod["status"].get("ephemeralContainerStatuses") or []}
-        added = [c for c in pod["spec"].get("ephemeralContainers") or [] if c["name"] not in shown]
+        reported = {status["name"] for status in pod["status"].get("ephemeralContainerStatuses") or []}
+        added = [c for c in pod["spec"].get("ephemeralContainers") or [] if c["name"] not in reported]
         if not added:
             return
 

@@ -9,10 +9,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hyperpod_ray_sandbox.kubernetes import formats
+from hyperpod_ray_sandbox.kubernetes import formats, name_forms
 from hyperpod_ray_sandbox.kubernetes.expressions.signatures import FORMATS
 from hyperpod_ray_sandbox.kubernetes.status import ApiError
-from hyperpod_ray_sandbox.kubernetes.validation import names
 
 Json = dict[str, Any]
 
@@ -62,9 +61,9 @@ def faults(form: Json, text: str) -> list[str]:
     if name in _OF_TEXT:
         return [] if formats.matches(name, text) else [_OF_TEXT[name]]
     # a prefix may end in a dash: a letter follows
-    whole = f"{text[:-2]}a" if name.endswith("Prefix") and len(text) > 1 and text.endswith("-") else text
+    full_name = f"{text[:-2]}a" if name.endswith("Prefix") and len(text) > 1 and text.endswith("-") else text
     accepts, why = _NAMES[name.removesuffix("Prefix")]
-    return [] if accepts(whole) else [why(whole)]
+    return [] if accepts(full_name) else [why(full_name)]
 
 
 _DNS1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -75,15 +74,15 @@ _DNS1035_RULE = (
 )
 
 
-def _within(most: int, rule: str) -> Callable[[str], str]:
+def _within(limit: int, rule: str) -> Callable[[str], str]:
     """What is wrong with a name that may have so many letters."""
-    return lambda text: f"must be no more than {most} bytes" if len(text) > most else rule
+    return lambda text: f"must be no more than {limit} bytes" if len(text) > limit else rule
 
 
 _NAMES: dict[str, tuple[Callable[[str], bool], Callable[[str], str]]] = {
-    "dns1123Label": (names.is_label, _within(63, names.LABEL_RULE)),
-    "dns1123Subdomain": (names.is_subdomain, _within(253, names.SUBDOMAIN_RULE)),
+    "dns1123Label": (name_forms.is_label, _within(63, name_forms.LABEL_RULE)),
+    "dns1123Subdomain": (name_forms.is_subdomain, _within(253, name_forms.SUBDOMAIN_RULE)),
     "dns1035Label": (lambda text: len(text) <= 63 and bool(_DNS1035.fullmatch(text)), _within(63, _DNS1035_RULE)),
-    "qualifiedName": (names.is_key, names.key_rule),
-    "labelValue": (names.is_value, names.value_rule),
+    "qualifiedName": (name_forms.is_key, name_forms.key_rule),
+    "labelValue": (name_forms.is_value, name_forms.value_rule),
 }

@@ -137,11 +137,11 @@ def check_resize(resource: Resource, new: Json, old: Json) -> None:
         raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)
 
 
-def check_debuggers(resource: Resource, new: Json, old: Json) -> None:
+def check_debuggers(resource: Resource, pod: Json, stored: Json) -> None:
     """Refuse a change of ephemeral containers that a pod cannot take; raises ApiError 422."""
-    causes = changes.debuggers(new, old)
+    causes = changes.debuggers(pod, stored)
     if causes:
-        raise invalid(resource.kind, resource.group, new["metadata"]["name"], causes)
+        raise invalid(resource.kind, resource.group, pod["metadata"]["name"], causes)
 
 
 def check_status(resource: Resource, new: Json, old: Json) -> None:

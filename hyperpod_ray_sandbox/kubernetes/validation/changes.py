@@ -189,15 +189,15 @@ def resize(new: Json, old: Json) -> Causes:
     return causes
 
 
-def debuggers(new: Json, old: Json) -> Causes:
+def debuggers(pod: Json, stored: Json) -> Causes:
     """Judge a change of a pod's ephemeral containers: they are added, and stay as they are.
 
     Source: ValidatePodEphemeralContainersUpdate of pkg/apis/core/validation.
     """
     causes = Causes()
     path, field = "spec.ephemeralContainers", "ephemeralContainers"
-    after = {container["name"]: container for container in new["spec"].get(field) or []}
-    for container in old["spec"].get(field) or []:
+    after = {container["name"]: container for container in pod["spec"].get(field) or []}
+    for container in stored["spec"].get(field) or []:
         name = container["name"]
         if after.get(name) != container:
             verb = "changed" if name in after else "removed"

@@ -10,6 +10,7 @@ from typing import Any
 
 from hyperpod_ray_rules.names import HOSTNAME_LABEL, KUBE_SYSTEM
 from hyperpod_ray_rules.quantity import number
+from hyperpod_ray_sandbox.kubernetes import name_forms
 from hyperpod_ray_sandbox.kubernetes.validation import names, quantities
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 from hyperpod_ray_sandbox.kubernetes.validation.pods import EFFECTS, tolerations
@@ -52,8 +53,8 @@ def taints(causes: Causes, path: str, declared: list[Json] | None) -> None:
             taint.get("effect"),
         )
         names.key(causes, f"{at}.key", key)
-        if not names.is_value(value):
-            causes.invalid(f"{at}.value", value, names.value_rule(value))
+        if not name_forms.is_value(value):
+            causes.invalid(f"{at}.value", value, name_forms.value_rule(value))
         if not effect:
             causes.required(f"{at}.effect")
         elif effect not in EFFECTS:
@@ -163,8 +164,8 @@ def _hints(causes: Causes, at: str, declared: Json) -> None:
         for place, hint in enumerate(hints):
             if hint in hints[:place]:
                 causes.duplicate(f"{at}.{field}[{place}].name", hint)
-            if not names.is_value(hint):
-                causes.invalid(f"{at}.{field}[{place}].name", hint, names.value_rule(hint))
+            if not name_forms.is_value(hint):
+                causes.invalid(f"{at}.{field}[{place}].name", hint, name_forms.value_rule(hint))
 
 
 def endpoints(obj: Json) -> Causes:

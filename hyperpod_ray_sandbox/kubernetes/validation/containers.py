@@ -233,8 +233,8 @@ _NOT_EPHEMERAL = (
 
 def ephemeral(causes: Causes, spec: Json, volume_names: set[str]) -> None:
     """Judge the containers that somebody adds to a pod that runs, as `kubectl debug` does."""
-    others = {c.get("name") for field in ("containers", "initContainers") for c in spec.get(field) or []}
-    taken = set(others)
+    permanent = {c.get("name") for field in ("containers", "initContainers") for c in spec.get(field) or []}
+    taken = set(permanent)
     for index, debugger in enumerate(spec.get("ephemeralContainers") or []):
         path = f"spec.ephemeralContainers[{index}]"
         plain = {field: value for field, value in debugger.items() if field not in _NOT_EPHEMERAL}
@@ -243,7 +243,7 @@ def ephemeral(causes: Causes, spec: Json, volume_names: set[str]) -> None:
             causes.duplicate(f"{path}.name", debugger["name"])
         taken.add(debugger.get("name"))
         target = debugger.get("targetContainerName")
-        if target and target not in others:
+        if target and target not in permanent:
             causes.missing(f"{path}.targetContainerName", target)
         for field in _NOT_EPHEMERAL:
             if debugger.get(field):

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes import name_forms
 from hyperpod_ray_sandbox.kubernetes.expressions import costs, language, trees
 from hyperpod_ray_sandbox.kubernetes.expressions.declared import REQUEST_BYTES, Declared, of_schema
 from hyperpod_ray_sandbox.kubernetes.expressions.value_types import BOOL, STRING, optional
@@ -65,7 +66,7 @@ def _group(causes: Causes, obj: Json, group: str) -> None:
     """Judge the API group: a domain, and approved where it is of Kubernetes."""
     if not group:
         causes.required("spec.group")
-    elif not names.is_subdomain(group):
+    elif not name_forms.is_subdomain(group):
         names.subdomain(causes, "spec.group", group)
     elif "." not in group:
         causes.invalid("spec.group", group, "should be a domain with at least one dot")

@@ -9,15 +9,12 @@ import ipaddress
 import re
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes import name_forms
 from hyperpod_ray_sandbox.kubernetes.resources import Resource
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
 Json = dict[str, Any]
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _ENVIRONMENT = re.compile(r"[ -<>-~]+")
 _PORT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -26,88 +23,27 @@ _LABELS = ("Namespace", "Service", "StatefulSet")
 # their names are judged as parts of a path alone
 _UNNAMED = ("CertificateSigningRequest", "Event")
 _ANNOTATION_BYTES = 262_144
-SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_KEY_RULE = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
-
 ADDRESS_RULE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 """The ones that need no domain."""
 
 
-def is_subdomain(text: str) -> bool:
-    """Whether a text is an RFC 1123 subdomain."""
-    return len(text) <= 253 and bool(_SUBDOMAIN.fullmatch(text))
-
-
-def is_label(text: str) -> bool:
-    """Whether a text is an RFC 1123 label."""
-    return len(text) <= 63 and bool(_LABEL.fullmatch(text))
-
-
-def is_key(text: str) -> bool:
-    """Whether a text is a qualified name: the key of a label, annotation or resource."""
-    prefix, slash, name = text.rpartition("/")
-    if slash and not is_subdomain(prefix):
-        return False
-    return len(name) <= 63 and bool(_QUALIFIED.fullmatch(name))
-
-
-def key_rule(text: str) -> str:
-    """What is wrong with a qualified name."""
-    prefix, slash, name = text.rpartition("/")
-    if slash and not prefix:
-        return "prefix part must be non-empty"
-    if slash and not is_subdomain(prefix):
-        return f"prefix part {SUBDOMAIN_RULE}"
-    if not name:
-        return "name part must be non-empty"
-    return "name part must be no more than 63 bytes" if len(name) > 63 else _KEY_RULE
-
-
-def value_rule(text: str) -> str:
-    """What is wrong with the value of a label."""
-    return "must be no more than 63 bytes" if len(text) > 63 else VALUE_RULE
-
-
-def is_value(text: str) -> bool:
-    """Whether a text is the value of a label."""
-    return len(text) <= 63 and bool(_VALUE.fullmatch(text))
-
-
 def subdomain(causes: Causes, path: str, text: str) -> None:
     """Judge a subdomain."""
-    if not is_subdomain(text):
-        causes.invalid(path, text, SUBDOMAIN_RULE)
+    if not name_forms.is_subdomain(text):
+        causes.invalid(path, text, name_forms.SUBDOMAIN_RULE)
 
 
 def label(causes: Causes, path: str, text: str) -> None:
     """Judge a label of a domain name."""
-    if not is_label(text):
-        causes.invalid(path, text, LABEL_RULE)
+    if not name_forms.is_label(text):
+        causes.invalid(path, text, name_forms.LABEL_RULE)
 
 
 def key(causes: Causes, path: str, text: str) -> None:
     """Judge a qualified name."""
-    if not is_key(text):
-        causes.invalid(path, text, key_rule(text))
+    if not name_forms.is_key(text):
+        causes.invalid(path, text, name_forms.key_rule(text))
 
 
 def domain_path(causes: Causes, path: str, text: str) -> None:
@@ -127,8 +63,8 @@ def labels(causes: Causes, path: str, entries: Json | None) -> None:
     """Judge labels."""
     for name, value in (entries or {}).items():
         key(causes, path, name)
-        if not is_value(value or ""):
-            causes.invalid(path, value, value_rule(value))
+        if not name_forms.is_value(value or ""):
+            causes.invalid(path, value, name_forms.value_rule(value))
 
 
 def annotated(causes: Causes, path: str, entries: Json | None) -> None:
@@ -141,8 +77,8 @@ def annotated(causes: Causes, path: str, entries: Json | None) -> None:
 
 def finalizer(causes: Causes, path: str, text: str, *, qualified: bool = True) -> None:
     """Judge the name of a finalizer, which has a domain where it is none of Kubernetes' own."""
-    if not is_key(text):
-        causes.invalid(path, text, key_rule(text))
+    if not name_forms.is_key(text):
+        causes.invalid(path, text, name_forms.key_rule(text))
     elif qualified and "/" not in text and text not in _FINALIZERS:
         causes.invalid(path, text, "name is neither a standard finalizer name nor is it fully qualified")
 
@@ -228,8 +164,8 @@ def selector(causes: Causes, path: str, label_selector: Json | None) -> None:
             causes.invalid(f"{field_path}.operator", operator, "not a valid selector operator")
         key(causes, f"{field_path}.key", expression.get("key") or "")
         for at, value in enumerate(values or []):
-            if not is_value(value):
-                causes.invalid(f"{field_path}.values[{at}]", value, value_rule(value))
+            if not name_forms.is_value(value):
+                causes.invalid(f"{field_path}.values[{at}]", value, name_forms.value_rule(value))
 
 
 def _name(causes: Causes, resource: Resource, path: str, name: str) -> None:

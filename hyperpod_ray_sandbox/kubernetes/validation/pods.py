@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from hyperpod_ray_rules.quantity import number
+from hyperpod_ray_sandbox.kubernetes import name_forms
 from hyperpod_ray_sandbox.kubernetes.validation import containers, names, pod_parts, quantities, volumes
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -135,8 +136,8 @@ def tolerations(causes: Causes, path: str, declared: list[Json] | None) -> None:
             if value:
                 causes.invalid(f"{field_path}.operator", toleration, "value must be empty when `operator` is 'Exists'")
         elif operator in ("", "Equal"):
-            if not names.is_value(value):
-                causes.invalid(f"{field_path}.operator", value, names.value_rule(value))
+            if not name_forms.is_value(value):
+                causes.invalid(f"{field_path}.operator", value, name_forms.value_rule(value))
         else:
             causes.one_of(f"{field_path}.operator", operator, ("Equal", "Exists"))
         causes.one_of(f"{field_path}.effect", effect, EFFECTS)
@@ -157,8 +158,8 @@ def _requirement(causes: Causes, path: str, requirement: Json) -> None:
         causes.invalid(f"{path}.operator", operator, "not a valid selector operator")
     names.key(causes, f"{path}.key", requirement.get("key") or "")
     for at, value in enumerate(values):
-        if not names.is_value(value):
-            causes.invalid(f"{path}.values[{at}]", value, names.value_rule(value))
+        if not name_forms.is_value(value):
+            causes.invalid(f"{path}.values[{at}]", value, name_forms.value_rule(value))
 
 
 def _term(causes: Causes, path: str, term: Json) -> None:

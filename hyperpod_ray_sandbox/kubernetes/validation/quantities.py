@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from hyperpod_ray_rules.quantity import number
+from hyperpod_ray_sandbox.kubernetes import name_forms
 from hyperpod_ray_sandbox.kubernetes.validation import names
 from hyperpod_ray_sandbox.kubernetes.validation.causes import Causes
 
@@ -32,7 +33,7 @@ def is_standard(name: str) -> bool:
 
 def is_extended(name: str) -> bool:
     """Whether a resource is one of a device plugin: with a domain that is not Kubernetes' own."""
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and names.is_key(name)
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and name_forms.is_key(name)
 
 
 def _fixed(name: str) -> bool:
@@ -61,7 +62,7 @@ def requirements(causes: Causes, path: str, resources: Json | None, *, of_pod: b
 
 
 def _amount(causes: Causes, path: str, name: str, amount: Any, *, of_pod: bool) -> None:
-    if not names.is_key(name):
+    if not name_forms.is_key(name):
         names.key(causes, path, name)
     elif of_pod and name not in _POD and not name.startswith("hugepages-"):
         if "/" not in name and not is_standard(name):
@@ -88,7 +89,7 @@ def _amount(causes: Causes, path: str, name: str, amount: Any, *, of_pod: bool) 
 
 def limited(causes: Causes, path: str, name: str, *, pods: bool) -> None:
     """Judge the name of a resource that a LimitRange limits."""
-    if not names.is_key(name):
+    if not name_forms.is_key(name):
         names.key(causes, path, name)
     elif "/" in name:
         return
@@ -104,10 +105,10 @@ def quota(causes: Causes, path: str, hard: Json | None) -> None:
         field_path = f"{path}[{name}]"
         plain = name.removeprefix("requests.")
         if name.startswith("count/"):
-            if not names.is_key(name):
+            if not name_forms.is_key(name):
                 names.key(causes, field_path, name)
         elif "/" in plain:
-            if not names.is_key(plain):
+            if not name_forms.is_key(plain):
                 names.key(causes, field_path, name)
         elif not is_standard(name):
             causes.invalid(field_path, name, "must be a standard resource type or fully qualified")

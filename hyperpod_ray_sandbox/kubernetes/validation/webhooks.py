@@ -9,6 +9,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from hyperpod_ray_sandbox.kubernetes import name_forms
 from hyperpod_ray_sandbox.kubernetes.expressions import language, signatures
 from hyperpod_ray_sandbox.kubernetes.expressions.declared import ANYTHING, Declared, list_of, map_of, struct
 from hyperpod_ray_sandbox.kubernetes.expressions.declared import STRING as TEXT
@@ -33,7 +34,7 @@ def configuration(obj: Json) -> Causes:
         path, name = f"webhooks[{index}]", webhook.get("name") or ""
         if not name:
             causes.required(f"{path}.name")
-        elif not names.is_subdomain(name) or name.count(".") < 2:
+        elif not name_forms.is_subdomain(name) or name.count(".") < 2:
             causes.invalid(f"{path}.name", name, "should be a domain with at least three segments separated by dots")
         if name in taken:
             causes.duplicate(f"{path}.name", name)
@@ -100,8 +101,8 @@ def service_path(causes: Causes, path: str, text: str) -> None:
     for index, step in enumerate(text[1:].removesuffix("/").split("/")):
         if not step:
             causes.invalid(path, text, f"segment[{index}] may not be empty")
-        elif not names.is_subdomain(step):
-            causes.invalid(path, text, f"segment[{index}]: {names.SUBDOMAIN_RULE}")
+        elif not name_forms.is_subdomain(step):
+            causes.invalid(path, text, f"segment[{index}]: {name_forms.SUBDOMAIN_RULE}")
 
 
 _KIND = struct("kubernetes.GroupVersionKind", group=TEXT, version=TEXT, kind=TEXT)

@@ -9,6 +9,7 @@ import re
 import zoneinfo
 from typing import Any
 
+from hyperpod_ray_sandbox.kubernetes import name_forms
 from hyperpod_ray_sandbox.kubernetes.formats import seconds
 from hyperpod_ray_sandbox.kubernetes.selectors import matches
 from hyperpod_ray_sandbox.kubernetes.validation import claims, job_policies, names
@@ -226,7 +227,7 @@ def job(obj: Json) -> Causes:
         if len(causes) == faults and not matches(selector, labels):
             causes.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     count, name = obj["spec"].get("completions") or 0, obj["metadata"].get("name") or ""
-    if obj["spec"].get("completionMode") == "Indexed" and count > 0 and not names.is_label(f"{name}-{count - 1}"):
+    if obj["spec"].get("completionMode") == "Indexed" and count > 0 and not name_forms.is_label(f"{name}-{count - 1}"):
         why = f"will not able to create pod with invalid DNS label: {name}-{count - 1}"
         causes.invalid("metadata.name", name, why)
     return causes

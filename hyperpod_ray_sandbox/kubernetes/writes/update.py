@@ -131,8 +131,8 @@ def _preconditions(resource: Resource, name: str, meta: Json, live: Json, *, req
     if version and version != int(live["metadata"]["resourceVersion"]):
         raise stale(resource.plural, resource.group, name)
     if meta.get("uid") and meta["uid"] != live["metadata"]["uid"]:
-        own = live["metadata"]
-        raise mistaken_uid(resource, own.get("namespace", ""), name, sent=meta["uid"], live=own["uid"])
+        metadata = live["metadata"]
+        raise mistaken_uid(resource, metadata.get("namespace", ""), name, sent=meta["uid"], live=metadata["uid"])
 
 
 def _check_finalizers(resource: Resource, name: str, meta: Json, live: Json) -> None:
