@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hyperpod_ray.core.names import NOT_READY, SPARES_VARIABLE, UNREACHABLE
+from hyperpod_ray.core.names import NOT_READY, REDIS_PORT, SPARES_VARIABLE, UNREACHABLE
 from hyperpod_ray.review import severity
 from hyperpod_ray.review.effects.words import moved
 from hyperpod_ray.review.facts import facts, source
@@ -219,7 +219,7 @@ def _login(spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Fi
 def _server(address: str) -> tuple[str, str]:
     """Host and port of an address of Redis."""
     host, _, port = address.rpartition("://")[2].partition(":")
-    return host, port or "6379"
+    return host, port or str(REDIS_PORT)
 
 
 def _drain(spec_before: dict[str, Any], spec_after: dict[str, Any], findings: Findings, common: dict[str, Any]) -> None:
